@@ -1,0 +1,213 @@
+//! API keys: their format, checksum and digest.
+//!
+//! A key is `pet_live_` (staging: `pet_test_`), 30 base62 characters from a cryptographically secure generator
+//! (178 bits) and 6 base62 characters of CRC-32 over all that precedes: 45 characters, matched by
+//! `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only the
+//! SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS 6.5.2).
+
+use std::{fmt, str::FromStr};
+
+use rand::distr::{Alphanumeric, Distribution};
+use sha2::{Digest, Sha256};
+
+const PREFIX_LEN: usize = "pet_live_".len();
+const RANDOM_LEN: usize = 30;
+const CHECKSUM_LEN: usize = 6;
+const SIGNED_LEN: usize = PREFIX_LEN + RANDOM_LEN;
+const KEY_LEN: usize = SIGNED_LEN + CHECKSUM_LEN;
+
+/// Digits in ascending order, then upper case, then lower case.
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Which installation a key belongs to: the two never accept each other's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Environment {
+    /// Keys begin with `pet_live_`.
+    Production,
+    /// Keys begin with `pet_test_`.
+    Staging,
+}
+
+impl Environment {
+    /// Every environment.
+    pub const ALL: [Self; 2] = [Self::Production, Self::Staging];
+
+    /// What every key of the environment begins with.
+    #[must_use]
+    pub const fn key_prefix(self) -> &'static str {
+        match self {
+            Self::Production => "pet_live_",
+            Self::Staging => "pet_test_",
+        }
+    }
+
+    /// The name used in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Production => "production",
+            Self::Staging => "staging",
+        }
+    }
+}
+
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Environment {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|environment| environment.name() == name)
+            .ok_or("must be production or staging")
+    }
+}
+
+/// A whole key: a secret without a voice. It has no `Display`, and its `Debug` shows only the prefix.
+#[derive(Clone)]
+pub struct ApiKey([u8; KEY_LEN]);
+
+impl ApiKey {
+    /// A new key of the environment.
+    #[must_use]
+    pub fn generate(environment: Environment) -> Self {
+        let mut key = [0; KEY_LEN];
+        key[..PREFIX_LEN].copy_from_slice(environment.key_prefix().as_bytes());
+        let mut random = Alphanumeric.sample_iter(rand::rng()); // a CSPRNG, seeded by the operating system
+        key[PREFIX_LEN..SIGNED_LEN].fill_with(|| random.next().unwrap_or_default());
+        let checksum = checksum(&key[..SIGNED_LEN]);
+        key[SIGNED_LEN..].copy_from_slice(&checksum);
+        Self(key)
+    }
+
+    /// The key that is written so, if its form and checksum are right: whether it exists is another question.
+    #[must_use]
+    pub fn parse(written: &str) -> Option<Self> {
+        let key: [u8; KEY_LEN] = written.as_bytes().try_into().ok()?;
+        let known_prefix =
+            Environment::ALL.iter().any(|environment| key.starts_with(environment.key_prefix().as_bytes()));
+        let base62 = key[PREFIX_LEN..].iter().all(u8::is_ascii_alphanumeric);
+        (known_prefix && base62 && key[SIGNED_LEN..] == checksum(&key[..SIGNED_LEN])).then_some(Self(key))
+    }
+
+    /// The environment that the key says it belongs to.
+    #[must_use]
+    pub fn environment(&self) -> Environment {
+        if self.0.starts_with(Environment::Staging.key_prefix().as_bytes()) {
+            Environment::Staging
+        } else {
+            Environment::Production
+        }
+    }
+
+    /// What is stored and looked up in place of the key.
+    #[must_use]
+    pub fn digest(&self) -> KeyDigest {
+        KeyDigest(Sha256::digest(self.0).into())
+    }
+
+    /// The key's last four characters: they tell keys apart in a list and belong to the checksum, so that they
+    /// give away less than 24 of the key's 178 bits.
+    #[must_use]
+    pub fn last_four(&self) -> &str {
+        &self.expose()[KEY_LEN - 4..]
+    }
+
+    /// The key itself, to be shown to its owner once and never logged.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiKey({}…)", self.environment().key_prefix())
+    }
+}
+
+/// SHA-256 of a whole key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyDigest(pub [u8; 32]);
+
+/// A digest is no secret, but has no business in a log either.
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest(…)")
+    }
+}
+
+/// CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².
+fn checksum(signed: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut rest = crc32fast::hash(signed);
+    let mut digits = [0; CHECKSUM_LEN];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_generated_key_is_45_characters_with_its_environments_prefix() {
+        for environment in Environment::ALL {
+            let key = ApiKey::generate(environment);
+            assert_eq!(key.expose().len(), 45);
+            assert!(key.expose().starts_with(environment.key_prefix()));
+            assert_eq!(ApiKey::parse(key.expose()).unwrap().environment(), environment);
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_the_documented_one() {
+        // crc32(b"pet_live_000000000000000000000000000000") by another implementation (zlib).
+        let key = ApiKey::parse("pet_live_0000000000000000000000000000001PRvVh");
+        assert!(key.is_some());
+    }
+
+    #[test]
+    fn two_keys_are_never_alike() {
+        assert_ne!(
+            ApiKey::generate(Environment::Production).digest(),
+            ApiKey::generate(Environment::Production).digest()
+        );
+    }
+
+    #[test]
+    fn debug_output_shows_neither_key_nor_digest() {
+        let key = ApiKey::generate(Environment::Production);
+        assert_eq!(format!("{key:?} {:?}", key.digest()), "ApiKey(pet_live_…) KeyDigest(…)");
+    }
+
+    #[test]
+    fn the_digest_is_sha_256_of_the_whole_key() {
+        let key = ApiKey::generate(Environment::Staging);
+        assert_eq!(key.digest().0[..], Sha256::digest(key.expose().as_bytes())[..]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_single_wrong_character_is_refused(at in 0..KEY_LEN, wrong in "[ -~]") {
+            let key = ApiKey::generate(Environment::Production);
+            let mut written = key.expose().to_owned();
+            written.replace_range(at..=at, &wrong);
+            prop_assert_eq!(ApiKey::parse(&written).is_some(), written == key.expose());
+        }
+
+        #[test]
+        fn no_text_makes_parsing_panic(text in ".{0,60}") {
+            let _ = ApiKey::parse(&text);
+        }
+    }
+}
