@@ -1,0 +1,133 @@
+//! What is kept of an API key: everything but the key.
+
+use std::{fmt, str::FromStr};
+
+use petstore_api_key::Environment;
+use petstore_clock::UnixMillis;
+use uuid::{NoContext, Timestamp, Uuid};
+
+use super::{AccountName, Violation};
+
+/// Identifies a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(Uuid);
+
+impl KeyId {
+    /// A new one.
+    pub(crate) fn generate(now: UnixMillis) -> Self {
+        let nanos = u32::try_from(now.0 % 1_000).unwrap_or_default() * 1_000_000;
+        Self(Uuid::new_v7(Timestamp::from_unix(NoContext, now.as_secs(), nanos)))
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl FromStr for KeyId {
+    type Err = Violation;
+
+    fn from_str(raw: &str) -> Result<Self, Self::Err> {
+        raw.parse()
+            .map(Self)
+            .map_err(|_| Violation::new("key", "must be the UUID that the list of keys shows"))
+    }
+}
+
+/// What a key may do at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// It may be used.
+    Active,
+    /// It was revoked.
+    Revoked,
+    /// It has expired.
+    Expired,
+}
+
+impl KeyState {
+    /// Revocation outranks expiry, since it is somebody's decision. A key is expired from `expires_at` on.
+    pub(crate) fn at(
+        now: UnixMillis,
+        revoked_at: Option<UnixMillis>,
+        expires_at: Option<UnixMillis>,
+    ) -> Self {
+        if revoked_at.is_some() {
+            Self::Revoked
+        } else if expires_at.is_some_and(|expires_at| expires_at <= now) {
+            Self::Expired
+        } else {
+            Self::Active
+        }
+    }
+}
+
+impl fmt::Display for KeyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Active => "active",
+            Self::Revoked => "revoked",
+            Self::Expired => "expired",
+        })
+    }
+}
+
+/// A key as a list shows it: neither the key nor its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKeyRecord {
+    /// Its identifier.
+    pub id: KeyId,
+    /// The account that it belongs to.
+    pub account: AccountName,
+    /// The environment that it is a key of; its prefix says so.
+    pub environment: Environment,
+    /// The key's last four characters.
+    pub last_four: String,
+    /// When it was created.
+    pub created_at: UnixMillis,
+    /// From when on it is expired; `None` if it never expires.
+    pub expires_at: Option<UnixMillis>,
+    /// When it was revoked.
+    pub revoked_at: Option<UnixMillis>,
+    /// When it was last used, as far as gateways have reported.
+    pub last_used_at: Option<UnixMillis>,
+}
+
+impl ApiKeyRecord {
+    /// What the key may do at that moment.
+    #[must_use]
+    pub fn state(&self, now: UnixMillis) -> KeyState {
+        KeyState::at(now, self.revoked_at, self.expires_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_expired_from_its_expiry_on() {
+        let expiry = Some(UnixMillis(10));
+        let states = [9, 10, 11].map(|now| KeyState::at(UnixMillis(now), None, expiry));
+        assert_eq!(states, [KeyState::Active, KeyState::Expired, KeyState::Expired]);
+        assert_eq!(KeyState::at(UnixMillis(u64::MAX), None, None), KeyState::Active);
+    }
+
+    #[test]
+    fn a_revoked_key_stays_revoked_when_it_expires() {
+        assert_eq!(
+            KeyState::at(UnixMillis(11), Some(UnixMillis(1)), Some(UnixMillis(10))),
+            KeyState::Revoked
+        );
+    }
+
+    #[test]
+    fn key_identifiers_sort_by_age_and_read_back() {
+        let [old, new] = [1_000, 1_001].map(|now| KeyId::generate(UnixMillis(now)));
+        assert!(old < new && old.to_string() < new.to_string());
+        assert_eq!(old.to_string().parse(), Ok(old));
+        assert!("nonsense".parse::<KeyId>().is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Every way in which the core refuses or fails.
+
+use std::error::Error;
+
+use super::{AccountName, KeyId, KeyState, PetId, Violation, Violations};
+
+/// What a failure came from: for the log, never for the caller.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why a call was refused or failed. `Display` is safe for a stranger; the cause is the `source`.
+#[derive(Debug, thiserror::Error)]
+pub enum PetStoreError {
+    /// Members of the animal are not allowed as they are.
+    #[error("{0}")]
+    Invalid(Violations),
+    /// Parameters of the call are not allowed as they are.
+    #[error("{0}")]
+    InvalidParameter(Violations),
+    /// The page token alone is not acceptable.
+    #[error("{0}")]
+    InvalidCursor(Violation),
+    /// There is no such animal.
+    #[error("there is no animal with the id {0}")]
+    PetNotFound(PetId),
+    /// The database is away, busy or full: the same call may succeed later.
+    #[error("the store is not available at the moment")]
+    Unavailable(#[source] Cause),
+    /// More calls are under way than the core takes on: the same call may succeed later.
+    #[error("the service has more work than it can take at the moment")]
+    Overloaded,
+    /// The call's deadline passed; whether it took effect is not known.
+    #[error("the call took longer than its deadline allows")]
+    DeadlineExceeded,
+    /// A fault of the service itself.
+    #[error("the service failed to answer")]
+    Bug(#[source] Cause),
+}
+
+/// Why an operation on accounts or keys was refused or failed. For operators; it never travels over gRPC.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// Arguments are not allowed as they are.
+    #[error("{0}")]
+    Invalid(Violations),
+    /// The name is taken.
+    #[error("there is already an account {0}")]
+    AccountExists(AccountName),
+    /// There is no such account.
+    #[error("there is no account {0}")]
+    AccountNotFound(AccountName),
+    /// There is no such key.
+    #[error("there is no key {0}")]
+    KeyNotFound(KeyId),
+    /// The key can no longer be used, so there is nothing to rotate.
+    #[error("key {id} is {state}: create a new key instead")]
+    KeyNotActive {
+        /// The key.
+        id: KeyId,
+        /// Why not.
+        state: KeyState,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] PetStoreError),
+}
+
+impl From<Violation> for AccountError {
+    fn from(violation: Violation) -> Self {
+        Self::Invalid(violation.into())
+    }
+}
+
+impl From<Violations> for AccountError {
+    fn from(violations: Violations) -> Self {
+        Self::Invalid(violations)
+    }
+}

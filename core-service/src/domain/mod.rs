@@ -1,0 +1,18 @@
+//! What the values are, and which are allowed. Each rule lives here once: both edges, REST and gRPC, answer with
+//! its verdict and its words.
+
+mod account;
+mod api_key;
+mod error;
+mod page;
+mod page_token;
+mod pet;
+mod violation;
+
+pub use account::{Account, AccountId, AccountName, Plan, Quota};
+pub use api_key::{ApiKeyRecord, KeyId, KeyState};
+pub use error::{AccountError, Cause, PetStoreError};
+pub use page::{ListPets, Page, PageSize};
+pub use page_token::PageToken;
+pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus};
+pub use violation::{Violation, Violations};

@@ -1,0 +1,218 @@
+//! Animals (specification §2).
+
+use std::fmt;
+
+use super::{PetStoreError, Violation, Violations};
+
+/// Identifies an animal: positive, assigned upward, never twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PetId(pub i64);
+
+impl fmt::Display for PetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An animal in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pet {
+    /// Assigned by the store.
+    pub id: PetId,
+    /// What it is called.
+    pub name: PetName,
+    /// What it belongs to.
+    pub category_id: CategoryId,
+    /// Whether it can be bought, if that was said.
+    pub status: Option<PetStatus>,
+}
+
+/// An animal to be added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPet {
+    /// What it is called.
+    pub name: PetName,
+    /// What it belongs to.
+    pub category_id: CategoryId,
+    /// Whether it can be bought, if that is said.
+    pub status: Option<PetStatus>,
+}
+
+impl NewPet {
+    /// Judges every member before it refuses.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::Invalid`], naming every member that is not allowed.
+    pub fn parse(
+        name: String,
+        category_id: Option<i64>,
+        status: Result<Option<PetStatus>, Violation>,
+    ) -> Result<Self, PetStoreError> {
+        let mut violations = Violations::default();
+        let name = violations.gather(PetName::parse(name));
+        let category_id = violations.gather(CategoryId::parse(category_id));
+        let status = violations.gather(status);
+        match (name, category_id, status) {
+            (Some(name), Some(category_id), Some(status)) => Ok(Self { name, category_id, status }),
+            _ => Err(PetStoreError::Invalid(violations)),
+        }
+    }
+}
+
+/// What an animal is called: 1 to 255 characters (Unicode scalar values), not all of them white space, none of
+/// them a control character. Kept code point for code point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PetName(String);
+
+impl PetName {
+    /// The longest name.
+    pub const MAX_CHARS: usize = 255;
+
+    /// # Errors
+    ///
+    /// The first rule that the name breaks.
+    pub fn parse(raw: String) -> Result<Self, Violation> {
+        let invalid = |rule| Err(Violation::new("name", rule));
+        if raw.chars().all(char::is_whitespace) {
+            return invalid("must not be blank");
+        }
+        if raw.chars().nth(Self::MAX_CHARS).is_some() {
+            return invalid("must be at most 255 characters long");
+        }
+        if raw.contains(char::is_control) {
+            return invalid("must not contain control characters");
+        }
+        Ok(Self(raw))
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
+    /// A name that the store kept.
+    pub(crate) fn stored(name: String) -> Self {
+        Self(name)
+    }
+}
+
+/// What an animal belongs to. Any number: there are no operations on categories (specification §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CategoryId(pub i64);
+
+impl CategoryId {
+    /// # Errors
+    ///
+    /// When it is absent.
+    pub fn parse(raw: Option<i64>) -> Result<Self, Violation> {
+        raw.map(Self).ok_or(Violation::new("categoryId", "is required"))
+    }
+}
+
+/// Whether an animal can be bought (specification §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PetStatus {
+    /// For sale.
+    Available,
+    /// A sale is under way.
+    Pending,
+    /// Sold.
+    Sold,
+}
+
+impl PetStatus {
+    /// Every status.
+    pub const ALL: [Self; 3] = [Self::Available, Self::Pending, Self::Sold];
+
+    /// What is said of a status that is none of them.
+    pub const UNKNOWN: Violation = Violation::new("status", "must be one of available, pending, sold");
+
+    /// The number that stands for the status in the store and in page tokens; never 0.
+    #[must_use]
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Available => 1,
+            Self::Pending => 2,
+            Self::Sold => 3,
+        }
+    }
+
+    /// The status that the number stands for.
+    #[must_use]
+    pub(crate) fn from_number(number: impl Into<i64>) -> Option<Self> {
+        let number = number.into();
+        Self::ALL.into_iter().find(|status| i64::from(status.number()) == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(name: &str) -> &'static str {
+        PetName::parse(name.to_owned()).unwrap_err().rule
+    }
+
+    #[test]
+    fn a_name_counts_unicode_scalar_values() {
+        for letter in ["a", "ß", "犬", "\u{1F415}", "\u{301}"] {
+            assert!(PetName::parse(letter.repeat(255)).is_ok(), "{letter}");
+            assert_eq!(refusal(&letter.repeat(256)), "must be at most 255 characters long");
+        }
+    }
+
+    #[test]
+    fn a_name_of_white_space_alone_is_blank() {
+        for blank in ["", " ", "\t\n", "\u{a0}", "\u{2003}\u{3000}", "\u{85}"] {
+            assert_eq!(refusal(blank), "must not be blank", "{blank:?}");
+        }
+        // Invisible, but not White_Space.
+        assert!(PetName::parse("\u{200b}".to_owned()).is_ok());
+    }
+
+    #[test]
+    fn a_name_has_no_control_characters() {
+        for name in ["Re\0x", "Rex\n", "\u{7f}Rex", "Rex\u{9f}"] {
+            assert_eq!(refusal(name), "must not contain control characters", "{name:?}");
+        }
+        // Format characters (Cf) are not control characters (Cc): emoji sequences need them.
+        assert!(PetName::parse("\u{1F9D1}\u{200D}\u{1F33E}".to_owned()).is_ok());
+    }
+
+    #[test]
+    fn a_name_is_kept_code_point_for_code_point() {
+        for name in [" Rex ", "e\u{301}", "\u{e9}", "\u{202e}xeR"] {
+            assert_eq!(PetName::parse(name.to_owned()).unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn one_message_names_every_faulty_member() {
+        let refusal = NewPet::parse(" ".to_owned(), None, Err(PetStatus::UNKNOWN)).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "name must not be blank; categoryId is required; status must be one of available, pending, sold"
+        );
+        let refusal = NewPet::parse(" ".to_owned(), Some(1), Err(PetStatus::UNKNOWN)).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "name must not be blank; status must be one of available, pending, sold"
+        );
+    }
+
+    #[test]
+    fn every_category_is_accepted() {
+        for category_id in [i64::MIN, -1, 0, i64::MAX] {
+            let pet = NewPet::parse("Rex".to_owned(), Some(category_id), Ok(None)).unwrap();
+            assert_eq!(pet.category_id, CategoryId(category_id));
+        }
+    }
+}

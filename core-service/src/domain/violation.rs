@@ -1,0 +1,58 @@
+//! What is wrong with a value.
+
+use std::fmt;
+
+/// One member that breaks its rule. Reads as a sentence: `name must not be blank`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The member, named as in JSON.
+    pub field: &'static str,
+    /// What is wrong with it, or what would be right.
+    pub rule: &'static str,
+}
+
+impl Violation {
+    /// `field` breaks `rule`.
+    #[must_use]
+    pub const fn new(field: &'static str, rule: &'static str) -> Self {
+        Self { field, rule }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.rule)
+    }
+}
+
+/// Every member that breaks its rule, each once; one message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Violations(Vec<Violation>);
+
+impl Violations {
+    /// The value, or `None` and one violation more.
+    pub(crate) fn gather<T>(&mut self, parsed: Result<T, Violation>) -> Option<T> {
+        parsed.map_err(|violation| self.0.push(violation)).ok()
+    }
+
+    /// Each violation.
+    #[must_use]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Violation> {
+        self.0.iter()
+    }
+}
+
+impl From<Violation> for Violations {
+    fn from(violation: Violation) -> Self {
+        Self(vec![violation])
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, violation) in self.0.iter().enumerate() {
+            write!(f, "{}{violation}", if index == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}

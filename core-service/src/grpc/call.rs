@@ -1,0 +1,71 @@
+//! What holds for every call: a deadline, a bound on the calls under way, and no panic that reaches the
+//! connection.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::time;
+use tonic::{Request, Response, Status, metadata::MetadataMap};
+
+use super::status::to_status;
+use crate::{Core, domain::PetStoreError};
+
+/// How long a call may take if its caller does not ask for less.
+const MAX_DURATION: Duration = Duration::from_secs(5);
+/// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own timer,
+/// whose answer has no reason, does not come first.
+const MARGIN: Duration = Duration::from_millis(50);
+
+impl Core {
+    /// Does the work of one call, and turns its failure into a status.
+    pub(super) async fn answer<M, T, F>(
+        &self,
+        rpc: &'static str,
+        request: Request<M>,
+        work: impl FnOnce(M) -> F,
+    ) -> Result<Response<T>, Status>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
+        let deadline = deadline(request.metadata());
+        let bounded = async {
+            let _permit = self.capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
+            // Nothing is shared with the work that a panic could leave half changed: the store undoes what was
+            // not committed.
+            let work = AssertUnwindSafe(async { work(request.into_inner()).await }).catch_unwind();
+            match time::timeout(deadline, work).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())), // the panic hook told where
+                Err(_) => Err(PetStoreError::DeadlineExceeded),
+            }
+        };
+        bounded.await.map(Response::new).map_err(|error| to_status(rpc, &error))
+    }
+}
+
+fn deadline(metadata: &MetadataMap) -> Duration {
+    let asked = metadata.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
+    match asked {
+        Some(asked) => MAX_DURATION.min(asked.saturating_sub(MARGIN.min(asked / 10))),
+        None => MAX_DURATION,
+    }
+}
+
+/// The duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). `None` if it is malformed:
+/// the field is then passed over, as tonic does.
+fn grpc_timeout(value: &str) -> Option<Duration> {
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?; // bound: 8 digits, so no product below overflows
+    match unit {
+        "H" => Some(Duration::from_secs(number * 3_600)),
+        "M" => Some(Duration::from_secs(number * 60)),
+        "S" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_millis(number)),
+        "u" => Some(Duration::from_micros(number)),
+        "n" => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}

@@ -1,0 +1,121 @@
+//! Accepting connections, and bounds that tonic has no setting for.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time,
+};
+use tokio_io_timeout::TimeoutStream;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+/// A peer that is alive acknowledges a ping more often than this.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a peer may leave an answer lying.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failed accept, most likely because file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Cuts every connection of one [`accept`] when it is dropped.
+pub(super) type Scissors = watch::Sender<()>;
+
+/// Accepts connections for ever.
+pub(super) fn accept(listener: TcpListener) -> (impl Stream<Item = io::Result<Connection>>, Scissors) {
+    let (scissors, uncut) = watch::channel(());
+    let connections = stream::unfold((listener, uncut), async |(listener, uncut)| {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => return Some((Connection::new(socket, uncut.clone()), (listener, uncut))),
+                Err(error) => {
+                    tracing::warn!(cause = %error, "a connection could not be accepted");
+                    time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    });
+    (connections, scissors)
+}
+
+/// A connection that a silent peer cannot keep open, and that ends when it is cut.
+pub(super) struct Connection {
+    socket: Pin<Box<TimeoutStream<TcpStream>>>,
+    info: TcpConnectInfo,
+    cut: BoxFuture<'static, ()>,
+}
+
+impl Connection {
+    fn new(socket: TcpStream, mut uncut: watch::Receiver<()>) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        let info = socket.connect_info();
+        let mut socket = TimeoutStream::new(socket);
+        socket.set_read_timeout(Some(READ_TIMEOUT));
+        socket.set_write_timeout(Some(WRITE_TIMEOUT));
+        let cut = async move { while uncut.changed().await.is_ok() {} };
+        Ok(Self { socket: Box::pin(socket), info, cut: cut.boxed() })
+    }
+
+    /// HTTP/2 always has a read pending, so that a cut is noticed at once.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.cut.poll_unpin(context) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.info.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        self.socket.as_mut().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.socket.as_mut().poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.socket.as_mut().poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.as_mut().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.as_mut().poll_shutdown(context)
+    }
+}

@@ -1,0 +1,71 @@
+//! Wire <-> domain.
+
+use petstore_clock::UnixMillis;
+use petstore_proto::{internal::v1 as internal, v1};
+
+use crate::{
+    domain::{KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan, Violation},
+    store::ResolvedKey,
+};
+
+pub(super) fn new_pet(request: v1::CreatePetRequest) -> Result<NewPet, PetStoreError> {
+    let pet = request.pet.unwrap_or_default(); // an animal without members says best what it lacks
+    NewPet::parse(pet.name, pet.category_id, status(pet.status))
+}
+
+pub(super) fn list_pets(request: &v1::ListPetsRequest) -> Result<ListPets, PetStoreError> {
+    ListPets::parse(request.page_size, &request.page_token, status(request.status))
+}
+
+pub(super) fn pet(pet: Pet) -> v1::Pet {
+    let status = match pet.status {
+        None => v1::PetStatus::Unspecified,
+        Some(PetStatus::Available) => v1::PetStatus::Available,
+        Some(PetStatus::Pending) => v1::PetStatus::Pending,
+        Some(PetStatus::Sold) => v1::PetStatus::Sold,
+    };
+    v1::Pet {
+        id: pet.id.0,
+        name: pet.name.into_string(),
+        category_id: pet.category_id.0,
+        status: status.into(),
+    }
+}
+
+pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::ResolvedKey {
+    let state = match KeyState::at(now, key.revoked_at, key.expires_at) {
+        KeyState::Active => internal::KeyState::Active,
+        KeyState::Revoked => internal::KeyState::Revoked,
+        KeyState::Expired => internal::KeyState::Expired,
+    };
+    let plan = match key.plan {
+        Plan::Free => internal::Plan::Free,
+        Plan::Pro => internal::Plan::Pro,
+        Plan::Business => internal::Plan::Business,
+        Plan::Enterprise(_) => internal::Plan::Enterprise,
+    };
+    let quota = key.plan.quota();
+    internal::ResolvedKey {
+        key_id: key.key_id,
+        account_id: key.account_id.0,
+        state: state.into(),
+        expires_at_ms: key.expires_at.map(|moment| int64(moment.0)),
+        plan: plan.into(),
+        per_minute: int64(quota.per_minute),
+        per_day: int64(quota.per_day),
+    }
+}
+
+fn status(number: i32) -> Result<Option<PetStatus>, Violation> {
+    match v1::PetStatus::try_from(number) {
+        Ok(v1::PetStatus::Unspecified) => Ok(None),
+        Ok(v1::PetStatus::Available) => Ok(Some(PetStatus::Available)),
+        Ok(v1::PetStatus::Pending) => Ok(Some(PetStatus::Pending)),
+        Ok(v1::PetStatus::Sold) => Ok(Some(PetStatus::Sold)),
+        Err(_) => Err(PetStatus::UNKNOWN),
+    }
+}
+
+fn int64(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,63 @@
+//! `grpc.health.v1.Health`: whether the store answers.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use petstore_proto::v1::pet_store_server;
+use tokio::time;
+use tonic_health::{
+    ServingStatus,
+    pb::health_server::{Health, HealthServer},
+    server::HealthReporter,
+};
+
+use crate::store::Store;
+
+/// The server as a whole, and its public service.
+const SERVICES: [&str; 2] = ["", pet_store_server::SERVICE_NAME];
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A store that is slower than this does not serve.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The service, what it says until it is told otherwise, and what tells it.
+pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, HealthReporter) {
+    let (reporter, service) = tonic_health::server::health_reporter();
+    let _ = tell(&reporter, status).now_or_never(); // waits for a lock that nobody else has yet
+    (service, reporter)
+}
+
+/// Asks the store every second, and tells. Never ends.
+pub(super) async fn watch(store: Store, reporter: HealthReporter) {
+    let mut healthy = None;
+    let mut ticks = time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let answers = matches!(time::timeout(PATIENCE, store.ping()).await, Ok(Ok(())));
+        if healthy.replace(answers) == Some(answers) {
+            continue;
+        }
+        if answers {
+            tracing::info!("the store answers");
+        } else {
+            tracing::error!("the store does not answer");
+        }
+        tell(&reporter, if answers { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+    }
+}
+
+/// Says that the server is going away, and lets go of the clients that watch: their open streams would hold up
+/// the drain.
+pub(super) async fn say_goodbye(mut reporter: HealthReporter) {
+    tell(&reporter, ServingStatus::NotServing).await;
+    for service in SERVICES {
+        reporter.clear_service_status(service).await;
+    }
+}
+
+async fn tell(reporter: &HealthReporter, status: ServingStatus) {
+    for service in SERVICES {
+        reporter.set_service_status(service, status).await;
+    }
+}

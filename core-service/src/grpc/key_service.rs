@@ -1,0 +1,79 @@
+//! `petstore.internal.v1.KeyService`.
+
+use petstore_api_key::KeyDigest;
+use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1::{
+    AccountChange, ListChangesRequest, ListChangesResponse, ReportUseRequest, ReportUseResponse,
+    ResolveKeyRequest, ResolveKeyResponse, key_service_server::KeyService,
+};
+use tonic::{Request, Response, Status};
+
+use super::convert;
+use crate::{
+    Core,
+    domain::{PetStoreError, Violation},
+};
+
+/// How many accounts one answer lists.
+const MAX_CHANGES: usize = 1_000;
+/// How many keys one report may be about.
+const MAX_USES: usize = 1_000;
+
+#[tonic::async_trait]
+impl KeyService for Core {
+    async fn resolve_key(
+        &self,
+        request: Request<ResolveKeyRequest>,
+    ) -> Result<Response<ResolveKeyResponse>, Status> {
+        self.answer("ResolveKey", request, |request| async move {
+            let digest = request.digest.try_into().map_err(|_| refuse("digest", "must be 32 bytes long"))?;
+            let (key, revision) = self.store.resolve_key(KeyDigest(digest)).await?;
+            let now = self.clock.now();
+            Ok(ResolveKeyResponse { key: key.map(|key| convert::resolved_key(key, now)), revision })
+        })
+        .await
+    }
+
+    async fn list_changes(
+        &self,
+        request: Request<ListChangesRequest>,
+    ) -> Result<Response<ListChangesResponse>, Status> {
+        self.answer("ListChanges", request, |request| async move {
+            let changes = self.store.changes_after(request.after_revision, MAX_CHANGES).await?;
+            let change = |(account, revision): (crate::domain::AccountId, i64)| AccountChange {
+                account_id: account.0,
+                revision,
+            };
+            Ok(ListChangesResponse {
+                revision: changes.revision,
+                changes: changes.accounts.into_iter().map(change).collect(),
+                truncated: changes.truncated,
+            })
+        })
+        .await
+    }
+
+    async fn report_use(
+        &self,
+        request: Request<ReportUseRequest>,
+    ) -> Result<Response<ReportUseResponse>, Status> {
+        self.answer("ReportUse", request, |request| async move {
+            if request.uses.len() > MAX_USES {
+                return Err(refuse("uses", "must be at most 1000"));
+            }
+            let moment = |millis| {
+                u64::try_from(millis)
+                    .map(UnixMillis)
+                    .map_err(|_| refuse("last_used_at_ms", "must not be negative"))
+            };
+            let uses = request.uses.into_iter().map(|key| Ok((key.key_id, moment(key.last_used_at_ms)?)));
+            self.store.record_use(&uses.collect::<Result<Vec<_>, PetStoreError>>()?).await?;
+            Ok(ReportUseResponse {})
+        })
+        .await
+    }
+}
+
+fn refuse(field: &'static str, rule: &'static str) -> PetStoreError {
+    PetStoreError::InvalidParameter(Violation::new(field, rule).into())
+}

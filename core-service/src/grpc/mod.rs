@@ -1,0 +1,68 @@
+//! The core over gRPC. The only place that names tonic.
+//!
+//! A method parses its request, calls the store and answers; [`call`] puts the same bounds around each, on every
+//! transport, and [`status`] turns a failure into a `Status`.
+
+use std::convert::Infallible;
+
+use petstore_proto::{
+    internal::v1::key_service_server::KeyServiceServer, v1::pet_store_server::PetStoreServer,
+};
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tower::{BoxError, Service, ServiceBuilder};
+
+use crate::Core;
+
+mod call;
+mod connection;
+mod convert;
+mod health;
+mod key_service;
+mod pet_store;
+mod reflection;
+mod server;
+mod status;
+
+pub use server::serve;
+
+/// The largest message, either way. A page of 100 animals with the longest names has 110 KiB.
+const MAX_MESSAGE: usize = 256 * 1024;
+
+/// The public and the internal services, health and reflection. Health says that all is well: only [`serve`]
+/// keeps asking.
+#[must_use]
+pub fn routes(core: &Core) -> Routes {
+    let (health, _) = health::service(ServingStatus::Serving);
+    reflection::add_to(services(core).add_service(health))
+}
+
+/// The public and the internal services for a client in the same process: the same code, the same answers,
+/// without a socket.
+#[must_use]
+pub fn in_memory(
+    core: &Core,
+) -> impl Service<
+    http::Request<tonic::body::Body>,
+    Response = http::Response<tonic::body::Body>,
+    Error = BoxError,
+    Future: Send,
+> + Clone
++ Send
++ Sync
++ 'static {
+    ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(services(core).prepare())
+}
+
+fn services(core: &Core) -> Routes {
+    let pet_store = PetStoreServer::new(core.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    let key_service = KeyServiceServer::new(core.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    Routes::new(pet_store).add_service(key_service)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! `petstore.v1.PetStore`.
+
+use petstore_proto::v1::{
+    CreatePetRequest, CreatePetResponse, GetPetRequest, GetPetResponse, ListPetsRequest, ListPetsResponse,
+    pet_store_server::PetStore,
+};
+use tonic::{Request, Response, Status};
+
+use super::convert;
+use crate::{
+    Core,
+    domain::{PetId, PetStoreError},
+};
+
+#[tonic::async_trait]
+impl PetStore for Core {
+    async fn list_pets(
+        &self,
+        request: Request<ListPetsRequest>,
+    ) -> Result<Response<ListPetsResponse>, Status> {
+        self.answer("ListPets", request, |request| async move {
+            let page = self.store.list_pets(convert::list_pets(&request)?).await?;
+            Ok(ListPetsResponse {
+                pets: page.pets.into_iter().map(convert::pet).collect(),
+                next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+            })
+        })
+        .await
+    }
+
+    async fn create_pet(
+        &self,
+        request: Request<CreatePetRequest>,
+    ) -> Result<Response<CreatePetResponse>, Status> {
+        self.answer("CreatePet", request, |request| async move {
+            let pet = self.store.insert_pet(convert::new_pet(request)?).await?;
+            Ok(CreatePetResponse { pet: Some(convert::pet(pet)) })
+        })
+        .await
+    }
+
+    async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
+        self.answer("GetPet", request, |request| async move {
+            let id = PetId(request.pet_id);
+            let pet = self.store.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
+            Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
+        })
+        .await
+    }
+}

@@ -1,0 +1,35 @@
+//! `grpc.reflection.v1` and `v1alpha`: what tools such as grpcurl ask for. The public contract and health only.
+
+use petstore_proto::FILE_DESCRIPTOR_SET;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+use tonic::service::Routes;
+use tonic_reflection::server::Builder;
+
+const INTERNAL_PACKAGES: &str = "petstore.internal.";
+
+/// Adds reflection. Without it nothing is lost but comfort, so that a fault in it ends nothing.
+pub(super) fn add_to(routes: Routes) -> Routes {
+    let Ok(public) = public_descriptors() else {
+        tracing::error!("reflection is off: the descriptors cannot be read");
+        return routes;
+    };
+    let builder = || {
+        Builder::configure()
+            .register_file_descriptor_set(public.clone())
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    match (builder().build_v1(), builder().build_v1alpha()) {
+        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(cause = %error, "reflection is off: the descriptors cannot be read");
+            routes
+        }
+    }
+}
+
+fn public_descriptors() -> Result<FileDescriptorSet, prost::DecodeError> {
+    let mut descriptors = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET)?;
+    descriptors.file.retain(|file| !file.package().starts_with(INTERNAL_PACKAGES));
+    Ok(descriptors)
+}

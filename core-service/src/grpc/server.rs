@@ -1,0 +1,80 @@
+//! The gRPC server on a socket.
+
+use std::{io, pin::pin, time::Duration};
+
+use tokio::{net::TcpListener, sync::oneshot, task::JoinSet, time};
+use tonic::transport::Server;
+use tonic_health::ServingStatus;
+
+use super::{connection, health, reflection, services};
+use crate::Core;
+
+/// Calls at once on one connection.
+const MAX_STREAMS: u32 = 128;
+/// The header fields of a call, in bytes.
+const MAX_HEADERS: u32 = 8 * 1024;
+/// Streams that a peer may open and reset before it is taken for an attacker.
+const MAX_PENDING_RESETS: usize = 20;
+/// Streams that we may have to reset before the peer is taken for an attacker.
+const MAX_ERROR_RESETS: usize = 64;
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long connections that were cut have to end.
+const CUT_GRACE: Duration = Duration::from_secs(1);
+
+/// Serves every service, with health and reflection, until `shutdown`. Then no connection is accepted any more,
+/// and the calls under way have `drain_deadline` to end before they are cut off.
+///
+/// # Errors
+///
+/// If the transport fails.
+pub async fn serve(
+    listener: TcpListener,
+    core: Core,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+    drain_deadline: Duration,
+) -> io::Result<()> {
+    let (health_service, reporter) = health::service(ServingStatus::NotServing);
+    let routes = reflection::add_to(services(&core).add_service(health_service));
+    let mut watching = JoinSet::new(); // ends with this function
+    watching.spawn(health::watch(core.store.clone(), reporter.clone()));
+
+    let (draining, drain_begins) = oneshot::channel();
+    let shutdown = async move {
+        shutdown.await;
+        watching.shutdown().await;
+        health::say_goodbye(reporter).await;
+        let _ = draining.send(()); // nobody listens if the server has failed
+    };
+
+    let (connections, scissors) = connection::accept(listener);
+    let serving = Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .concurrency_limit_per_connection(MAX_STREAMS as usize)
+        .load_shed(true)
+        .http2_max_header_list_size(MAX_HEADERS)
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(connections, shutdown);
+    let mut serving = pin!(serving);
+
+    let drained = async {
+        if drain_begins.await.is_ok() {
+            time::sleep(drain_deadline).await;
+        } else {
+            std::future::pending::<()>().await; // the server has failed: its own result says how
+        }
+    };
+    tokio::select! {
+        result = &mut serving => result.map_err(io::Error::other),
+        () = drained => {
+            tracing::warn!("calls were still under way at the end of the drain, and were cut off");
+            drop(scissors);
+            let _ = time::timeout(CUT_GRACE, serving).await; // a connection that will not end is left behind
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Failure -> `Status`: error map 1 of 2 (the gateway has the other one).
+
+use std::{error::Error, time::Duration};
+
+use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::domain::{PetStoreError, Violation};
+
+/// When to try again after an outage.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The status for a failure of the call `rpc`. Its cause, if somebody should look into it, goes to the log here,
+/// and nowhere else.
+pub(super) fn to_status(rpc: &'static str, error: &PetStoreError) -> Status {
+    let (code, reason) = classify(error);
+    let reason = reason.as_str_name().trim_start_matches("ERROR_REASON_");
+    log(rpc, reason, error);
+
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, ERROR_DOMAIN, [] as [(String, String); 0]);
+    match error {
+        PetStoreError::Invalid(violations) | PetStoreError::InvalidParameter(violations) => {
+            violations.iter().for_each(|violation| add_violation(&mut details, violation));
+        }
+        PetStoreError::InvalidCursor(violation) => add_violation(&mut details, violation),
+        PetStoreError::Unavailable(_) | PetStoreError::Overloaded => {
+            details.set_retry_info(Some(RETRY_DELAY));
+        }
+        PetStoreError::PetNotFound(_) | PetStoreError::DeadlineExceeded | PetStoreError::Bug(_) => {}
+    }
+    Status::with_error_details(code, error.to_string(), details)
+}
+
+const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {
+    match error {
+        PetStoreError::Invalid(_) => (Code::InvalidArgument, ErrorReason::ValidationFailed),
+        PetStoreError::InvalidParameter(_) => (Code::InvalidArgument, ErrorReason::InvalidParameter),
+        PetStoreError::InvalidCursor(_) => (Code::InvalidArgument, ErrorReason::InvalidCursor),
+        PetStoreError::PetNotFound(_) => (Code::NotFound, ErrorReason::PetNotFound),
+        PetStoreError::Unavailable(_) => (Code::Unavailable, ErrorReason::Unavailable),
+        PetStoreError::Overloaded => (Code::Unavailable, ErrorReason::Overloaded),
+        PetStoreError::DeadlineExceeded => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
+        PetStoreError::Bug(_) => (Code::Internal, ErrorReason::Internal),
+    }
+}
+
+fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
+    details.add_bad_request_violation(violation.field, violation.rule);
+}
+
+fn log(rpc: &'static str, reason: &str, error: &PetStoreError) {
+    match error {
+        PetStoreError::Unavailable(cause) => {
+            tracing::warn!(rpc, reason, cause = %chain(cause.as_ref()), "{rpc} failed: {error}");
+        }
+        PetStoreError::Overloaded | PetStoreError::DeadlineExceeded => {
+            tracing::warn!(rpc, reason, "{rpc} failed: {error}");
+        }
+        PetStoreError::Bug(cause) => {
+            tracing::error!(rpc, reason, cause = %chain(cause.as_ref()), "{rpc} failed: {error}");
+        }
+        PetStoreError::Invalid(_)
+        | PetStoreError::InvalidParameter(_)
+        | PetStoreError::InvalidCursor(_)
+        | PetStoreError::PetNotFound(_) => tracing::debug!(rpc, reason, "{rpc} refused"),
+    }
+}
+
+/// The cause and what it came from, each once: many libraries repeat the source in their own text.
+fn chain(cause: &(dyn Error + 'static)) -> String {
+    let mut text = cause.to_string();
+    let mut next = cause.source();
+    while let Some(source) = next {
+        let source_text = source.to_string();
+        if !text.contains(&source_text) {
+            text = format!("{text}: {source_text}");
+        }
+        next = source.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{PetId, PetStatus, Violations};
+
+    fn violations() -> Violations {
+        Violations::from(PetStatus::UNKNOWN)
+    }
+
+    #[test]
+    fn every_failure_has_its_code_and_reason() {
+        use PetStoreError as E;
+        let cases: [(PetStoreError, Code, &str); 8] = [
+            (E::Invalid(violations()), Code::InvalidArgument, "VALIDATION_FAILED"),
+            (E::InvalidParameter(violations()), Code::InvalidArgument, "INVALID_PARAMETER"),
+            (E::InvalidCursor(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_CURSOR"),
+            (E::PetNotFound(PetId(7)), Code::NotFound, "PET_NOT_FOUND"),
+            (E::Unavailable("secret".into()), Code::Unavailable, "UNAVAILABLE"),
+            (E::Overloaded, Code::Unavailable, "OVERLOADED"),
+            (E::DeadlineExceeded, Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+            (E::Bug("secret".into()), Code::Internal, "INTERNAL"),
+        ];
+        for (error, code, reason) in cases {
+            let message = error.to_string();
+            let invalid = code == Code::InvalidArgument;
+            let status = to_status("Test", &error);
+            let details = status.get_error_details();
+            let info = details.error_info().unwrap();
+            assert_eq!((status.code(), info.reason.as_str()), (code, reason));
+            assert_eq!(info.domain, "petstore.v1");
+            assert_eq!(status.message(), message);
+            assert!(!message.contains("secret"), "{message}");
+            let retry = details.retry_info().and_then(|info| info.retry_delay);
+            assert_eq!(retry, (code == Code::Unavailable).then_some(Duration::from_secs(1)), "{reason}");
+            assert_eq!(details.bad_request().is_some(), invalid, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_every_field() {
+        let error = crate::domain::NewPet::parse(String::new(), None, Ok(None)).unwrap_err();
+        let status = to_status("CreatePet", &error);
+        assert_eq!(status.message(), "name must not be blank; categoryId is required");
+        let fields = status.get_error_details().bad_request().unwrap().field_violations.clone();
+        let fields: Vec<_> =
+            fields.into_iter().map(|violation| (violation.field, violation.description)).collect();
+        assert_eq!(
+            fields,
+            [
+                ("name".to_owned(), "must not be blank".to_owned()),
+                ("categoryId".to_owned(), "is required".to_owned())
+            ]
+        );
+    }
+}

@@ -1,0 +1,60 @@
+use petstore_api_key::Environment;
+use petstore_proto::internal::v1::{
+    KeyState, KeyUse, ListChangesRequest, Plan, ReportUseRequest, ResolveKeyRequest,
+};
+
+use super::*;
+use crate::{accounts, domain};
+
+#[tokio::test]
+async fn a_key_resolves_to_what_it_may_do_now() {
+    let shop = Shop::open().await;
+    let Core { store, clock, .. } = &shop.core;
+    let name = domain::AccountName::parse("acme").unwrap();
+    accounts::create(store, clock, &name, domain::Plan::Pro).await.unwrap();
+    let expiry = START.plus(Duration::from_mins(1));
+    let issued = accounts::keys::create(store, clock, &name, Environment::Staging, Some(expiry));
+    let issued = issued.await.unwrap();
+    let digest = issued.key.digest().0.to_vec();
+    let resolve = async || {
+        let request = ResolveKeyRequest { digest: digest.clone() };
+        let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
+        (answer.key.unwrap(), answer.revision)
+    };
+
+    let (key, revision) = resolve().await;
+    assert_eq!((key.key_id.as_str(), key.account_id), (issued.record.id.to_string().as_str(), 1));
+    assert_eq!((key.plan(), key.per_minute, key.per_day), (Plan::Pro, 300, 10_000));
+    assert_eq!((key.state(), key.expires_at_ms), (KeyState::Active, Some(1_800_000_060_000)));
+    shop.hand.advance(Duration::from_mins(1));
+    assert_eq!(resolve().await.0.state(), KeyState::Expired);
+    accounts::keys::revoke(store, clock, issued.record.id).await.unwrap();
+    let (key, newer) = resolve().await;
+    assert_eq!((key.state(), newer), (KeyState::Revoked, revision + 1));
+
+    let changes = ListChangesRequest { after_revision: revision };
+    let changes = shop.keys().list_changes(changes).await.unwrap().into_inner();
+    assert_eq!((changes.revision, changes.truncated), (newer, false));
+    let [change] = &changes.changes[..] else { panic!("{changes:?}") };
+    assert_eq!((change.account_id, change.revision), (1, newer));
+
+    let stranger = ResolveKeyRequest { digest: vec![0; 32] };
+    let answer = shop.keys().resolve_key(stranger).await.unwrap().into_inner();
+    assert_eq!((answer.key, answer.revision), (None, newer));
+    let error = shop.keys().resolve_key(ResolveKeyRequest { digest: vec![0; 31] }).await.unwrap_err();
+    let message = "digest must be 32 bytes long";
+    assert_eq!(verdict(&error), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
+}
+
+#[tokio::test]
+async fn a_report_of_use_is_bounded_and_judged() {
+    let shop = Shop::open().await;
+    let report = async |count, last_used_at_ms| {
+        let uses = vec![KeyUse { key_id: "a".into(), last_used_at_ms }; count];
+        shop.keys().report_use(ReportUseRequest { uses }).await.map_err(|status| verdict(&status))
+    };
+    report(1_000, 0).await.unwrap();
+    let refusal = |message| refused(Code::InvalidArgument, "INVALID_PARAMETER", message);
+    assert_eq!(report(1_001, 0).await.unwrap_err(), refusal("uses must be at most 1000"));
+    assert_eq!(report(1, -1).await.unwrap_err(), refusal("last_used_at_ms must not be negative"));
+}

@@ -1,0 +1,102 @@
+//! The services, called by their generated clients on both transports.
+
+use std::{net::SocketAddr, time::Duration};
+
+use petstore_clock::{Clock, ClockHand, UnixMillis};
+use petstore_proto::{
+    internal::v1::key_service_client::KeyServiceClient,
+    v1::{CreatePetRequest, NewPet, PetStatus, pet_store_client::PetStoreClient},
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time};
+use tonic::{
+    Code, Request, Status,
+    transport::{Channel, Endpoint},
+};
+use tonic_types::StatusExt;
+use tower::util::BoxCloneSyncService;
+
+use super::*;
+use crate::store::test_support::{new_store, open};
+
+mod bounds;
+mod key_service;
+mod pet_store;
+mod server;
+
+const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+type Transport =
+    BoxCloneSyncService<http::Request<tonic::body::Body>, http::Response<tonic::body::Body>, BoxError>;
+
+struct Shop {
+    core: Core,
+    hand: ClockHand,
+    folder: TempDir,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let (store, folder) = new_store().await;
+        let (clock, hand) = Clock::manual(START);
+        Self { core: Core::new(store, clock), hand, folder }
+    }
+
+    fn client(&self) -> PetStoreClient<Transport> {
+        PetStoreClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+    }
+
+    fn keys(&self) -> KeyServiceClient<Transport> {
+        KeyServiceClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+    }
+
+    async fn serve(&self, drain_deadline: Duration) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async { stopped.await.unwrap_or_default() };
+        let task = tokio::spawn(serve(listener, self.core.clone(), stopped, drain_deadline));
+        Server { address, stop, task }
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    fn channel(&self) -> Channel {
+        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect_lazy()
+    }
+
+    fn transport(&self) -> Transport {
+        BoxCloneSyncService::new(ServiceBuilder::new().map_err(BoxError::from).service(self.channel()))
+    }
+
+    /// Tells the server to stop; how long that took.
+    async fn stop(self) -> Duration {
+        let began = time::Instant::now();
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap().unwrap();
+        began.elapsed()
+    }
+}
+
+fn new_pet(name: &str, status: PetStatus) -> CreatePetRequest {
+    let pet = NewPet { name: name.into(), category_id: Some(7), status: status.into() };
+    CreatePetRequest { pet: Some(pet) }
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
+
+fn verdict(status: &Status) -> (Code, String, String) {
+    (status.code(), reason(status), status.message().to_owned())
+}
+
+fn refused(code: Code, reason: &str, message: &str) -> (Code, String, String) {
+    (code, reason.to_owned(), message.to_owned())
+}

@@ -1,0 +1,100 @@
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use super::*;
+
+#[tokio::test]
+async fn health_follows_the_store_and_a_watcher_does_not_hold_up_the_drain() {
+    let shop = Shop::open().await;
+    let server = shop.serve(Duration::from_mins(1)).await;
+    let mut client = HealthClient::new(server.transport());
+    let mut watched = Vec::new();
+    for service in ["", "petstore.v1.PetStore"] {
+        let request = HealthCheckRequest { service: service.into() };
+        watched.push(client.watch(request).await.unwrap().into_inner());
+    }
+    for updates in &mut watched {
+        while updates.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
+    }
+    shop.core.store.clone().close().await;
+    for updates in &mut watched {
+        assert_eq!(updates.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    }
+    assert!(server.stop().await < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn reflection_shows_the_public_services_and_not_the_internal_one() {
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let shop = Shop::open().await;
+    let server = shop.serve(Duration::ZERO).await;
+    let ask = async |request| {
+        let request = ServerReflectionRequest { host: String::new(), message_request: Some(request) };
+        let mut client = ServerReflectionClient::new(server.transport());
+        let mut answers =
+            client.server_reflection_info(futures_util::stream::iter([request])).await.unwrap().into_inner();
+        answers.message().await.map(|answer| answer.unwrap().message_response.unwrap())
+    };
+    let Ok(MessageResponse::ListServicesResponse(list)) =
+        ask(MessageRequest::ListServices(String::new())).await
+    else {
+        panic!()
+    };
+    let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+    for public in ["petstore.v1.PetStore", "grpc.health.v1.Health"] {
+        assert!(names.iter().any(|name| name == public), "{names:?}");
+    }
+    assert!(!names.iter().any(|name| name.contains("internal")), "{names:?}");
+    let symbol = MessageRequest::FileContainingSymbol("petstore.internal.v1.KeyService".into());
+    assert!(!matches!(ask(symbol).await, Ok(MessageResponse::FileDescriptorResponse(_))));
+}
+
+#[tokio::test]
+async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
+    let shop = Shop::open().await;
+    let server = shop.serve(Duration::from_mins(1)).await;
+    let mut client = PetStoreClient::new(server.channel());
+    client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap(); // the connection stands
+    let other = open(shop.folder.path()).await;
+    let lock = other.lock_for_writing().await;
+    let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
+    while shop.core.capacity.available_permits() == crate::MAX_CALLS {
+        tokio::task::yield_now().await; // until the call is under way
+    }
+    let address = server.address;
+    let stopping = tokio::spawn(server.stop());
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await; // until nobody is let in any more
+    }
+    lock.rollback().await.unwrap();
+    assert_eq!(call.await.unwrap().unwrap().into_inner().pet.unwrap().id, 2);
+    assert!(stopping.await.unwrap() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn silent_connections_are_cut_off_at_the_end_of_the_drain() {
+    let shop = Shop::open().await;
+    let server = shop.serve(Duration::from_millis(100)).await;
+    let mut silent = Vec::new();
+    for greeting in [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"]
+    {
+        let mut connection = TcpStream::connect(server.address).await.unwrap();
+        connection.write_all(greeting).await.unwrap();
+        silent.push(connection);
+    }
+    PetStoreClient::new(server.transport()).create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
+    assert!(server.stop().await < Duration::from_secs(3));
+    for mut connection in silent {
+        let mut rest = Vec::new();
+        let end = time::timeout(Duration::from_secs(3), connection.read_to_end(&mut rest)).await;
+        assert!(end.is_ok(), "still open");
+    }
+}

@@ -1,0 +1,47 @@
+//! The core of the Animal Store Service: it keeps the animals, the accounts and their API keys, and serves them
+//! over gRPC.
+//!
+//! - [`domain`]: what the values are and which are allowed. Pure.
+//! - [`store`]: the database. Nothing else names `SeaORM`.
+//! - [`accounts`]: what an operator does with accounts and keys, on a [`store::Store`].
+//! - [`grpc`]: one method per rpc: parse, call, answer. Nothing else names tonic.
+
+use std::sync::Arc;
+
+use petstore_clock::Clock;
+use tokio::sync::Semaphore;
+
+pub mod accounts;
+mod database_url;
+pub mod domain;
+pub mod grpc;
+pub mod store;
+
+pub use database_url::{DatabaseUrl, DatabaseUrlError};
+
+use store::Store;
+
+/// How many calls the core works on at once, over all its transports; what comes on top is refused at once.
+const MAX_CALLS: usize = 512;
+
+/// What the gRPC services work with. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Core {
+    store: Store,
+    clock: Clock,
+    capacity: Arc<Semaphore>,
+}
+
+impl Core {
+    /// The core on this store, at this time.
+    #[must_use]
+    pub fn new(store: Store, clock: Clock) -> Self {
+        Self { store, clock, capacity: Arc::new(Semaphore::new(MAX_CALLS)) }
+    }
+
+    /// The store that the core works on.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}

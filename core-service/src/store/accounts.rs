@@ -1,0 +1,144 @@
+//! Accounts in the database.
+
+use petstore_clock::UnixMillis;
+use sea_orm::{
+    ActiveValue::Set,
+    ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{Expr, ExprTrait},
+};
+
+use super::{
+    NewApiKey, Store,
+    entity::{
+        account::{self, moment_column},
+        revision,
+    },
+    fault, keys, one_statement, within,
+};
+use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, PetStoreError, Plan};
+
+impl Store {
+    /// Adds an account.
+    pub(crate) async fn insert_account(
+        &self,
+        name: &AccountName,
+        plan: Plan,
+        now: UnixMillis,
+    ) -> Result<Account, AccountError> {
+        within(async {
+            let transaction = self.begin().await?;
+            let account = insert(&transaction, name, plan, now).await?;
+            transaction.commit().await?;
+            Ok(account)
+        })
+        .await
+    }
+
+    /// Adds an account and its key, if there is no account yet.
+    pub(crate) async fn insert_first_account(
+        &self,
+        name: &AccountName,
+        plan: Plan,
+        key: NewApiKey,
+    ) -> Result<Option<ApiKeyRecord>, AccountError> {
+        within(async {
+            let transaction = self.begin().await?;
+            if !account::Entity::find().limit(1).all(&transaction).await?.is_empty() {
+                return Ok(None);
+            }
+            let account = insert(&transaction, name, plan, key.created_at).await?;
+            let record = keys::insert(&transaction, &account, key).await?;
+            transaction.commit().await?;
+            Ok(Some(record))
+        })
+        .await
+    }
+
+    /// Every account, in the order of their names.
+    pub(crate) async fn list_accounts(&self) -> Result<Vec<Account>, PetStoreError> {
+        let find = account::Entity::find().order_by_asc(account::Column::Name);
+        one_statement(find.all(&self.reader)).await?.into_iter().map(Account::try_from).collect()
+    }
+
+    /// The account of that name.
+    pub(crate) async fn find_account(&self, name: &AccountName) -> Result<Account, AccountError> {
+        let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
+        let row = one_statement(find.all(&self.reader)).await?.pop();
+        Ok(row.ok_or_else(|| AccountError::AccountNotFound(name.clone()))?.try_into()?)
+    }
+
+    /// Puts an account on another plan.
+    pub(crate) async fn update_plan(&self, name: &AccountName, plan: Plan) -> Result<Account, AccountError> {
+        within(async {
+            let transaction = self.begin().await?;
+            let revision = next_revision(&transaction).await?;
+            let (per_minute, per_day) = agreed_columns(plan);
+            let mut changed = account::Entity::update_many()
+                .col_expr(account::Column::Plan, Expr::value(plan.name()))
+                .col_expr(account::Column::PerMinute, Expr::value(per_minute))
+                .col_expr(account::Column::PerDay, Expr::value(per_day))
+                .col_expr(account::Column::Revision, Expr::value(revision))
+                .filter(account::Column::Name.eq(name.as_str()))
+                .exec_with_returning(&transaction)
+                .await?;
+            let row = changed.pop().ok_or_else(|| AccountError::AccountNotFound(name.clone()))?;
+            transaction.commit().await?;
+            Ok(row.try_into()?)
+        })
+        .await
+    }
+}
+
+async fn insert(
+    transaction: &DatabaseTransaction,
+    name: &AccountName,
+    plan: Plan,
+    now: UnixMillis,
+) -> Result<Account, AccountError> {
+    let (per_minute, per_day) = agreed_columns(plan);
+    let row = account::ActiveModel {
+        name: Set(name.as_str().to_owned()),
+        plan: Set(plan.name().to_owned()),
+        per_minute: Set(per_minute),
+        per_day: Set(per_day),
+        created_at: Set(moment_column(now)),
+        revision: Set(next_revision(transaction).await?),
+        ..Default::default()
+    };
+    match account::Entity::insert(row).exec_with_returning(transaction).await {
+        Ok(row) => Ok(row.try_into()?),
+        Err(error) if fault::is_duplicate(&error) => Err(AccountError::AccountExists(name.clone())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes note, in a transaction that changes an account or one of its keys, that the account changed.
+pub(super) async fn touch(transaction: &DatabaseTransaction, account_id: i64) -> Result<(), DbErr> {
+    let revision = next_revision(transaction).await?;
+    account::Entity::update_many()
+        .col_expr(account::Column::Revision, Expr::value(revision))
+        .filter(account::Column::Id.eq(account_id))
+        .exec(transaction)
+        .await
+        .map(drop)
+}
+
+/// Raises the revision in the transaction of the change itself: the row stays locked until that commit, so
+/// revisions become visible in their order.
+async fn next_revision(transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
+    let raised = revision::Entity::update_many()
+        .col_expr(revision::Column::Value, Expr::col(revision::Column::Value).add(1))
+        .filter(revision::Column::Id.eq(1))
+        .exec_with_returning(transaction)
+        .await?;
+    raised.first().map(|row| row.value).ok_or(DbErr::RecordNotUpdated)
+}
+
+fn agreed_columns(plan: Plan) -> (Option<i64>, Option<i64>) {
+    // Bound: Plan::parse lets nothing larger than 10^9 through.
+    let column = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    match plan.agreed() {
+        Some(quota) => (Some(column(quota.per_minute)), Some(column(quota.per_day))),
+        None => (None, None),
+    }
+}

@@ -1,0 +1,59 @@
+//! Table `accounts`.
+
+use petstore_clock::UnixMillis;
+use sea_orm::entity::prelude::*;
+
+use crate::domain::{Account, AccountId, AccountName, PetStoreError, Plan};
+
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "accounts")]
+pub(crate) struct Model {
+    #[sea_orm(primary_key)]
+    pub id: i64,
+    pub name: String,
+    pub plan: String,
+    pub per_minute: Option<i64>,
+    pub per_day: Option<i64>,
+    pub created_at: i64,
+    pub revision: i64,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+/// The plan in a row.
+pub(crate) fn stored_plan(
+    name: &str,
+    per_minute: Option<i64>,
+    per_day: Option<i64>,
+) -> Result<Plan, PetStoreError> {
+    let number = |number: Option<i64>| number.map(|number| u64::try_from(number).unwrap_or_default());
+    Plan::parse(name, number(per_minute), number(per_day))
+        .map_err(|violations| PetStoreError::Bug(format!("a stored plan is not valid: {violations}").into()))
+}
+
+/// The moment in a column.
+pub(crate) fn stored_moment(millis: i64) -> UnixMillis {
+    UnixMillis(u64::try_from(millis).unwrap_or_default())
+}
+
+/// The column for a moment.
+pub(crate) fn moment_column(moment: UnixMillis) -> i64 {
+    i64::try_from(moment.0).unwrap_or(i64::MAX)
+}
+
+impl TryFrom<Model> for Account {
+    type Error = PetStoreError;
+
+    fn try_from(row: Model) -> Result<Self, Self::Error> {
+        Ok(Self {
+            id: AccountId(row.id),
+            plan: stored_plan(&row.plan, row.per_minute, row.per_day)?,
+            name: AccountName::stored(row.name),
+            created_at: stored_moment(row.created_at),
+            revision: row.revision,
+        })
+    }
+}

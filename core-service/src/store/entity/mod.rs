@@ -1,0 +1,6 @@
+//! The tables, as `petstore-migrations` makes them.
+
+pub(super) mod account;
+pub(super) mod api_key;
+pub(super) mod pet;
+pub(super) mod revision;

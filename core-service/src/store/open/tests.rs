@@ -1,0 +1,191 @@
+use std::fs;
+
+use sea_orm::ConnectionTrait;
+
+use super::*;
+use crate::{
+    domain::{NewPet, PetId},
+    store::{
+        schema,
+        test_support::{new_store, open, url},
+    },
+};
+
+const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
+const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
+
+async fn refusal(path: &Path, options: OpenOptions) -> OpenError {
+    Store::open(&url(path), options).await.map(drop).unwrap_err()
+}
+
+fn rex() -> NewPet {
+    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+}
+
+#[tokio::test]
+async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = url(&folder.path().join("a/b%20c/pets.db"));
+    let store = Store::open(&url, MIGRATE).await.unwrap();
+    let pet = store.insert_pet(rex()).await.unwrap();
+    store.close().await;
+    let store = Store::open(&url, AS_IT_IS).await.unwrap();
+    assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
+    store.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_connections_are_set_up_for_durability() {
+    let (store, _folder) = new_store().await;
+    let pragma = async |connection: &DatabaseConnection, name: &str| {
+        let statement = Statement::from_string(DbBackend::Sqlite, format!("PRAGMA {name}"));
+        let row = connection.query_one_raw(statement).await.unwrap().unwrap();
+        row.try_get_by_index::<String>(0)
+            .or_else(|_| row.try_get_by_index::<i64>(0).map(|number| number.to_string()))
+            .unwrap()
+    };
+    assert_eq!(pragma(&store.writer, "journal_mode").await, "wal");
+    assert_eq!(pragma(&store.writer, "synchronous").await, "2", "FULL");
+    assert_eq!(pragma(&store.writer, "foreign_keys").await, "1");
+    assert_eq!(pragma(&store.reader, "busy_timeout").await, "2000");
+    assert!(store.reader.execute_unprepared("DELETE FROM pets").await.is_err(), "readers only read");
+}
+
+#[tokio::test]
+async fn any_number_may_open_one_new_store_at_once() {
+    for _ in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let opening: Vec<_> = (0..6)
+            .map(|_| {
+                tokio::spawn({
+                    let path = path.clone();
+                    async move { open(&path).await }
+                })
+            })
+            .collect();
+        for store in opening {
+            store.await.unwrap().ping().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn opening_waits_for_a_process_that_is_opening_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pets.db");
+    let other = sea_orm::Database::connect(format!("sqlite://{}?mode=rwc", path.display())).await.unwrap();
+    other.execute_unprepared("CREATE TABLE held (id integer)").await.unwrap(); // WAL mode is not yet on
+    let lock = other.begin_with_options(crate::store::immediate()).await.unwrap();
+
+    let url = url(&path);
+    let mut opening = Box::pin(Store::open(&url, MIGRATE));
+    assert!(
+        time::timeout(Duration::from_millis(300), &mut opening).await.is_err(),
+        "it neither opens nor gives up"
+    );
+    lock.rollback().await.unwrap();
+    opening.await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_store_is_not_created_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pets.db");
+    assert!(matches!(refusal(&path, AS_IT_IS).await, OpenError::Missing(_)));
+    assert!(matches!(schema::status(&url(&path)).await, Err(OpenError::Missing(_))));
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_a_file_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("file"), "x").unwrap();
+
+    let error = refusal(folder, MIGRATE).await;
+    assert_eq!(
+        error.to_string(),
+        format!("cannot open {0}: it is a folder, and has to be a file", folder.display())
+    );
+
+    for path in ["file/pets.db", "file/deeper/pets.db"] {
+        let path = folder.join(path);
+        let error = refusal(&path, MIGRATE).await;
+        let file = folder.join("file");
+        assert_eq!(
+            error.to_string(),
+            format!("cannot open {}: {} is not a folder", path.display(), file.display())
+        );
+    }
+
+    let error = refusal(Path::new("/proc/petstore/pets.db"), MIGRATE).await;
+    assert_eq!(error.to_string(), "cannot create the folder /proc/petstore");
+}
+
+#[tokio::test]
+async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pets.db");
+    let content = "not a database, but somebody's letter. ".repeat(500);
+    fs::write(&path, &content).unwrap();
+    let error = refusal(&path, MIGRATE).await;
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), content);
+}
+
+#[tokio::test]
+async fn a_damaged_page_in_the_middle_is_found() {
+    let (store, folder) = new_store().await;
+    for _ in 0..300 {
+        store.insert_pet(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
+    }
+    store.close().await;
+    let path = folder.path().join("petstore.db");
+    let mut bytes = fs::read(&path).unwrap();
+    let page = bytes.len() / 2 / 4096 * 4096;
+    bytes[page..page + 4096].fill(0x5a);
+    fs::write(&path, &bytes).unwrap();
+
+    let error = refusal(&path, AS_IT_IS).await;
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+    assert_eq!(fs::read(&path).unwrap(), bytes, "the evidence is left as it is");
+}
+
+#[tokio::test]
+async fn a_schema_that_is_not_this_binarys_is_refused() {
+    let (store, folder) = new_store().await;
+    let path = folder.path().join("petstore.db");
+    let newer = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_later', 0)";
+    store.writer.execute_unprepared(newer).await.unwrap();
+    let error = refusal(&path, MIGRATE).await;
+    assert!(
+        matches!(&error, OpenError::SchemaNewer { migration, .. } if migration == "m9999_later"),
+        "{error}"
+    );
+
+    store
+        .writer
+        .execute_unprepared("DELETE FROM seaql_migrations WHERE version = 'm9999_later'")
+        .await
+        .unwrap();
+    store.close().await;
+    schema::down(&url(&path), 1).await.unwrap();
+    let error = refusal(&path, AS_IT_IS).await;
+    assert!(matches!(error, OpenError::SchemaOlder(_)), "{error}");
+    let all_applied = schema::up(&url(&path)).await.unwrap();
+    assert!(all_applied.iter().all(|migration| migration.state == MigrationState::Applied));
+    Store::open(&url(&path), AS_IT_IS).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
+    let (store, folder) = new_store().await;
+    let other = open(folder.path()).await;
+    let lock = other.begin().await.unwrap();
+    let refusal = store.insert_pet(rex()).await.unwrap_err();
+    assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
+    assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None);
+    lock.rollback().await.unwrap();
+    assert_eq!(store.insert_pet(rex()).await.unwrap().id, PetId(1));
+}

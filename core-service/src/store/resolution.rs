@@ -1,0 +1,175 @@
+//! What gateways ask about keys.
+
+use petstore_api_key::KeyDigest;
+use petstore_clock::UnixMillis;
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, FromQueryResult, QueryFilter,
+    sea_query::{Expr, ExprTrait, JoinType, Order, Query},
+};
+
+use super::{
+    Store,
+    entity::{
+        account::{self, moment_column, stored_moment, stored_plan},
+        api_key, revision,
+    },
+    one_statement, within,
+};
+use crate::domain::{AccountId, PetStoreError, Plan};
+
+/// What a gateway needs to know of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResolvedKey {
+    pub(crate) key_id: String,
+    pub(crate) account_id: AccountId,
+    pub(crate) plan: Plan,
+    pub(crate) expires_at: Option<UnixMillis>,
+    pub(crate) revoked_at: Option<UnixMillis>,
+}
+
+/// The accounts that changed after a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// The newest revision.
+    pub(crate) revision: i64,
+    /// Each account with its own revision, ascending.
+    pub(crate) accounts: Vec<(AccountId, i64)>,
+    /// More changed than are listed.
+    pub(crate) truncated: bool,
+}
+
+impl Store {
+    /// What is known of the key with that digest, and the revision that this is as new as: one statement, so
+    /// that the two belong together.
+    pub(crate) async fn resolve_key(
+        &self,
+        digest: KeyDigest,
+    ) -> Result<(Option<ResolvedKey>, i64), PetStoreError> {
+        let query = Query::select()
+            .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
+            .expr_as(Expr::col((api_key::Entity, api_key::Column::Id)), "key_id")
+            .columns([
+                (api_key::Entity, api_key::Column::AccountId),
+                (api_key::Entity, api_key::Column::ExpiresAt),
+                (api_key::Entity, api_key::Column::RevokedAt),
+            ])
+            .columns([
+                (account::Entity, account::Column::Plan),
+                (account::Entity, account::Column::PerMinute),
+                (account::Entity, account::Column::PerDay),
+            ])
+            .from(revision::Entity)
+            .join(
+                JoinType::LeftJoin,
+                api_key::Entity,
+                Expr::col((api_key::Entity, api_key::Column::Digest)).eq(digest.0.to_vec()),
+            )
+            .join(
+                JoinType::LeftJoin,
+                account::Entity,
+                Expr::col((account::Entity, account::Column::Id))
+                    .equals((api_key::Entity, api_key::Column::AccountId)),
+            )
+            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
+            .take();
+        let rows = one_statement(self.reader.query_all(&query)).await?;
+        let row = rows.first().ok_or_else(revision_missing)?;
+        let row = ResolvedRow::from_query_result(row, "")?;
+        let revision = row.revision;
+        Ok((row.key()?, revision))
+    }
+
+    /// The accounts that changed after `after`, at most `limit` of them: one statement, so that the newest
+    /// revision and the list belong together.
+    pub(crate) async fn changes_after(&self, after: i64, limit: usize) -> Result<Changes, PetStoreError> {
+        let query = Query::select()
+            .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
+            .expr_as(Expr::col((account::Entity, account::Column::Id)), "account_id")
+            .expr_as(Expr::col((account::Entity, account::Column::Revision)), "account_revision")
+            .from(revision::Entity)
+            .join(
+                JoinType::LeftJoin,
+                account::Entity,
+                Expr::col((account::Entity, account::Column::Revision)).gt(after),
+            )
+            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
+            .order_by((account::Entity, account::Column::Revision), Order::Asc)
+            .limit(limit as u64 + 1)
+            .take();
+        let rows = one_statement(self.reader.query_all(&query)).await?;
+        let rows =
+            rows.iter().map(|row| ChangeRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
+        let revision = rows.first().ok_or_else(revision_missing)?.revision;
+        let changed =
+            rows.into_iter().filter_map(|row| Some((AccountId(row.account_id?), row.account_revision?)));
+        let mut accounts: Vec<_> = changed.collect();
+        // A revision from the future was seen before the store was restored from a backup: nothing known since
+        // then holds.
+        let truncated = accounts.len() > limit || after > revision;
+        accounts.truncate(limit);
+        Ok(Changes { revision, accounts, truncated })
+    }
+
+    /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over.
+    pub(crate) async fn record_use(&self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
+        if uses.is_empty() {
+            return Ok(());
+        }
+        within(async {
+            let transaction = self.begin().await?;
+            for (id, used_at) in uses {
+                let used_at = moment_column(*used_at);
+                api_key::Entity::update_many()
+                    .col_expr(api_key::Column::LastUsedAt, Expr::value(used_at))
+                    .filter(api_key::Column::Id.eq(id))
+                    .filter(
+                        Condition::any()
+                            .add(api_key::Column::LastUsedAt.is_null())
+                            .add(api_key::Column::LastUsedAt.lt(used_at)),
+                    )
+                    .exec(&transaction)
+                    .await?;
+            }
+            Ok(transaction.commit().await?)
+        })
+        .await
+    }
+}
+
+fn revision_missing() -> PetStoreError {
+    PetStoreError::Bug("the revision counter is missing".into())
+}
+
+#[derive(FromQueryResult)]
+struct ChangeRow {
+    revision: i64,
+    account_id: Option<i64>,
+    account_revision: Option<i64>,
+}
+
+#[derive(FromQueryResult)]
+struct ResolvedRow {
+    revision: i64,
+    key_id: Option<String>,
+    account_id: Option<i64>,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+    plan: Option<String>,
+    per_minute: Option<i64>,
+    per_day: Option<i64>,
+}
+
+impl ResolvedRow {
+    fn key(self) -> Result<Option<ResolvedKey>, PetStoreError> {
+        let (Some(key_id), Some(account_id), Some(plan)) = (self.key_id, self.account_id, self.plan) else {
+            return Ok(None);
+        };
+        Ok(Some(ResolvedKey {
+            key_id,
+            account_id: AccountId(account_id),
+            plan: stored_plan(&plan, self.per_minute, self.per_day)?,
+            expires_at: self.expires_at.map(stored_moment),
+            revoked_at: self.revoked_at.map(stored_moment),
+        }))
+    }
+}

@@ -1,0 +1,134 @@
+//! The schema of the store, one change per file.
+//!
+//! The changes are written with the schema builder alone, so that the same ones run on SQLite and on PostgreSQL.
+//! [`up`] and [`down`] take the database's write lock first and do all their work in one transaction: any number
+//! of processes may start on one database at once, and a killed one leaves nothing half done.
+
+use std::collections::HashSet;
+
+use sea_orm_migration::{
+    MigrationTrait, MigratorTrait, SchemaManager,
+    sea_orm::{
+        ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityName, EntityTrait,
+        QueryOrder, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+    },
+    seaql_migrations,
+};
+
+mod column;
+mod m0001_pets;
+mod m0002_accounts;
+mod m0003_api_keys;
+mod m0004_revision;
+
+/// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
+const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
+
+struct Migrator;
+
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![
+            Box::new(m0001_pets::Migration),
+            Box::new(m0002_accounts::Migration),
+            Box::new(m0003_api_keys::Migration),
+            Box::new(m0004_revision::Migration),
+        ]
+    }
+}
+
+/// One change of the schema, and whether the database has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// Its name, which orders it among the others.
+    pub name: String,
+    /// Whether the database has it.
+    pub state: MigrationState,
+}
+
+/// Whether a database has a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigrationState {
+    /// It has.
+    Applied,
+    /// Not yet.
+    Pending,
+    /// It has, but this binary does not know the change: the schema is newer than the binary.
+    Unknown,
+}
+
+/// Every change that the binary or the database knows, oldest first. Writes nothing.
+///
+/// # Errors
+///
+/// What the database answers.
+pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
+    let applied = applied(db).await?;
+    let known: Vec<String> =
+        Migrator::migrations().iter().map(|migration| migration.name().to_owned()).collect();
+    let unknown: Vec<String> = applied.iter().filter(|name| !known.contains(name)).cloned().collect();
+    let applied: HashSet<String> = applied.into_iter().collect();
+
+    let known = known.into_iter().map(|name| {
+        let state = if applied.contains(&name) { MigrationState::Applied } else { MigrationState::Pending };
+        Migration { name, state }
+    });
+    let unknown = unknown.into_iter().map(|name| Migration { name, state: MigrationState::Unknown });
+    Ok(known.chain(unknown).collect())
+}
+
+/// Applies what is pending. Does nothing, and takes no lock, if nothing is.
+///
+/// # Errors
+///
+/// What the database answers; the schema is then as it was before.
+pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
+    if status(db).await?.iter().all(|migration| migration.state != MigrationState::Pending) {
+        return Ok(());
+    }
+    let transaction = begin_alone(db).await?;
+    Migrator::up(&transaction, None).await?; // asks again what is pending, now that nobody else can change it
+    transaction.commit().await
+}
+
+/// Takes back the newest `steps` changes, with the data in them.
+///
+/// # Errors
+///
+/// What the database answers; the schema is then as it was before.
+pub async fn down(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
+    let transaction = begin_alone(db).await?;
+    Migrator::down(&transaction, Some(steps)).await?;
+    transaction.commit().await
+}
+
+/// Begins a transaction that waits for every other migrating process.
+async fn begin_alone(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
+    let options = TransactionOptions {
+        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+        ..TransactionOptions::default()
+    };
+    let transaction = db.begin_with_options(options).await?;
+    let backend = transaction.get_database_backend();
+    if backend == DbBackend::Postgres {
+        let lock = Statement::from_sql_and_values(
+            backend,
+            "SELECT pg_advisory_xact_lock($1)",
+            [ADVISORY_LOCK.into()],
+        );
+        transaction.execute_raw(lock).await?;
+    }
+    Ok(transaction)
+}
+
+async fn applied(db: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
+    if !SchemaManager::new(db).has_table(seaql_migrations::Entity.table_name()).await? {
+        return Ok(Vec::new());
+    }
+    let rows =
+        seaql_migrations::Entity::find().order_by_asc(seaql_migrations::Column::Version).all(db).await?;
+    Ok(rows.into_iter().map(|row| row.version).collect())
+}
+
+#[cfg(test)]
+mod tests;

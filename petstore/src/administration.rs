@@ -1,0 +1,72 @@
+//! What the verbs share that look at the store or change it, also while the service runs on it.
+
+use petstore_core::{
+    DatabaseUrl,
+    store::{OpenOptions, Store},
+};
+use tokio::runtime;
+
+use crate::{
+    error::Failure,
+    logging,
+    output::{self, OutputForm},
+    settings::DatabaseSettings,
+};
+
+/// What these verbs log: what goes wrong.
+const LOG_LEVEL: &str = "warn";
+
+/// Which store, and how to print.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AdministrationSettings {
+    #[command(flatten)]
+    database: DatabaseSettings,
+
+    /// How the result is written to stdout
+    #[arg(long, env = "PETSTORE_OUTPUT", default_value = "text", value_enum, value_name = "FORM")]
+    output: OutputForm,
+}
+
+impl AdministrationSettings {
+    /// Does the work on the store, which must exist and have the schema of this version.
+    pub(crate) fn on_store<T>(
+        &self,
+        work: impl AsyncFnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.on_url(async |url| {
+            let store = Store::open(url, OpenOptions::default()).await?;
+            let done = work(&store).await;
+            store.close().await;
+            done
+        })
+    }
+
+    /// Does the work on whatever is at the store's address.
+    pub(crate) fn on_url<T>(
+        &self,
+        work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        logging::init(LOG_LEVEL)?;
+        let url = self.database.url()?;
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+        runtime.block_on(work(&url))
+    }
+
+    /// Whether results are for people.
+    pub(crate) fn is_text(&self) -> bool {
+        self.output == OutputForm::Text
+    }
+
+    /// Prints a result in the form that was asked for.
+    pub(crate) fn print(
+        &self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> serde_json::Value,
+    ) -> Result<(), Failure> {
+        match self.output {
+            OutputForm::Text => output::print(&text()),
+            OutputForm::Json => output::print(&format!("{:#}\n", json())),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a server prints to stdout once everything listens. Scripts read these lines.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+};
+
+/// Where a process can be reached; what it does not have is left out.
+#[derive(Debug, Default)]
+pub(crate) struct Announcement {
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) store: Option<String>,
+    pub(crate) first_key_file: Option<PathBuf>,
+}
+
+impl Announcement {
+    /// Prints everything at once, so that a reader never sees half of it.
+    pub(crate) fn print(&self) {
+        let mut stdout = io::stdout().lock();
+        if let Err(error) = stdout.write_all(self.text().as_bytes()).and_then(|()| stdout.flush()) {
+            tracing::warn!(%error, "could not announce the addresses on stdout");
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            let _ = writeln!(text, "{name:<6} {value}"); // cannot fail: it is a String
+        };
+        if let Some(addr) = self.http {
+            line("REST", &format_args!("http://{addr}/v1"));
+        }
+        if let Some(addr) = self.grpc {
+            line("gRPC", &addr);
+        }
+        if let Some(addr) = self.admin {
+            line("admin", &format_args!("http://{addr}"));
+        }
+        if let Some(store) = &self.store {
+            line("store", store);
+        }
+        if let (Some(file), Some(addr)) = (&self.first_key_file, self.http) {
+            let name = file.display();
+            let quoted = quoted(&name.to_string());
+            let _ = write!(
+                text,
+                "The store is new: account \"first\" on plan Free has one API key, in {name}. Try it:\n  \
+                 curl -H \"Authorization: Bearer $(cat {quoted})\" http://{addr}/v1/pets\n"
+            );
+        }
+        text
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_store_is_announced_with_a_command_to_try() {
+        let announcement = Announcement {
+            http: Some("127.0.0.1:8080".parse().unwrap()),
+            grpc: Some("127.0.0.1:50051".parse().unwrap()),
+            admin: Some("127.0.0.1:9090".parse().unwrap()),
+            store: Some("sqlite://data/petstore.db".to_owned()),
+            first_key_file: Some("data/first-api-key".into()),
+        };
+        assert_eq!(
+            announcement.text(),
+            "REST   http://127.0.0.1:8080/v1\n\
+             gRPC   127.0.0.1:50051\n\
+             admin  http://127.0.0.1:9090\n\
+             store  sqlite://data/petstore.db\n\
+             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. Try it:\n  \
+             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://127.0.0.1:8080/v1/pets\n"
+        );
+    }
+
+    #[test]
+    fn what_a_process_does_not_have_is_not_announced() {
+        let gateway = Announcement {
+            http: Some("[::1]:80".parse().unwrap()),
+            admin: Some("[::1]:9090".parse().unwrap()),
+            ..Announcement::default()
+        };
+        assert_eq!(gateway.text(), "REST   http://[::1]:80/v1\nadmin  http://[::1]:9090\n");
+    }
+
+    #[test]
+    fn an_unusual_path_is_quoted_for_the_shell() {
+        assert_eq!(quoted("data/first-api-key"), "data/first-api-key");
+        assert_eq!(quoted("my data/it's"), r"'my data/it'\''s'");
+    }
+}

@@ -1,0 +1,88 @@
+//! The command line: every verb, in the order of `--help`.
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::{account, core, gateway, key, migrate, serve};
+
+/// The Animal Store Service: animals for sale, over REST and gRPC.
+///
+/// Without a command, `serve` runs: `petstore --http-addr 127.0.0.1:8081` is `petstore serve --http-addr …`.
+#[derive(Debug, Parser)]
+#[command(name = "petstore", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run the whole service in one process
+    Serve(serve::ServeSettings),
+    /// Run the core alone: the store, and gRPC in front of it
+    Core(core::CoreSettings),
+    /// Run a gateway alone: REST in front of a core
+    Gateway(gateway::GatewaySettings),
+    /// Change the store's schema, or look at it
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
+    /// Manage accounts and their plans
+    #[command(subcommand)]
+    Account(account::Account),
+    /// Manage API keys
+    #[command(subcommand)]
+    Key(key::Key),
+    /// Print the OpenAPI document of the REST interface
+    Openapi,
+}
+
+/// Puts `serve` where no verb is named: with nothing but flags, or with nothing at all. Were serve's flags the
+/// program's own as well, their variables would be judged whatever the verb.
+pub(crate) fn with_default_verb(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let is_flag = args.get(1).is_none_or(|first| first.as_encoded_bytes().starts_with(b"-"));
+    let is_programs_own =
+        args.get(1).is_some_and(|first| ["-h", "--help", "-V", "--version"].iter().any(|own| first == own));
+    if is_flag && !is_programs_own {
+        args.insert(args.len().min(1), "serve".into());
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn with_verb(args: &[&str]) -> String {
+        let args = with_default_verb(args.iter().map(OsString::from));
+        args.iter().map(|arg| arg.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_is_what_runs_when_no_verb_is_named() {
+        assert_eq!(with_verb(&["petstore"]), "petstore serve");
+        assert_eq!(with_verb(&["petstore", "--http-addr", "[::1]:1"]), "petstore serve --http-addr [::1]:1");
+        assert!(matches!(Cli::try_parse_from(["petstore", "serve"]).unwrap().verb, Verb::Serve(_)));
+    }
+
+    #[test]
+    fn a_named_verb_and_the_programs_own_flags_stay_as_they_are() {
+        for args in [
+            &["petstore", "serve", "--http-addr", "[::1]:1"][..],
+            &["petstore", "key", "list"],
+            &["petstore", "--help"],
+            &["petstore", "-V"],
+            &["petstore", "serv"],
+        ] {
+            assert_eq!(with_verb(args), args.join(" "));
+        }
+    }
+}

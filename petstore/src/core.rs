@@ -1,0 +1,45 @@
+//! `petstore core`: the store, and gRPC in front of it.
+
+use petstore_clock::Clock;
+use petstore_core::Core;
+
+use crate::{
+    announcement::Announcement,
+    error::{Failure, StartError},
+    listener::bind,
+    process::{self, Process},
+    settings::{DatabaseSettings, GrpcSettings, ProcessSettings},
+};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CoreSettings {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    grpc: GrpcSettings,
+    #[command(flatten)]
+    process: ProcessSettings,
+}
+
+pub(crate) fn run(settings: CoreSettings) -> Result<(), Failure> {
+    process::run(&settings.process, async |clock| start(&settings, clock).await)
+}
+
+async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announcement), StartError> {
+    let url = settings.database.url()?;
+    let grpc = bind("--grpc-addr", settings.grpc.checked_addr()?).await?;
+    let admin = bind("--admin-addr", settings.process.admin_addr).await?;
+
+    let mut process = Process::new(&settings.process);
+    let admin_addr = process.serve_admin(admin);
+    let store = process.open_store(&url).await?;
+    let grpc_addr = process.serve_grpc(grpc, Core::new(store, clock));
+    process.ready();
+    let announcement = Announcement {
+        grpc: Some(grpc_addr),
+        admin: Some(admin_addr),
+        store: Some(url.to_string()),
+        ..Announcement::default()
+    };
+    Ok((process, announcement))
+}

@@ -1,0 +1,173 @@
+//! `petstore key`: API keys. A key is shown once, when it is made, and never again.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use petstore_clock::{Clock, UnixMillis};
+use petstore_core::accounts::{AccountName, ApiKeyRecord, IssuedKey, KeyId, keys};
+use serde_json::{Map, Value};
+
+use crate::{
+    administration::AdministrationSettings,
+    duration,
+    error::Failure,
+    output::{self, columns},
+    settings::{EnvironmentSettings, InvalidSetting, account_name},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Make a key and print it, once
+    Create {
+        #[command(flatten)]
+        account: AccountSetting,
+        /// After how long the key expires, as in 90d; never if it is left out
+        #[arg(long, env = "PETSTORE_EXPIRES_IN", value_parser = duration::parse, value_name = "TIME")]
+        expires_in: Option<Duration>,
+        #[command(flatten)]
+        environment: EnvironmentSettings,
+        #[command(flatten)]
+        settings: AdministrationSettings,
+    },
+    /// List the keys of an account, without the keys themselves
+    List {
+        #[command(flatten)]
+        account: AccountSetting,
+        #[command(flatten)]
+        settings: AdministrationSettings,
+    },
+    /// Revoke a key; running gateways refuse it within 5 seconds
+    Revoke {
+        /// The identifier that the list shows
+        id: String,
+        #[command(flatten)]
+        settings: AdministrationSettings,
+    },
+    /// Make a key in place of another one, which goes on working for a grace period
+    Rotate {
+        /// The identifier of the old key
+        id: String,
+        /// How long the old key goes on working beside the new one
+        #[arg(long, env = "PETSTORE_GRACE", default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
+        grace: Duration,
+        #[command(flatten)]
+        settings: AdministrationSettings,
+    },
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AccountSetting {
+    /// The account's name
+    #[arg(long, env = "PETSTORE_ACCOUNT", value_parser = account_name, value_name = "NAME")]
+    account: AccountName,
+}
+
+pub(crate) fn run(verb: Key) -> Result<(), Failure> {
+    let clock = Clock::system();
+    match verb {
+        Key::Create { account: AccountSetting { account }, expires_in, environment, settings } => {
+            let expires_at = expires_in.map(|after| clock.now().plus(after));
+            let issued = settings.on_store(async |store| {
+                Ok(keys::create(store, &clock, &account, environment.environment, expires_at).await?)
+            })?;
+            show(&issued, &settings)
+        }
+        Key::List { account: AccountSetting { account }, settings } => {
+            let records = settings.on_store(async |store| Ok(keys::list(store, Some(&account)).await?))?;
+            let now = clock.now();
+            settings.print(
+                || table(&records, now),
+                || records.iter().map(|record| Value::Object(members(record, now))).collect(),
+            )
+        }
+        Key::Revoke { id, settings } => {
+            let id = key_id(&id)?;
+            let record = settings.on_store(async |store| Ok(keys::revoke(store, &clock, id).await?))?;
+            settings
+                .print(|| format!("key {id} is revoked\n"), || Value::Object(members(&record, clock.now())))
+        }
+        Key::Rotate { id, grace, settings } => {
+            let id = key_id(&id)?;
+            let issued =
+                settings.on_store(async |store| Ok(keys::rotate(store, &clock, id, grace).await?))?;
+            show(&issued, &settings)
+        }
+    }
+}
+
+/// Not clap's to parse, since clap repeats what it refuses: it may be a key that was taken for its identifier.
+fn key_id(written: &str) -> Result<KeyId, InvalidSetting> {
+    written
+        .parse()
+        .map_err(|_| InvalidSetting::new("ID", "must be the identifier that `petstore key list` shows"))
+}
+
+/// Shows a new key, alone on stdout, so that it can be piped to where it is kept.
+fn show(issued: &IssuedKey, settings: &AdministrationSettings) -> Result<(), Failure> {
+    let IssuedKey { record, key } = issued;
+    let json = || {
+        let mut members = members(record, record.created_at);
+        members.insert("key".to_owned(), key.expose().into());
+        Value::Object(members)
+    };
+    settings.print(|| format!("{}\n", key.expose()), json).map_err(|failure| match failure {
+        Failure::Print(source) => Failure::KeyNotShown { id: record.id, source },
+        other => other,
+    })?;
+    if settings.is_text() {
+        output::note(&format!(
+            "key {} of account {}: keep it, it is not shown again",
+            record.id, record.account
+        ));
+    }
+    Ok(())
+}
+
+fn table(records: &[ApiKeyRecord], now: UnixMillis) -> String {
+    let moment = |moment: Option<UnixMillis>, otherwise: &str| {
+        moment.map_or_else(|| otherwise.to_owned(), |moment| moment.to_string())
+    };
+    let rows: Vec<_> = records
+        .iter()
+        .map(|record| {
+            [
+                record.id.to_string(),
+                format!("{}…{}", record.environment.key_prefix(), record.last_four),
+                record.state(now).to_string(),
+                record.created_at.to_string(),
+                moment(record.last_used_at, "never"),
+                moment(record.expires_at, "never"),
+            ]
+        })
+        .collect();
+    columns(["ID", "KEY", "STATE", "CREATED", "LAST USED", "EXPIRES"], &rows)
+}
+
+fn members(record: &ApiKeyRecord, now: UnixMillis) -> Map<String, Value> {
+    let moment = |moment: Option<UnixMillis>| moment.map_or(Value::Null, |moment| moment.to_string().into());
+    [
+        ("id", record.id.to_string().into()),
+        ("account", record.account.as_str().into()),
+        ("prefix", record.environment.key_prefix().into()),
+        ("lastFour", record.last_four.as_str().into()),
+        ("state", record.state(now).to_string().into()),
+        ("createdAt", record.created_at.to_string().into()),
+        ("lastUsedAt", moment(record.last_used_at)),
+        ("expiresAt", moment(record.expires_at)),
+        ("revokedAt", moment(record.revoked_at)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into_iter()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_taken_for_an_identifier_is_not_repeated() {
+        let refusal = key_id("pet_live_0000000000000000000000000000001PRvVh").unwrap_err().to_string();
+        assert_eq!(refusal, "ID: must be the identifier that `petstore key list` shows");
+    }
+}

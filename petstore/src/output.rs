@@ -1,0 +1,56 @@
+//! What the verbs print: results on stdout, everything else on stderr.
+
+use std::io::{self, Write};
+
+use crate::error::Failure;
+
+/// In which form a verb prints its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OutputForm {
+    /// For people
+    Text,
+    /// For programs: one JSON document
+    Json,
+}
+
+/// Prints a result. Unlike `println!`, it fails instead of panicking when nobody reads.
+pub(crate) fn print(result: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Print)
+}
+
+/// Tells the operator something that is no result.
+pub(crate) fn note(note: &str) {
+    // Nothing depends on whether it is read.
+    let _ = writeln!(io::stderr(), "{note}");
+}
+
+/// Rows in columns as wide as their widest cell, two spaces apart.
+pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let head = head.map(str::to_owned);
+    let lines = || std::iter::once(&head).chain(rows);
+    let widths: [usize; N] = std::array::from_fn(|at| {
+        lines().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+    });
+    lines()
+        .map(|line| {
+            let cells: String =
+                line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+            format!("{}\n", cells.trim_end())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [
+            ["1".to_owned(), "Frühling".to_owned(), "x".to_owned()],
+            ["20".to_owned(), "a".to_owned(), String::new()],
+        ];
+        assert_eq!(columns(["ID", "NAME", "END"], &rows), "ID  NAME      END\n1   Frühling  x\n20  a\n");
+    }
+}

@@ -1,0 +1,170 @@
+//! A process of the service: its running parts and their orderly end.
+
+mod lifecycle;
+mod parts;
+mod run;
+mod signals;
+
+use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
+
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout_at},
+};
+
+pub(crate) use self::{
+    lifecycle::{Lifecycle, Phase, PhaseWatch},
+    run::run,
+};
+use crate::{admin::Health, error::Failure, readiness::Sources, settings::ProcessSettings};
+
+/// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left; and
+/// how long a part may take that has to end after the deadline.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The running parts of a process. When it is dropped, every part ends.
+#[derive(Debug)]
+pub(crate) struct Process {
+    lifecycle: Lifecycle,
+    drain_delay: Duration,
+    drain_deadline: Duration,
+    parts: Vec<Part>,
+    /// What readiness is asked of; the store in it is closed in the end.
+    sources: Sources,
+    health: Health,
+}
+
+/// A part that runs until the process reaches a phase.
+#[derive(Debug)]
+struct Part {
+    name: &'static str,
+    ends_at: Phase,
+    task: JoinHandle<io::Result<()>>,
+}
+
+/// Ends when a part is to end.
+type End = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Process {
+    /// A process without parts, which is starting.
+    pub(crate) fn new(settings: &ProcessSettings) -> Self {
+        let lifecycle = Lifecycle::new();
+        Self {
+            health: Health::new(lifecycle.watch()),
+            lifecycle,
+            drain_delay: settings.drain_delay,
+            drain_deadline: settings.drain_deadline,
+            parts: Vec::new(),
+            sources: Sources::default(),
+        }
+    }
+
+    /// Runs a part until the process reaches the phase: the part is handed a future that ends then.
+    fn add<F>(&mut self, name: &'static str, ends_at: Phase, part: impl FnOnce(End) -> F)
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let task = tokio::spawn(part(Box::pin(self.lifecycle.watch().reached(ends_at))));
+        self.parts.push(Part { name, ends_at, task });
+    }
+
+    /// All parts are there: readiness is from now on what they say.
+    pub(crate) fn ready(&self) {
+        self.health.tell_of(self.sources.clone());
+        self.lifecycle.enter(Phase::Serving);
+    }
+
+    /// Waits for a part that ends by itself: none should.
+    async fn failed(&mut self) -> Failure {
+        let (at, ended) = poll_fn(|context| {
+            for (at, part) in self.parts.iter_mut().enumerate() {
+                if let Poll::Ready(ended) = Pin::new(&mut part.task).poll(context) {
+                    return Poll::Ready((at, ended));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        let part = self.parts.swap_remove(at); // it must not be awaited again
+        Failure::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
+    }
+
+    /// Ends the process in order: readiness falls, the drain delay passes, the parts end one after the other
+    /// and have until the drain deadline together, the store closes.
+    pub(crate) async fn stop(mut self) {
+        self.lifecycle.enter(Phase::Draining);
+        sleep(self.drain_delay).await;
+
+        let deadline = Instant::now() + self.drain_deadline + GRACE;
+        self.parts.sort_by_key(|part| part.ends_at);
+        for Part { name, ends_at, mut task } in self.parts {
+            self.lifecycle.enter(ends_at);
+            match timeout_at(deadline.max(Instant::now() + GRACE), &mut task).await {
+                Ok(Ok(Ok(()))) => tracing::debug!(part = name, "ended"),
+                Ok(Ok(Err(error))) => tracing::warn!(part = name, %error, "ended with an error"),
+                Ok(Err(_)) => tracing::error!(part = name, "ended in a panic"),
+                Err(_) => {
+                    task.abort();
+                    tracing::warn!(part = name, "cut off at the drain deadline");
+                }
+            }
+        }
+        if let Some(store) = self.sources.store {
+            store.close().await; // takes 5 s at most
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use clap::Parser;
+
+    use super::*;
+
+    fn process(flags: &[&str]) -> Process {
+        #[derive(Parser)]
+        #[command(no_binary_name = true)]
+        struct Flags {
+            #[command(flatten)]
+            settings: ProcessSettings,
+        }
+        Process::new(&Flags::try_parse_from(flags).unwrap().settings)
+    }
+
+    #[tokio::test]
+    async fn the_parts_end_in_the_order_of_their_phases() {
+        let mut process = process(&[]);
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        for phase in [Phase::ClosingAdmin, Phase::ClosingGrpc, Phase::ClosingHttp, Phase::ClosingBackground] {
+            let ended = Arc::clone(&ended);
+            process.add("a part", phase, async move |end| {
+                end.await;
+                ended.lock().unwrap().push(phase);
+                Ok(())
+            });
+        }
+        process.stop().await;
+        assert_eq!(
+            *ended.lock().unwrap(),
+            [Phase::ClosingHttp, Phase::ClosingGrpc, Phase::ClosingBackground, Phase::ClosingAdmin]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_part_that_does_not_end_is_cut_off_at_the_drain_deadline() {
+        let mut process = process(&["--drain-deadline", "1ms"]);
+        process.add("a part that hangs", Phase::ClosingHttp, |_| std::future::pending());
+        timeout_at(Instant::now() + Duration::from_secs(10), process.stop()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_part_that_ends_by_itself_or_panics_is_a_failure_that_names_it() {
+        let mut process = process(&[]);
+        process.add("the port", Phase::ClosingHttp, async |_| Err(io::Error::other("no more sockets")));
+        let failure = process.failed().await;
+        assert!(matches!(failure, Failure::PartEnded { part: "the port", source: Some(_) }), "{failure:?}");
+        process.stop().await;
+    }
+}

@@ -1,0 +1,55 @@
+//! The parts that a process can have.
+
+use std::net::SocketAddr;
+
+use petstore_core::{
+    Core, DatabaseUrl, grpc,
+    store::{OpenOptions, Store},
+};
+use petstore_gateway::{
+    Gateway, router,
+    server::{self, ServerLimits},
+};
+
+use super::{Phase, Process};
+use crate::{admin, error::StartError, listener::Bound};
+
+impl Process {
+    /// Serves the admin port, from before the process is ready until it is over.
+    pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
+        let app = admin::router(self.health.clone());
+        let limits = self.limits();
+        self.add("the admin port", Phase::ClosingAdmin, |end| server::serve(port.listener, app, limits, end));
+        port.addr
+    }
+
+    /// Serves REST, and keeps what the gateway knows of keys current.
+    pub(crate) fn serve_http(&mut self, port: Bound, gateway: Gateway) -> SocketAddr {
+        let (app, limits) = (router(gateway.clone()), self.limits());
+        self.add("the REST port", Phase::ClosingHttp, |end| server::serve(port.listener, app, limits, end));
+        self.sources.gateway = Some(gateway.clone());
+        self.add("the gateway's background work", Phase::ClosingBackground, async move |end| {
+            gateway.run_background(end).await;
+            Ok(())
+        });
+        port.addr
+    }
+
+    /// Serves gRPC.
+    pub(crate) fn serve_grpc(&mut self, port: Bound, core: Core) -> SocketAddr {
+        let deadline = self.drain_deadline;
+        self.add("the gRPC port", Phase::ClosingGrpc, |end| grpc::serve(port.listener, core, end, deadline));
+        port.addr
+    }
+
+    /// Opens the store: creates it when it is absent, migrates it and checks it.
+    pub(crate) async fn open_store(&mut self, url: &DatabaseUrl) -> Result<Store, StartError> {
+        let store = Store::open(url, OpenOptions { migrate: true, quick_check: true }).await?;
+        self.sources.store = Some(store.clone());
+        Ok(store)
+    }
+
+    fn limits(&self) -> ServerLimits {
+        ServerLimits { drain_deadline: self.drain_deadline, ..ServerLimits::default() }
+    }
+}

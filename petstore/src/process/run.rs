@@ -1,0 +1,51 @@
+//! Running a process from the command line until a signal ends it.
+
+use petstore_clock::Clock;
+use tokio::runtime;
+
+use super::{Process, signals::Signals};
+use crate::{
+    announcement::Announcement,
+    error::{Failure, StartError},
+    logging,
+    settings::ProcessSettings,
+};
+
+/// Starts the process, announces it and runs it until SIGTERM or SIGINT; a second one ends it at once.
+pub(crate) fn run(
+    settings: &ProcessSettings,
+    start: impl AsyncFnOnce(Clock) -> Result<(Process, Announcement), StartError>,
+) -> Result<(), Failure> {
+    logging::init(&settings.log_level)?;
+    logging::log_panics();
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let ended = runtime.block_on(until_signal(start));
+    runtime.shutdown_background(); // what should have ended has, or was cut off: nothing is waited for
+    ended
+}
+
+async fn until_signal(
+    start: impl AsyncFnOnce(Clock) -> Result<(Process, Announcement), StartError>,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen().map_err(Failure::Runtime)?;
+    let (mut process, announcement) = tokio::select! {
+        started = start(Clock::system()) => started?,
+        _ = signals.received() => return Ok(()), // as safe as a crash at that moment
+    };
+    announcement.print();
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
+
+    let ended = tokio::select! {
+        signal = signals.received() => {
+            tracing::info!(signal, "stopping");
+            Ok(())
+        }
+        failure = process.failed() => Err(failure),
+    };
+    tokio::select! {
+        () = process.stop() => {}
+        _ = signals.received() => return Err(Failure::Interrupted),
+    }
+    tracing::info!("stopped");
+    ended
+}

@@ -1,0 +1,132 @@
+//! `petstore serve`: the whole service in one process.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use clap::Parser;
+use petstore_clock::Clock;
+use petstore_core::{Core, grpc, store::Store};
+use petstore_gateway::{Gateway, core_client::CoreTransport, limit::InProcessLimiter};
+
+use crate::{
+    announcement::Announcement,
+    error::{Failure, StartError},
+    first_key,
+    listener::bind,
+    process::{self, Process},
+    settings::{DatabaseSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, ProcessSettings},
+};
+
+/// What can be set for the whole service in one process.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeSettings {
+    /// Where the store is.
+    #[command(flatten)]
+    pub database: DatabaseSettings,
+    /// Where REST is served, and to whom.
+    #[command(flatten)]
+    pub edge: EdgeSettings,
+    /// Where gRPC is served.
+    #[command(flatten)]
+    pub grpc: GrpcSettings,
+    /// Which installation this is.
+    #[command(flatten)]
+    pub environment: EnvironmentSettings,
+    /// The admin port, the end and the log.
+    #[command(flatten)]
+    pub process: ProcessSettings,
+}
+
+impl ServeSettings {
+    /// The settings that these flags make, as `petstore serve` would take them: without the program's name, and
+    /// completed by the environment's variables and by the defaults.
+    ///
+    /// # Errors
+    ///
+    /// When a flag or a variable cannot be used.
+    pub fn from_flags<F: Into<OsString>>(flags: impl IntoIterator<Item = F>) -> Result<Self, clap::Error> {
+        #[derive(Parser)]
+        #[command(no_binary_name = true)]
+        struct Flags {
+            #[command(flatten)]
+            settings: ServeSettings,
+        }
+        Flags::try_parse_from(flags.into_iter().map(Into::into)).map(|flags| flags.settings)
+    }
+}
+
+/// The whole service, running. Dropped instead of stopped, it ends without order.
+#[derive(Debug)]
+pub struct Running {
+    /// Where REST is served; the real port, if 0 was asked for.
+    pub http_addr: SocketAddr,
+    /// Where gRPC is served.
+    pub grpc_addr: SocketAddr,
+    /// Where `/livez` and `/readyz` are served.
+    pub admin_addr: SocketAddr,
+    /// Where the first API key was written, if the store was new.
+    pub first_key_file: Option<PathBuf>,
+    store: Store,
+    process: Process,
+}
+
+impl Running {
+    /// The store, to be administered while the service runs.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Ends the service in order, as SIGTERM does: readiness falls, REST and then gRPC finish what is in
+    /// flight, background work ends, the store closes.
+    pub async fn stop(self) {
+        self.process.stop().await;
+    }
+}
+
+/// Starts the whole service. When this returns, it takes requests. Installs nothing global: neither a log nor
+/// signal handlers.
+///
+/// # Errors
+///
+/// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing runs.
+pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
+    let url = settings.database.url()?;
+    let grpc_addr = settings.grpc.checked_addr()?;
+    // Ports come first: they fail soonest, and a store must not be created for nothing.
+    let http = bind("--http-addr", settings.edge.http_addr).await?;
+    let grpc = bind("--grpc-addr", grpc_addr).await?;
+    let admin = bind("--admin-addr", settings.process.admin_addr).await?;
+
+    let mut process = Process::new(&settings.process);
+    let admin_addr = process.serve_admin(admin);
+    let environment = settings.environment.environment;
+    let store = process.open_store(&url).await?;
+    let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
+
+    let core = Core::new(store.clone(), clock.clone());
+    let gateway = Gateway::new(
+        settings.edge.gateway(environment),
+        CoreTransport::new(grpc::in_memory(&core)),
+        Arc::new(InProcessLimiter::new(clock.clone())),
+        clock,
+    );
+    let grpc_addr = process.serve_grpc(grpc, core);
+    let http_addr = process.serve_http(http, gateway);
+    process.ready();
+    Ok(Running { http_addr, grpc_addr, admin_addr, first_key_file, store, process })
+}
+
+pub(crate) fn run(settings: ServeSettings) -> Result<(), Failure> {
+    process::run(&settings.process.clone(), async |clock| {
+        let url = settings.database.url()?;
+        let running = start(settings, clock).await?;
+        let announcement = Announcement {
+            http: Some(running.http_addr),
+            grpc: Some(running.grpc_addr),
+            admin: Some(running.admin_addr),
+            store: Some(url.to_string()),
+            first_key_file: running.first_key_file,
+        };
+        Ok((running.process, announcement))
+    })
+}

@@ -1,0 +1,51 @@
+//! What can be set, by flag or by environment variable. clap's definitions here are the only ones: `--help`,
+//! the README's table and the values that the verbs read all come from them.
+//!
+//! Every flag `--some-flag` has the variable `PETSTORE_SOME_FLAG`; the flag wins. There is no settings file.
+
+mod database;
+mod edge;
+mod grpc;
+mod process;
+mod table;
+
+use petstore_api_key::Environment;
+use petstore_core::accounts::AccountName;
+
+pub use self::{
+    database::DatabaseSettings, edge::EdgeSettings, grpc::GrpcSettings, process::ProcessSettings,
+    table::settings_table,
+};
+
+/// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
+/// value, which could be a secret.
+#[derive(Debug, thiserror::Error)]
+#[error("{setting}: {reason}")]
+pub struct InvalidSetting {
+    setting: &'static str,
+    reason: String,
+}
+
+impl InvalidSetting {
+    pub(crate) fn new(setting: &'static str, reason: impl Into<String>) -> Self {
+        Self { setting, reason: reason.into() }
+    }
+}
+
+/// Which installation this is.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct EnvironmentSettings {
+    /// production or staging: keys begin with pet_live_ or pet_test_, and neither takes the other's
+    #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
+    pub environment: Environment,
+}
+
+/// An IP address with its port.
+fn socket_addr(written: &str) -> Result<std::net::SocketAddr, &'static str> {
+    written.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080")
+}
+
+/// The name of an account.
+pub(crate) fn account_name(written: &str) -> Result<AccountName, &'static str> {
+    AccountName::parse(written).map_err(|violation| violation.rule)
+}

@@ -1,0 +1,26 @@
+//! What every process of the service has: an admin port, an orderly end and a log.
+
+use std::{net::SocketAddr, time::Duration};
+
+use super::socket_addr;
+use crate::duration;
+
+/// What every process of the service has: an admin port, an orderly end and a log.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ProcessSettings {
+    /// Where /livez and /readyz are served. It is for operators: keep it from the public
+    #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_parser = socket_addr, value_name = "ADDR")]
+    pub admin_addr: SocketAddr,
+
+    /// How long requests are still accepted after SIGTERM, with readiness down, so that load balancers notice
+    #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_parser = duration::parse_or_zero, value_name = "TIME")]
+    pub drain_delay: Duration,
+
+    /// How long requests in flight may take to finish after that; then they are cut off
+    #[arg(long, env = "PETSTORE_DRAIN_DEADLINE", default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
+    pub drain_deadline: Duration,
+
+    /// What is logged to stderr: error, warn, info, debug or trace, also by module, as in info,petstore_core=debug
+    #[arg(long, env = "PETSTORE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
+    pub log_level: String,
+}

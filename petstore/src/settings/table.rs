@@ -1,0 +1,126 @@
+//! The settings as a Markdown table, from clap's own definitions.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::cli::Cli;
+
+/// A setting, and the commands that have it with the same default.
+#[derive(Debug)]
+struct Row {
+    flag: String,
+    variable: String,
+    default: String,
+    meaning: String,
+    commands: Vec<String>,
+}
+
+/// Every setting of every command, as the Markdown table in the README shows it.
+#[must_use]
+pub fn settings_table() -> String {
+    let mut table =
+        String::from("| Flag | Variable | Default | Commands | Meaning |\n|---|---|---|---|---|\n");
+    for row in rows() {
+        let Row { flag, variable, default, meaning, commands } = row;
+        let commands = commands.join(", ");
+        // Writing to a String cannot fail.
+        let _ = writeln!(table, "| `{flag}` | `{variable}` | {default} | {commands} | {meaning} |");
+    }
+    table
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut program = Cli::command();
+    program.build();
+    each_command(&program, &[], &mut |path, arg| {
+        let Some(row) = row(arg) else { return };
+        let command = path.join(" ");
+        match rows.iter_mut().find(|known| {
+            (&known.flag, &known.default, &known.meaning) == (&row.flag, &row.default, &row.meaning)
+        }) {
+            Some(known) => known.commands.push(command),
+            None => rows.push(Row { commands: vec![command], ..row }),
+        }
+    });
+    rows
+}
+
+/// Visits every flag of every command that does something, in the order of `--help`.
+fn each_command<'a>(command: &'a Command, path: &[&'a str], visit: &mut impl FnMut(&[&str], &Arg)) {
+    for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+        let path = [path, &[command.get_name()]].concat();
+        for arg in command.get_arguments() {
+            visit(&path, arg);
+        }
+        each_command(command, &path, visit);
+    }
+}
+
+/// A setting is what has a flag and a variable; `--help` has no variable, and a name or identifier no flag.
+fn row(arg: &Arg) -> Option<Row> {
+    let flag = format!("--{}", arg.get_long()?);
+    let variable = arg.get_env()?.to_string_lossy().into_owned();
+    let default = match arg.get_default_values() {
+        [] => String::new(),
+        values => {
+            format!("`{}`", values.iter().map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(","))
+        }
+    };
+    let meaning = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    Some(Row { flag, variable, default, meaning: meaning.replace('|', "\\|"), commands: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_has_the_variable_of_its_name() {
+        let mut program = Cli::command();
+        program.build();
+        let mut flags = 0;
+        each_command(&program, &[], &mut |path, arg| {
+            let Some(flag) = arg.get_long().filter(|flag| *flag != "help" && *flag != "version") else {
+                return;
+            };
+            let variable = arg.get_env().map(|variable| variable.to_string_lossy().into_owned());
+            let expected = format!("PETSTORE_{}", flag.to_uppercase().replace('-', "_"));
+            assert_eq!(variable, Some(expected), "{path:?} --{flag}");
+            assert!(arg.get_help().is_some(), "{path:?} --{flag} says nothing about itself");
+            flags += 1;
+        });
+        assert!(flags > 30, "only {flags} flags were looked at");
+    }
+
+    #[test]
+    fn no_help_text_shows_the_value_of_a_variable_that_may_hold_a_password() {
+        let mut program = Cli::command();
+        program.build();
+        each_command(&program, &[], &mut |path, arg| {
+            if arg.get_long() == Some("database-url") {
+                assert!(arg.is_hide_env_values_set(), "{path:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_setting_that_commands_share_is_one_row() {
+        let table = settings_table();
+        assert_eq!(table.matches("| `--database-url` |").count(), 1, "{table}");
+        assert!(
+            table.contains(
+                "| `--drain-deadline` | `PETSTORE_DRAIN_DEADLINE` | `20s` | serve, core, gateway |"
+            ),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn every_row_has_five_columns() {
+        for line in settings_table().lines() {
+            assert_eq!(line.replace("\\|", "").matches('|').count(), 6, "{line}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The verbs that administer a store.
+
+use petstore_testkit::{Exit, Installation};
+use serde_json::{Value, json};
+
+use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, petstore};
+
+#[tokio::test]
+async fn every_result_is_exactly_one_json_document() {
+    let installation = petstore_with_a_store().await;
+    json(&installation, &["account", "create", "acme", "--plan", "pro"]).await;
+    let created = json(&installation, &["key", "create", "--account", "acme"]).await;
+    let id = created["id"].as_str().unwrap_or_else(|| panic!("no id: {created}")).to_owned();
+    for args in [
+        ["account", "list"].as_slice(),
+        &["account", "set-plan", "acme", "--plan", "business"],
+        &["key", "list", "--account", "acme"],
+        &["key", "rotate", &id, "--grace", "1h"],
+        &["key", "revoke", &id],
+        &["migrate", "status"],
+        &["migrate", "up"],
+    ] {
+        json(&installation, args).await; // checks that it is one
+    }
+}
+
+#[tokio::test]
+async fn an_account_has_the_plan_that_it_was_given() {
+    let installation = petstore_with_a_store().await;
+    json(&installation, &["account", "create", "acme", "--plan", "pro"]).await;
+    json(
+        &installation,
+        &["account", "create", "big", "--plan", "enterprise", "--per-minute", "7", "--per-day", "3"],
+    )
+    .await;
+    json(&installation, &["account", "set-plan", "acme", "--plan", "business"]).await;
+    let listed = json(&installation, &["account", "list"]).await;
+    let mut accounts: Vec<Value> = listed.as_array().unwrap().clone();
+    accounts.sort_by_key(|account| account["name"].as_str().unwrap_or_default().to_owned());
+    let seen: Vec<Value> = accounts
+        .iter()
+        .map(|account| json!([account["name"], account["plan"], account["perMinute"], account["perDay"]]))
+        .collect();
+    assert_eq!(
+        seen,
+        [json!(["acme", "business", 1_000, 100_000]), json!(["big", "enterprise", 7, 3])],
+        "{listed}"
+    );
+}
+
+#[tokio::test]
+async fn enterprise_is_refused_without_both_of_its_numbers() {
+    let installation = petstore_with_a_store().await;
+    for numbers in [
+        [].as_slice(),
+        &["--per-minute", "7"],
+        &["--per-day", "3"],
+        &["--per-minute", "0", "--per-day", "3"],
+        &["--per-minute", "-1", "--per-day", "3"],
+        &["--per-minute", "inf", "--per-day", "3"],
+    ] {
+        let args = [["account", "create", "big", "--plan", "enterprise"].as_slice(), numbers].concat();
+        assert_refused(&installation.run(&args).await, 2);
+    }
+    let numbers = ["account", "create", "small", "--plan", "free", "--per-minute", "7", "--per-day", "3"];
+    assert_refused(&installation.run(&numbers).await, 2);
+    assert_eq!(json(&installation, &["account", "list"]).await, json!([]));
+}
+
+#[tokio::test]
+async fn a_key_is_shown_once_and_never_again() {
+    let installation = petstore_with_a_store().await;
+    let key = key_of_new_account(&installation).await;
+    assert!(key.starts_with("pet_live_") && key.len() == 45, "not a key: {key}");
+    for args in [["key", "list", "--account", crate::ACCOUNT].as_slice(), &["account", "list"]] {
+        for form in ["text", "json"] {
+            let exit = installation.run(&[args, &["--output", form]].concat()).await;
+            assert_eq!(exit.code, Some(0), "{exit:?}");
+            assert!(!exit.stdout.contains(&key[9..40]), "{exit:?}");
+        }
+    }
+    let listed = json(&installation, &["key", "list", "--account", crate::ACCOUNT]).await;
+    assert!(listed.to_string().contains(&key[41..]), "the last four characters tell keys apart: {listed}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_one_line_and_no_result() {
+    let installation = petstore_with_a_store().await;
+    json(&installation, &["account", "create", "acme", "--plan", "pro"]).await;
+    for (args, code) in [
+        (["account", "create", "acme", "--plan", "free"].as_slice(), 1), // the name is taken
+        (&["account", "set-plan", "nobody", "--plan", "free"], 1),
+        (&["key", "create", "--account", "nobody"], 1),
+        (&["key", "list", "--account", "nobody"], 1),
+        (&["key", "revoke", "018f0000-0000-7000-8000-000000000000"], 1),
+        (&["account", "create", "acme", "--plan", "gold"], 2),
+        (&["account", "create", "not a name", "--plan", "free"], 2),
+        (&["key", "revoke", "not-an-id"], 2),
+        (&["key", "create", "--account", "acme", "--expires-in", "soon"], 2),
+        (&["key", "create"], 2),
+        (&["accounts"], 2),
+    ] {
+        let exit = installation.run(args).await;
+        assert_eq!(exit.code, Some(code), "{args:?}: {exit:?}");
+        assert_refused(&exit, code);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_store_is_not_made_by_looking_at_it() {
+    let installation = petstore();
+    let exit = installation.run(&["account", "list"]).await;
+    assert_refused(&exit, 1);
+    assert!(!installation.folder().join("data").exists());
+}
+
+#[tokio::test]
+async fn an_administered_account_is_served_while_the_service_runs() {
+    let installation = petstore();
+    let server = installation.start(&PORTS).await;
+    let key = key_of_new_account(&installation).await;
+    server.client(&key).get("/v1/pets").await.assert_status(200);
+    let used = json(&installation, &["account", "list"]).await;
+    assert_eq!(used.as_array().map(Vec::len), Some(2), "first, and the new one: {used}");
+    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
+    assert!(!used.to_string().contains(installation.read(FIRST_KEY).trim()));
+}
+
+#[tokio::test]
+async fn help_and_version_go_to_stdout() {
+    let installation = petstore();
+    for args in [["--help"].as_slice(), &["--version"], &["serve", "--help"], &["key", "create", "--help"]] {
+        let exit = installation.run(args).await;
+        assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{args:?}: {exit:?}");
+        assert!(!exit.stdout.is_empty(), "{args:?}");
+    }
+}
+
+/// An empty store.
+async fn petstore_with_a_store() -> Installation {
+    let installation = petstore();
+    json(&installation, &["migrate", "up"]).await;
+    installation
+}
+
+/// What the verb prints, which must be one JSON document, with success.
+async fn json(installation: &Installation, args: &[&str]) -> Value {
+    let exit = installation.run(&[args, &["--output", "json"]].concat()).await;
+    assert_eq!(exit.code, Some(0), "{args:?}: {exit:?}");
+    serde_json::from_str(&exit.stdout).unwrap_or_else(|error| panic!("{args:?} ({error}): {exit:?}"))
+}
+
+#[track_caller]
+fn assert_refused(exit: &Exit, code: i32) {
+    assert_eq!(exit.code, Some(code), "{exit:?}");
+    assert_eq!(exit.stdout, "", "{exit:?}");
+    assert_eq!(exit.stderr.lines().count(), 1, "{exit:?}");
+}

@@ -1,0 +1,143 @@
+//! What every response under /v1 carries, whatever its status or method.
+
+use petstore_testkit::{Answer, Client, Plan, TestShop};
+
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"];
+
+const PATHS: [&str; 13] = [
+    "/v1",
+    "/v1/",
+    "/v1?x=1",
+    "/v1/pets",
+    "/v1/pets?limit=0",
+    "/v1/pets/",
+    "/v1/pets/1",
+    "/v1/pets/x",
+    "/v1/pets/1/owners",
+    "/v1/store/orders",
+    "/v1/usage",
+    "/v1/nothing",
+    "/v1/%ff%00",
+];
+
+#[tokio::test]
+async fn every_response_under_v1_carries_the_common_fields_once_whoever_asks_for_what() {
+    let shop = TestShop::open().await;
+    let revoked = shop.client_on(Plan::Free).await;
+    shop.revoke(&revoked).await;
+    let exhausted = shop.client_with(1, 1).await;
+    exhausted.get("/v1/pets").await.assert_status(200);
+    let callers: [(&str, Client, u64); 5] = [
+        ("no key", shop.anonymous(), 600),
+        ("an invalid key", shop.anonymous().with_key("x"), 600),
+        ("a revoked key", revoked, 600),
+        ("a valid key", shop.client_on(Plan::Business).await, 1_000),
+        ("a key over its limit", exhausted, 1),
+    ];
+    for (who, client, limit) in callers {
+        for method in METHODS {
+            for path in PATHS {
+                let answer = client.send(method, path, &[], "").await;
+                let limit = if method == "OPTIONS" { 600 } else { limit };
+                assert_eq!(answer.rate().limit, limit, "{method} {path} with {who}: {answer:?}");
+                assert_common(&answer, &format!("{method} {path} with {who}"));
+                assert!(answer.status() < 500, "{method} {path} with {who}: {answer:?}");
+                if method == "HEAD" {
+                    assert_eq!(answer.body(), b"", "{path} with {who}: {answer:?}");
+                } else if answer.status() >= 400 {
+                    let code = answer.json()["code"].as_str().unwrap_or_default().to_owned();
+                    answer.assert_error(answer.status(), &code);
+                }
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn assert_common(answer: &Answer, what: &str) {
+    let id = answer.header("x-request-id");
+    assert!(is_uuid_v7(id), "{what}: {answer:?}");
+    assert_eq!(answer.header("cache-control"), "no-store", "{what}: {answer:?}");
+    assert!(answer.header("ratelimit-policy").starts_with("\"minute\";q="), "{what}: {answer:?}");
+    assert!(answer.header("ratelimit").starts_with("\"minute\";r="), "{what}: {answer:?}");
+    assert_eq!(answer.find("server"), None, "{what}: {answer:?}");
+    if answer.status() == 429 {
+        assert!(answer.retry_after() >= 1, "{what}: {answer:?}");
+    }
+    if answer.status() == 401 {
+        assert!(
+            answer.header("www-authenticate").starts_with("Bearer realm=\"petstore\""),
+            "{what}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_reset_is_a_unix_timestamp_in_seconds() {
+    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
+    let answer = shop.client_on(Plan::Free).await.get("/v1/pets").await;
+    assert_eq!(answer.header("x-ratelimit-reset"), "1795168860", "{answer:?}"); // date -ud 2026-11-20T10:01:00Z +%s
+}
+
+#[tokio::test]
+async fn a_request_id_of_the_documented_form_is_echoed() {
+    let shop = TestShop::open().await;
+    let longest = "a".repeat(64);
+    for id in ["12345678", "Az09._-.", longest.as_str()] {
+        let answer = shop.anonymous().with_header("x-request-id", id).get("/v1/pets").await;
+        assert_eq!(answer.header("x-request-id"), id, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn any_other_request_id_is_replaced_by_a_uuid_of_version_7() {
+    let shop = TestShop::open().await;
+    let too_long = "a".repeat(65);
+    for id in ["1234567", too_long.as_str(), "", "12345678 9", "12345678\"", "12345678é", "<script>alert"] {
+        let answer = shop.anonymous().with_header("x-request-id", id).get("/v1/pets").await;
+        assert!(is_uuid_v7(answer.header("x-request-id")), "{id:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn outside_v1_there_are_no_rate_limits_and_everything_else_is_not_found() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for path in [
+        "/",
+        "/pets",
+        "/v10/pets",
+        "/v1x",
+        "/V1/pets",
+        "//v1/pets",
+        "/v2/pets",
+        "/healthz",
+        "/metrics",
+        "/livez",
+    ] {
+        for client in [&shop.anonymous(), &client] {
+            let answer = client.get(path).await;
+            assert_eq!(answer.status(), 404, "{path}: {answer:?}");
+            answer.assert_error_body(404, "ROUTE_NOT_FOUND");
+            for field in [
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+                "x-ratelimit-reset",
+                "ratelimit",
+                "ratelimit-policy",
+            ] {
+                assert_eq!(answer.find(field), None, "{path}: {answer:?}");
+            }
+        }
+    }
+    assert_eq!(client.get("/v1/pets").await.rate().remaining, 59, "requests outside /v1 count nothing");
+}
+
+fn is_uuid_v7(id: &str) -> bool {
+    let groups: Vec<&str> = id.split('-').collect();
+    let hexadecimal = id.chars().all(|letter| matches!(letter, '0'..='9' | 'a'..='f' | '-'));
+    hexadecimal
+        && groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
+        && groups[2].starts_with('7')
+        && groups[3].starts_with(['8', '9', 'a', 'b'])
+}

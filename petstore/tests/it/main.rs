@@ -1,0 +1,69 @@
+//! The service from the street: every test is a sentence that a client or an operator may rely on.
+//!
+//! What a client sees is tested on a [`petstore_testkit::TestShop`], in this process, so that its clock can be
+//! moved; what an operator sees is tested on the binary.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails by panicking"
+)]
+
+mod address_limit;
+mod authentication;
+mod bans;
+mod cli;
+mod cors;
+mod create_pet;
+mod deprecation;
+mod get_pet;
+mod grpc;
+mod headers;
+mod limits;
+mod list_pets;
+mod openapi;
+mod pets;
+mod requests;
+mod routing;
+mod serve;
+mod split;
+
+use petstore_testkit::{Client, Installation, Server};
+
+/// Where the key of a fresh store is.
+const FIRST_KEY: &str = "data/first-api-key";
+
+/// Free ports for `serve`.
+const PORTS: [&str; 6] =
+    ["--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+
+/// The account of [`key_of_new_account`].
+const ACCOUNT: &str = "acme";
+
+/// The binary in an empty folder.
+fn petstore() -> Installation {
+    Installation::of(env!("CARGO_BIN_EXE_petstore"))
+}
+
+/// Speaks REST with the key of the fresh store.
+fn first_client(installation: &Installation, server: &Server) -> Client {
+    server.client(installation.read(FIRST_KEY).trim())
+}
+
+/// A key of a new account on the plan Free, as the operator's command prints it.
+async fn key_of_new_account(installation: &Installation) -> String {
+    let account = installation.run(&["account", "create", ACCOUNT, "--plan", "free"]).await;
+    assert_eq!(account.code, Some(0), "{account:?}");
+    let key = installation.run(&["key", "create", "--account", ACCOUNT, "--output", "json"]).await;
+    assert_eq!(key.code, Some(0), "{}", key.stderr);
+    let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
+    key["key"].as_str().expect("the key").to_owned()
+}
+
+/// The identifier of the account's only key.
+async fn only_key_id(installation: &Installation, account: &str) -> String {
+    let keys = installation.run(&["key", "list", "--account", account, "--output", "json"]).await;
+    let keys: serde_json::Value = serde_json::from_str(&keys.stdout).unwrap();
+    assert_eq!(keys.as_array().map(Vec::len), Some(1), "{keys}");
+    keys[0]["id"].as_str().expect("an id").to_owned()
+}

@@ -1,0 +1,53 @@
+//! The machine-readable description.
+
+use petstore_testkit::TestShop;
+use serde_json::Value;
+
+#[tokio::test]
+async fn the_description_is_served_to_anyone_without_rate_limits() {
+    let shop = TestShop::open().await;
+    let answer = shop.anonymous().get("/openapi.json").await;
+    answer.assert_status(200);
+    assert_eq!(answer.header("content-type"), "application/json", "{answer:?}");
+    assert_eq!(answer.find("x-ratelimit-limit"), None);
+    assert_eq!(answer.json()["info"]["version"], "1.0.0");
+}
+
+#[tokio::test]
+async fn the_description_names_the_three_operations_and_the_deprecated_one() {
+    let shop = TestShop::open().await;
+    let document = shop.anonymous().get("/openapi.json").await.json();
+    let paths = &document["paths"];
+    for (path, method, id, deprecated) in [
+        ("/pets", "get", "listPets", false),
+        ("/pets", "post", "createPet", false),
+        ("/pets/{petId}", "get", "getPet", true),
+    ] {
+        let operation = &paths[path][method];
+        assert_eq!(operation["operationId"], id, "{paths}");
+        assert_eq!(operation["deprecated"].as_bool().unwrap_or_default(), deprecated, "{operation}");
+        for status in ["401", "429"] {
+            let headers = &resolved(&document, &operation["responses"][status])["headers"];
+            for field in ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"] {
+                assert!(!headers[field].is_null(), "{field} of {status} of {id}: {operation}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_program_prints_the_description_that_the_service_serves() {
+    let shop = TestShop::open().await;
+    let printed = crate::petstore().run(&["openapi"]).await;
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!(printed, shop.anonymous().get("/openapi.json").await.json());
+}
+
+/// What a `$ref` into the document stands for; anything else stands for itself.
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    match value["$ref"].as_str() {
+        Some(place) => document.pointer(place.trim_start_matches('#')).unwrap_or(&Value::Null),
+        None => value,
+    }
+}

@@ -1,0 +1,306 @@
+//! The binary as an operator starts and stops it.
+
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, time::Duration};
+
+use petstore_testkit::{eventually, grpc, raw};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+
+use crate::{FIRST_KEY, PORTS, first_client, pets::created, petstore};
+
+/// A refusal to start must not take longer, nor an end without requests in flight.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_new_store_comes_with_a_key_that_works_at_once() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let announced = server.stdout();
+    assert_eq!(
+        announced,
+        format!(
+            "REST   http://{rest}/v1\n\
+             gRPC   {grpc}\n\
+             admin  http://{admin}\n\
+             store  sqlite://data/petstore.db\n\
+             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. Try it:\n  \
+             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://{rest}/v1/pets\n",
+            rest = server.address("REST"),
+            grpc = server.address("gRPC"),
+            admin = server.address("admin"),
+        )
+    );
+    let mode = fs::metadata(installation.folder().join(FIRST_KEY)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    let answer = first_client(&installation, &server).get("/v1/pets").await;
+    assert_eq!(answer.assert_status(200).rate().limit, 60, "{answer:?}");
+}
+
+#[tokio::test]
+async fn serve_is_what_runs_without_a_command() {
+    let installation = petstore();
+    let server = installation.start(&PORTS).await;
+    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_pet_survives_a_restart_and_so_does_a_cursor_and_the_key_is_not_made_again() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let client = first_client(&installation, &server);
+    created(
+        &client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MIN, "status": "sold"})).await,
+    );
+    created(&client.post("/v1/pets", &json!({"name": "Tom", "categoryId": i64::MAX})).await);
+    let cursor = client.get("/v1/pets?limit=1").await.header("x-next-cursor").to_owned();
+    let before = client.get("/v1/pets").await.json();
+    let exit = server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+
+    let server = installation.start(&serve(&[])).await;
+    assert!(!server.stdout().contains("The store is new"), "{}", server.stdout());
+    let client = first_client(&installation, &server);
+    assert_eq!(client.get("/v1/pets").await.json(), before);
+    assert_eq!(client.get("/v1/pets/1").await.json(), before[0]);
+    assert_eq!(client.get(&format!("/v1/pets?cursor={cursor}")).await.json(), json!([before[1]]));
+    let id = created(&client.post("/v1/pets", &json!({"name": "Kit", "categoryId": 1})).await);
+    assert!(id > 2, "an id is assigned upward, also after a restart: {id}");
+}
+
+#[tokio::test]
+async fn a_pet_survives_a_crash() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let client = first_client(&installation, &server);
+    let id = created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    server.crash().await;
+    let server = installation.start(&serve(&[])).await;
+    let answer = first_client(&installation, &server).get(&format!("/v1/pets/{id}")).await;
+    assert_eq!(answer.assert_status(200).json()["name"], "Rex");
+}
+
+#[tokio::test]
+async fn a_pet_is_seen_through_grpc() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let client = first_client(&installation, &server);
+    let id = created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MAX})).await);
+    let mut pets = grpc::pet_store(server.address("gRPC")).await;
+    let page = pets.list_pets(grpc::pb::ListPetsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(page.pets.iter().map(|pet| (pet.id, pet.category_id)).collect::<Vec<_>>(), [(id, i64::MAX)]);
+}
+
+#[tokio::test]
+async fn the_admin_port_tells_how_the_service_is() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let live = server.admin().get("/livez").await;
+    live.assert_status(200);
+    let ready = server.admin().get("/readyz").await;
+    ready.assert_status(200);
+    assert_eq!(ready.header("content-type"), "application/json");
+    assert_eq!(
+        ready.json(),
+        json!({"status": "ok", "parts": {"core": "ok", "database": "ok", "limiter": "ok"}}),
+        "{ready:?}"
+    );
+    for path in ["/v1/pets", "/openapi.json", "/"] {
+        server.admin().get(path).await.assert_status(404);
+    }
+    server.anonymous().get("/readyz").await.assert_status(404);
+}
+
+#[tokio::test]
+async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
+    for signal in ["TERM", "INT"] {
+        let installation = petstore();
+        let server = installation.start(&serve(&[])).await;
+        let exit = server.ended_by(signal).await;
+        assert_eq!(exit.code, Some(0), "SIG{signal}: {exit:?}");
+        assert!(exit.took < AT_ONCE, "SIG{signal}: {exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_service_also_under_idle_and_half_sent_connections() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--drain-deadline", "3s"])).await;
+    let key = installation.read(FIRST_KEY);
+    let half_a_body = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 100\r\n\r\n{{",
+        key.trim()
+    );
+    let mut open = Vec::new();
+    for port in ["REST", "gRPC", "admin"] {
+        for begun in ["", "GET /v1/pe", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &half_a_body] {
+            let mut stream = raw::connect(server.address(port)).await;
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            open.push(stream);
+        }
+    }
+    // A request that is answered proves that the service has seen those before it.
+    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
+    let exit = server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(exit.took < Duration::from_secs(3) + AT_ONCE, "{:?}", exit.took);
+    drop(open);
+}
+
+#[tokio::test]
+async fn while_it_drains_requests_are_served_and_readiness_is_down() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--drain-delay", "2s"])).await;
+    let (client, admin) = (first_client(&installation, &server), server.admin());
+    server.signal("TERM").await;
+    let ready = eventually(Duration::from_secs(2), async || {
+        let ready = admin.get("/readyz").await;
+        if ready.status() == 503 { Ok(ready) } else { Err(format!("{ready:?}")) }
+    })
+    .await;
+    assert_eq!(ready.json()["status"], "down", "{ready:?}");
+    client.get("/v1/pets").await.assert_status(200);
+    let exit = server.ended().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named_and_no_store_is_made() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for flag in ["--http-addr", "--grpc-addr", "--admin-addr"] {
+        let installation = petstore();
+        let mut args = serve(&[]);
+        let at = args.iter().position(|arg| *arg == flag).unwrap();
+        args[at + 1] = &address;
+        let exit = installation.run(&args).await;
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        assert_one_line(&exit.stderr, &[flag, &address]);
+        assert_eq!(exit.stdout, "", "nothing was announced");
+        assert!(exit.took < AT_ONCE, "{exit:?}");
+        assert!(!installation.folder().join("data").exists(), "a store was made for nothing");
+    }
+}
+
+#[tokio::test]
+async fn two_services_on_one_port_do_not_both_run() {
+    let first = petstore();
+    let server = first.start(&serve(&[])).await;
+    let address = server.address("REST").to_string();
+    let exit = petstore()
+        .run(&["serve", "--http-addr", &address, "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"])
+        .await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    first_client(&first, &server).get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
+    for (flags, named) in [
+        (["--http-addr", "8080"], "--http-addr"),
+        (["--http-addr", "nowhere:80"], "--http-addr"),
+        (["--grpc-addr", "0.0.0.0:0"], "--grpc-addr"),
+        (["--environment", "test"], "--environment"),
+        (["--trusted-proxy", "10.0.0.0/33"], "--trusted-proxy"),
+        (["--cors-origin", "shop.example"], "--cors-origin"),
+        (["--drain-deadline", "soon"], "--drain-deadline"),
+        (["--database-url", "mysql://localhost/petstore"], "--database-url"),
+        (["--database-url-file", "nothing-here"], "--database-url-file"),
+        (["--log-level", "=="], "--log-level"),
+        (["--colour", "black"], "--colour"),
+    ] {
+        let installation = petstore();
+        let mut args = vec!["serve"];
+        args.extend(flags);
+        let exit = installation.run(&args).await;
+        assert_eq!(exit.code, Some(2), "{flags:?}: {exit:?}");
+        assert_one_line(&exit.stderr, &[named]);
+        assert!(exit.took < AT_ONCE, "{exit:?}");
+        assert!(!installation.folder().join("data").exists(), "{flags:?}: a store was made for nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_refused_and_left_as_it_is() {
+    let installation = petstore();
+    let folder = installation.folder().join("data");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("petstore.db");
+    let damaged = vec![0x5a; 64 * 1_024];
+    fs::write(&file, &damaged).unwrap();
+    let exit = installation.run(&serve(&[])).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert_one_line(&exit.stderr, &["data/petstore.db", "damaged"]);
+    assert_eq!(fs::read(&file).unwrap(), damaged, "the file was changed");
+    assert!(!folder.join("first-api-key").exists(), "a key was made");
+    assert!(exit.took < AT_ONCE, "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_store_damaged_in_the_middle_is_refused_and_left_as_it_is() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let client = first_client(&installation, &server);
+    for _ in 0..40 {
+        let name = "x".repeat(255);
+        created(&client.post("/v1/pets", &json!({"name": name, "categoryId": 1})).await);
+    }
+    server.terminate().await;
+    let file = installation.folder().join("data/petstore.db");
+    let mut damaged = fs::read(&file).unwrap();
+    let header = 4_096; // the first page stays whole: only a check of the rest finds the damage
+    damaged[header..].iter_mut().step_by(7).for_each(|byte| *byte ^= 0xff);
+    fs::write(&file, &damaged).unwrap();
+    let exit = installation.run(&serve(&[])).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert_one_line(&exit.stderr, &["data/petstore.db", "damaged"]);
+    assert_eq!(fs::read(&file).unwrap(), damaged, "the file was changed");
+}
+
+#[tokio::test]
+async fn a_store_in_a_place_that_cannot_be_is_refused() {
+    let installation = petstore();
+    fs::write(installation.folder().join("data"), "a file").unwrap();
+    let exit = installation.run(&serve(&[])).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert_one_line(&exit.stderr, &["--database-url", "data"]);
+}
+
+#[tokio::test]
+async fn no_key_is_ever_written_to_the_output() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-level", "trace"])).await;
+    let client = first_client(&installation, &server);
+    let guess = "pet_live_canarycanarycanarycanarycanary000000";
+    created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    client.get("/v1/pets?limit=0").await.assert_status(400);
+    server.anonymous().with_key(guess).get("/v1/pets").await.assert_status(401);
+    server.anonymous().get(&format!("/v1/pets?api_key={}", client.key())).await.assert_status(401);
+    server.anonymous().with_header("x-api-key", client.key()).get("/v1/pets").await.assert_status(401);
+    let malformed = format!("GET /v1/pets HTTP/1.1\r\nAuthorization : Bearer {}\r\n\r\n", client.key());
+    raw::exchange(server.address("REST"), malformed.as_bytes()).await;
+    let listed = installation.run(&["key", "list", "--account", "first"]).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+
+    let exit = server.terminate().await;
+    assert!(!exit.stderr.is_empty(), "the log is what is searched");
+    for written in [&exit.stdout, &exit.stderr, &listed.stdout, &listed.stderr] {
+        for secret in [client.key(), guess] {
+            // No twelve characters of the random part either.
+            for at in (9..33).step_by(3) {
+                assert!(!written.contains(&secret[at..at + 12]), "part of a key is in: {written}");
+            }
+        }
+    }
+}
+
+fn serve<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    ["serve"].into_iter().chain(PORTS).chain(flags.iter().copied()).collect()
+}
+
+#[track_caller]
+fn assert_one_line(stderr: &str, parts: &[&str]) {
+    assert_eq!(stderr.lines().count(), 1, "not one line: {stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{part} is not named: {stderr}");
+    }
+}

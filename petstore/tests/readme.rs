@@ -1,0 +1,177 @@
+//! What the README and `docs/` claim, held against the code.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "clippy does not know that helpers of tests are tests"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
+
+use petstore_proto::v1::ErrorReason;
+
+mod descriptor;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The cells of the rows of every table under a heading, without the table's head.
+fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let section = document.split_once(heading).unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
+}
+
+/// Executes a session of the README.
+fn execute(session: &str) {
+    let output = Command::new(Path::new(ROOT).join("scripts/readme-session"))
+        .args([session, env!("CARGO_BIN_EXE_petstore")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_line_of_the_first_session_does_what_the_readme_says() {
+    execute("curl");
+}
+
+#[test]
+fn every_line_of_the_operators_session_does_what_the_readme_says() {
+    execute("operator");
+}
+
+#[test]
+fn the_settings_table_is_the_one_that_the_flags_make() {
+    let readme = read("README.md");
+    let (_, rest) = readme.split_once("<!-- settings:begin -->\n").unwrap();
+    let (table, _) = rest.split_once("<!-- settings:end -->").unwrap();
+    let current = petstore::settings_table();
+    assert!(table == current, "the README's settings table is not the current one, which is:\n{current}");
+}
+
+/// Every code that the OpenAPI document knows of, with its status. That document has them from [`ErrorReason`].
+fn codes() -> BTreeMap<String, String> {
+    fn collect(value: &serde_json::Value, codes: &mut BTreeMap<String, String>) {
+        if let Some(examples) = value.get("examples").filter(|_| value.get("schema").is_some()) {
+            for (code, example) in examples.as_object().unwrap() {
+                if let Some(status) = example["value"].get("status").filter(|status| status.is_u64()) {
+                    codes.insert(code.clone(), status.to_string());
+                }
+            }
+        }
+        let children: Vec<_> = match value {
+            serde_json::Value::Object(members) => members.values().collect(),
+            serde_json::Value::Array(items) => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        for child in children {
+            collect(child, codes);
+        }
+    }
+    let mut codes = BTreeMap::new();
+    collect(&petstore_gateway::openapi(), &mut codes);
+    codes
+}
+
+#[test]
+fn the_readme_lists_every_error_code_with_its_status() {
+    let listed = rows(&read("README.md"), "## Error codes")
+        .into_iter()
+        .map(|row| (row[0].trim_matches('`').to_owned(), row[1].clone()))
+        .collect::<BTreeMap<_, _>>();
+    assert_eq!(listed, codes());
+    let reasons = (1..1_000).filter_map(|number| ErrorReason::try_from(number).ok()).count();
+    assert_eq!(listed.len(), reasons);
+}
+
+#[test]
+fn the_error_guide_has_a_section_for_every_code_under_its_status() {
+    let guide = read("docs/errors.md");
+    let sections = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(|heading| heading.split_once(" – ").unwrap_or((heading, "")))
+        .map(|(code, status)| (code.to_owned(), status.to_owned()))
+        .collect::<BTreeMap<_, _>>();
+    assert_eq!(sections, codes());
+}
+
+#[test]
+fn the_readmes_routes_are_the_documented_ones() {
+    let listed = rows(&read("README.md"), "## Routes")
+        .into_iter()
+        .map(|row| (row[0].trim_matches('`').to_owned(), row[1].split('`').nth(1).unwrap().to_owned()))
+        .collect::<BTreeSet<_>>();
+    let document = petstore_gateway::openapi();
+    let mut documented = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let route = format!("{} /v1{path}", method.to_uppercase());
+            documented.insert((route, operation["operationId"].as_str().unwrap().to_owned()));
+        }
+    }
+    assert_eq!(listed, documented);
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file() {
+    for document in ["README.md", "docs/architecture.md", "docs/errors.md", "docs/operations.md"] {
+        let folder = Path::new(ROOT).join(document).parent().unwrap().to_owned();
+        let text = read(document);
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://") && !target.starts_with('#')) {
+            let file = target.split('#').next().unwrap();
+            assert!(folder.join(file).exists(), "{document} links to {target}, which is not there");
+        }
+    }
+}
+
+/// A call of a gRPC method as the README shows it.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    method: String,
+    data: Option<serde_json::Value>,
+}
+
+/// The calls that the README makes with a program: its commands, and in them the last argument and that of `-d`.
+fn calls(program: &str) -> Vec<Call> {
+    let readme = read("README.md").replace("\\\n", " ");
+    let commands = readme.lines().filter(|line| line.starts_with(program));
+    commands
+        .map(|command| {
+            let data = command.split_once("-d '").map(|(_, rest)| rest.split_once('\'').unwrap().0);
+            let method = command.split_whitespace().last().unwrap();
+            Call {
+                method: method.trim_start_matches("http://127.0.0.1:50051/").to_owned(),
+                data: data.map(|data| serde_json::from_str(data).unwrap()),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn the_grpcurl_lines_make_the_calls_that_the_buf_lines_make() {
+    let (buf, grpcurl) = (calls("buf curl"), calls("grpcurl"));
+    assert_eq!(buf.len(), 4);
+    assert_eq!(grpcurl[0], Call { method: "list".to_owned(), data: None });
+    assert_eq!(buf[1..], grpcurl[1..]);
+}
+
+#[test]
+fn the_grpcurl_lines_name_methods_and_fields_that_exist() {
+    for call in &calls("grpcurl")[1..] {
+        descriptor::assert_request(&call.method, call.data.as_ref().unwrap());
+    }
+}

@@ -1,0 +1,297 @@
+//! Who is calling, when no key says so.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+};
+
+use http::{HeaderMap, HeaderName};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The network that a request came from: an IPv4 address, or the /64 of an IPv6 address, because one host may
+/// speak with any address of its /64. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is its IPv4 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientAddress(Network);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Network {
+    V4(Ipv4Addr),
+    /// The upper half of the address.
+    V6(u64),
+}
+
+impl From<IpAddr> for ClientAddress {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => Network::V4(address),
+            IpAddr::V6(address) => Network::V6((address.to_bits() >> 64) as u64),
+        })
+    }
+}
+
+/// `192.0.2.1` or `2001:db8::/64`.
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Network::V4(address) => address.fmt(f),
+            Network::V6(upper) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(upper) << 64)),
+        }
+    }
+}
+
+/// A block of addresses (RFC 4632, RFC 4291): `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    network: IpAddr,
+    prefix: u8,
+}
+
+/// The text is not a block of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be an address or a block of addresses such as 10.0.0.0/8 or 2001:db8::/32, without host bits")]
+pub struct InvalidCidr;
+
+impl Cidr {
+    fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let (network, prefix) = match address.to_canonical() {
+            // A mapped block of IPv4 addresses: ::ffff:10.0.0.0/104 is 10.0.0.0/8.
+            network @ IpAddr::V4(_) if address.is_ipv6() => (network, prefix.checked_sub(96)?),
+            network => (network, prefix),
+        };
+        let block = Self { network, prefix };
+        (prefix <= width(network) && block.masked(network) == bits(network)).then_some(block)
+    }
+
+    fn contains(self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_ipv4() == self.network.is_ipv4() && self.masked(address) == bits(self.network)
+    }
+
+    fn masked(self, address: IpAddr) -> u128 {
+        let host_bits = u32::from(width(self.network).saturating_sub(self.prefix));
+        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+        bits(address) & mask
+    }
+}
+
+const fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = InvalidCidr;
+
+    fn from_str(written: &str) -> Result<Self, InvalidCidr> {
+        let (address, prefix) = match written.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (written, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| InvalidCidr)?;
+        let prefix = match prefix {
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                digits.parse().map_err(|_| InvalidCidr)?
+            }
+            Some(_) => return Err(InvalidCidr),
+            None => width(address),
+        };
+        Self::new(address, prefix).ok_or(InvalidCidr)
+    }
+}
+
+/// The proxies in front of the gateway, whose `X-Forwarded-For` is believed. By default there are none.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies(Vec<Cidr>);
+
+impl TrustedProxies {
+    /// Believes the proxies in these blocks.
+    #[must_use]
+    pub const fn new(blocks: Vec<Cidr>) -> Self {
+        Self(blocks)
+    }
+
+    /// Who sent the request that `peer` handed over.
+    ///
+    /// `X-Forwarded-For` counts only if `peer` is trusted. Its field lines are one list, in order, to whose end each
+    /// proxy added whom it was called by: so the client is the right-most hop that is not trusted itself, and what
+    /// stands left of it is only the client's word. If all are trusted, it is the left-most. A hop that is not an
+    /// address makes `peer` the client.
+    #[must_use]
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
+        self.forwarded_for(peer, headers).unwrap_or(peer).into()
+    }
+
+    fn forwarded_for(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
+        if !self.trusts(peer) {
+            return None;
+        }
+        let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
+        let hops = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        let mut left_most = None;
+        for hop in hops.map(<[u8]>::trim_ascii).filter(|hop| !hop.is_empty()) {
+            let address = parse_hop(hop)?;
+            left_most = Some(address);
+            if !self.trusts(address) {
+                break;
+            }
+        }
+        left_most
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|block| block.contains(address))
+    }
+}
+
+/// An address, with or without a port, IPv6 with or without brackets: proxies write all of these.
+fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
+    let hop = std::str::from_utf8(hop).ok()?;
+    let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hop);
+    bare.parse().ok().or_else(|| hop.parse().ok().map(|address: SocketAddr| address.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn address(written: &str) -> IpAddr {
+        written.parse().unwrap()
+    }
+
+    fn proxies(blocks: &[&str]) -> TrustedProxies {
+        TrustedProxies::new(blocks.iter().map(|block| block.parse().unwrap()).collect())
+    }
+
+    /// Who the client is when `peer` passes on these lines of `X-Forwarded-For`, if 10.0.0.0/8 is trusted.
+    fn client(peer: &str, lines: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(X_FORWARDED_FOR, HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        }
+        proxies(&["10.0.0.0/8"]).client(address(peer), &headers).to_string()
+    }
+
+    #[test]
+    fn a_client_is_its_ipv4_address_or_the_64_of_its_ipv6_address() {
+        let client = |written| ClientAddress::from(address(written)).to_string();
+        assert_eq!(client("192.0.2.1"), "192.0.2.1");
+        assert_eq!(client("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_eq!(client("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(client("2001:db8:1:2::"), client("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(client("2001:db8:1:2::"), client("2001:db8:1:3::"));
+    }
+
+    #[test]
+    fn a_peer_that_is_not_trusted_is_the_client_whatever_it_forwards() {
+        assert_eq!(client("192.0.2.1", &["203.0.113.7"]), "192.0.2.1");
+        assert_eq!(client("192.0.2.1", &["10.0.0.1", "203.0.113.7, 10.0.0.2"]), "192.0.2.1");
+    }
+
+    #[test]
+    fn a_trusted_peer_that_forwards_nothing_is_the_client() {
+        assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[""]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[" , ,"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn the_client_is_the_right_most_hop_that_is_not_trusted() {
+        assert_eq!(client("10.0.0.1", &["203.0.113.7"]), "203.0.113.7");
+        assert_eq!(client("10.0.0.1", &["198.51.100.9, 203.0.113.7, 10.0.0.2"]), "203.0.113.7");
+        assert_eq!(client("10.0.0.1", &["203.0.113.7, ,", ""]), "203.0.113.7", "empty elements do not count");
+        assert_eq!(client("10.0.0.1", &["10.0.0.3,10.0.0.2"]), "10.0.0.3", "all are trusted");
+    }
+
+    #[test]
+    fn all_field_lines_are_one_list_in_order() {
+        assert_eq!(client("10.0.0.1", &["198.51.100.9", "203.0.113.7", "10.0.0.2"]), "203.0.113.7");
+        assert_eq!(client("10.0.0.1", &["203.0.113.7", "198.51.100.9"]), "198.51.100.9");
+    }
+
+    #[test]
+    fn hops_may_carry_ports_and_brackets() {
+        assert_eq!(client("10.0.0.1", &["203.0.113.7:4711"]), "203.0.113.7");
+        assert_eq!(client("10.0.0.1", &["[2001:db8::1]:4711"]), "2001:db8::/64");
+        assert_eq!(client("10.0.0.1", &["[2001:db8::1]"]), "2001:db8::/64");
+        assert_eq!(client("10.0.0.1", &["::ffff:203.0.113.7, ::ffff:10.0.0.2"]), "203.0.113.7");
+    }
+
+    #[test]
+    fn a_malformed_hop_makes_the_peer_the_client_unless_it_is_only_the_clients_word() {
+        for malformed in
+            ["unknown", "203.0.113", "203.0.113.7:x", "_hidden", "\"203.0.113.7\"", "fe80::1%eth0"]
+        {
+            assert_eq!(client("10.0.0.1", &[malformed]), "10.0.0.1");
+            assert_eq!(client("10.0.0.1", &[malformed, "10.0.0.2"]), "10.0.0.1");
+            assert_eq!(client("10.0.0.1", &[malformed, "203.0.113.7"]), "203.0.113.7");
+        }
+    }
+
+    #[test]
+    fn a_block_holds_its_addresses_and_no_others() {
+        let holds = |block: &str, written| block.parse::<Cidr>().unwrap().contains(address(written));
+        assert!(holds("10.0.0.0/8", "10.255.255.255") && !holds("10.0.0.0/8", "11.0.0.0"));
+        assert!(holds("192.0.2.1", "192.0.2.1") && !holds("192.0.2.1", "192.0.2.2"));
+        assert!(holds("2001:db8::/33", "2001:db8:7fff::") && !holds("2001:db8::/33", "2001:db8:8000::"));
+        assert!(holds("0.0.0.0/0", "255.255.255.255") && !holds("0.0.0.0/0", "::1"));
+        assert!(holds("::/0", "2001:db8::1") && !holds("::/0", "192.0.2.1"));
+        assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3") && holds("::ffff:10.0.0.0/104", "10.1.2.3"));
+    }
+
+    #[test]
+    fn what_is_not_a_block_is_refused() {
+        let faults = [
+            "",
+            "/",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.1/8",
+            "2001:db8::1/64",
+            "10.0.0.0/+8",
+            "10.0.0.0/-1",
+            "10.0.0.0/8/8",
+            "10.0.0/8",
+            "localhost",
+            " 10.0.0.0/8",
+            "::ffff:10.0.0.0/95",
+            "::1/256",
+        ];
+        for fault in faults {
+            assert_eq!(fault.parse::<Cidr>(), Err(InvalidCidr), "{fault}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_makes_it_panic(lines in vec(vec(prop_oneof!["[0-9a-f:.,\\[\\] ]{0,40}", "\\PC{0,20}"], 0..4), 0..4)) {
+            let mut headers = HeaderMap::new();
+            for line in lines.iter().map(|hops| hops.join(",")) {
+                headers.append(X_FORWARDED_FOR, HeaderValue::from_bytes(line.as_bytes()).unwrap());
+            }
+            let _ = proxies(&["0.0.0.0/0", "::/0"]).client(address("10.0.0.1"), &headers);
+        }
+
+        #[test]
+        fn no_text_makes_a_block_panic(text in "[0-9a-f:./]{0,45}|\\PC{0,20}") {
+            let _ = text.parse::<Cidr>();
+        }
+
+        #[test]
+        fn whatever_a_client_forwards_its_proxys_word_decides(forged in "[ -~]{0,60}") {
+            prop_assert_eq!(client("10.0.0.1", &[&forged, "203.0.113.7"]), "203.0.113.7");
+            prop_assert_eq!(client("192.0.2.1", &[&forged]), "192.0.2.1");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Cross-origin resource sharing (Fetch Standard): which web pages may read answers. Off until an origin is
+//! configured.
+//!
+//! Not tower-http's layer: that takes every OPTIONS for a preflight, while here OPTIONS is also a question of its
+//! own, which is answered with `Allow`.
+
+use std::str::FromStr;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request::Parts};
+
+/// An origin whose pages may read answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CorsOrigin {
+    /// Written `*`.
+    Any,
+    /// Written as browsers send it: `https://shop.example` or `http://localhost:3000`.
+    Exactly(HeaderValue),
+}
+
+/// The text is not an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be * or an origin in lower case without a path, such as https://shop.example")]
+pub struct InvalidCorsOrigin;
+
+impl FromStr for CorsOrigin {
+    type Err = InvalidCorsOrigin;
+
+    fn from_str(written: &str) -> Result<Self, InvalidCorsOrigin> {
+        if written == "*" {
+            return Ok(Self::Any);
+        }
+        let uri: Uri = written.parse().map_err(|_| InvalidCorsOrigin)?;
+        let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(InvalidCorsOrigin);
+        };
+        let as_sent = format!("{scheme}://{authority}").to_ascii_lowercase();
+        if written != as_sent || authority.as_str().contains('@') {
+            return Err(InvalidCorsOrigin);
+        }
+        HeaderValue::try_from(as_sent).map(Self::Exactly).map_err(|_| InvalidCorsOrigin)
+    }
+}
+
+/// Header fields that a page may send besides those that every page may.
+const ALLOW_HEADERS: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, idempotency-key, x-request-id");
+
+/// Header fields that a page may read besides those that every page may.
+const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
+    "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, ratelimit, \
+     ratelimit-policy, retry-after, link, x-next-cursor, location, deprecation, sunset, x-request-id, \
+     x-stability, idempotency-replayed, allow, www-authenticate",
+);
+
+/// How long a browser may remember the answer to a preflight: the longest that any browser honours is a day,
+/// and an hour lets a change of this list arrive.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("3600");
+
+/// What the request's origin is allowed to see of the answer.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    allow_origin: Option<HeaderValue>,
+    /// Whether the answer depends on the request's origin.
+    vary: bool,
+    preflight: bool,
+}
+
+/// What `origins` grant to the request; `None` while CORS is off.
+pub(crate) fn judge(origins: &[CorsOrigin], request: &Parts) -> Option<Grant> {
+    if origins.is_empty() {
+        return None;
+    }
+    let any = origins.contains(&CorsOrigin::Any);
+    let origin = request.headers.get(header::ORIGIN);
+    let allow_origin = if any {
+        origin.map(|_| HeaderValue::from_static("*"))
+    } else {
+        let known = |origin: &&HeaderValue| {
+            origins.iter().any(|known| matches!(known, CorsOrigin::Exactly(known) if known == *origin))
+        };
+        origin.filter(known).cloned()
+    };
+    let preflight = request.method == Method::OPTIONS
+        && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    Some(Grant { allow_origin, vary: !any, preflight })
+}
+
+impl Grant {
+    /// Writes the grant into the answer's header fields.
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        if self.vary {
+            headers.append(header::VARY, HeaderValue::from_name(HeaderName::from_static("origin")));
+        }
+        let Some(origin) = self.allow_origin else {
+            return;
+        };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        if self.preflight {
+            if let Some(methods) = headers.get(header::ALLOW).cloned() {
+                headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            }
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS);
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        } else {
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(origins: &[&str], method: Method, fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let origins: Vec<CorsOrigin> = origins.iter().map(|origin| origin.parse().unwrap()).collect();
+        let (mut request, ()) = http::Request::new(()).into_parts();
+        request.method = method;
+        for (name, value) in fields {
+            request.headers.append(*name, HeaderValue::from_static(value));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        if let Some(grant) = judge(&origins, &request) {
+            grant.write(&mut headers);
+        }
+        headers.remove(header::ALLOW);
+        headers
+    }
+
+    const SHOP: (&str, &str) = ("origin", "https://shop.example");
+    const PREFLIGHT: (&str, &str) = ("access-control-request-method", "GET");
+
+    #[test]
+    fn nothing_is_granted_until_an_origin_is_configured() {
+        assert!(granted(&[], Method::OPTIONS, &[SHOP, PREFLIGHT]).is_empty());
+    }
+
+    #[test]
+    fn a_configured_origin_may_read_the_limit_headers() {
+        let headers = granted(&["http://other.example", "https://shop.example"], Method::GET, &[SHOP]);
+        assert_eq!(headers["access-control-allow-origin"], "https://shop.example");
+        assert_eq!(headers["vary"], "origin");
+        let exposed = headers["access-control-expose-headers"].to_str().unwrap();
+        for name in ["x-ratelimit-limit", "retry-after", "link", "x-next-cursor", "location", "sunset"] {
+            assert!(exposed.split(", ").any(|exposed| exposed == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn another_origin_is_granted_nothing_and_caches_are_warned() {
+        let headers = granted(&["https://other.example"], Method::GET, &[SHOP]);
+        assert_eq!(headers.len(), 1);
+        assert_eq!(headers["vary"], "origin");
+    }
+
+    #[test]
+    fn a_preflight_learns_the_methods_of_the_path() {
+        let headers = granted(&["*"], Method::OPTIONS, &[SHOP, PREFLIGHT]);
+        assert_eq!(headers["access-control-allow-origin"], "*");
+        assert_eq!(headers["access-control-allow-methods"], "GET, HEAD");
+        assert!(headers["access-control-allow-headers"].to_str().unwrap().contains("authorization"));
+        assert!(!headers.contains_key("vary"));
+    }
+
+    #[test]
+    fn only_an_origin_as_browsers_send_it_can_be_configured() {
+        for good in ["*", "https://shop.example", "http://localhost:3000", "http://[::1]:8080"] {
+            assert!(good.parse::<CorsOrigin>().is_ok(), "{good}");
+        }
+        let bad = ["", "shop.example", "https://shop.example/", "https://Shop.example", "ftp://shop.example"];
+        for bad in bad.into_iter().chain(["https://a@shop.example", "null", "https://shop.example/x"]) {
+            assert_eq!(bad.parse::<CorsOrigin>(), Err(InvalidCorsOrigin), "{bad}");
+        }
+    }
+}

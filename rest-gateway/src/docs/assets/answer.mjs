@@ -1,0 +1,95 @@
+// What came back: status, what it means, what is left of the limits, header fields and body.
+
+import { block, code, element, prose } from "./element.mjs";
+import { laidOut } from "./json-text.mjs";
+import { meters, span } from "./rate-limit.mjs";
+
+// The header fields that are shown, in this order, where the answer has them.
+const SHOWN = [
+  "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Scope",
+  "RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id", "Link", "X-Next-Cursor", "Location",
+  "Deprecation", "Sunset", "X-Stability", "Idempotency-Replayed", "WWW-Authenticate", "Allow", "Content-Type",
+];
+
+// The answer as nodes. `goTo(cursor)` is called when the reader asks for the next page.
+export function answerView(answer, goTo) {
+  const { status, reason, headers, text, milliseconds } = answer;
+  const cursor = headers.get("X-Next-Cursor");
+  return [
+    element(
+      "p",
+      { class: "status" },
+      element("strong", { class: `badge s${Math.floor(status / 100)}` }, `${status} ${reason}`.trim()),
+      element("span", {}, `${milliseconds} ms`),
+    ),
+    explanation(answer),
+    meters(headers),
+    element("p", { class: "label" }, "Headers"),
+    element(
+      "dl",
+      { class: "headers" },
+      SHOWN.filter((name) => headers.has(name)).map((name) =>
+        element("div", {}, element("dt", {}, name), element("dd", {}, headers.get(name), remark(name, headers.get(name)))),
+      ),
+    ),
+    element("p", { class: "label" }, "Body"),
+    text === "" ? element("p", {}, "None.") : block("Response body", json(text)),
+    cursor && element("p", {}, element("button", { type: "button", onclick: () => goTo(cursor) }, "Next page")),
+  ];
+}
+
+// Shown when no answer came at all.
+export function failureView(error) {
+  const reason = error.name === "TimeoutError" ? "No answer came within 15 seconds." : `The request could not be sent: ${error.message}.`;
+  return [element("p", { class: "callout error" }, reason)];
+}
+
+// JSON as it was received but for the space between its tokens; anything else untouched.
+export function json(text) {
+  return laidOut(text)?.map(({ kind, text: token }) => (kind === "space" ? token : element("span", { class: `j-${kind}` }, token))) ?? [text];
+}
+
+// Where the page about an error code is.
+export function errorLink(name) {
+  return element("a", { href: `/docs/errors/${name}` }, code(name));
+}
+
+function explanation({ status, headers, text }) {
+  if (status < 400) return null;
+  const error = errorOf(text);
+  const wait = Number(headers.get("Retry-After"));
+  return element(
+    "div",
+    { class: "callout error" },
+    error && element("p", {}, error.message),
+    wait > 0 && element("p", {}, ...waiting(status, wait)),
+    error && element("p", {}, element("a", { href: `/docs/errors/${error.code}` }, "What ", code(error.code), " means and what to do")),
+  );
+}
+
+function waiting(status, seconds) {
+  const until = clockTime(Date.now() + seconds * 1000);
+  const text = `**Wait ${span(seconds)}**, until ${until}: \`Retry-After\` says so.`;
+  return prose(status === 429 ? `${text} Sending on regardless may get the key banned, so this page waits too.` : text);
+}
+
+// The Error object's code and message. Numbers do not matter here, so JSON.parse may read it.
+function errorOf(text) {
+  try {
+    const { code: name, message } = JSON.parse(text);
+    return /^[A-Z][A-Z0-9_]*$/.test(name) && typeof message === "string" ? { code: name, message } : null;
+  } catch {
+    return null;
+  }
+}
+
+// What a value says to a person.
+function remark(name, value) {
+  if (name === "X-RateLimit-Reset") return element("span", { class: "remark" }, clockTime(Number(value) * 1000));
+  if (name === "Retry-After") return element("span", { class: "remark" }, "seconds");
+  return null;
+}
+
+function clockTime(milliseconds) {
+  return new Date(milliseconds).toLocaleTimeString("en-GB");
+}

@@ -1,0 +1,84 @@
+// The OpenAPI document, read by name instead of by reference.
+
+export class ApiDocument {
+  #json;
+
+  constructor(json) {
+    this.#json = json;
+  }
+
+  static async load() {
+    const response = await fetch("/openapi.json", { credentials: "omit", signal: AbortSignal.timeout(15_000) });
+    if (!response.ok) throw new Error(`/openapi.json answers ${response.status}`);
+    return new ApiDocument(await response.json());
+  }
+
+  get info() {
+    return this.#json.info;
+  }
+
+  // The path that all operations are below.
+  get base() {
+    return new URL(this.#json.servers?.[0]?.url ?? "/", location.origin).pathname.replace(/\/$/, "");
+  }
+
+  // What a value stands for. Members beside a $ref take precedence (OpenAPI 3.1).
+  resolve(value) {
+    let resolved = value ?? {};
+    while (resolved.$ref) {
+      const { $ref, ...own } = resolved;
+      const target = $ref.split("/").slice(1).reduce((node, step) => node?.[unescaped(step)], this.#json);
+      resolved = { name: $ref.split("/").at(-1), ...target, ...own };
+    }
+    return resolved;
+  }
+
+  // Every operation, in the order of the document.
+  operations() {
+    const methods = ["get", "put", "post", "delete", "patch"];
+    return Object.entries(this.#json.paths).flatMap(([path, item]) =>
+      methods.filter((method) => item[method]).map((method) => this.#operation(path, method, item)),
+    );
+  }
+
+  #operation(path, method, item) {
+    const operation = item[method];
+    return {
+      ...operation,
+      id: operation.operationId,
+      base: this.base,
+      path,
+      method: method.toUpperCase(),
+      stability: operation["x-stability"] ?? "stable",
+      parameters: [...(item.parameters ?? []), ...(operation.parameters ?? [])].map((each) => this.resolve(each)),
+      body: this.#body(operation.requestBody),
+      responses: Object.entries(operation.responses).map(([status, response]) => ({ status, ...this.resolve(response) })),
+    };
+  }
+
+  // The header fields that every response of every operation has, as [name, header].
+  commonHeaders() {
+    const all = this.operations().flatMap(({ responses }) => responses);
+    const candidates = Object.entries(all[0]?.headers ?? {});
+    return candidates.filter(([name]) => all.every(({ headers }) => headers?.[name]));
+  }
+
+  // The JSON body: its schema, and named examples of it.
+  #body(requestBody) {
+    const media = this.resolve(requestBody).content?.["application/json"];
+    if (!media) return null;
+    return { schema: this.resolve(media.schema), examples: this.examples(media) };
+  }
+
+  // Examples of a media type, as [name, value]; that of its schema where it has none of its own.
+  examples(media) {
+    if (media.examples) return Object.entries(media.examples).map(([name, each]) => [name, this.resolve(each).value]);
+    const example = media.example ?? this.resolve(media.schema).example;
+    return example === undefined ? [] : [["example", example]];
+  }
+}
+
+// JSON Pointer (RFC 6901).
+function unescaped(step) {
+  return decodeURIComponent(step).replaceAll("~1", "/").replaceAll("~0", "~");
+}

@@ -1,0 +1,88 @@
+// Puts the page together from /openapi.json.
+
+import { mount as mountKey } from "./api-key.mjs";
+import { ApiDocument } from "./document.mjs";
+import { code, element, prose } from "./element.mjs";
+import { headerList, methodBadge, operationView } from "./operation.mjs";
+import { tryIt } from "./try-it.mjs";
+
+const place = (id) => document.getElementById(id);
+
+mountKey();
+try {
+  show(await ApiDocument.load());
+} catch (error) {
+  place("operations").replaceChildren(
+    element("p", { class: "callout error", role: "alert" }, `The list of operations could not be loaded: ${error.message}. Reload the page to try again.`),
+  );
+}
+
+function show(api) {
+  const operations = api.operations();
+  showOpening(api);
+  showFirstTry(api, operations);
+  const topics = showGuide(api);
+  place("operations").replaceChildren(
+    element("h2", {}, "Operations"),
+    ...operations.map((operation) => operationView(api, operation)),
+  );
+  showContents(topics, operations);
+  // What the address points to exists only now.
+  if (location.hash) place(location.hash.slice(1))?.scrollIntoView();
+}
+
+function showOpening(api) {
+  const { title, summary, version } = api.info;
+  document.title = title;
+  place("summary").textContent = summary ? `${summary}.` : "";
+  place("facts").replaceChildren(
+    element("span", {}, "Base address ", code(location.origin + api.base)),
+    element("span", {}, "Interface version ", code(version)),
+  );
+}
+
+// The plainest operation there is: to read, without anything to fill in.
+function showFirstTry(api, operations) {
+  const first = operations.find(({ method, deprecated, parameters }) => method === "GET" && !deprecated && parameters.every(({ required }) => !required));
+  if (!first) return;
+  place("first-try").replaceChildren(
+    element("p", {}, "This lists the animals. A new store has none yet: its answer is an empty array, ", code("[]"), "."),
+    tryIt(api, { ...first, parameters: [] }, { idPrefix: "first", sendLabel: first.summary }),
+  );
+}
+
+// The description's paragraphs. One that begins with **A topic.** opens a section; those before the first introduce.
+function showGuide(api) {
+  const topics = [];
+  let section = place("introduction");
+  for (const paragraph of (api.info.description ?? "").split(/\n{2,}/)) {
+    const [, topic, text] = paragraph.match(/^\*\*([^*]+?)\.?\*\*\s*(.*)$/s) ?? [null, null, paragraph];
+    if (topic) {
+      const id = topic.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+      topics.push({ id, topic });
+      section = element("section", { id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, topic));
+      place("guide").append(section);
+    }
+    section.append(element("p", {}, prose(text)));
+  }
+  topics.push(showCommonHeaders(api));
+  return topics;
+}
+
+function showCommonHeaders(api) {
+  const [id, topic] = ["headers", "Headers of every response"];
+  place("guide").append(
+    element("section", { id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, topic), headerList(api, api.commonHeaders())),
+  );
+  return { id, topic };
+}
+
+function showContents(topics, operations) {
+  place("contents").append(
+    ...topics.map(({ id, topic }) => element("li", {}, element("a", { href: `#${id}` }, topic))),
+    ...operations.map(({ id, method, summary, deprecated }) =>
+      element("li", { class: "of-operation" }, element("a", { href: `#${id}` }, methodBadge(method), element("span", { class: deprecated ? "struck" : null }, summary))),
+    ),
+    element("li", {}, element("a", { href: "/docs/errors" }, "Error codes")),
+  );
+}

@@ -1,0 +1,115 @@
+// The form that sends an operation, with the curl line that does the same.
+
+import { answerView, failureView } from "./answer.mjs";
+import { apiKey, rest, secondsToRest, watch } from "./api-key.mjs";
+import { copyButton, element } from "./element.mjs";
+import { number } from "./rate-limit.mjs";
+import { curlOf, requestOf, send } from "./request.mjs";
+
+// A form for the operation. `idPrefix` keeps ids apart where an operation is on the page twice.
+export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Send" } = {}) {
+  const fields = operation.parameters
+    .filter((parameter) => parameter.in === "path" || parameter.in === "query")
+    .map((parameter) => field(api, parameter, `${idPrefix}-${parameter.name}`));
+  const body = operation.body && bodyField(operation.body, `${idPrefix}-body`);
+  const request = () =>
+    requestOf(operation, Object.fromEntries(fields.map(({ name, input }) => [name, input.value])), body?.input.value);
+
+  const curl = element("code", {});
+  const showCurl = () => (curl.textContent = curlOf(request(), location.origin));
+  const button = element("button", { type: "submit", class: "primary" }, sendLabel);
+  const keyNote = element("p", { class: "note" });
+  const answer = element("div", { class: "answer" });
+  const announced = element("p", { class: "unseen", role: "status" });
+  const form = element(
+    "form",
+    { class: "try", autocomplete: "off", "aria-label": `Try ${operation.method} ${operation.base}${operation.path}` },
+    fields.map(({ view }) => view),
+    body?.view,
+    element("div", { class: "send" }, button, keyNote),
+    element(
+      "div",
+      { class: "curl" },
+      element("p", { class: "caption" }, "The same with curl", copyButton("Copy the curl command", () => curl.textContent)),
+      element("pre", { tabindex: "0", role: "region", "aria-label": "curl command" }, curl),
+    ),
+    announced,
+    answer,
+  );
+
+  let running = false;
+  const submit = async () => {
+    if (running || secondsToRest() > 0) return;
+    running = true;
+    form.setAttribute("aria-busy", "true");
+    let nodes;
+    try {
+      const result = await send(request(), apiKey());
+      const retryAfter = Number(result.headers.get("Retry-After"));
+      if (result.status === 429 && retryAfter > 0) rest(retryAfter);
+      announced.textContent = `Answer: ${result.status} ${result.reason}`;
+      nodes = answerView(result, (cursor) => {
+        fields.find(({ name }) => name === "cursor").input.value = cursor;
+        showCurl();
+        submit();
+      });
+    } catch (error) {
+      announced.textContent = "There was no answer";
+      nodes = failureView(error);
+    }
+    answer.replaceChildren(...nodes.filter(Boolean));
+    form.removeAttribute("aria-busy");
+    running = false;
+  };
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  form.addEventListener("input", showCurl);
+  showCurl();
+  watch(() => {
+    const seconds = secondsToRest();
+    button.setAttribute("aria-disabled", String(seconds > 0));
+    button.textContent = seconds > 0 ? `Wait ${number(seconds)} s` : sendLabel;
+    keyNote.replaceChildren(
+      ...(apiKey() === ""
+        ? ["Without a key the answer is 401. ", element("a", { href: "#api-key", onclick: () => document.getElementById("api-key").focus() }, "Paste one")]
+        : ["With your key"]),
+    );
+  });
+  return form;
+}
+
+// What is typed is sent as it is, faults included: to see how they are answered is half of what the form is for.
+function field(api, parameter, id) {
+  const schema = api.resolve(parameter.schema);
+  const attributes = { id, required: parameter.in === "path" && parameter.required, autocomplete: "off", spellcheck: "false" };
+  const input = schema.enum
+    ? element("select", attributes, element("option", { value: "" }, "any"), schema.enum.map((value) => element("option", { value }, value)))
+    : element("input", {
+        ...attributes,
+        type: "text",
+        inputmode: schema.type === "integer" ? "numeric" : null,
+        placeholder: schema.default === undefined ? null : String(schema.default),
+        value: parameter.example === undefined ? null : String(parameter.example),
+      });
+  return { name: parameter.name, input, view: element("div", { class: "field" }, element("label", { for: id }, parameter.name), input) };
+}
+
+function bodyField({ examples }, id) {
+  const texts = examples.map(([, value]) => JSON.stringify(value, null, 2));
+  const input = element("textarea", { id, rows: String(Math.max(5, ...texts.map((text) => text.split("\n").length))), spellcheck: "false", autocomplete: "off" });
+  input.value = texts[0] ?? "";
+  const choose = (text) => {
+    input.value = text;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const buttons = examples.map(([name], index) =>
+    element("button", { type: "button", class: "quiet", onclick: () => choose(texts[index]) }, `Example: ${name}`),
+  );
+  return {
+    input,
+    view: element("div", { class: "field wide" }, element("label", { for: id }, "Body (JSON, sent as it stands here)"), input, buttons.length > 1 && element("div", { class: "choices" }, buttons)),
+  };
+}

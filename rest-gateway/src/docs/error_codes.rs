@@ -1,0 +1,237 @@
+//! What every error code means and what its receiver can do about it: the one table behind the error pages.
+//!
+//! HTTP status and example come from the interface description's table, so that the two cannot differ.
+
+use petstore_proto::v1::ErrorReason;
+
+pub(super) use crate::openapi::errors::{all, code, example, status};
+
+/// What a reader of the code wants to know.
+#[derive(Debug)]
+pub(super) struct Explanation {
+    /// What happened. `` `…` `` is code.
+    pub(super) meaning: &'static str,
+    /// What to do now. `` `…` `` is code.
+    pub(super) remedy: &'static str,
+    /// Whether the same request may succeed later.
+    pub(super) retry: Retry,
+    /// The status code on gRPC; none where only HTTP or JSON can express the fault.
+    pub(super) grpc: Option<&'static str>,
+}
+
+/// Whether sending the same request again makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// It would be refused again.
+    Pointless,
+    /// Once the seconds in `Retry-After` have passed.
+    AfterRetryAfter,
+    /// At once or later, a few times, with growing pauses.
+    WithBackoff,
+}
+
+impl Retry {
+    /// As a sentence. `` `…` `` is code.
+    pub(super) const fn advice(self) -> &'static str {
+        match self {
+            Self::Pointless => "Not without a change: the same request is refused again.",
+            Self::AfterRetryAfter => {
+                "Yes, after the seconds in `Retry-After`; then with exponential backoff if it is refused again."
+            }
+            Self::WithBackoff => "Yes, a few times, with exponential backoff.",
+        }
+    }
+}
+
+const fn pointless(grpc: Option<&'static str>, meaning: &'static str, remedy: &'static str) -> Explanation {
+    Explanation { meaning, remedy, retry: Retry::Pointless, grpc }
+}
+
+const fn waiting(grpc: Option<&'static str>, meaning: &'static str, remedy: &'static str) -> Explanation {
+    Explanation { meaning, remedy, retry: Retry::AfterRetryAfter, grpc }
+}
+
+const fn backoff(grpc: Option<&'static str>, meaning: &'static str, remedy: &'static str) -> Explanation {
+    Explanation { meaning, remedy, retry: Retry::WithBackoff, grpc }
+}
+
+/// The explanation of a reason. Total, so that a new reason has to be explained before it compiles.
+#[expect(clippy::too_many_lines, reason = "one arm per code: a table, not a procedure")]
+pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
+    use ErrorReason as R;
+    const INVALID_ARGUMENT: Option<&str> = Some("INVALID_ARGUMENT");
+    const UNAVAILABLE: Option<&str> = Some("UNAVAILABLE");
+    match reason {
+        R::ValidationFailed => pointless(
+            INVALID_ARGUMENT,
+            "A member of the animal is missing, has the wrong type or a value that is not allowed. One message \
+             names every such member: what is missing or has the wrong type comes first, and when that is right, \
+             the values.",
+            "Correct the members that the message names. `name` has 1 to 255 characters, is not blank and holds no \
+             control characters. `categoryId` is a 64-bit integer written without a fraction or an exponent. \
+             `status` is `available`, `pending` or `sold`, or left out; `null` is not allowed.",
+        ),
+        R::InvalidParameter => pointless(
+            INVALID_ARGUMENT,
+            "A query parameter has a value that is not allowed, or is there more than once. One message names every \
+             fault, a faulty cursor among them.",
+            "`limit` is a whole number from 1 to 100 without a sign or a leading zero. `status` is exactly \
+             `available`, `pending` or `sold`. Give each at most once. On gRPC, `page_size` must not be negative.",
+        ),
+        R::InvalidCursor => pointless(
+            INVALID_ARGUMENT,
+            "The cursor (gRPC: the page token) is damaged, empty or repeated, or belongs to a list with another \
+             `status`.",
+            "Send the `X-Next-Cursor` of the page before exactly as you received it, and leave `status` out or as \
+             it was. If you no longer have it, begin again without a cursor.",
+        ),
+        R::InvalidRequest => pointless(
+            None,
+            "The HTTP request is not acceptable as such: `Host` is missing, repeated or malformed, or the body does \
+             not arrive in the form that the header fields announce.",
+            "Use a regular HTTP client. If there is a proxy in between, look at what it makes of the request.",
+        ),
+        R::MalformedJson => pointless(
+            None,
+            "The body is not strict JSON (RFC 8259). Members that occur twice, anything after the value, invalid \
+             UTF-8, lone surrogates and nesting deeper than 64 are refused too.",
+            "Write the body with a JSON library rather than by hand. From a shell, take care of the quotes: \
+             `--data-binary @pet.json` avoids them.",
+        ),
+        R::MissingApiKey => pointless(
+            None,
+            "There was no bearer credential: no `Authorization` header, an empty one, or one of another scheme.",
+            "Send your API key in every request: `Authorization: Bearer <API_KEY>`. No query parameter, cookie or \
+             other header carries a key. You have none yet? The operator issues one.",
+        ),
+        R::InvalidApiKey => pointless(
+            None,
+            "A credential was sent, but it is not a key of this service: mistyped, cut off, never issued, of the \
+             other environment, or sent in more than one `Authorization` header.",
+            "Compare it with the key that you were given: `pet_live_` (staging: `pet_test_`) and 36 letters and \
+             digits. Look for a space, a quote or a line end that came along. Failed attempts count against your \
+             address.",
+        ),
+        R::ApiKeyRevoked => pointless(
+            None,
+            "The key was valid once, and its owner or the operator has revoked it. That is final.",
+            "Use the key that took its place, or have the operator create another one.",
+        ),
+        R::ApiKeyExpired => pointless(
+            None,
+            "The key was valid until its expiry date, which has passed.",
+            "Use the key that took its place, or have the operator create another one. Rotating a key before it \
+             expires leaves time for the change: both are valid for a while.",
+        ),
+        R::PetNotFound => pointless(
+            Some("NOT_FOUND"),
+            "There is no animal with this identifier. Whatever is not a 64-bit integer in its shortest form names \
+             no animal either.",
+            "Look the animal up in the list, `GET /v1/pets`. Identifiers ascend and may have gaps.",
+        ),
+        R::RouteNotFound => pointless(
+            None,
+            "There is nothing at this path. A trailing slash makes another path.",
+            "Compare the path with the list of operations. All of them begin with `/v1`.",
+        ),
+        R::MethodNotAllowed => pointless(
+            None,
+            "The path exists, but does not serve this method.",
+            "The `Allow` header names the methods that the path serves. Animals cannot be changed or deleted.",
+        ),
+        R::RequestTimeout => backoff(
+            None,
+            "The body of the request did not arrive within 5 seconds. Nothing was stored.",
+            "Send the body without a pause. If it happens again, look at the connection and at the proxies on the \
+             way.",
+        ),
+        R::OperationRemoved => pointless(
+            None,
+            "`GET /v1/pets/{petId}` was removed on 5 December 2030. It had been deprecated since 5 December 2025; \
+             its responses said so in `Deprecation` and `Sunset`.",
+            "Use `GET /v1/pets` with a `status` filter instead.",
+        ),
+        R::BodyTooLarge => pointless(
+            None,
+            "The body of the request is larger than 64 KiB.",
+            "Send one animal per request. Its name has at most 255 characters, so an animal needs far less.",
+        ),
+        R::UriTooLong => pointless(
+            None,
+            "The request target, path and query together, is longer than 8 KiB. That is judged before \
+             authentication and counts nothing.",
+            "Send only the parameters of the operation.",
+        ),
+        R::UnsupportedMediaType => pointless(
+            None,
+            "The body is announced as something else than `application/json` in UTF-8, or as compressed.",
+            "Send `Content-Type: application/json` and no `Content-Encoding`. With curl, add \
+             `-H 'Content-Type: application/json'`.",
+        ),
+        R::HeadersTooLarge => pointless(
+            None,
+            "The header fields are more than 100, or larger than 32 KiB together. That is judged before \
+             authentication and counts nothing.",
+            "Leave out what the service does not need. Large cookies are the usual cause.",
+        ),
+        R::RateLimited => waiting(
+            None,
+            "Your account has used up its requests of this minute: 60 on plan Free, 300 on Pro, 1,000 on Business. \
+             The minute begins with the first request in it, and all keys of an account share it. Where no valid \
+             key was sent, it is your address that has failed too often: 600 attempts a minute. The refused \
+             request itself was not counted.",
+            "Stop sending with this key until the seconds in `Retry-After` have passed, and tell every other sender \
+             that shares it. `X-RateLimit-Reset` says the same as a Unix timestamp. Watch `X-RateLimit-Remaining` \
+             to slow down in time. Whoever goes on sending may have the key banned. Higher limits come with a \
+             higher plan.",
+        ),
+        R::QuotaExceeded => waiting(
+            None,
+            "Your account has used up its requests of this day (UTC): 1,000 on plan Free, 10,000 on Pro, 100,000 on \
+             Business. All keys of an account share them. Where no valid key was sent, it is your address that has \
+             failed too often: 100,000 attempts a day. The refused request itself was not counted.",
+            "Stop sending with this key until the seconds in `Retry-After` have passed: the next day begins at \
+             00:00 UTC. Keep what you have fetched instead of fetching it again, ask for up to 100 animals per \
+             page, or ask the operator for a higher plan.",
+        ),
+        R::ApiKeyBanned => waiting(
+            None,
+            "The key went on sending for a long time after it was answered 429: more than 100 times, or more than \
+             twice its limit per minute if that is more, within ten minutes. Requests in the first second after a \
+             429 are not held against it. The first ban lasts 5 minutes and each further one twice as long, up to \
+             24 hours; 24 hours after the last ban ended, all is forgotten.",
+            "Stop every sender that uses this key until the seconds in `Retry-After` have passed; requests in the \
+             meantime do not prolong the ban. Then make all of them stop on the first 429. The operator can lift a \
+             ban.",
+        ),
+        R::Unavailable => waiting(
+            UNAVAILABLE,
+            "A part of the service is away for a moment: its core, its database, or room on its disk.",
+            "Wait and try again. An animal that you were adding may have been added: look for it before you send \
+             it again.",
+        ),
+        R::Overloaded => waiting(
+            UNAVAILABLE,
+            "The service has more to do than it can take at the moment, and refused the request rather than let it \
+             wait.",
+            "Wait and try again, with growing pauses and a little chance in them, so that clients do not return all \
+             at once.",
+        ),
+        R::LimiterUnavailable => waiting(
+            UNAVAILABLE,
+            "Requests cannot be counted at the moment, and the operator has chosen to refuse them then.",
+            "Wait and try again.",
+        ),
+        R::DeadlineExceeded => backoff(
+            Some("DEADLINE_EXCEEDED"),
+            "The service did not answer within 5 seconds of the request's last byte.",
+            "Try again. An animal that you were adding may have been added: look for it before you send it again.",
+        ),
+        R::Unspecified | R::Internal => backoff(
+            Some("INTERNAL"),
+            "The service failed, and the fault is on its side. The message never shows more than that.",
+            "Try again later. If it stays, report it to the operator with the `X-Request-Id` of the answer, which \
+             leads to the cause in the logs.",
+        ),
+    }
+}

@@ -1,0 +1,226 @@
+//! What the documentation promises, asked over its routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::{Router, body::Body, response::Response};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+
+use super::{
+    ASSETS, Asset,
+    error_codes::{self, Retry, explanation},
+    resources, routes,
+};
+
+async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(tag) = if_none_match {
+        request = request.header(header::IF_NONE_MATCH, tag);
+    }
+    let router: Router = routes();
+    router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+}
+
+async fn get(path: &str) -> Response {
+    ask(Method::GET, path, None).await
+}
+
+async fn text(response: Response) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_keeps_what_is_foreign_out() {
+    let mut asked = resources().into_iter().map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
+    asked.extend([
+        (Method::GET, "/docs/nothing".into()),
+        (Method::POST, "/docs".into()),
+        (Method::OPTIONS, "/docs".into()),
+    ]);
+    for (method, path) in asked {
+        let response = ask(method.clone(), &path, None).await;
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        for directive in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(
+                policy.split("; ").any(|part| part == directive),
+                "{path}: {directive} is not in {policy}"
+            );
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{path}: {policy}");
+        assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
+        assert_eq!(response.headers()[header::REFERRER_POLICY], "no-referrer", "{path}");
+        assert_eq!(response.headers()[header::CACHE_CONTROL], "no-cache", "{path}");
+        if method == Method::OPTIONS {
+            continue; // it has no content
+        }
+        let media_type = response.headers()[header::CONTENT_TYPE].to_str().unwrap();
+        assert!(media_type.ends_with("; charset=utf-8"), "{path}: {media_type}");
+    }
+}
+
+#[tokio::test]
+async fn pages_scripts_styles_and_pictures_say_what_they_are() {
+    for (path, media_type) in [
+        ("/docs", "text/html; charset=utf-8"),
+        ("/docs/errors", "text/html; charset=utf-8"),
+        ("/docs/errors/RATE_LIMITED", "text/html; charset=utf-8"),
+        ("/docs/assets/main.mjs", "text/javascript; charset=utf-8"),
+        ("/docs/assets/docs.css", "text/css; charset=utf-8"),
+        ("/docs/assets/icon.svg", "image/svg+xml; charset=utf-8"),
+    ] {
+        let response = get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        assert_eq!(response.headers()[header::CONTENT_TYPE], media_type, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_hold_no_inline_script_or_style_and_name_nothing_elsewhere() {
+    for (path, _) in resources().into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
+        let page = text(get(&path).await).await;
+        for forbidden in ["<style", " style=", " onclick=", "javascript:", "http://", "https://", "src=\"//"]
+        {
+            assert!(!page.contains(forbidden), "{path} has {forbidden}");
+        }
+        assert_eq!(
+            page.matches("<script").count(),
+            page.matches("<script type=\"module\" src=\"/docs/").count()
+        );
+        assert!(!page.contains("{main}") && !page.contains("{title}") && !page.contains("{rows}"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_link_to_a_page_or_an_asset_leads_there() {
+    let known: BTreeSet<String> = resources().into_iter().map(|(path, _)| path).collect();
+    for path in known.iter().filter(|path| !path.starts_with("/docs/assets/")) {
+        let page = text(get(path).await).await;
+        let links = page
+            .split("href=\"")
+            .chain(page.split("src=\""))
+            .skip(1)
+            .filter_map(|rest| rest.split(['"', '#']).next());
+        for link in links.filter(|link| link.starts_with("/docs")) {
+            assert!(known.contains(link), "{path} links to {link}");
+        }
+    }
+    for (path, asset) in ASSETS {
+        let Asset::Script(script) = asset else { continue };
+        for (_, module) in
+            script.match_indices("from \"./").map(|(at, from)| script[at..].split_at(from.len()))
+        {
+            let module = module.split('"').next().unwrap();
+            assert!(known.contains(&format!("/docs/assets/{module}")), "{path} imports {module}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_page_is_not_sent_again() {
+    let first = get("/docs").await;
+    let tag = first.headers()[header::ETAG].to_str().unwrap().to_owned();
+    for known in [tag.clone(), format!("W/{tag}"), format!("\"other\", {tag}"), "*".to_owned()] {
+        let again = ask(Method::GET, "/docs", Some(&known)).await;
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED, "{known}");
+        assert_eq!(again.headers()[header::ETAG], tag.as_str());
+        assert_eq!(text(again).await, "");
+    }
+    assert_eq!(ask(Method::GET, "/docs", Some("\"other\"")).await.status(), StatusCode::OK);
+    assert_ne!(get("/docs/errors").await.headers()[header::ETAG], tag.as_str());
+}
+
+#[tokio::test]
+async fn head_answers_like_get_without_a_body() {
+    let head = ask(Method::HEAD, "/docs", None).await;
+    assert_eq!(
+        (head.status(), &head.headers()[header::CONTENT_TYPE]),
+        (StatusCode::OK, &"text/html; charset=utf-8".parse().unwrap())
+    );
+    assert_eq!(text(head).await, "");
+}
+
+#[tokio::test]
+async fn other_methods_are_told_which_ones_are_served() {
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::TRACE] {
+        let refused = ask(method.clone(), "/docs/errors", None).await;
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(refused.headers()[header::ALLOW], "GET, HEAD, OPTIONS", "{method}");
+    }
+    let options = ask(Method::OPTIONS, "/docs", None).await;
+    assert_eq!(options.status(), StatusCode::NO_CONTENT);
+    assert_eq!(options.headers()[header::ALLOW], "GET, HEAD, OPTIONS");
+}
+
+#[tokio::test]
+async fn an_unknown_page_or_code_is_a_404_page_that_shows_the_way() {
+    for path in
+        ["/docs/", "/docs/errors/", "/docs/errors/NO_SUCH_CODE", "/docs/errors/rate_limited", "/docs/a/b/c"]
+    {
+        let missing = get(path).await;
+        assert_eq!(missing.status(), StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(missing.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        assert!(text(missing).await.contains("href=\"/docs/errors\""), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
+    let list = text(get("/docs/errors").await).await;
+    let codes: Vec<_> = error_codes::all().collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    for reason in codes {
+        let code = error_codes::code(reason);
+        assert_eq!(list.matches(&format!("href=\"/docs/errors/{code}\"")).count(), 1, "{code}");
+        let page = text(get(&format!("/docs/errors/{code}")).await).await;
+        assert!(page.contains(&format!("<h1><code>{code}</code></h1>")), "{code}");
+        assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", error_codes::status(reason))), "{code}");
+        assert!(page.contains(&format!("&quot;code&quot;: &quot;{code}&quot;")), "{code}");
+        assert!(page.contains("<p>") && !page.contains('`'), "{code}: a code mark was left over");
+    }
+}
+
+#[test]
+fn waiting_is_advised_exactly_where_the_answer_says_how_long() {
+    for reason in error_codes::all() {
+        let says_how_long = matches!(error_codes::status(reason), 429 | 503);
+        assert_eq!(explanation(reason).retry == Retry::AfterRetryAfter, says_how_long, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
+    for reason in error_codes::all() {
+        let Some(grpc) = explanation(reason).grpc else { continue };
+        let expected = match grpc {
+            "INVALID_ARGUMENT" => 400,
+            "NOT_FOUND" => 404,
+            "INTERNAL" => 500,
+            "UNAVAILABLE" => 503,
+            "DEADLINE_EXCEEDED" => 504,
+            other => panic!("{reason:?}: what does {other} become?"),
+        };
+        assert_eq!(error_codes::status(reason), expected, "{reason:?}");
+    }
+}
+
+#[test]
+fn the_written_list_names_the_same_codes_with_the_same_statuses() {
+    let written = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md")).unwrap();
+    let written: BTreeMap<_, _> = written
+        .lines()
+        .filter_map(|line| line.strip_prefix("## ")?.split_once(" – "))
+        .map(|(code, status)| (code, status.parse().unwrap()))
+        .collect();
+    let served =
+        error_codes::all().map(|reason| (error_codes::code(reason), error_codes::status(reason))).collect();
+    assert_eq!(written, served);
+}

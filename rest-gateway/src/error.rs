@@ -1,0 +1,237 @@
+//! Every way in which the edge refuses or fails, and the only place that turns one into a status and an Error
+//! body (specification §2 and §7).
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use petstore_proto::v1::ErrorReason;
+use serde::Serialize;
+
+use crate::{
+    keys::{BearerFault, Unresolved},
+    limit::{Decision, LimiterUnavailable, Outcome},
+};
+
+mod from_core;
+
+/// Why there is an Error body instead of what was asked for. `Display` is the body's `message`: safe for a
+/// stranger, causes are logged where the error is made.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("the request must carry exactly one Host field with a host name or address")]
+    InvalidHost,
+    #[error("the body could not be read as the header fields announce it")]
+    BrokenBody,
+    #[error("the request target must be at most 8192 bytes")]
+    UriTooLong,
+    #[error("the header fields must be at most 100 and at most 32768 bytes together")]
+    HeadersTooLarge,
+
+    /// No key that could be valid was sent.
+    #[error(transparent)]
+    Bearer(#[from] BearerFault),
+    /// The key that was sent cannot be used, or cannot be checked.
+    #[error(transparent)]
+    Key(#[from] Unresolved),
+    /// The limiter refused; the decision says why and until when.
+    #[error("{}", .0.refusal_message().unwrap_or_default())]
+    OverLimit(Decision),
+
+    #[error("there is nothing at this path")]
+    RouteNotFound,
+    #[error("this path serves only {allow}")]
+    MethodNotAllowed { allow: &'static str },
+    #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
+    OperationRemoved,
+    #[error("the body must be application/json in UTF-8, without a content coding")]
+    UnsupportedMediaType,
+    #[error("the body must be at most 65536 bytes")]
+    BodyTooLarge,
+    #[error("the body must arrive within 5 seconds")]
+    RequestTimeout,
+
+    #[error("{0}")]
+    MalformedJson(String),
+    #[error("{0}")]
+    ValidationFailed(String),
+    #[error("{0}")]
+    InvalidParameter(String),
+    #[error("{0}")]
+    InvalidCursor(String),
+    #[error("there is no animal with this id")]
+    PetNotFound,
+
+    /// What the core refused, in its own words.
+    #[error("{message}")]
+    Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
+    #[error("the service is not available at the moment")]
+    Unavailable { retry_after: Option<Duration> },
+    #[error("the service has more to do than it can; try again later")]
+    Overloaded { retry_after: Option<Duration> },
+    #[error("requests cannot be counted at the moment")]
+    LimiterUnavailable(#[from] LimiterUnavailable),
+    #[error("the service did not answer in time")]
+    DeadlineExceeded,
+    #[error("the service failed; the fault is on its side")]
+    Internal,
+}
+
+impl ApiError {
+    /// The machine-readable reason.
+    pub(crate) const fn reason(&self) -> ErrorReason {
+        match self {
+            Self::InvalidHost | Self::BrokenBody => ErrorReason::InvalidRequest,
+            Self::UriTooLong => ErrorReason::UriTooLong,
+            Self::HeadersTooLarge => ErrorReason::HeadersTooLarge,
+            Self::Bearer(BearerFault::Missing) => ErrorReason::MissingApiKey,
+            Self::Bearer(BearerFault::Invalid) | Self::Key(Unresolved::Unknown) => ErrorReason::InvalidApiKey,
+            Self::Key(Unresolved::Revoked) => ErrorReason::ApiKeyRevoked,
+            Self::Key(Unresolved::Expired) => ErrorReason::ApiKeyExpired,
+            Self::OverLimit(decision) => match decision.outcome {
+                // `Admitted` is no refusal, so nobody makes this error of it.
+                Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
+                Outcome::QuotaExceeded => ErrorReason::QuotaExceeded,
+                Outcome::Banned => ErrorReason::ApiKeyBanned,
+            },
+            Self::RouteNotFound => ErrorReason::RouteNotFound,
+            Self::MethodNotAllowed { .. } => ErrorReason::MethodNotAllowed,
+            Self::OperationRemoved => ErrorReason::OperationRemoved,
+            Self::UnsupportedMediaType => ErrorReason::UnsupportedMediaType,
+            Self::BodyTooLarge => ErrorReason::BodyTooLarge,
+            Self::RequestTimeout => ErrorReason::RequestTimeout,
+            Self::MalformedJson(_) => ErrorReason::MalformedJson,
+            Self::ValidationFailed(_) => ErrorReason::ValidationFailed,
+            Self::InvalidParameter(_) => ErrorReason::InvalidParameter,
+            Self::InvalidCursor(_) => ErrorReason::InvalidCursor,
+            Self::PetNotFound => ErrorReason::PetNotFound,
+            Self::Core { reason, .. } => *reason,
+            Self::Unavailable { .. } | Self::Key(Unresolved::CoreAway) => ErrorReason::Unavailable,
+            Self::Overloaded { .. } | Self::Key(Unresolved::Overloaded) => ErrorReason::Overloaded,
+            Self::LimiterUnavailable(_) => ErrorReason::LimiterUnavailable,
+            Self::DeadlineExceeded => ErrorReason::DeadlineExceeded,
+            Self::Internal => ErrorReason::Internal,
+        }
+    }
+
+    pub(crate) const fn status(&self) -> StatusCode {
+        http_status(self.reason())
+    }
+
+    /// `Retry-After` in whole seconds: always with 429 and 503, and where the core asks for it.
+    fn retry_after_secs(&self) -> Option<u64> {
+        let known = match self {
+            Self::OverLimit(decision) => decision.retry_after_secs(),
+            Self::Core { retry_after, .. }
+            | Self::Unavailable { retry_after }
+            | Self::Overloaded { retry_after } => retry_after.map(whole_seconds),
+            _ => None,
+        };
+        let status = self.status();
+        let required = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
+        known.or_else(|| required.then_some(1))
+    }
+
+    /// What replaces an answer that is not an Error body although it should be.
+    pub(crate) const fn in_place_of(status: StatusCode) -> Self {
+        match status {
+            StatusCode::NOT_FOUND => Self::RouteNotFound,
+            StatusCode::REQUEST_TIMEOUT => Self::RequestTimeout,
+            StatusCode::PAYLOAD_TOO_LARGE => Self::BodyTooLarge,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::UnsupportedMediaType,
+            _ => Self::Internal,
+        }
+    }
+}
+
+/// The status that goes with a reason.
+const fn http_status(reason: ErrorReason) -> StatusCode {
+    match reason {
+        ErrorReason::ValidationFailed
+        | ErrorReason::InvalidParameter
+        | ErrorReason::InvalidCursor
+        | ErrorReason::InvalidRequest
+        | ErrorReason::MalformedJson => StatusCode::BAD_REQUEST,
+        ErrorReason::MissingApiKey
+        | ErrorReason::InvalidApiKey
+        | ErrorReason::ApiKeyRevoked
+        | ErrorReason::ApiKeyExpired => StatusCode::UNAUTHORIZED,
+        ErrorReason::PetNotFound | ErrorReason::RouteNotFound => StatusCode::NOT_FOUND,
+        ErrorReason::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        ErrorReason::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+        ErrorReason::OperationRemoved => StatusCode::GONE,
+        ErrorReason::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorReason::UriTooLong => StatusCode::URI_TOO_LONG,
+        ErrorReason::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorReason::RateLimited | ErrorReason::QuotaExceeded | ErrorReason::ApiKeyBanned => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        ErrorReason::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        ErrorReason::Unavailable | ErrorReason::Overloaded | ErrorReason::LimiterUnavailable => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        ErrorReason::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        ErrorReason::Unspecified | ErrorReason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+const REASON_PREFIX: &str = "ERROR_REASON_";
+
+/// The name of a reason on the wire.
+pub(crate) fn code(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix(REASON_PREFIX).unwrap_or(name)
+}
+
+/// The Error object: exactly these members.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'a str,
+    message: &'a str,
+    status: u16,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let reason = self.reason();
+        let status = http_status(reason);
+        let body = ErrorBody { code: code(reason), message: &self.to_string(), status: status.as_u16() };
+        // Serialising two strings and a number does not fail.
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+
+        let mut response = Response::new(body.into());
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(secs) = self.retry_after_secs() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+        }
+        if let Some(challenge) = challenge(reason) {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if let Self::MethodNotAllowed { allow } = self {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        response
+    }
+}
+
+/// Rounded up, at least 1: `Retry-After: 0` would invite a tight loop.
+const fn whole_seconds(wait: Duration) -> u64 {
+    let secs = wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64);
+    if secs == 0 { 1 } else { secs }
+}
+
+/// `WWW-Authenticate` (RFC 6750 §3): an error is named only if a credential was sent.
+const fn challenge(reason: ErrorReason) -> Option<&'static str> {
+    match reason {
+        ErrorReason::MissingApiKey => Some(r#"Bearer realm="petstore""#),
+        ErrorReason::InvalidApiKey | ErrorReason::ApiKeyRevoked | ErrorReason::ApiKeyExpired => {
+            Some(r#"Bearer realm="petstore", error="invalid_token""#)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

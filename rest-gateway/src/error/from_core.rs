@@ -1,0 +1,95 @@
+//! What a failed call to the core means to the client.
+
+use std::error::Error;
+
+use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{ApiError, REASON_PREFIX};
+
+/// What tonic's client says when its own timeout has passed: `CANCELLED`, not `DEADLINE_EXCEEDED`.
+const TONIC_TIMEOUT: &str = "Timeout expired";
+
+/// A status that names one of our reasons is mapped by it. Only one without is mapped by its code, and says
+/// nothing of its own: it may come from anything between here and the core.
+impl From<&Status> for ApiError {
+    fn from(status: &Status) -> Self {
+        let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+        match named_reason(status) {
+            Some(ErrorReason::Internal) => Self::Internal,
+            Some(reason) => Self::Core { reason, message: status.message().to_owned(), retry_after },
+            None => match status.code() {
+                Code::InvalidArgument => Self::ValidationFailed("the request is not valid".to_owned()),
+                Code::NotFound => Self::PetNotFound,
+                Code::ResourceExhausted => Self::Overloaded { retry_after },
+                Code::DeadlineExceeded => Self::DeadlineExceeded,
+                Code::Cancelled if status.message() == TONIC_TIMEOUT => Self::DeadlineExceeded,
+                // Nobody cancels a call but this gateway, which does not look at it any more then: so the
+                // transport did, as TLS does when it refuses a certificate late.
+                Code::Unavailable | Code::Cancelled => Self::Unavailable { retry_after },
+                Code::Unknown if is_transport_failure(status) => Self::Unavailable { retry_after },
+                Code::Ok
+                | Code::Unknown
+                | Code::AlreadyExists
+                | Code::PermissionDenied
+                | Code::FailedPrecondition
+                | Code::Aborted
+                | Code::OutOfRange
+                | Code::Unimplemented
+                | Code::Internal
+                | Code::DataLoss
+                | Code::Unauthenticated => Self::Internal,
+            },
+        }
+    }
+}
+
+/// The reason in the status's `ErrorInfo`, if it is one that the core may give (AIP-193).
+fn named_reason(status: &Status) -> Option<ErrorReason> {
+    let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
+    let reason = ErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason))?;
+    is_of_core(reason).then_some(reason)
+}
+
+/// Whether the core gives this reason. The others are judged here, from what only HTTP can express; above all a
+/// 429 is never passed on, because its header fields would not agree with it.
+const fn is_of_core(reason: ErrorReason) -> bool {
+    match reason {
+        ErrorReason::ValidationFailed
+        | ErrorReason::InvalidParameter
+        | ErrorReason::InvalidCursor
+        | ErrorReason::PetNotFound
+        | ErrorReason::Unavailable
+        | ErrorReason::Overloaded
+        | ErrorReason::DeadlineExceeded
+        | ErrorReason::Internal => true,
+        ErrorReason::Unspecified
+        | ErrorReason::InvalidRequest
+        | ErrorReason::MalformedJson
+        | ErrorReason::MissingApiKey
+        | ErrorReason::InvalidApiKey
+        | ErrorReason::ApiKeyRevoked
+        | ErrorReason::ApiKeyExpired
+        | ErrorReason::RouteNotFound
+        | ErrorReason::MethodNotAllowed
+        | ErrorReason::RequestTimeout
+        | ErrorReason::OperationRemoved
+        | ErrorReason::BodyTooLarge
+        | ErrorReason::UriTooLong
+        | ErrorReason::UnsupportedMediaType
+        | ErrorReason::HeadersTooLarge
+        | ErrorReason::RateLimited
+        | ErrorReason::QuotaExceeded
+        | ErrorReason::LimiterUnavailable
+        | ErrorReason::ApiKeyBanned => false,
+    }
+}
+
+/// Whether an `UNKNOWN` was made on this side: then it has a source, or was made by the generated client
+/// because the transport was not ready.
+fn is_transport_failure(status: &Status) -> bool {
+    status.source().is_some()
+        || status.message() == "transport error"
+        || status.message().starts_with("Service was not ready")
+}

@@ -1,0 +1,199 @@
+use std::collections::HashMap;
+
+use axum::body::to_bytes;
+use petstore_clock::UnixMillis;
+use petstore_proto::ERROR_DOMAIN;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::*;
+use crate::limit::{Scope, WindowView};
+
+/// Every reason, found by its number: prost has no list.
+fn every_reason() -> impl Iterator<Item = ErrorReason> {
+    (0..1_000).filter_map(|number| ErrorReason::try_from(number).ok())
+}
+
+fn status_with(code: Code, reason: &str, domain: &str, delay: Option<Duration>) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
+    details.set_retry_info(delay);
+    Status::with_error_details(code, "said by the core", details)
+}
+
+async fn answer(error: ApiError) -> (u16, http::HeaderMap, serde_json::Value) {
+    let response = error.into_response();
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    (parts.status.as_u16(), parts.headers, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn an_error_body_has_exactly_code_message_and_status() {
+    let (status, headers, body) = answer(ApiError::Bearer(BearerFault::Missing)).await;
+    assert_eq!(status, 401);
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "code": "MISSING_API_KEY",
+            "message": BearerFault::Missing.to_string(),
+            "status": 401,
+        })
+    );
+    assert_eq!(headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(headers[header::WWW_AUTHENTICATE], r#"Bearer realm="petstore""#);
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_called_an_invalid_token() {
+    let refused = [
+        ApiError::Bearer(BearerFault::Invalid),
+        ApiError::Key(Unresolved::Unknown),
+        ApiError::Key(Unresolved::Revoked),
+        ApiError::Key(Unresolved::Expired),
+    ];
+    for error in refused {
+        let (status, headers, _) = answer(error).await;
+        assert_eq!(status, 401);
+        assert_eq!(headers[header::WWW_AUTHENTICATE], r#"Bearer realm="petstore", error="invalid_token""#);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_ones() {
+    let (status, headers, body) = answer(ApiError::MethodNotAllowed { allow: "GET, HEAD" }).await;
+    assert_eq!((status, body["code"].as_str()), (405, Some("METHOD_NOT_ALLOWED")));
+    assert_eq!(headers[header::ALLOW], "GET, HEAD");
+}
+
+#[tokio::test]
+async fn a_429_says_why_and_until_when() {
+    let window = |limit, remaining, reset| WindowView { limit, remaining, resets_at: UnixMillis(reset) };
+    let decision = Decision {
+        outcome: Outcome::RateLimited,
+        now: UnixMillis(1_764_892_790_500),
+        minute: window(60, 0, 1_764_892_799_001),
+        day: window(1_000, 940, 1_764_979_200_000),
+        banned_until: None,
+        scope: Scope::Shared,
+    };
+    let (status, headers, body) = answer(ApiError::OverLimit(decision)).await;
+    assert_eq!((status, body["code"].as_str()), (429, Some("RATE_LIMITED")));
+    assert_eq!(headers[header::RETRY_AFTER], "9");
+    let message = body["message"].as_str().unwrap();
+    assert!(message.contains("60") && message.contains("2025-12-05T00:00:00Z"), "{message}");
+}
+
+#[test]
+fn every_reason_of_the_core_keeps_its_code_and_gets_its_status() {
+    for reason in every_reason() {
+        let status = status_with(Code::Unknown, code(reason), ERROR_DOMAIN, None);
+        let error = ApiError::from(&status);
+        let expected = match reason {
+            ErrorReason::ValidationFailed | ErrorReason::InvalidParameter | ErrorReason::InvalidCursor => 400,
+            ErrorReason::PetNotFound => 404,
+            ErrorReason::Unavailable | ErrorReason::Overloaded => 503,
+            ErrorReason::DeadlineExceeded => 504,
+            _ => {
+                // Edge-only reasons and INTERNAL: the code UNKNOWN decides.
+                assert_eq!(error, ApiError::Internal, "{reason:?}");
+                continue;
+            }
+        };
+        assert_eq!(error.reason(), reason);
+        assert_eq!(error.to_string(), "said by the core");
+        assert_eq!(http_status(reason).as_u16(), expected);
+    }
+}
+
+#[test]
+fn every_reason_has_the_status_of_the_table() {
+    let status = |reason| http_status(reason).as_u16();
+    let table = every_reason().map(|reason| (code(reason), status(reason))).collect::<Vec<_>>();
+    let expected = [
+        ("UNSPECIFIED", 500),
+        ("VALIDATION_FAILED", 400),
+        ("INVALID_PARAMETER", 400),
+        ("INVALID_CURSOR", 400),
+        ("INVALID_REQUEST", 400),
+        ("MALFORMED_JSON", 400),
+        ("MISSING_API_KEY", 401),
+        ("INVALID_API_KEY", 401),
+        ("API_KEY_REVOKED", 401),
+        ("API_KEY_EXPIRED", 401),
+        ("PET_NOT_FOUND", 404),
+        ("ROUTE_NOT_FOUND", 404),
+        ("METHOD_NOT_ALLOWED", 405),
+        ("REQUEST_TIMEOUT", 408),
+        ("OPERATION_REMOVED", 410),
+        ("BODY_TOO_LARGE", 413),
+        ("URI_TOO_LONG", 414),
+        ("UNSUPPORTED_MEDIA_TYPE", 415),
+        ("HEADERS_TOO_LARGE", 431),
+        ("RATE_LIMITED", 429),
+        ("QUOTA_EXCEEDED", 429),
+        ("UNAVAILABLE", 503),
+        ("OVERLOADED", 503),
+        ("LIMITER_UNAVAILABLE", 503),
+        ("DEADLINE_EXCEEDED", 504),
+        ("INTERNAL", 500),
+        ("API_KEY_BANNED", 429),
+    ];
+    assert_eq!(table, expected);
+}
+
+#[test]
+fn a_status_without_a_known_reason_is_mapped_by_its_code() {
+    for number in 0..=16 {
+        let code = Code::from_i32(number);
+        let expected = match code {
+            Code::InvalidArgument => 400,
+            Code::NotFound => 404,
+            Code::Unavailable | Code::ResourceExhausted | Code::Cancelled => 503,
+            Code::DeadlineExceeded => 504,
+            _ => 500,
+        };
+        for status in [
+            Status::new(code, "internals"),
+            status_with(code, "NO_SUCH_REASON", ERROR_DOMAIN, None),
+            status_with(code, "PET_NOT_FOUND", "someone.else", None),
+        ] {
+            let error = ApiError::from(&status);
+            assert_eq!(http_status(error.reason()).as_u16(), expected, "{code:?}");
+            let message = error.to_string();
+            assert!(!message.contains("internals") && !message.contains("said by"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn tonics_own_timeout_is_504_and_a_broken_transport_503() {
+    assert_eq!(ApiError::from(&Status::cancelled("Timeout expired")), ApiError::DeadlineExceeded);
+    let away = ApiError::Unavailable { retry_after: None };
+    assert_eq!(ApiError::from(&Status::unknown("transport error")), away);
+    assert_eq!(ApiError::from(&Status::unknown("Service was not ready: transport error")), away);
+    assert_eq!(ApiError::from(&Status::from_error("connection reset".into())), away);
+    assert_eq!(ApiError::from(&Status::unknown("a server said so")), ApiError::Internal);
+}
+
+#[test]
+fn internal_never_shows_what_the_core_said() {
+    let status = status_with(Code::Internal, "INTERNAL", ERROR_DOMAIN, None);
+    assert_eq!(ApiError::from(&status), ApiError::Internal);
+}
+
+#[tokio::test]
+async fn a_503_asks_for_the_cores_delay_rounded_up_or_a_second() {
+    for (delay, expected) in [(None, "1"), (Some(0), "1"), (Some(1_000), "1"), (Some(2_001), "3")] {
+        let delay = delay.map(Duration::from_millis);
+        for status in [
+            status_with(Code::Unavailable, "UNAVAILABLE", ERROR_DOMAIN, delay),
+            status_with(Code::Unavailable, "?", "?", delay),
+            status_with(Code::ResourceExhausted, "?", "?", delay),
+        ] {
+            let (status, headers, _) = answer(ApiError::from(&status)).await;
+            assert_eq!((status, headers[header::RETRY_AFTER].to_str().unwrap()), (503, expected));
+        }
+    }
+    let (_, headers, _) = answer(ApiError::from(LimiterUnavailable)).await;
+    assert_eq!(headers[header::RETRY_AFTER], "1");
+}

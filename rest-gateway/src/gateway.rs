@@ -1,0 +1,126 @@
+//! What every request shares, and how ready the gateway is.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use bytes::Bytes;
+use petstore_api_key::Environment;
+use petstore_clock::Clock;
+use petstore_proto::v1::pet_store_client::PetStoreClient;
+
+use crate::{
+    client_address::TrustedProxies,
+    core_client::{CoreTransport, NamedTransport},
+    cors::CorsOrigin,
+    keys::KeyRing,
+    limit::RateLimiter,
+};
+
+/// What an operator chooses.
+#[derive(Debug)]
+pub struct GatewaySettings {
+    /// Whose keys are accepted.
+    pub environment: Environment,
+    /// The peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: TrustedProxies,
+    /// The origins whose web pages may read answers (CORS); none by default.
+    pub cors_origins: Vec<CorsOrigin>,
+}
+
+/// The gateway's state. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Gateway(Arc<GatewayState>);
+
+/// What handlers and layers see.
+#[derive(Debug)]
+pub(crate) struct GatewayState {
+    pub(crate) settings: GatewaySettings,
+    pub(crate) clock: Clock,
+    pub(crate) limiter: Arc<dyn RateLimiter>,
+    pub(crate) keys: KeyRing,
+    pub(crate) pets: PetStoreClient<NamedTransport>,
+    /// The OpenAPI document as it is sent.
+    pub(crate) openapi: Bytes,
+}
+
+impl Gateway {
+    /// A gateway in front of `core`, that counts with `limiter`.
+    #[must_use]
+    pub fn new(
+        settings: GatewaySettings,
+        core: CoreTransport,
+        limiter: Arc<dyn RateLimiter>,
+        clock: Clock,
+    ) -> Self {
+        Self(Arc::new(GatewayState {
+            settings,
+            limiter,
+            keys: KeyRing::new(core.clone(), clock.clone()),
+            pets: PetStoreClient::new(NamedTransport::from(core)),
+            clock,
+            openapi: crate::openapi().to_string().into(),
+        }))
+    }
+
+    /// Keeps what is known of keys up to date until `shutdown`. Without it, revoked keys are not noticed.
+    pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send + 'static) {
+        let keys = self.0.keys.clone();
+        drop(self); // only the ring is needed while the process ends
+        keys.keep_current(shutdown).await;
+    }
+
+    pub(crate) fn into_state(self) -> Arc<GatewayState> {
+        self.0
+    }
+
+    /// How ready the gateway is now.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let core = match (self.0.keys.core_answered_once(), self.0.keys.core_is_up()) {
+            (false, _) => PartState::Down,
+            (true, false) => PartState::Degraded,
+            (true, true) => PartState::Ok,
+        };
+        // The limiter of this process is never away.
+        Readiness { core, limiter: PartState::Ok }
+    }
+}
+
+/// How well a part works. The order is from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartState {
+    /// As it should.
+    Ok,
+    /// Worse than it should, but requests are answered.
+    Degraded,
+    /// Not at all: requests should go to another gateway.
+    Down,
+}
+
+/// `ok`, `degraded` or `down`.
+impl fmt::Display for PartState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Down => "down",
+        })
+    }
+}
+
+/// How ready the gateway is, part by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// The core: down until it has answered once, later degraded while it does not answer, because another gateway
+    /// would fare no better.
+    pub core: PartState,
+    /// The rate limiter.
+    pub limiter: PartState,
+}
+
+impl Readiness {
+    /// The gateway as a whole: as its worst part.
+    #[must_use]
+    pub fn overall(&self) -> PartState {
+        self.core.max(self.limiter)
+    }
+}

@@ -1,0 +1,171 @@
+//! What the core's change feed told: which remembered keys may still be trusted.
+
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
+};
+
+use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1::ListChangesResponse;
+
+/// How long a remembered key is trusted after it was last confirmed.
+const TRUST: Duration = Duration::from_secs(30);
+
+/// How far a confirmation may lie ahead of now; one further ahead was made before the clock was set back.
+const SKEW: Duration = Duration::from_secs(1);
+
+/// The most accounts whose changes are remembered one by one.
+const MAX_CHANGED: usize = 10_000;
+
+/// How new an answer of the core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// The account it is about.
+    pub(super) account_id: i64,
+    /// The core's revision of the answer.
+    pub(super) revision: i64,
+    /// Which history of the core that revision belongs to; see [`Changes::history`].
+    pub(super) history: u64,
+    /// When the core was asked: what it answered held then or later.
+    pub(super) asked_at: UnixMillis,
+}
+
+/// The changes that the core told of.
+#[derive(Debug, Default)]
+pub(super) struct Changes(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The last revision told of.
+    revision: i64,
+    /// When the last successful question was asked.
+    confirmed_at: UnixMillis,
+    /// The revision of an account's last change.
+    changed: HashMap<i64, i64>,
+    /// No older answer holds, about whatever account.
+    floor: i64,
+    history: u64,
+}
+
+impl Changes {
+    /// The revision to ask the core for changes after.
+    pub(super) fn revision(&self) -> i64 {
+        self.read().revision
+    }
+
+    /// A number that changes when the core's revisions run backwards: its database was put back to an older state,
+    /// and nothing learnt before means anything.
+    pub(super) fn history(&self) -> u64 {
+        self.read().history
+    }
+
+    /// Takes note of the changes after `after`, which the core was asked for at `asked_at`.
+    pub(super) fn learn(&self, answer: &ListChangesResponse, after: i64, asked_at: UnixMillis) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if answer.revision < after {
+            *known = Known { history: known.history + 1, ..Known::default() };
+        }
+        for change in &answer.changes {
+            let revision = known.changed.entry(change.account_id).or_default();
+            *revision = change.revision.max(*revision);
+        }
+        if answer.truncated || known.changed.len() > MAX_CHANGED {
+            known.floor = answer.revision;
+            known.changed.clear();
+        }
+        known.revision = answer.revision;
+        known.confirmed_at = asked_at;
+    }
+
+    /// Whether an answer still holds: its account has not changed since, and that was confirmed lately.
+    pub(super) fn confirm(&self, stamp: Stamp, now: UnixMillis) -> bool {
+        let known = self.read();
+        let last_change = known.changed.get(&stamp.account_id).copied().unwrap_or_default().max(known.floor);
+        let confirmed_at = known.confirmed_at.max(stamp.asked_at);
+        stamp.history == known.history
+            && stamp.revision >= last_change
+            && confirmed_at <= now.plus(SKEW)
+            && now < confirmed_at.plus(TRUST)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::internal::v1::AccountChange;
+
+    use super::*;
+
+    const NOW: UnixMillis = UnixMillis(1_795_200_000_000);
+
+    fn answer(revision: i64, changes: &[(i64, i64)]) -> ListChangesResponse {
+        let changes = changes.iter().map(|&(account_id, revision)| AccountChange { account_id, revision });
+        ListChangesResponse { revision, changes: changes.collect(), truncated: false }
+    }
+
+    fn stamp(account_id: i64, revision: i64) -> Stamp {
+        Stamp { account_id, revision, history: 0, asked_at: NOW }
+    }
+
+    #[test]
+    fn an_answer_older_than_its_accounts_last_change_does_not_hold() {
+        let changes = Changes::default();
+        changes.learn(&answer(7, &[(1, 5)]), 0, NOW);
+        assert!(!changes.confirm(stamp(1, 4), NOW));
+        assert!(changes.confirm(stamp(1, 5), NOW));
+        assert!(changes.confirm(stamp(2, 1), NOW));
+    }
+
+    #[test]
+    fn after_a_truncated_answer_nothing_older_holds() {
+        let changes = Changes::default();
+        changes.learn(&ListChangesResponse { truncated: true, ..answer(7, &[(1, 5)]) }, 0, NOW);
+        assert!(!changes.confirm(stamp(2, 6), NOW));
+        assert!(changes.confirm(stamp(2, 7), NOW));
+    }
+
+    #[test]
+    fn after_ten_thousand_changed_accounts_nothing_older_holds_and_memory_is_given_back() {
+        let changes = Changes::default();
+        let many: Vec<_> = (1..=10_001).map(|account| (account, account)).collect();
+        changes.learn(&answer(10_000, &many[..10_000]), 0, NOW);
+        assert!(changes.confirm(stamp(77_777, 1), NOW));
+        changes.learn(&answer(10_001, &many[10_000..]), 10_000, NOW);
+        assert!(!changes.confirm(stamp(77_777, 10_000), NOW));
+        assert!(changes.read().changed.is_empty());
+    }
+
+    #[test]
+    fn an_answer_holds_for_thirty_seconds_after_its_last_confirmation() {
+        let changes = Changes::default();
+        let after = |secs| NOW.plus(Duration::from_secs(secs));
+        let just_before = |moment: UnixMillis| moment.minus(Duration::from_millis(1));
+        assert!(changes.confirm(stamp(1, 1), just_before(after(30))));
+        assert!(!changes.confirm(stamp(1, 1), after(30)));
+        changes.learn(&answer(1, &[]), 1, after(40));
+        assert!(changes.confirm(stamp(1, 1), just_before(after(70))));
+        assert!(!changes.confirm(stamp(1, 1), after(70)));
+    }
+
+    #[test]
+    fn a_confirmation_from_the_future_is_none() {
+        let changes = Changes::default();
+        changes.learn(&answer(1, &[]), 0, NOW);
+        assert!(changes.confirm(stamp(1, 1), NOW.minus(SKEW)));
+        assert!(!changes.confirm(stamp(1, 1), NOW.minus(Duration::from_secs(2))));
+    }
+
+    #[test]
+    fn when_the_cores_revisions_run_backwards_nothing_learnt_before_holds() {
+        let changes = Changes::default();
+        changes.learn(&answer(100, &[(1, 100)]), 0, NOW);
+        changes.learn(&answer(3, &[]), 100, NOW);
+        assert!(!changes.confirm(stamp(1, 100), NOW));
+        assert_eq!((changes.revision(), changes.history()), (3, 1));
+        assert!(changes.confirm(Stamp { history: 1, ..stamp(1, 3) }, NOW));
+    }
+}

@@ -1,0 +1,114 @@
+//! The questions to the core about keys, each with a deadline.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use petstore_api_key::KeyDigest;
+use petstore_proto::internal::v1::{
+    KeyUse, ListChangesRequest, ListChangesResponse, ReportUseRequest, ResolveKeyRequest, ResolveKeyResponse,
+    key_service_client::KeyServiceClient,
+};
+use tokio::time::timeout;
+use tonic::{Request, Response, Status};
+
+use crate::core_client::{CoreTransport, NamedTransport};
+
+/// How long one call may take.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// The most uses in one report.
+const MAX_REPORT: usize = 1_000;
+
+/// The core did not answer, or not as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CoreAway;
+
+/// The core's key service, and whether it is there.
+#[derive(Debug)]
+pub(super) struct KeyService {
+    client: KeyServiceClient<NamedTransport>,
+    answered_once: AtomicBool,
+    /// Whether it failed to answer when it was last asked for changes.
+    is_away: AtomicBool,
+}
+
+impl KeyService {
+    pub(super) fn new(core: CoreTransport) -> Self {
+        let client = KeyServiceClient::new(core.into());
+        Self { client, answered_once: AtomicBool::new(false), is_away: AtomicBool::new(false) }
+    }
+
+    /// Whether it ever told of changes.
+    pub(super) fn answered_once(&self) -> bool {
+        self.answered_once.load(Ordering::Relaxed)
+    }
+
+    /// Whether it did when it was last asked.
+    pub(super) fn is_up(&self) -> bool {
+        self.answered_once() && !self.is_away.load(Ordering::Relaxed)
+    }
+
+    /// What is known of a key. While the core is known to be away it is not even asked, so that nobody waits for
+    /// the deadline: [`Self::list_changes`] finds out when it is back.
+    pub(super) async fn resolve(&self, digest: &KeyDigest) -> Result<ResolveKeyResponse, CoreAway> {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err(CoreAway);
+        }
+        let question = ResolveKeyRequest { digest: digest.0.to_vec() };
+        let answer = within_deadline(self.client.clone().resolve_key(request(question))).await;
+        answer.map_err(|cause| {
+            tracing::debug!(%cause, "could not resolve an API key");
+            CoreAway
+        })
+    }
+
+    pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
+        let question = ListChangesRequest { after_revision };
+        let answer = within_deadline(self.client.clone().list_changes(request(question))).await;
+        let was_away = self.is_away.swap(answer.is_err(), Ordering::Relaxed);
+        let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Relaxed);
+        // One line when it goes away and one when it is back, not one a second.
+        match &answer {
+            Ok(_) if was_away || !answered_before => tracing::info!("the core answers"),
+            Err(cause) if !was_away => tracing::warn!(%cause, "the core does not answer"),
+            Ok(_) | Err(_) => {}
+        }
+        answer.map_err(|_| CoreAway)
+    }
+
+    /// Reports uses, in batches, until one fails or the deadline passes: the rest is dropped, because an operator
+    /// reads "last used" by the day.
+    pub(super) async fn report(&self, uses: &[KeyUse]) {
+        let report = async {
+            for batch in uses.chunks(MAX_REPORT) {
+                let batch = ReportUseRequest { uses: batch.to_vec() };
+                within_deadline(self.client.clone().report_use(request(batch))).await?;
+            }
+            Ok(())
+        };
+        let reported = timeout(DEADLINE, report).await.unwrap_or_else(|_| Err(overdue()));
+        if let Err(cause) = reported {
+            tracing::debug!(%cause, "could not report when API keys were used");
+        }
+    }
+}
+
+/// The deadline is sent along (`grpc-timeout`), so that the core stops working when nobody waits any more.
+fn request<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(DEADLINE);
+    request
+}
+
+async fn within_deadline<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+    match timeout(DEADLINE, call).await {
+        Ok(answer) => answer.map(Response::into_inner),
+        Err(_) => Err(overdue()),
+    }
+}
+
+fn overdue() -> Status {
+    Status::deadline_exceeded("no answer within a second")
+}

@@ -1,0 +1,123 @@
+//! Stands in for the core's key service, to count its calls and to take it away. It keeps the contract of
+//! `key_service.proto`; how the real core does is tested with the real core.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use petstore_api_key::ApiKey;
+use petstore_proto::internal::v1::{
+    AccountChange, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan, ReportUseRequest,
+    ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse, ResolvedKey, key_service_server,
+};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+use tower::ServiceBuilder;
+
+use crate::core_client::CoreTransport;
+
+/// A core with a handle on it. Clones are the same core.
+#[derive(Clone)]
+pub(super) struct CoreDouble {
+    state: Arc<Mutex<State>>,
+    /// While true, answers about keys are ready but do not arrive.
+    held: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) keys: HashMap<Vec<u8>, ResolvedKey>,
+    pub(super) revision: i64,
+    pub(super) changes: BTreeMap<i64, i64>,
+    pub(super) away: bool,
+    pub(super) resolved: usize,
+    pub(super) asked_for_changes: usize,
+    pub(super) reports: Vec<Vec<KeyUse>>,
+}
+
+impl CoreDouble {
+    pub(super) fn new() -> Self {
+        Self { state: Arc::default(), held: watch::Sender::new(false) }
+    }
+
+    pub(super) fn transport(&self) -> CoreTransport {
+        let service = key_service_server::KeyServiceServer::new(self.clone());
+        let service = ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(service);
+        CoreTransport::new(service)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Adds or changes a key of the account.
+    pub(super) fn set(&self, key: &ApiKey, account_id: i64, change: impl FnOnce(&mut ResolvedKey)) {
+        let mut state = self.state();
+        state.revision += 1;
+        let revision = state.revision;
+        state.changes.insert(account_id, revision);
+        change(state.keys.entry(key.digest().0.to_vec()).or_insert_with(|| ResolvedKey {
+            key_id: format!("key-{revision}"), // of its first change
+            account_id,
+            state: KeyState::Active.into(),
+            expires_at_ms: None,
+            plan: Plan::Free.into(),
+            per_minute: 60,
+            per_day: 1_000,
+        }));
+    }
+
+    pub(super) fn hold_answers(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+
+    pub(super) fn resolved(&self) -> usize {
+        self.state().resolved
+    }
+
+    fn up(&self) -> Result<MutexGuard<'_, State>, Status> {
+        let state = self.state();
+        if state.away { Err(Status::unavailable("away")) } else { Ok(state) }
+    }
+}
+
+#[tonic::async_trait]
+impl key_service_server::KeyService for CoreDouble {
+    async fn resolve_key(
+        &self,
+        request: Request<ResolveKeyRequest>,
+    ) -> Result<Response<ResolveKeyResponse>, Status> {
+        let answer = {
+            let mut state = self.up()?;
+            state.resolved += 1;
+            let key = state.keys.get(&request.into_inner().digest).cloned();
+            ResolveKeyResponse { key, revision: state.revision }
+        };
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| !held).await.expect("the sender lives in self");
+        Ok(Response::new(answer))
+    }
+
+    async fn list_changes(
+        &self,
+        request: Request<ListChangesRequest>,
+    ) -> Result<Response<ListChangesResponse>, Status> {
+        let mut state = self.up()?;
+        state.asked_for_changes += 1;
+        let after = request.into_inner().after_revision;
+        let changes = state.changes.iter().filter(|(_, revision)| **revision > after);
+        let changes =
+            changes.map(|(&account_id, &revision)| AccountChange { account_id, revision }).collect();
+        Ok(Response::new(ListChangesResponse { revision: state.revision, changes, truncated: false }))
+    }
+
+    async fn report_use(
+        &self,
+        request: Request<ReportUseRequest>,
+    ) -> Result<Response<ReportUseResponse>, Status> {
+        self.up()?.reports.push(request.into_inner().uses);
+        Ok(Response::new(ReportUseResponse {}))
+    }
+}

@@ -1,0 +1,136 @@
+//! Single flight: who asks for what is being looked up already waits for that answer.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
+use petstore_api_key::KeyDigest;
+
+/// The look-ups under way. They run in those who wait for them: if all of them go away, the look-up ends.
+#[derive(Debug)]
+pub(super) struct Flights<T>(Arc<UnderWay<T>>);
+
+#[derive(Debug)]
+struct UnderWay<T> {
+    flights: Mutex<ByDigest<T>>,
+    last_number: AtomicU64,
+}
+
+/// Each flight with its number.
+type ByDigest<T> = HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>;
+
+impl<T> Default for Flights<T> {
+    fn default() -> Self {
+        Self(Arc::new(UnderWay { flights: Mutex::default(), last_number: AtomicU64::new(0) }))
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Flights<T> {
+    /// Joins the look-up of `digest`, or starts it. `look_up` must begin by checking whether the answer is there
+    /// by now: a flight may have landed just before.
+    pub(super) fn join<F>(
+        &self,
+        digest: KeyDigest,
+        look_up: impl FnOnce() -> F,
+    ) -> Shared<BoxFuture<'static, T>>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let mut flights = self.0.lock();
+        if let Some(flight) = flights.get(&digest).and_then(|(_, flight)| flight.upgrade()) {
+            return flight;
+        }
+        let number = self.0.last_number.fetch_add(1, Ordering::Relaxed);
+        let landing = Landing { under_way: Arc::clone(&self.0), digest, number };
+        let look_up = look_up();
+        let flight = async move {
+            let _landing = landing; // dropped with the answer, or when nobody waits any more
+            look_up.await
+        };
+        let flight = flight.boxed().shared();
+        if let Some(weak) = flight.downgrade() {
+            flights.insert(digest, (number, weak));
+        }
+        flight
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+impl<T> UnderWay<T> {
+    fn lock(&self) -> MutexGuard<'_, ByDigest<T>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a flight off the list at its end, whatever the end was.
+struct Landing<T> {
+    under_way: Arc<UnderWay<T>>,
+    digest: KeyDigest,
+    number: u64,
+}
+
+impl<T> Drop for Landing<T> {
+    fn drop(&mut self) {
+        let mut flights = self.under_way.lock();
+        // Another flight may have started since the last who waited for this one went away.
+        if flights.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
+            flights.remove(&self.digest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use futures_util::poll;
+
+    use super::*;
+
+    const DIGEST: KeyDigest = KeyDigest([7; 32]);
+
+    #[tokio::test]
+    async fn who_joins_a_flight_gets_its_answer_and_who_comes_later_starts_another() {
+        let flights = Flights::default();
+        let first = flights.join(DIGEST, || async {
+            tokio::task::yield_now().await;
+            1
+        });
+        let second = flights.join(DIGEST, || async { 2 });
+        assert_eq!(tokio::join!(first.clone(), second), (1, 1));
+        assert_eq!(flights.join(DIGEST, || async { 3 }).await, 3);
+        assert_eq!(flights.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_flight_goes_on_when_the_one_who_started_it_goes_away() {
+        let flights = Flights::default();
+        let mut first = flights.join(DIGEST, || async {
+            tokio::task::yield_now().await;
+            1
+        });
+        let second = flights.join(DIGEST, || async { 2 });
+        assert!(poll!(&mut first).is_pending());
+        drop(first);
+        assert_eq!(second.await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_flight_nobody_waits_for_ends_and_leaves_nothing_behind() {
+        let flights = Flights::default();
+        let mut flight = flights.join(DIGEST, future::pending::<u8>);
+        assert!(poll!(&mut flight).is_pending());
+        drop(flight);
+        assert_eq!(flights.len(), 0);
+        assert_eq!(flights.join(DIGEST, || async { 2 }).await, 2);
+    }
+}

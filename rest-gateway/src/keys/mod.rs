@@ -1,0 +1,56 @@
+//! API keys at the edge (specification §5): read from the request, judged by their form, resolved by the core,
+//! and remembered for as long as that may be trusted.
+
+mod bearer;
+mod budget;
+mod changes;
+mod core;
+#[cfg(test)]
+mod core_double;
+mod entry;
+mod flights;
+mod ring;
+mod uses;
+
+use std::sync::Arc;
+
+pub use petstore_proto::internal::v1::Plan;
+
+pub use self::{
+    bearer::{BearerFault, bearer},
+    ring::KeyRing,
+};
+use crate::limit::Quota;
+
+/// A key that may be used now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownKey {
+    /// The key's identifier; not secret.
+    pub key_id: Arc<str>,
+    /// The account that it belongs to.
+    pub account_id: i64,
+    /// The account's plan.
+    pub plan: Plan,
+    /// What the account may ask for.
+    pub quota: Quota,
+}
+
+/// Why a well-formed key cannot be used now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// There is no such key.
+    #[error("the API key is not valid")]
+    Unknown,
+    /// Its owner or an operator revoked it.
+    #[error("the API key was revoked")]
+    Revoked,
+    /// It had an expiry, and that has passed.
+    #[error("the API key has expired")]
+    Expired,
+    /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
+    #[error("the API key cannot be checked at the moment")]
+    CoreAway,
+    /// Too many keys are being looked up, by all callers or by this address.
+    #[error("too many API keys are being looked up at the moment")]
+    Overloaded,
+}

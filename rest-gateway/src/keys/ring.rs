@@ -1,0 +1,219 @@
+//! What the gateway knows of keys.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use moka::future::Cache;
+use petstore_api_key::{ApiKey, KeyDigest};
+use petstore_clock::{Clock, UnixMillis};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    KnownKey, Unresolved,
+    budget::Budget,
+    changes::{Changes, Stamp},
+    core::KeyService,
+    entry::Entry,
+    flights::Flights,
+    uses::Uses,
+};
+use crate::{client_address::ClientAddress, core_client::CoreTransport};
+
+/// The most keys that are remembered.
+const MAX_KNOWN: u64 = 50_000;
+
+/// The most digests of which it is remembered that no key has them.
+const MAX_UNKNOWN: u64 = 10_000;
+
+/// How long that is remembered.
+const UNKNOWN_FOR: Duration = Duration::from_secs(5);
+
+/// How often the core is asked for changes.
+const PACE: Duration = Duration::from_secs(1);
+
+/// How often while it does not answer, so that its return is soon noticed.
+const PACE_AWAY: Duration = Duration::from_millis(250);
+
+/// How often uses are reported.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// How often the core may answer a question with what it has itself declared outdated.
+const ATTEMPTS: usize = 3;
+
+/// Resolves keys, and remembers them for as long as that may be trusted: until their account changes, or thirty
+/// seconds after they were last confirmed. Clones share what they know.
+///
+/// Keys are compared by their SHA-256 digest alone, so that no time tells how much of a guess was right.
+#[derive(Clone)]
+pub struct KeyRing(Arc<Ring>);
+
+struct Ring {
+    core: KeyService,
+    clock: Clock,
+    changes: Changes,
+    known: Cache<KeyDigest, Arc<Entry>>,
+    /// Until when a digest is unknown.
+    unknown: Cache<KeyDigest, UnixMillis>,
+    flights: Flights<Result<Arc<Entry>, Unresolved>>,
+    budget: Budget,
+    uses: Uses,
+}
+
+/// What is remembered of a digest.
+enum Memory {
+    Key(Arc<Entry>),
+    NoKey,
+    /// There was a key, but what was known of it may no longer hold.
+    Outdated,
+    Nothing,
+}
+
+impl KeyRing {
+    /// A ring that knows no key yet.
+    #[must_use]
+    pub fn new(core: CoreTransport, clock: Clock) -> Self {
+        Self(Arc::new(Ring {
+            core: KeyService::new(core),
+            clock,
+            changes: Changes::default(),
+            known: Cache::new(MAX_KNOWN),
+            unknown: Cache::builder().max_capacity(MAX_UNKNOWN).time_to_live(UNKNOWN_FOR).build(),
+            flights: Flights::default(),
+            budget: Budget::new(),
+            uses: Uses::default(),
+        }))
+    }
+
+    /// The key, if it may be used now. Asks the core if need be, once for all who ask at the same time, and within
+    /// the budget of the address `from`. Waits for a second at most for its turn, and for a second for each answer.
+    ///
+    /// # Errors
+    /// See [`Unresolved`].
+    pub async fn resolve(&self, key: &ApiKey, from: ClientAddress) -> Result<Arc<KnownKey>, Unresolved> {
+        let digest = key.digest();
+        let entry = match self.0.recall(&digest).await {
+            Memory::Key(entry) => entry,
+            Memory::NoKey => return Err(Unresolved::Unknown),
+            Memory::Outdated | Memory::Nothing => {
+                let ring = Arc::clone(&self.0);
+                self.0.flights.join(digest, || ring.look_up(digest, from)).await?
+            }
+        };
+        let now = self.0.clock.now();
+        let known = Arc::clone(entry.usable(now)?);
+        self.0.uses.note(&entry, now);
+        Ok(known)
+    }
+
+    /// Asks the core once a second which accounts changed, and tells it now and then when keys were last used, until
+    /// `shutdown`. Without this, keys are trusted for thirty seconds whatever happens to them.
+    pub async fn keep_current(self, shutdown: impl Future<Output = ()>) {
+        let follow = async {
+            let mut reported = Instant::now();
+            loop {
+                self.0.ask_for_changes().await;
+                if reported.elapsed() >= REPORT_EVERY {
+                    self.0.report_uses().await;
+                    reported = Instant::now();
+                }
+                sleep(if self.core_is_up() { PACE } else { PACE_AWAY }).await;
+            }
+        };
+        tokio::select! {
+            () = shutdown => {}
+            () = follow => {}
+        }
+        self.0.report_uses().await;
+    }
+
+    /// Whether the core has ever told which accounts changed.
+    #[must_use]
+    pub fn core_answered_once(&self) -> bool {
+        self.0.core.answered_once()
+    }
+
+    /// Whether it did when it was last asked.
+    #[must_use]
+    pub fn core_is_up(&self) -> bool {
+        self.0.core.is_up()
+    }
+}
+
+impl Ring {
+    async fn recall(&self, digest: &KeyDigest) -> Memory {
+        let now = self.clock.now();
+        match self.known.get(digest).await {
+            Some(entry) if self.changes.confirm(entry.stamp, now) => Memory::Key(entry),
+            Some(_) => Memory::Outdated,
+            None => match self.unknown.get(digest).await {
+                Some(until) if now < until && until <= now.plus(UNKNOWN_FOR) => Memory::NoKey,
+                Some(_) | None => Memory::Nothing,
+            },
+        }
+    }
+
+    async fn look_up(
+        self: Arc<Self>,
+        digest: KeyDigest,
+        from: ClientAddress,
+    ) -> Result<Arc<Entry>, Unresolved> {
+        let pass = match self.recall(&digest).await {
+            Memory::Key(entry) => return Ok(entry),
+            Memory::NoKey => return Err(Unresolved::Unknown),
+            Memory::Outdated => self.budget.renewal().await?,
+            Memory::Nothing => self.budget.stranger(from).await?,
+        };
+        let found = self.ask(&digest).await;
+        match &found {
+            Ok(entry) => self.known.insert(digest, Arc::clone(entry)).await,
+            Err(Unresolved::Unknown) => {
+                self.known.invalidate(&digest).await;
+                self.unknown.insert(digest, self.clock.now().plus(UNKNOWN_FOR)).await;
+            }
+            Err(_) => {}
+        }
+        if found.as_ref().err() != Some(&Unresolved::Unknown) {
+            pass.refund();
+        }
+        found
+    }
+
+    /// The core's answer, if it holds: one that was overtaken by a change already told of must not be kept.
+    async fn ask(&self, digest: &KeyDigest) -> Result<Arc<Entry>, Unresolved> {
+        for _ in 0..ATTEMPTS {
+            let (asked_at, history) = (self.clock.now(), self.changes.history());
+            let answer = self.core.resolve(digest).await.map_err(|_| Unresolved::CoreAway)?;
+            let key = answer.key.ok_or(Unresolved::Unknown)?;
+            let stamp = Stamp { account_id: key.account_id, revision: answer.revision, history, asked_at };
+            let Some(entry) = Entry::read(key, stamp) else {
+                tracing::error!("the core's answer about an API key makes no sense: is it a newer version?");
+                return Err(Unresolved::CoreAway);
+            };
+            if self.changes.confirm(stamp, self.clock.now()) {
+                return Ok(Arc::new(entry));
+            }
+        }
+        tracing::debug!("the core's answers about an API key are older than the changes it told of");
+        Err(Unresolved::CoreAway)
+    }
+
+    async fn ask_for_changes(&self) {
+        let (asked_at, after) = (self.clock.now(), self.changes.revision());
+        if let Ok(answer) = self.core.list_changes(after).await {
+            self.changes.learn(&answer, after, asked_at);
+        }
+    }
+
+    async fn report_uses(&self) {
+        self.core.report(&self.uses.take()).await;
+    }
+}
+
+/// Shows nothing of what it knows.
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyRing").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
+//!
+//! A request walks: [`server`] (sockets) → `middleware` (what every answer carries, who may pass) → `routes`
+//! (one handler per operation) → the core, over gRPC. Its answer returns the same way.
+
+pub mod client_address;
+pub mod core_client;
+mod cors;
+mod deprecation;
+mod docs;
+mod error;
+mod gateway;
+mod json;
+pub mod keys;
+pub mod limit;
+mod middleware;
+mod openapi;
+mod router;
+mod routes;
+pub mod server;
+
+pub use cors::{CorsOrigin, InvalidCorsOrigin};
+pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};
+pub use openapi::document as openapi;
+pub use router::router;

@@ -1,0 +1,250 @@
+//! The suite that every limiter passes: what a limiter adds to the law is that it counts for the right caller, in
+//! one atomic step, and by its clock.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future;
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, TestRunner},
+};
+
+use super::{
+    Decision, Outcome, Quota, RateLimiter, Subject,
+    conduct::Conduct,
+    law::{self, Record},
+    windows::Windows,
+};
+
+/// No window is used up by accident.
+const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };
+
+/// A limiter, and the hand of its clock. The clock must stand still, or move at the pace of real time.
+pub(crate) struct Rig {
+    limiter: Arc<dyn RateLimiter>,
+    advance: Box<dyn Fn(Duration) + Send + Sync>,
+    last_account: AtomicI64,
+}
+
+impl Rig {
+    /// A rig whose accounts begin after `last_account`: a limiter that others use too needs free ones.
+    pub(crate) fn new(
+        limiter: Arc<dyn RateLimiter>,
+        advance: impl Fn(Duration) + Send + Sync + 'static,
+        last_account: i64,
+    ) -> Self {
+        Self { limiter, advance: Box::new(advance), last_account: AtomicI64::new(last_account) }
+    }
+
+    fn new_account(&self) -> i64 {
+        self.last_account.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The key of a new account.
+    fn new_key(&self) -> Subject {
+        key(self.new_account(), "first")
+    }
+
+    fn new_address(&self) -> Subject {
+        let network = u128::from(self.new_account().cast_unsigned()) << 64;
+        Subject::Address(IpAddr::V6(Ipv6Addr::from_bits(network)).into())
+    }
+
+    async fn take(&self, subject: &Subject, quota: Quota) -> Decision {
+        self.limiter.take(subject, quota).await.expect("the limiter under test is up")
+    }
+
+    async fn take_many(&self, count: u64, subject: &Subject, quota: Quota) -> Decision {
+        for _ in 1..count {
+            self.take(subject, quota).await;
+        }
+        self.take(subject, quota).await
+    }
+
+    async fn peek(&self, subject: &Subject, quota: Quota) -> Decision {
+        self.limiter.peek(subject, quota).await.expect("the limiter under test is up")
+    }
+
+    fn waits(&self, duration: Duration) {
+        (self.advance)(duration);
+    }
+}
+
+fn key(account_id: i64, key_id: &str) -> Subject {
+    Subject::Key { account_id, key_id: format!("{account_id}/{key_id}").into() }
+}
+
+/// Runs the whole suite. To be run on several threads, or concurrency is not tested.
+pub(crate) async fn suite(rig: &Rig) {
+    the_keys_of_an_account_share_its_windows(rig).await;
+    accounts_and_addresses_do_not_share_windows(rig).await;
+    a_peek_counts_nothing(rig).await;
+    exactly_as_many_as_remain_are_admitted_at_once(rig).await;
+    a_window_that_has_ended_starts_anew(rig).await;
+    a_plan_change_acts_in_the_running_window(rig).await;
+    a_ban_is_the_keys_and_ends_by_itself(rig).await;
+    an_address_is_never_banned(rig).await;
+    decisions_are_those_of_the_law(rig).await;
+}
+
+async fn the_keys_of_an_account_share_its_windows(rig: &Rig) {
+    let account = rig.new_account();
+    rig.take_many(3, &key(account, "first"), AMPLE).await;
+    let decision = rig.take(&key(account, "second"), AMPLE).await;
+    assert_eq!((decision.minute.remaining, decision.day.remaining), (996, 9_996));
+}
+
+async fn accounts_and_addresses_do_not_share_windows(rig: &Rig) {
+    for subject in [rig.new_key(), rig.new_key(), rig.new_address(), rig.new_address()] {
+        assert_eq!(rig.take(&subject, AMPLE).await.minute.remaining, 999, "{subject:?}");
+    }
+}
+
+async fn a_peek_counts_nothing(rig: &Rig) {
+    for subject in [rig.new_key(), rig.new_address()] {
+        assert_eq!(rig.peek(&subject, AMPLE).await.minute.remaining, 1_000);
+        rig.take(&subject, AMPLE).await;
+        assert_eq!(rig.peek(&subject, AMPLE).await.minute.remaining, 999);
+        assert_eq!(rig.peek(&subject, AMPLE).await.minute.remaining, 999);
+    }
+}
+
+async fn exactly_as_many_as_remain_are_admitted_at_once(rig: &Rig) {
+    for quota in [Quota { per_minute: 100, per_day: 1_000 }, Quota { per_minute: 1_000, per_day: 100 }] {
+        let account = rig.new_account();
+        let callers = (0..8).map(|caller| {
+            let limiter = Arc::clone(&rig.limiter);
+            tokio::spawn(async move {
+                let subject = key(account, &format!("{}", caller % 2));
+                let mut admitted = 0;
+                for _ in 0..50 {
+                    let decision = limiter.take(&subject, quota).await.expect("the limiter under test is up");
+                    admitted += u32::from(decision.outcome == Outcome::Admitted);
+                }
+                admitted
+            })
+        });
+        let admitted: u32 = future::join_all(callers).await.into_iter().map(Result::unwrap).sum();
+        assert_eq!(admitted, 100);
+    }
+}
+
+async fn a_window_that_has_ended_starts_anew(rig: &Rig) {
+    let subject = rig.new_key();
+    let refused = rig.take_many(3, &subject, Quota { per_minute: 2, per_day: 3 }).await;
+    assert_eq!(refused.outcome, Outcome::RateLimited);
+    rig.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
+    let next_minute = rig.take(&subject, Quota { per_minute: 2, per_day: 3 }).await;
+    assert_eq!((next_minute.outcome, next_minute.minute.remaining), (Outcome::Admitted, 1));
+
+    let refused = rig.take(&subject, Quota { per_minute: 100, per_day: 1 }).await;
+    assert_eq!(refused.outcome, Outcome::QuotaExceeded);
+    rig.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
+    let next_day = rig.take(&subject, AMPLE).await;
+    assert_eq!((next_day.outcome, next_day.day.remaining), (Outcome::Admitted, 9_999));
+}
+
+async fn a_plan_change_acts_in_the_running_window(rig: &Rig) {
+    let subject = rig.new_key();
+    rig.take_many(5, &subject, AMPLE).await;
+    let lowered = rig.take(&subject, Quota { per_minute: 3, per_day: 100 }).await;
+    assert_eq!((lowered.outcome, lowered.minute.remaining), (Outcome::RateLimited, 0));
+    let raised = rig.take(&subject, Quota { per_minute: 10, per_day: 100 }).await;
+    assert_eq!((raised.outcome, raised.minute.remaining), (Outcome::Admitted, 4));
+}
+
+async fn a_ban_is_the_keys_and_ends_by_itself(rig: &Rig) {
+    let quota = Quota { per_minute: 1, per_day: 1_000 };
+    let account = rig.new_account();
+    let (offender, sibling) = (key(account, "offender"), key(account, "sibling"));
+    rig.take_many(2, &offender, quota).await;
+    rig.waits(Duration::from_secs(1));
+    let banned = rig.take_many(101, &offender, quota).await;
+    assert_eq!(banned.outcome, Outcome::Banned);
+    assert_eq!(rig.peek(&offender, AMPLE).await.outcome, Outcome::Banned);
+    assert_eq!(rig.take(&sibling, AMPLE).await.outcome, Outcome::Admitted);
+    rig.waits(Duration::from_secs(banned.retry_after_secs().unwrap()));
+    assert_eq!(rig.take(&offender, AMPLE).await.outcome, Outcome::Admitted);
+}
+
+async fn an_address_is_never_banned(rig: &Rig) {
+    let (subject, quota) = (rig.new_address(), Quota { per_minute: 1, per_day: 1_000 });
+    rig.take_many(2, &subject, quota).await;
+    rig.waits(Duration::from_secs(2));
+    assert_eq!(rig.take_many(500, &subject, quota).await.outcome, Outcome::RateLimited);
+}
+
+/// Random traces of a few callers, played through the limiter and, with the limiter's own time, through the law.
+async fn decisions_are_those_of_the_law(rig: &Rig) {
+    let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
+    let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
+    let plans = prop::collection::vec(quota, 2);
+    let requests = prop::collection::vec((0..5usize, pause, 0..100u8, 0..4u8), 3_000);
+    let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
+    let mut outcomes = Vec::new();
+    for _ in 0..5 {
+        let (mut plans, requests) = (&plans, &requests).new_tree(&mut random).unwrap().current();
+        let (first, second) = (rig.new_account(), rig.new_account());
+        let callers =
+            [key(first, "a"), key(first, "b"), key(second, "a"), rig.new_address(), rig.new_address()];
+        let mut ledger = Ledger::default();
+        for (caller, pause, plan_change, peek) in requests {
+            rig.waits(Duration::from_millis(pause));
+            if plan_change == 0 {
+                plans.swap(0, 1);
+            }
+            let (subject, quota) = (&callers[caller], plans[0]);
+            let record = ledger.record(subject);
+            if peek == 0 {
+                let decision = rig.peek(subject, quota).await;
+                assert_eq!(decision, law::peek(record, quota, decision.now));
+            }
+            let decision = rig.take(subject, quota).await;
+            let (expected, next) = law::take(record, quota, decision.now);
+            assert_eq!(decision, expected);
+            ledger.keep(subject, next);
+            outcomes.push(decision.outcome);
+        }
+    }
+    let every = [Outcome::Admitted, Outcome::RateLimited, Outcome::QuotaExceeded, Outcome::Banned];
+    assert!(every.iter().all(|outcome| outcomes.contains(outcome)), "the traces are too tame");
+}
+
+/// The plainest way to keep records: windows by account or address, conduct by key.
+#[derive(Default)]
+struct Ledger {
+    windows: HashMap<String, Windows>,
+    conduct: HashMap<Subject, Conduct>,
+}
+
+impl Ledger {
+    fn record(&self, subject: &Subject) -> Record {
+        Record {
+            windows: self.windows.get(&owner(subject)).copied().unwrap_or_default(),
+            conduct: self.conduct.get(subject).copied().unwrap_or_default(),
+        }
+    }
+
+    fn keep(&mut self, subject: &Subject, record: Record) {
+        self.windows.insert(owner(subject), record.windows);
+        if matches!(subject, Subject::Key { .. }) {
+            self.conduct.insert(subject.clone(), record.conduct);
+        }
+    }
+}
+
+fn owner(subject: &Subject) -> String {
+    match subject {
+        Subject::Key { account_id, .. } => format!("account {account_id}"),
+        Subject::Address(address) => format!("address {address}"),
+    }
+}

@@ -1,0 +1,72 @@
+//! The law of rate limits: one pure function that every limiter obeys, whatever keeps its counters.
+//!
+//! Integers only, all below 2⁵³, so that a Redis script can compute the same. Of an account, its windows are kept;
+//! of each key, its conduct; of a client address, windows alone.
+
+use petstore_clock::UnixMillis;
+
+use super::{
+    conduct::Conduct,
+    decision::{Decision, Outcome, Scope},
+    quota::Quota,
+    windows::{self, Windows},
+};
+
+/// What is kept of a caller between its requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Of the account, shared by all its keys, or of the address.
+    pub(crate) windows: Windows,
+    /// Of the key. An address has none: pass the default and keep nothing.
+    pub(crate) conduct: Conduct,
+}
+
+/// Decides on one request and counts it, in both windows or in none.
+pub(crate) fn take(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
+    let (decision, current) = look(record, quota, now);
+    let Record { windows, conduct } = current;
+    match decision.outcome {
+        Outcome::Banned => (decision, current), // in a ban nothing counts
+        Outcome::Admitted => {
+            let windows = windows.plus_one(now.0);
+            let (minute, day) = windows.view(quota, now.0);
+            (Decision { minute, day, ..decision }, Record { windows, conduct: conduct.admitted(now.0) })
+        }
+        Outcome::RateLimited | Outcome::QuotaExceeded => {
+            let retry_after = decision.retry_after_secs().unwrap_or(1).saturating_mul(1_000);
+            let conduct = conduct.refused(now.0, retry_after, quota.per_minute);
+            // The strike that brings a ban is answered as its first refusal.
+            (in_force(decision, conduct), Record { windows, conduct })
+        }
+    }
+}
+
+/// What a request would be answered now. Nothing is counted, and no strike given.
+pub(crate) fn peek(record: Record, quota: Quota, now: UnixMillis) -> Decision {
+    look(record, quota, now).0
+}
+
+/// The decision before anything is counted, and what of the record still matters.
+fn look(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
+    let current = Record { windows: record.windows.at(now.0), conduct: record.conduct.at(now.0) };
+    let (minute, day) = current.windows.view(quota, now.0);
+    let outcome = windows::outcome(minute, day);
+    let decision = Decision { outcome, now, minute, day, banned_until: None, scope: Scope::Shared };
+    (in_force(decision, current.conduct), current)
+}
+
+fn in_force(decision: Decision, conduct: Conduct) -> Decision {
+    match conduct.banned_until(decision.now.0) {
+        Some(until) => {
+            Decision { outcome: Outcome::Banned, banned_until: Some(UnixMillis(until)), ..decision }
+        }
+        None => decision,
+    }
+}
+
+#[cfg(test)]
+mod bans;
+#[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod traces;

@@ -1,0 +1,15 @@
+//! How much may be asked for.
+
+/// How many requests an account, or a client address, may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    /// Requests per minute; at least 1, below 2⁵³.
+    pub per_minute: u64,
+    /// Requests per UTC day; at least 1, below 2⁵³.
+    pub per_day: u64,
+}
+
+impl Quota {
+    /// What a client address may ask for without a valid key: 600 a minute, 100,000 a day.
+    pub const ADDRESS: Self = Self { per_minute: 600, per_day: 100_000 };
+}

@@ -1,0 +1,90 @@
+//! The two fixed windows of an account or address. Pure: integers in, integers out.
+
+use petstore_clock::UnixMillis;
+
+use super::{
+    decision::{Outcome, WindowView},
+    quota::Quota,
+};
+
+/// Length of the minute window, in milliseconds.
+pub(crate) const MINUTE: u64 = 60_000;
+
+/// Length of the day window, in milliseconds. Unix days have no leap seconds.
+pub(crate) const DAY: u64 = 86_400_000;
+
+/// How far, in milliseconds, a stored moment may lie ahead of now. What lies further ahead was written before the
+/// clock was set back; trusting it would freeze an account or a key for as long as the jump was.
+pub(crate) const SKEW: u64 = 1_000;
+
+/// A fixed window that has counted; the default has not been opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Unix time in milliseconds at which it began.
+    pub(crate) from: u64,
+    /// Requests counted since; 0 only when it has not been opened.
+    pub(crate) used: u64,
+}
+
+impl Window {
+    /// The window if it is running, else one that has not been opened.
+    fn at(self, now: u64, length: u64) -> Self {
+        let running = self.from <= now.saturating_add(SKEW) && now < self.from.saturating_add(length);
+        if running { self } else { Self::default() }
+    }
+
+    /// Counts one request, opening the window at `opens_at` if need be.
+    fn plus_one(self, opens_at: u64) -> Self {
+        if self.used == 0 { Self { from: opens_at, used: 1 } } else { Self { used: self.used + 1, ..self } }
+    }
+
+    fn view(self, limit: u64, opens_at: u64, length: u64) -> WindowView {
+        let from = if self.used == 0 { opens_at } else { self.from };
+        WindowView {
+            limit,
+            remaining: limit.saturating_sub(self.used),
+            resets_at: UnixMillis(from.saturating_add(length)),
+        }
+    }
+}
+
+/// What an account or address has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Windows {
+    /// 60 s, opened by the first counted request.
+    pub(crate) minute: Window,
+    /// The UTC calendar day.
+    pub(crate) day: Window,
+}
+
+impl Windows {
+    /// Only what still runs: a window that has ended starts anew.
+    pub(crate) fn at(self, now: u64) -> Self {
+        Self { minute: self.minute.at(now, MINUTE), day: self.day.at(now, DAY) }
+    }
+
+    /// Counts one request in both windows. To be asked of [`Self::at`].
+    pub(crate) fn plus_one(self, now: u64) -> Self {
+        Self { minute: self.minute.plus_one(now), day: self.day.plus_one(day_start(now)) }
+    }
+
+    /// Both windows as the client may see them. To be asked of [`Self::at`].
+    pub(crate) fn view(self, quota: Quota, now: u64) -> (WindowView, WindowView) {
+        (self.minute.view(quota.per_minute, now, MINUTE), self.day.view(quota.per_day, day_start(now), DAY))
+    }
+}
+
+/// Whether the windows let one more request in; if both refuse, the one that resets later answers, and the day if
+/// both reset at once.
+pub(crate) fn outcome(minute: WindowView, day: WindowView) -> Outcome {
+    match (minute.remaining, day.remaining) {
+        (0, 0) if minute.resets_at > day.resets_at => Outcome::RateLimited,
+        (_, 0) => Outcome::QuotaExceeded,
+        (0, _) => Outcome::RateLimited,
+        (_, _) => Outcome::Admitted,
+    }
+}
+
+fn day_start(now: u64) -> u64 {
+    now - now % DAY
+}

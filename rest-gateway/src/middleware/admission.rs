@@ -1,0 +1,117 @@
+//! Who may pass: authentication, then the rate limit (specification §5 and §8).
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::{HeaderMap, request::Parts};
+use petstore_clock::UnixMillis;
+
+use super::request_id::RequestId;
+use crate::{
+    client_address::ClientAddress,
+    error::ApiError,
+    gateway::GatewayState,
+    keys::{KnownKey, Unresolved, bearer},
+    limit::{Decision, LimiterUnavailable, Outcome, Quota, Scope, Subject, WindowView},
+};
+
+/// Who sent a request that was admitted. Only such a request has one, so a handler that asks for it cannot be
+/// reached without a valid key.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) key: Arc<KnownKey>,
+    pub(crate) request_id: RequestId,
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts.extensions.get().cloned().ok_or(ApiError::Internal)
+    }
+}
+
+/// Whether a request may pass, and the counters that judged it.
+pub(super) struct Admission {
+    pub(super) verdict: Result<Arc<KnownKey>, ApiError>,
+    /// `None` when nothing was counted.
+    pub(super) decision: Option<Decision>,
+}
+
+/// Authenticates the request and counts it: against the account if its key is valid, and against the client
+/// address if there is no valid key.
+pub(super) async fn admit(gateway: &GatewayState, headers: &HeaderMap, address: ClientAddress) -> Admission {
+    match authenticate(gateway, headers, address).await {
+        Ok(key) => {
+            let subject = Subject::Key { account_id: key.account_id, key_id: Arc::clone(&key.key_id) };
+            take(gateway, &subject, key.quota, Ok(key)).await
+        }
+        // Nobody's fault but ours, so nobody pays for it.
+        Err(error @ ApiError::Key(Unresolved::CoreAway | Unresolved::Overloaded)) => {
+            Admission { verdict: Err(error), decision: None }
+        }
+        Err(error) => take(gateway, &Subject::Address(address), Quota::ADDRESS, Err(error)).await,
+    }
+}
+
+/// The key that the request carries, if it may be used now.
+async fn authenticate(
+    gateway: &GatewayState,
+    headers: &HeaderMap,
+    address: ClientAddress,
+) -> Result<Arc<KnownKey>, ApiError> {
+    let key = bearer(headers, gateway.settings.environment)?;
+    Ok(gateway.keys.resolve(&key, address).await?)
+}
+
+/// Counts one request of the subject. `verdict` stands if that is admitted.
+async fn take(
+    gateway: &GatewayState,
+    subject: &Subject,
+    quota: Quota,
+    verdict: Result<Arc<KnownKey>, ApiError>,
+) -> Admission {
+    match gateway.limiter.take(subject, quota).await {
+        Ok(decision) if decision.outcome == Outcome::Admitted => {
+            Admission { verdict, decision: Some(decision) }
+        }
+        Ok(decision) => Admission { verdict: Err(ApiError::OverLimit(decision)), decision: Some(decision) },
+        Err(unavailable) => Admission {
+            verdict: Err(unavailable.into()),
+            decision: Some(undecided(quota, gateway.clock.now())),
+        },
+    }
+}
+
+/// What to show for a request that was not counted: the client address's values.
+pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Decision {
+    let decision = gateway.limiter.peek(&Subject::Address(address), Quota::ADDRESS).await;
+    decision.unwrap_or_else(|LimiterUnavailable| undecided(Quota::ADDRESS, gateway.clock.now()))
+}
+
+/// What to show while nothing can be counted: nothing is left until the next try, a second from now, when
+/// `Retry-After` says to try again.
+fn undecided(quota: Quota, now: UnixMillis) -> Decision {
+    let resets_at = UnixMillis(now.0.saturating_add(1_000));
+    let window = |limit| WindowView { limit, remaining: 0, resets_at };
+    Decision {
+        outcome: Outcome::RateLimited,
+        now,
+        minute: window(quota.per_minute),
+        day: window(quota.per_day),
+        banned_until: None,
+        scope: Scope::Node,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_nothing_can_be_counted_the_next_try_is_a_second_away() {
+        let decision = undecided(Quota { per_minute: 60, per_day: 1_000 }, UnixMillis(5_500));
+        let shown = WindowView { limit: 60, remaining: 0, resets_at: UnixMillis(6_500) };
+        assert_eq!((decision.shown(), decision.retry_after_secs()), (shown, Some(1)));
+    }
+}

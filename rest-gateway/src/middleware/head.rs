@@ -1,0 +1,175 @@
+//! Judges a request's head before anything else looks at it.
+
+use std::net::Ipv6Addr;
+
+use http::{HeaderMap, HeaderValue, Uri, Version, header, request::Parts};
+
+use crate::error::ApiError;
+
+/// The longest request target, in bytes (RFC 9110 §4.1 asks for at least 8000).
+const MAX_TARGET: usize = 8 * 1024;
+/// The most header fields, and what they may come to in bytes, each with the `: ` and line end around it.
+const MAX_FIELDS: usize = 100;
+const MAX_FIELDS_LEN: usize = 32 * 1024;
+const FIELD_OVERHEAD: usize = ": \r\n".len();
+
+/// Refuses a target or header fields that are too large, and a request that does not name its host once
+/// (RFC 9112 §3.2).
+pub(super) fn check(request: &Parts) -> Result<(), ApiError> {
+    if target_len(&request.uri) > MAX_TARGET {
+        return Err(ApiError::UriTooLong);
+    }
+    if request.headers.len() > MAX_FIELDS || fields_len(&request.headers) > MAX_FIELDS_LEN {
+        return Err(ApiError::HeadersTooLarge);
+    }
+    let mut hosts = request.headers.get_all(header::HOST).into_iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_host(host) => Ok(()),
+        // The field is younger than HTTP/1.0, whose clients need not send it.
+        (None, None) if request.version == Version::HTTP_10 => Ok(()),
+        _ => Err(ApiError::InvalidHost),
+    }
+}
+
+/// The length as it was sent: `/path?query`, or all of an absolute URL.
+fn target_len(uri: &Uri) -> usize {
+    let scheme = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    scheme + authority + uri.path_and_query().map_or(0, |path| path.as_str().len())
+}
+
+fn fields_len(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD).sum()
+}
+
+/// `uri-host [ ":" port ]` (RFC 9110 §7.2). Empty is right only for a target without an authority, which no
+/// target of the `http` scheme is.
+fn is_host(host: &HeaderValue) -> bool {
+    let Ok(host) = host.to_str() else {
+        return false;
+    };
+    if let Some(literal) = host.strip_prefix('[') {
+        return literal
+            .split_once(']')
+            .is_some_and(|(address, port)| is_ip_literal(address) && is_port(port));
+    }
+    let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+    !name.is_empty() && is_registered_name(name) && is_port(port)
+}
+
+/// `[ ":" port ]`: RFC 3986 §3.2.3 allows the digits to be missing.
+fn is_port(port: &str) -> bool {
+    let digits = port.strip_prefix(':').unwrap_or_default();
+    (port.is_empty() || port.starts_with(':'))
+        && digits.len() <= 5
+        && digits.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// An IPv6 address, or an address of a kind still to come (RFC 3986 §3.2.2), between the brackets.
+fn is_ip_literal(address: &str) -> bool {
+    address.starts_with(['v', 'V']) || address.parse::<Ipv6Addr>().is_ok()
+}
+
+/// `reg-name` or an IPv4 address (RFC 3986 §3.2.2): unreserved characters, sub-delims and percent-encoded octets.
+fn is_registered_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+    let encoded = |after: &str| {
+        after.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    name.bytes().all(allowed) && name.split('%').skip(1).all(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(hosts: &[&str]) -> Parts {
+        let (mut request, ()) = http::Request::new(()).into_parts();
+        for host in hosts {
+            request.headers.append(header::HOST, HeaderValue::from_bytes(host.as_bytes()).unwrap());
+        }
+        request
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_an_optional_port() {
+        for host in
+            ["shop.example", "localhost:8080", "127.0.0.1", "[::1]:80", "[::1]", "a_b~c", "%41.example", "h:"]
+        {
+            assert_eq!(check(&request(&[host])), Ok(()), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_missing_repeated_or_malformed_host_is_refused() {
+        let malformed = [
+            "", ":80", "a b", "a/b", "a@b", "a:b", "a:1:2", "a:123456", "[::1", "::1", "[::g]", "[]",
+            "[::1]80", "%4", "%zz", "a,\tb", "h\u{e9}", "a?b", "a#b", "<script>",
+        ];
+        for host in malformed {
+            assert_eq!(check(&request(&[host])), Err(ApiError::InvalidHost), "{host}");
+        }
+        assert_eq!(check(&request(&[])), Err(ApiError::InvalidHost));
+        assert_eq!(check(&request(&["shop.example", "shop.example"])), Err(ApiError::InvalidHost));
+    }
+
+    #[test]
+    fn an_absolute_target_does_not_excuse_a_missing_or_malformed_host() {
+        for (hosts, expected) in [
+            (&[][..], Err(ApiError::InvalidHost)),
+            (&["a b"], Err(ApiError::InvalidHost)),
+            (&["other"], Ok(())),
+        ] {
+            let mut request = request(hosts);
+            request.uri = Uri::from_static("http://shop.example/v1/pets");
+            assert_eq!(check(&request), expected);
+        }
+    }
+
+    #[test]
+    fn http_1_0_may_leave_the_host_out() {
+        let mut request = request(&[]);
+        request.version = Version::HTTP_10;
+        assert_eq!(check(&request), Ok(()));
+    }
+
+    #[test]
+    fn a_target_of_8_kib_is_the_longest() {
+        for (len, expected) in [(8192, Ok(())), (8193, Err(ApiError::UriTooLong))] {
+            let mut request = request(&["shop.example"]);
+            request.uri = format!("/v1/pets?x={}", "y".repeat(len - 11)).parse().unwrap();
+            assert_eq!(check(&request), expected);
+            request.uri = format!("http://h/{}", "y".repeat(len - 9)).parse().unwrap();
+            assert_eq!(check(&request), expected);
+        }
+    }
+
+    #[test]
+    fn a_hundred_fields_are_the_most_and_32_kib_the_largest() {
+        let with = |fields: usize, value: usize| {
+            let mut request = request(&["h"]);
+            for _ in 1..fields {
+                request.headers.append("x", HeaderValue::from_bytes(&vec![b'v'; value]).unwrap());
+            }
+            check(&request)
+        };
+        assert_eq!(with(100, 1), Ok(()));
+        assert_eq!(with(101, 1), Err(ApiError::HeadersTooLarge));
+        // `host: h\r\n` is 9 bytes, `x: …\r\n` 5 more than its value.
+        assert_eq!(with(2, 32 * 1024 - 14), Ok(()));
+        assert_eq!(with(2, 32 * 1024 - 13), Err(ApiError::HeadersTooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn no_host_makes_the_check_panic(host in proptest::collection::vec(32_u8..=255, 0..40)) {
+            let mut request = request(&[]);
+            if let Ok(host) = HeaderValue::from_bytes(&host) {
+                request.headers.insert(header::HOST, host);
+            }
+            let _ = check(&request);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Shows a limiter's decision to the client (specification §8).
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::limit::{Decision, Scope};
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Writes the decision's header fields, each exactly once whatever was there before.
+pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
+    let shown = decision.shown();
+    headers.insert(LIMIT, HeaderValue::from(shown.limit));
+    headers.insert(REMAINING, HeaderValue::from(shown.remaining));
+    headers.insert(RESET, HeaderValue::from(shown.resets_at.as_secs_ceil()));
+    for (name, text) in [(POLICY, decision.rate_limit_policy()), (STATE, decision.rate_limit())] {
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.insert(name, value);
+        }
+    }
+    if decision.scope == Scope::Node {
+        headers.insert(SCOPE, HeaderValue::from_static("node"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_clock::UnixMillis;
+
+    use super::*;
+    use crate::limit::{Outcome, WindowView};
+
+    fn decision(scope: Scope) -> Decision {
+        Decision {
+            outcome: Outcome::Admitted,
+            now: UnixMillis(1_764_892_790_500),
+            minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(1_764_892_832_001) },
+            day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_764_979_200_000) },
+            banned_until: None,
+            scope,
+        }
+    }
+
+    #[test]
+    fn both_windows_are_shown_and_the_tighter_one_thrice() {
+        let mut headers = HeaderMap::new();
+        headers.append(LIMIT, HeaderValue::from_static("7"));
+        write(&decision(Scope::Shared), &mut headers);
+        let shown = |name: HeaderName| {
+            assert_eq!(headers.get_all(&name).iter().count(), 1, "{name}");
+            headers[&name].to_str().unwrap()
+        };
+        assert_eq!((shown(LIMIT), shown(REMAINING), shown(RESET)), ("60", "59", "1764892833"));
+        assert_eq!(shown(POLICY), r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
+        assert_eq!(shown(STATE), r#""minute";r=59;t=42, "day";r=999;t=86410"#);
+        assert!(!headers.contains_key(SCOPE));
+    }
+
+    #[test]
+    fn a_gateway_that_counts_alone_says_so() {
+        let mut headers = HeaderMap::new();
+        write(&decision(Scope::Node), &mut headers);
+        assert_eq!(headers[SCOPE], "node");
+    }
+}

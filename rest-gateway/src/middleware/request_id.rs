@@ -1,0 +1,80 @@
+//! `X-Request-Id`: one name for a request in the client's logs, ours and the core's.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use petstore_clock::Clock;
+use uuid::Builder;
+
+/// The field, also the name of the metadata that the core sees.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Names one request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// The client's own name for the request if it sent one that is fit for a log, otherwise a new UUID of
+    /// version 7 (RFC 9562 §5.7): names made later sort later.
+    pub(crate) fn of(headers: &HeaderMap, clock: &Clock) -> Self {
+        let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
+        match (sent.next(), sent.next()) {
+            (Some(id), None) if is_fit(id.as_bytes()) => Self(id.clone()),
+            _ => Self::generate(clock),
+        }
+    }
+
+    fn generate(clock: &Clock) -> Self {
+        let id = Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        let text: &str = id.hyphenated().encode_lower(&mut text);
+        // Hexadecimal digits and hyphens are always a field value.
+        Self(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unnamed-request")))
+    }
+
+    pub(crate) const fn as_header(&self) -> &HeaderValue {
+        &self.0
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default() // always ASCII
+    }
+}
+
+fn is_fit(id: &[u8]) -> bool {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    (8..=64).contains(&id.len()) && id.iter().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_clock::UnixMillis;
+
+    use super::*;
+
+    fn of(sent: &[&str]) -> String {
+        let (clock, _) = Clock::manual(UnixMillis(0x0191_2345_6789));
+        let mut headers = HeaderMap::new();
+        for id in sent {
+            headers.append(X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
+        }
+        RequestId::of(&headers, &clock).as_str().to_owned()
+    }
+
+    #[test]
+    fn a_fit_name_is_kept() {
+        let longest = "x".repeat(64);
+        for id in ["order-66", "A.b_c-09", &longest] {
+            assert_eq!(of(&[id]), id);
+        }
+    }
+
+    #[test]
+    fn an_unfit_or_repeated_name_is_replaced_by_a_uuid_of_the_clocks_time() {
+        let too_long = "x".repeat(65);
+        for sent in [&[][..], &["seven77"], &[&too_long], &["with space"], &["tab\tbed--"], &["order-66"; 2]]
+        {
+            let id = of(sent);
+            assert!(id.starts_with("01912345-6789-7") && id.len() == 36, "{id}");
+        }
+        assert_ne!(of(&[]), of(&[]));
+    }
+}

@@ -1,0 +1,94 @@
+//! The error codes: their HTTP statuses and an example of each, from the errors that the gateway answers with.
+
+use petstore_clock::UnixMillis;
+use petstore_proto::v1::ErrorReason;
+use serde_json::{Value, json};
+
+use crate::{
+    error::{self, ApiError},
+    keys::{BearerFault, Unresolved},
+    limit::{Decision, LimiterUnavailable, Outcome, Scope, WindowView},
+};
+
+/// Every reason that a REST client may see: all but the one that is never sent.
+pub(crate) fn all() -> impl Iterator<Item = ErrorReason> {
+    const BOUND: i32 = 1_000; // far above the highest number in use; numbers may have gaps
+    (1..BOUND).filter_map(|number| ErrorReason::try_from(number).ok())
+}
+
+/// Every code that a REST client may see.
+pub(super) fn codes() -> Vec<&'static str> {
+    all().map(code).collect()
+}
+
+/// How a reason is written in an Error body.
+pub(crate) fn code(reason: ErrorReason) -> &'static str {
+    error::code(reason)
+}
+
+/// The HTTP status that the reason comes with.
+pub(crate) fn status(reason: ErrorReason) -> u16 {
+    sample(reason).status().as_u16()
+}
+
+/// An Error body with this reason.
+pub(crate) fn example(reason: ErrorReason) -> Value {
+    json!({ "code": code(reason), "message": sample(reason).to_string(), "status": status(reason) })
+}
+
+/// An error with this reason. Total, so that a new reason has to be described before it compiles.
+pub(super) fn sample(reason: ErrorReason) -> ApiError {
+    use ErrorReason as R;
+    match reason {
+        R::ValidationFailed => ApiError::ValidationFailed(
+            "name must not be blank; status must be one of available, pending, sold".to_owned(),
+        ),
+        R::InvalidParameter => {
+            ApiError::InvalidParameter("limit must be a whole number from 1 to 100".to_owned())
+        }
+        R::InvalidCursor => {
+            ApiError::InvalidCursor("cursor must be the unchanged one of the page before".to_owned())
+        }
+        R::InvalidRequest => ApiError::InvalidHost,
+        R::MalformedJson => {
+            ApiError::MalformedJson("the body must be JSON whose objects name each member once".to_owned())
+        }
+        R::MissingApiKey => BearerFault::Missing.into(),
+        R::InvalidApiKey => BearerFault::Invalid.into(),
+        R::ApiKeyRevoked => Unresolved::Revoked.into(),
+        R::ApiKeyExpired => Unresolved::Expired.into(),
+        R::PetNotFound => ApiError::PetNotFound,
+        R::RouteNotFound => ApiError::RouteNotFound,
+        R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS" },
+        R::RequestTimeout => ApiError::RequestTimeout,
+        R::OperationRemoved => ApiError::OperationRemoved,
+        R::BodyTooLarge => ApiError::BodyTooLarge,
+        R::UriTooLong => ApiError::UriTooLong,
+        R::UnsupportedMediaType => ApiError::UnsupportedMediaType,
+        R::HeadersTooLarge => ApiError::HeadersTooLarge,
+        R::RateLimited => ApiError::OverLimit(refusal(Outcome::RateLimited)),
+        R::QuotaExceeded => ApiError::OverLimit(refusal(Outcome::QuotaExceeded)),
+        R::ApiKeyBanned => ApiError::OverLimit(refusal(Outcome::Banned)),
+        R::Unavailable => ApiError::Unavailable { retry_after: None },
+        R::Overloaded => ApiError::Overloaded { retry_after: None },
+        R::LimiterUnavailable => LimiterUnavailable.into(),
+        R::DeadlineExceeded => ApiError::DeadlineExceeded,
+        R::Unspecified | R::Internal => ApiError::Internal,
+    }
+}
+
+/// A refusal on plan Free.
+fn refusal(outcome: Outcome) -> Decision {
+    const NOW: UnixMillis = UnixMillis::from_secs(1_795_201_218);
+    const MINUTE_END: UnixMillis = UnixMillis::from_secs(1_795_201_260);
+    const DAY_END: UnixMillis = UnixMillis::from_secs(1_795_219_200);
+    const BAN_END: UnixMillis = UnixMillis::from_secs(1_795_201_518);
+    Decision {
+        outcome,
+        now: NOW,
+        minute: WindowView { limit: 60, remaining: 0, resets_at: MINUTE_END },
+        day: WindowView { limit: 1_000, remaining: 0, resets_at: DAY_END },
+        banned_until: (outcome == Outcome::Banned).then_some(BAN_END),
+        scope: Scope::Shared,
+    }
+}

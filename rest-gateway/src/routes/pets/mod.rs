@@ -1,0 +1,12 @@
+//! `/v1/pets`: the animals (specification §4).
+
+mod body;
+mod create;
+mod get;
+mod list;
+mod page_link;
+mod query;
+
+pub(crate) use create::create;
+pub(crate) use get::get;
+pub(crate) use list::list;

@@ -1,0 +1,170 @@
+//! The query of `GET /v1/pets` (specification §4.1).
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use petstore_proto::v1::PetStatus;
+
+use crate::json::{STATUS_WORDS, status_from_word};
+
+/// The most animals on a page.
+const MAX_LIMIT: u8 = 100;
+
+/// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other parameters
+/// are ignored.
+#[derive(Debug, PartialEq)]
+pub(super) struct Query<'a> {
+    pub(super) limit: Result<Option<u8>, String>,
+    pub(super) status: Result<Option<PetStatus>, String>,
+    /// Opaque here: whether it is a cursor is the core's to say.
+    pub(super) cursor: Result<Option<Cow<'a, str>>, String>,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn parse(query: &'a str) -> Self {
+        let mut given = Given::default();
+        for parameter in query.split('&') {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let slot = match &*percent_decode_str(name).decode_utf8_lossy() {
+                "limit" => &mut given.limit,
+                "status" => &mut given.status,
+                "cursor" => &mut given.cursor,
+                _ => continue,
+            };
+            *slot = match slot {
+                Parameter::Absent => {
+                    percent_decode_str(value).decode_utf8().map_or(Parameter::Unreadable, Parameter::Once)
+                }
+                _ => Parameter::Unreadable,
+            };
+        }
+        Self {
+            limit: given.limit.judge(limit, || format!("limit must be a whole number from 1 to {MAX_LIMIT}")),
+            status: given
+                .status
+                .judge(|word| status_from_word(&word), || format!("status must be one of {STATUS_WORDS}")),
+            cursor: given.cursor.judge(
+                |cursor| (!cursor.is_empty()).then_some(cursor),
+                || "cursor must be given once, as the page before has it".to_owned(),
+            ),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Given<'a> {
+    limit: Parameter<'a>,
+    status: Parameter<'a>,
+    cursor: Parameter<'a>,
+}
+
+/// A parameter's value after percent-decoding (RFC 3986 §2.1).
+#[derive(Default)]
+enum Parameter<'a> {
+    #[default]
+    Absent,
+    Once(Cow<'a, str>),
+    /// Given twice, or not UTF-8.
+    Unreadable,
+}
+
+impl<'a> Parameter<'a> {
+    fn judge<T>(
+        self,
+        parse: impl FnOnce(Cow<'a, str>) -> Option<T>,
+        fault: impl FnOnce() -> String,
+    ) -> Result<Option<T>, String> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Once(value) => parse(value).map(Some).ok_or_else(fault),
+            Self::Unreadable => Err(fault()),
+        }
+    }
+}
+
+/// `[1-9][0-9]*`, up to the most.
+#[expect(clippy::needless_pass_by_value, reason = "a parser of a parameter takes the parameter")]
+fn limit(digits: Cow<'_, str>) -> Option<u8> {
+    let canonical = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    digits.parse().ok().filter(|limit| canonical && *limit <= MAX_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn nothing_needs_to_be_given() {
+        for query in ["", "&", "x=1&y", "Limit=0&STATUS=&=5"] {
+            assert_eq!(Query::parse(query), Query { limit: Ok(None), status: Ok(None), cursor: Ok(None) });
+        }
+    }
+
+    #[test]
+    fn parameters_are_read_in_any_order_and_percent_encoding() {
+        let query = Query::parse("cursor=a%2Bb%3D+c&x=%ff&stat%75s=s%6Fld&limit=%35");
+        assert_eq!(query.limit, Ok(Some(5)));
+        assert_eq!(query.status, Ok(Some(PetStatus::Sold)));
+        assert_eq!(query.cursor, Ok(Some("a+b=+c".into())));
+    }
+
+    #[test]
+    fn a_limit_is_a_whole_number_from_1_to_100() {
+        for (digits, limit) in [("1", 1), ("20", 20), ("100", 100)] {
+            assert_eq!(Query::parse(&format!("limit={digits}")).limit, Ok(Some(limit)));
+        }
+        let faults = [
+            "0",
+            "101",
+            "",
+            "-1",
+            "+1",
+            "01",
+            "1.0",
+            "1e1",
+            "%201",
+            "5%20",
+            "x",
+            "256",
+            "99999999999",
+            "%ff",
+        ];
+        for digits in faults {
+            let refused = Query::parse(&format!("limit={digits}")).limit.unwrap_err();
+            assert_eq!(refused, "limit must be a whole number from 1 to 100", "{digits}");
+        }
+        assert!(Query::parse("limit").limit.is_err());
+        assert!(Query::parse("limit=5&limit=5").limit.is_err());
+        assert!(Query::parse("limit=5&limit=5&limit=5").limit.is_err());
+    }
+
+    #[test]
+    fn a_status_is_one_of_three_words_exactly() {
+        for word in ["", "Sold", "sold,pending", "sold%20", "unknown", "%ff"] {
+            let refused = Query::parse(&format!("status={word}")).status.unwrap_err();
+            assert_eq!(refused, "status must be one of available, pending, sold", "{word}");
+        }
+        assert!(Query::parse("status=sold&status=sold").status.is_err());
+    }
+
+    #[test]
+    fn a_cursor_is_not_empty_and_given_once() {
+        for query in ["cursor=", "cursor", "cursor=a&cursor=a", "cursor=%ff"] {
+            assert!(Query::parse(query).cursor.is_err(), "{query}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_query_makes_parsing_panic(query in "([a-z&=%+]|limit=|status=|cursor=|\\PC){0,30}") {
+            let _ = Query::parse(&query);
+        }
+
+        #[test]
+        fn only_1_to_100_are_limits(number: i64) {
+            prop_assert_eq!(Query::parse(&format!("limit={number}")).limit.is_ok(), (1..=100).contains(&number));
+        }
+    }
+}

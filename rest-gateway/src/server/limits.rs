@@ -1,0 +1,55 @@
+//! The bounds of a server.
+
+use std::time::Duration;
+
+/// What a client may take, by default and at most.
+#[derive(Clone, Debug)]
+pub struct ServerLimits {
+    /// How long a request's head may take to arrive, from the moment that the connection waits for it: so it is
+    /// also how long a connection may be idle between requests. Default 9 s.
+    pub header_read_timeout: Duration,
+    /// Header fields in a head; with more, the answer is a bare 431. Default 256.
+    pub max_headers: usize,
+    /// Bytes of a head, and of anything else that is buffered; with a larger head, the answer is a bare 431.
+    /// At least 8192. Default 64 KiB.
+    pub max_buf_size: usize,
+    /// Connections at once; more wait until one closes. Default 10,000.
+    pub max_connections: usize,
+    /// Connections at once from one address (IPv6: one /64); more are closed at once. Default 1,024.
+    pub max_connections_per_address: usize,
+    /// How long a client may send nothing while it is its turn. Default 30 s.
+    pub read_stall: Duration,
+    /// How long a client may take in nothing of an answer. Default 10 s.
+    pub write_stall: Duration,
+    /// After this time a connection is closed between two requests, so that clients spread over new instances.
+    /// Default 10 min, to which each connection adds up to a tenth of its own.
+    pub max_connection_age: Duration,
+    /// How long the request under way may take after that. Default 30 s.
+    pub connection_age_grace: Duration,
+    /// How much of an unread body is taken in after the answer, so that the client sees the answer and not a
+    /// reset. Default 64 KiB.
+    pub linger_bytes: usize,
+    /// How long that may take. Default 1 s.
+    pub linger: Duration,
+    /// How long connections may take to close at shutdown. Default 20 s.
+    pub drain_deadline: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            header_read_timeout: Duration::from_secs(9),
+            max_headers: 256,
+            max_buf_size: 64 * 1024,
+            max_connections: 10_000,
+            max_connections_per_address: 1_024,
+            read_stall: Duration::from_secs(30),
+            write_stall: Duration::from_secs(10),
+            max_connection_age: Duration::from_mins(10),
+            connection_age_grace: Duration::from_secs(30),
+            linger_bytes: 64 * 1024,
+            linger: Duration::from_secs(1),
+            drain_deadline: Duration::from_secs(20),
+        }
+    }
+}

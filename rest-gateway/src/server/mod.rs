@@ -1,0 +1,98 @@
+//! Sockets: accepts connections and serves HTTP/1.1 on them, within bounds of number, time and memory.
+//!
+//! Not `axum::serve`: that has no timeout for half-sent heads, and its graceful shutdown waits for ever for a
+//! client that neither speaks nor leaves.
+
+mod address_counts;
+mod connection;
+mod limits;
+mod linger;
+#[cfg(test)]
+mod tests;
+
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+pub use self::limits::ServerLimits;
+use self::{address_counts::AddressCounts, connection::Connections};
+
+/// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves `app` on the listener's connections until `shutdown`. Then it accepts no more, lets every request that
+/// is under way finish, and returns when the last connection is closed or [`ServerLimits::drain_deadline`] has
+/// passed, whatever clients do.
+///
+/// A request carries the address of its peer as an extension, `axum::extract::ConnectInfo<SocketAddr>`.
+///
+/// # Errors
+/// None at present: a failed accept is logged and tried again.
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let (stop, stopping) = watch::channel(());
+    let slots = Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS)));
+    let addresses = AddressCounts::new(limits.max_connections_per_address);
+    let connections = Connections::new(app, limits, stopping);
+    let drain_deadline = connections.limits().drain_deadline;
+
+    let mut open = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(closed) = open.join_next(), if !open.is_empty() => {
+                if let Err(error) = closed {
+                    tracing::error!(%error, "a connection panicked");
+                }
+            }
+            (slot, stream, peer) = accept(&listener, &slots) => {
+                let Some(entry) = addresses.enter(peer.ip()) else {
+                    tracing::debug!(%peer, "closed a connection: its address has too many");
+                    continue;
+                };
+                let serving = connections.serve(stream, peer);
+                open.spawn(async move {
+                    serving.await;
+                    drop((slot, entry)); // counted until here
+                });
+            }
+        }
+    }
+
+    drop(listener);
+    drop(stop); // tells every connection
+    let all_closed = async { while open.join_next().await.is_some() {} };
+    if timeout(drain_deadline, all_closed).await.is_err() {
+        tracing::warn!(connections = open.len(), "cut off connections that were open at the drain deadline");
+        open.shutdown().await;
+    }
+    Ok(())
+}
+
+/// The next connection, once there is a slot for it: while there is none, connections wait in the kernel's queue.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (Option<OwnedSemaphorePermit>, TcpStream, SocketAddr) {
+    let slot = Arc::clone(slots).acquire_owned().await.ok(); // the semaphore is never closed
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => return (slot, stream, peer),
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

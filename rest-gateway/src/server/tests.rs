@@ -1,0 +1,265 @@
+//! Against raw sockets: what a client sees, however it behaves.
+
+use std::time::Instant;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::ConnectInfo,
+    routing::{get, post},
+};
+use http::StatusCode;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+};
+
+use super::*;
+
+/// Long enough never to be reached in a test that should pass.
+const NEVER: Duration = Duration::from_mins(1);
+/// Short, for the one limit that a test is about.
+const SHORT: Duration = Duration::from_millis(150);
+
+/// No limit of time is reached, unless a test lowers it.
+fn patient() -> ServerLimits {
+    ServerLimits {
+        header_read_timeout: NEVER,
+        read_stall: NEVER,
+        write_stall: NEVER,
+        drain_deadline: NEVER,
+        ..ServerLimits::default()
+    }
+}
+
+struct Running {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    async fn start(app: Router, limits: ServerLimits) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async { drop(stopped.await) };
+        Self { addr, stop, ended: tokio::spawn(serve(listener, app, limits, shutdown)) }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.addr).await.unwrap()
+    }
+
+    /// Sends the text on a new connection and returns that.
+    async fn send(&self, text: &str) -> TcpStream {
+        let mut stream = self.connect().await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Stops the server and says how long that took.
+    async fn end(self) -> Duration {
+        let begin = Instant::now();
+        drop(self.stop);
+        self.ended.await.unwrap().unwrap();
+        begin.elapsed()
+    }
+}
+
+fn app() -> Router {
+    Router::new()
+        .route("/peer", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
+        .route("/refuse", post(async || StatusCode::PAYLOAD_TOO_LARGE))
+        .route("/large", get(async || Body::from(Bytes::from(vec![b'x'; 64 * 1024 * 1024]))))
+}
+
+const GET_PEER: &str = "GET /peer HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// An app whose one answer waits: it tells when it has begun, and is told when to finish.
+fn slow_app() -> (Router, Arc<Notify>, Arc<Notify>) {
+    let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, told) = (Arc::clone(&begun), Arc::clone(&finish));
+    let slow = async move || {
+        tell.notify_one();
+        told.notified().await;
+        "done"
+    };
+    (Router::new().route("/slow", get(slow)), begun, finish)
+}
+
+const GET_SLOW: &str = "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// Reads until the server closes the connection, or fails after a while.
+async fn read_all(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    timeout(NEVER / 4, stream.read_to_end(&mut read)).await.expect("the server closes").unwrap();
+    String::from_utf8(read).unwrap()
+}
+
+/// Reads one answer of which the last bytes are known.
+async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(end.as_bytes()) {
+        let byte = timeout(NEVER / 4, stream.read_u8()).await.expect("an answer comes");
+        read.push(byte.expect("the connection stays open"));
+    }
+    String::from_utf8(read).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_is_answered_and_knows_its_peer_and_the_connection_stays_open() {
+    let server = Running::start(app(), patient()).await;
+    let mut stream = server.send(GET_PEER).await;
+    let peer = stream.local_addr().unwrap().to_string();
+    let answer = read_until(&mut stream, &peer).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+    read_until(&mut stream, &peer).await;
+}
+
+#[tokio::test]
+async fn a_client_that_closed_its_half_is_still_answered() {
+    let (app, begun, finish) = slow_app();
+    let server = Running::start(app, patient()).await;
+    let mut stream = server.send(GET_SLOW).await;
+    begun.notified().await;
+    stream.shutdown().await.unwrap();
+    for _ in 0..3 {
+        // By then the server has seen the closed half.
+        read_all(&mut server.send("GET / HTTP/1.0\r\n\r\n").await).await;
+    }
+    finish.notify_one();
+    assert!(read_all(&mut stream).await.ends_with("done"));
+}
+
+#[tokio::test]
+async fn a_silent_and_a_half_sent_head_are_closed() {
+    let server = Running::start(app(), ServerLimits { header_read_timeout: SHORT, ..patient() }).await;
+    for head in ["", "GET /peer HT", "GET /peer HTTP/1.1\r\nHost: h\r\n"] {
+        let mut stream = server.send(head).await;
+        assert_eq!(read_all(&mut stream).await, "", "{head:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_sees_the_answer_to_a_body_that_was_not_read() {
+    let server = Running::start(app(), patient()).await;
+    let len = 60 * 1024; // within what is taken in; more may be reset
+    for _ in 0..20 {
+        let head = format!("POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: {len}\r\n\r\n");
+        let mut stream = server.send(&head).await;
+        for _ in 0..len / 1024 {
+            // Bit by bit, so that most of it arrives after the answer was sent.
+            stream.write_all(&[b'x'; 1024]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let answer = read_all(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_closed() {
+    let limits = ServerLimits { write_stall: SHORT, max_connections: 1, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    // The only slot is free again when the first connection is gone.
+    let mut next = server.send(GET_PEER).await;
+    let peer = next.local_addr().unwrap().to_string();
+    read_until(&mut next, &peer).await;
+    drop(stalled);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_most_wait() {
+    let server = Running::start(app(), ServerLimits { max_connections: 1, ..patient() }).await;
+    let mut first = server.send(GET_PEER).await;
+    let first_peer = first.local_addr().unwrap().to_string();
+    read_until(&mut first, &first_peer).await;
+    let mut second = server.send(GET_PEER).await;
+    assert!(timeout(SHORT, second.read_u8()).await.is_err());
+    drop(first);
+    let second_peer = second.local_addr().unwrap().to_string();
+    read_until(&mut second, &second_peer).await;
+}
+
+#[tokio::test]
+async fn an_address_with_its_most_connections_gets_no_more() {
+    let limits = ServerLimits { max_connections_per_address: 1, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let mut first = server.send(GET_PEER).await;
+    let peer = first.local_addr().unwrap().to_string();
+    read_until(&mut first, &peer).await;
+    let mut second = server.connect().await;
+    assert_eq!(read_all(&mut second).await, "");
+}
+
+#[tokio::test]
+async fn a_connection_of_age_is_closed_between_requests() {
+    let limits = ServerLimits { max_connection_age: SHORT, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let mut stream = server.send(GET_PEER).await;
+    assert!(read_all(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_end_with_its_age_is_cut_off() {
+    let limits = ServerLimits { max_connection_age: SHORT, connection_age_grace: SHORT, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let mut stream = server.send("GET /peer HTTP/1.1\r\nHo").await;
+    assert_eq!(read_all(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_finished_at_shutdown() {
+    let (app, begun, finish) = slow_app();
+    let server = Running::start(app, patient()).await;
+    let mut stream = server.send(GET_SLOW).await;
+    begun.notified().await;
+    let addr = server.addr;
+    let stopping = tokio::spawn(server.end());
+    while TcpStream::connect(addr).await.is_ok() {
+        tokio::task::yield_now().await; // until nothing is accepted any more
+    }
+    finish.notify_one();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.contains("connection: close\r\n") && answer.ends_with("done"), "{answer}");
+    assert!(stopping.await.unwrap() < NEVER / 4);
+}
+
+#[tokio::test]
+async fn shutdown_closes_idle_connections_at_once() {
+    let server = Running::start(app(), patient()).await;
+    let _silent = server.connect().await;
+    let mut idle = server.send(GET_PEER).await;
+    let peer = idle.local_addr().unwrap().to_string();
+    read_until(&mut idle, &peer).await;
+    let reader = tokio::spawn(async move { read_all(&mut idle).await });
+    assert!(server.end().await < NEVER / 4);
+    assert_eq!(reader.await.unwrap(), "");
+}
+
+#[tokio::test]
+async fn shutdown_ends_at_its_deadline_whatever_clients_do() {
+    let server = Running::start(app(), ServerLimits { drain_deadline: SHORT, ..patient() }).await;
+    let _silent = server.connect().await;
+    let _half_sent = server.send("GET /peer HTTP/1.1\r\nHo").await;
+    let _half_body = server.send("POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx").await;
+    let mut never_reading = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    never_reading.read_u8().await.unwrap(); // it is being answered
+    let took = server.end().await;
+    assert!(took < SHORT + NEVER / 10, "{took:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_http_1_is_refused() {
+    let server = Running::start(app(), patient()).await;
+    for text in ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /peer HTTP/3.0\r\n\r\n", "\x16\x03\x01\x02\x00\x01"]
+    {
+        let mut stream = server.send(text).await;
+        stream.shutdown().await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+}

@@ -1,0 +1,229 @@
+// The documentation page as its readers use it: in a browser, against the running service.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { DESKTOP, PHONE, launch, openPage, screenshot, seriousFaults } from "./browser.mjs";
+import { startService } from "./service.mjs";
+
+const RATE_HEADERS = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
+const LARGEST = "9223372036854775807"; // of int64; a double would make it …6000
+
+let service;
+let browser;
+before(async () => {
+  service = await startService();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+// The page, loaded, with the key pasted.
+async function docs(t, options) {
+  const page = await openPage(t, browser, service.origin, options);
+  await page.goto("/docs");
+  await page.locator("article.operation").first().waitFor();
+  await page.getByLabel("API key").fill(service.key);
+  return page;
+}
+
+// Sends the form in `part` and returns its answer: status, header fields and the body's text.
+async function send(part) {
+  const answer = part.locator(".answer");
+  await part.locator("form").evaluate((form) => form.querySelector(".answer").replaceChildren());
+  await part.locator("button[type=submit]").click();
+  return read(answer);
+}
+
+async function read(answer) {
+  await answer.locator(".status").waitFor();
+  const names = await answer.locator("dt").allTextContents();
+  const values = await answer.locator("dd").evaluateAll((nodes) => nodes.map((node) => node.firstChild.textContent));
+  return {
+    status: await answer.locator(".badge").textContent(),
+    headers: Object.fromEntries(names.map((name, index) => [name, values[index]])),
+    body: await answer.locator("pre").textContent(),
+  };
+}
+
+function assertRateHeaders({ headers }, limit) {
+  for (const name of [...RATE_HEADERS, "RateLimit", "RateLimit-Policy", "X-Request-Id"]) assert.ok(headers[name], `${name} is missing`);
+  assert.equal(headers["X-RateLimit-Limit"], limit);
+  assert.match(headers["X-RateLimit-Remaining"], /^\d+$/);
+  assert.ok(Number(headers["X-RateLimit-Reset"]) > 1_700_000_000);
+}
+
+test("a newcomer makes an authenticated call with nothing but the page", async (t) => {
+  const page = await openPage(t, browser, service.origin);
+  await page.goto("/docs");
+  const first = page.getByRole("region", { name: "Your first call" });
+  await first.getByText("petstore key create --account NAME").waitFor();
+  await first.getByLabel("API key").fill(service.key);
+  await first.getByText("Ready.").waitFor();
+  const answer = await send(first);
+  assert.equal(answer.status, "200 OK");
+  assertRateHeaders(answer, "60");
+  assert.equal(answer.body, "[]");
+  await first.getByRole("meter", { name: "Requests left this minute" }).waitFor();
+  await screenshot(page, "first-call");
+});
+
+test("the key is kept nowhere but in the memory of the page", async (t) => {
+  const page = await docs(t);
+  await send(page.locator("#first-call"));
+  const traces = await page.evaluate(async () => [
+    document.documentElement.outerHTML,
+    location.href,
+    document.cookie,
+    JSON.stringify(Object.entries(localStorage)),
+    JSON.stringify(Object.entries(sessionStorage)),
+    JSON.stringify(await indexedDB.databases()),
+    JSON.stringify(history.state),
+  ]);
+  for (const trace of traces) assert.ok(!trace.includes(service.key), trace.slice(0, 200));
+  assert.deepEqual(await page.context().cookies(), []);
+  assert.match(traces[0], /Authorization: Bearer \$PETSTORE_API_KEY/);
+  await page.reload();
+  await page.locator("article.operation").first().waitFor();
+  assert.equal(await page.getByLabel("API key").inputValue(), "");
+});
+
+for (const [size, options] of Object.entries({ desktop: DESKTOP, phone: { ...PHONE, colorScheme: "dark" } })) {
+  test(`every operation can be tried at ${size} size`, async (t) => {
+    const page = await docs(t, options);
+    const described = await page.evaluate(async () => {
+      const { paths } = await (await fetch("/openapi.json")).json();
+      return Object.values(paths).flatMap((item) => Object.values(item).map(({ operationId }) => operationId));
+    });
+    const shown = await page.locator("article.operation").evaluateAll((nodes) => nodes.map(({ id }) => id));
+    assert.deepEqual(shown, described);
+
+    // What has to be filled in is prefilled with an example, so every form can be sent as it is; animals come first.
+    const creating = shown.filter((id) => id === "createPet");
+    for (const id of [...creating, ...shown.filter((id) => id !== "createPet")]) {
+      const operation = page.locator(`#${id}`);
+      const answer = await send(operation);
+      assert.match(answer.status, /^20[01] /, id);
+      assertRateHeaders(answer, "60");
+      assert.match(await operation.locator(".stability").first().textContent(), /^(stable|beta|experimental)$/);
+    }
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page scrolls sideways");
+    await screenshot(page, `operations-${size}`, { fullPage: true });
+  });
+}
+
+test("64-bit integers are sent and shown exactly", async (t) => {
+  const page = await docs(t);
+  const create = page.locator("#createPet");
+  await create.getByRole("textbox", { name: "Body" }).fill(`{"name":"O'Neill","categoryId":${LARGEST}}`);
+  const answer = await send(create);
+  assert.equal(answer.status, "201 Created");
+  assert.match(answer.body, new RegExp(`"categoryId": ${LARGEST}\\b`));
+  assert.match(answer.headers.Location, /^\/v1\/pets\/\d+$/);
+  assert.match(await create.locator(".curl code").textContent(), /--data-raw '\{"name":"O'\\''Neill"/);
+});
+
+test("the next page is a press away", async (t) => {
+  const page = await docs(t);
+  const list = page.locator("#listPets");
+  for (let pets = 0; pets < 2; pets++) await send(page.locator("#createPet"));
+  await list.getByLabel("limit").fill("1");
+  const first = await send(list);
+  assert.match(first.headers.Link, /rel="next"/);
+  await list.getByRole("button", { name: "Next page" }).click();
+  await page.waitForFunction((body) => document.querySelector("#listPets .answer pre").textContent !== body, first.body);
+  const second = await read(list.locator(".answer"));
+  assert.equal(second.status, "200 OK");
+  assert.match(await list.locator(".curl code").textContent(), /limit=1&cursor=/);
+});
+
+test("the deprecated operation says until when and what replaces it", async (t) => {
+  const page = await docs(t);
+  const notice = await page.locator("#getPet").getByRole("complementary", { name: "Deprecation" }).textContent();
+  assert.match(notice, /removed on 5 December 2030/);
+  assert.match(notice, /GET \/v1\/pets\?status=available/);
+  const answer = await send(page.locator("#getPet"));
+  assert.equal(answer.headers.Sunset, "Thu, 05 Dec 2030 00:00:00 GMT");
+  assert.equal(answer.headers.Deprecation, "@1764892800");
+});
+
+test("faults are answered, shown and explained", async (t) => {
+  const page = await docs(t);
+  await page.locator("#listPets").getByLabel("limit").fill("0");
+  const refused = await send(page.locator("#listPets"));
+  assert.equal(refused.status, "400 Bad Request");
+  assert.match(refused.body, /"code": "INVALID_PARAMETER"/);
+  await page.getByRole("button", { name: "Forget" }).click();
+  const stranger = await send(page.locator("#first-call"));
+  assert.equal(stranger.status, "401 Unauthorized");
+  assertRateHeaders(stranger, "600");
+  assert.match(stranger.headers["WWW-Authenticate"], /^Bearer/);
+  await page.locator("#first-call").getByRole("link", { name: "What MISSING_API_KEY means" }).click();
+  await page.waitForURL("**/docs/errors/MISSING_API_KEY");
+  assert.equal(await page.locator("h1").textContent(), "MISSING_API_KEY");
+});
+
+test("the keyboard is enough", async (t) => {
+  const page = await openPage(t, browser, service.origin);
+  await page.goto("/docs");
+  await page.locator("article.operation").first().waitFor();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.locator(":focus").textContent(), "Skip to the content");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.locator(":focus").getAttribute("id"), "api-key");
+  await page.keyboard.type(service.key);
+  const reached = async () => (await page.locator(":focus").textContent()) === "List animals";
+  for (let presses = 0; presses < 5 && !(await reached()); presses++) await page.keyboard.press("Tab");
+  assert.notEqual(await page.locator(":focus").evaluate((node) => getComputedStyle(node).outlineStyle), "none");
+  await page.keyboard.press("Enter");
+  assert.equal((await read(page.locator("#first-call .answer"))).status, "200 OK");
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`axe-core finds nothing serious in the ${colorScheme} scheme`, async (t) => {
+    const page = await docs(t, { ...DESKTOP, colorScheme });
+    await send(page.locator("#listPets"));
+    await page.locator("#getPet-petId").fill("999999");
+    await send(page.locator("#getPet"));
+    await page.locator("details").evaluateAll((nodes) => nodes.forEach((node) => (node.open = true)));
+    assert.deepEqual(await seriousFaults(page), []);
+    for (const path of ["/docs/errors", "/docs/errors/RATE_LIMITED", "/docs/errors/NO_SUCH_CODE"]) {
+      await page.goto(path);
+      assert.deepEqual(await seriousFaults(page), [], path);
+      await screenshot(page, `${path.split("/").at(-1)}-${colorScheme}`);
+    }
+  });
+}
+
+// The last test, for it uses up what the others need.
+test("after the sixtieth request of a minute the page shows 429, explains the wait and keeps to it", async (t) => {
+  const page = await docs(t);
+  const list = page.locator("#listPets");
+  let answer;
+  // Twice the limit: the window may end on the way.
+  for (let requests = 0; requests <= 120 && !answer?.status.startsWith("429"); requests++) answer = await send(list);
+  assert.equal(answer.status, "429 Too Many Requests");
+  assertRateHeaders(answer, "60");
+  assert.equal(answer.headers["X-RateLimit-Remaining"], "0");
+  const wait = Number(answer.headers["Retry-After"]);
+  assert.ok(wait >= 1 && wait <= 60, answer.headers["Retry-After"]);
+  await list.getByText(`Wait ${wait} s`, { exact: true }).first().waitFor();
+  const button = list.locator("button[type=submit]");
+  assert.match(await button.textContent(), /^Wait \d+ s$/);
+  await screenshot(page, "rate-limited", { fullPage: true });
+
+  const sent = [];
+  page.on("request", (request) => sent.push(request.url()));
+  // A button that says that it is disabled has to be pressed by force.
+  await button.click({ force: true });
+  await page.locator("#createPet button[type=submit]").click({ force: true });
+  assert.deepEqual(sent, []);
+
+  await list.getByRole("link", { name: "What RATE_LIMITED means" }).click();
+  await page.waitForURL("**/docs/errors/RATE_LIMITED");
+  await page.getByRole("heading", { name: "What to do" }).waitFor();
+  assert.match(await page.locator("main").textContent(), /Retry-After/);
+});

@@ -1,0 +1,173 @@
+//! One identity that speaks REST.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpStream, task::AbortHandle};
+
+use crate::Answer;
+
+/// Longer than any deadline of the service: what takes longer hangs.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Sends requests with one API key, or with none. Each request has its own connection, unless it is one of a
+/// row ([`Client::sends`]).
+#[derive(Clone, Debug)]
+pub struct Client {
+    address: SocketAddr,
+    key: Option<String>,
+    fields: Vec<(String, String)>,
+}
+
+impl Client {
+    /// Speaks to the address without a key.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self { address, key: None, fields: Vec::new() }
+    }
+
+    /// The same client with this key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..self.clone() }
+    }
+
+    /// The same client, sending one more field with every request.
+    #[must_use]
+    pub fn with_header(&self, name: &str, value: &str) -> Self {
+        let mut client = self.clone();
+        client.fields.push((name.to_owned(), value.to_owned()));
+        client
+    }
+
+    /// The key, when the client has one.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.key.as_deref().expect("this client has no key")
+    }
+
+    /// Whom it speaks to.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `GET path`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    /// `POST path` with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_text(path, &body.to_string()).await
+    }
+
+    /// `POST path` with a body that says it is JSON.
+    pub async fn post_text(&self, path: &str, body: &str) -> Answer {
+        self.send("POST", path, &[("content-type", "application/json")], body.to_owned()).await
+    }
+
+    /// Any request.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        Connection::open(self.address).await.exchange(self.request(method, path, headers, body.into())).await
+    }
+
+    /// So many `GET path`, one after another over one connection. All the answers, in order.
+    pub async fn sends(&self, count: usize, path: &str) -> Vec<Answer> {
+        let mut connection = Connection::open(self.address).await;
+        let mut answers = Vec::with_capacity(count);
+        for _ in 0..count {
+            answers.push(connection.exchange(self.request("GET", path, &[], Bytes::new())).await);
+        }
+        answers
+    }
+
+    /// So many `GET path` at once, each over its own connection, all open before the first request is sent.
+    pub async fn sends_at_once(&self, count: usize, path: &str) -> Vec<Answer> {
+        let mut connections = Vec::with_capacity(count);
+        for _ in 0..count {
+            connections.push(Connection::open(self.address).await);
+        }
+        let exchanges = connections.into_iter().map(|mut connection| {
+            let request = self.request("GET", path, &[], Bytes::new());
+            async move { connection.exchange(request).await }
+        });
+        futures_util::future::join_all(exchanges).await
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Request<Full<Bytes>> {
+        let mut request = Request::builder()
+            .method(Method::from_bytes(method.as_bytes()).expect("a method"))
+            .uri(path)
+            .header(header::HOST, self.address.to_string());
+        if let Some(key) = &self.key {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        }
+        for (name, value) in self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())) {
+            request = request.header(name, value);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Full::new(body)).expect("a request")
+    }
+}
+
+/// One HTTP/1.1 connection; closed when dropped.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: AbortHandle,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the service accepts connections");
+        stream.set_nodelay(true).expect("a TCP socket");
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a handshake");
+        let driver = tokio::spawn(async move {
+            let _ = connection.await; // its faults are seen by the exchange
+        });
+        Self { sender, driver: driver.abort_handle() }
+    }
+
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Answer {
+        let what = format!("{} {}", request.method(), request.uri());
+        let exchange = async {
+            self.sender.ready().await?;
+            let (head, body) = self.sender.send_request(request).await?.into_parts();
+            Ok::<_, hyper::Error>(Answer::new(
+                head.status.as_u16(),
+                head.headers,
+                body.collect().await?.to_bytes(),
+            ))
+        };
+        match tokio::time::timeout(DEADLINE, exchange).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => panic!("no answer to {what}: {error:?}"),
+            Err(elapsed) => panic!("no answer to {what}: {elapsed} ({DEADLINE:?})"),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

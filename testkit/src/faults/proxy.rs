@@ -1,0 +1,177 @@
+//! The proxy as the test holds it, and its accept loop.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
+
+use super::{Fault, connection::carry};
+use crate::port::free_port;
+
+/// A TCP proxy on a port of 127.0.0.1 in front of one target. It ends, with its connections, when dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    control: Arc<Control>,
+    /// Whether the accept loop has a listener.
+    listening: watch::Receiver<bool>,
+    accept_loop: AbortHandle,
+}
+
+/// A fault, and how many were set before it: the same fault set twice is two faults.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) fault: Fault,
+    pub(super) number: u64,
+}
+
+/// What the test tells the connections, and what they tell it.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) setting: watch::Sender<Setting>,
+    /// Changes when all connections are to be reset.
+    pub(super) resets: watch::Sender<u64>,
+    accepted: AtomicU64,
+    cut: AtomicU64,
+}
+
+impl Control {
+    fn set(&self, fault: Fault) {
+        self.setting.send_modify(|setting| *setting = Setting { fault, number: setting.number + 1 });
+    }
+
+    /// Whether the connection that has reached the end of this setting's bytes is to be cut.
+    pub(super) fn cuts(&self, reached: Setting) -> bool {
+        let is_cut = match reached.fault {
+            Fault::Cut { .. } => true,
+            // Only one connection finds the setting still there.
+            _ => self.setting.send_if_modified(|setting| {
+                let is_first = setting.number == reached.number;
+                if is_first {
+                    *setting = Setting { fault: Fault::None, number: setting.number + 1 };
+                }
+                is_first
+            }),
+        };
+        self.cut.fetch_add(u64::from(is_cut), Ordering::Relaxed);
+        is_cut
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy to the target, without a fault. The target need not listen yet; a connection that it does
+    /// not accept is reset.
+    pub async fn to(target: SocketAddr) -> Self {
+        let listener = loop {
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).await {
+                break listener;
+            }
+        };
+        let address = listener.local_addr().expect("a bound socket");
+        let control = Arc::new(Control {
+            setting: watch::Sender::new(Setting { fault: Fault::None, number: 0 }),
+            resets: watch::Sender::new(0),
+            accepted: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+        });
+        let (is_listening, listening) = watch::channel(true);
+        let accept_loop = tokio::spawn(accept(listener, target, Arc::clone(&control), is_listening));
+        Self { address, control, listening, accept_loop: accept_loop.abort_handle() }
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sets the fault, or ends it with [`Fault::None`]. When this returns it is in force.
+    pub async fn set(&self, fault: Fault) {
+        self.control.set(fault);
+        let refuses = fault == Fault::Refuse;
+        self.listening.clone().wait_for(|listening| *listening != refuses).await.expect("an accept loop");
+        if refuses {
+            self.reset_connections();
+        }
+    }
+
+    /// Resets all open connections, on both sides. New ones are accepted as before.
+    pub fn reset_connections(&self) {
+        self.control.resets.send_modify(|count| *count += 1);
+    }
+
+    /// How many connections it has accepted.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.control.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many connections [`Fault::Cut`] and [`Fault::CutOnce`] have cut.
+    #[must_use]
+    pub fn cuts(&self) -> u64 {
+        self.control.cut.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accept_loop.abort();
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    target: SocketAddr,
+    control: Arc<Control>,
+    is_listening: watch::Sender<bool>,
+) {
+    let address = listener.local_addr().expect("a bound socket");
+    let mut listener = Some(listener);
+    let mut setting = control.setting.subscribe();
+    let mut connections = JoinSet::new();
+    loop {
+        let fault = setting.borrow_and_update().fault;
+        if fault == Fault::Refuse {
+            listener = None;
+        } else if listener.is_none() {
+            listener = Some(TcpListener::bind(address).await.expect("the port is still free"));
+        }
+        is_listening.send_replace(listener.is_some());
+        tokio::select! {
+            _ = setting.changed() => {}
+            Some(_) = connections.join_next() => {}
+            stream = accepted(listener.as_ref()) => {
+                control.accepted.fetch_add(1, Ordering::Relaxed);
+                if fault == Fault::ResetOnAccept {
+                    let _ = stream.set_zero_linger(); // the drop sends a reset
+                } else {
+                    let resets = control.resets.subscribe(); // now: a reset that comes before its task is for it too
+                    connections.spawn(carry(stream, target, Arc::clone(&control), resets));
+                }
+            }
+        }
+    }
+}
+
+/// The next connection; never one without a listener.
+async fn accepted(listener: Option<&TcpListener>) -> TcpStream {
+    loop {
+        match listener {
+            None => std::future::pending::<()>().await,
+            Some(listener) => {
+                if let Ok((stream, _)) = listener.accept().await {
+                    return stream;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Clients of the gRPC port.
+
+use std::net::SocketAddr;
+
+use petstore_proto::v1::pet_store_client::PetStoreClient;
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::{v1, v1alpha};
+use tonic_types::StatusExt;
+
+pub use petstore_proto::v1 as pb;
+pub use tonic::{Code, Request, Status};
+pub use tonic_health::pb::health_check_response::ServingStatus;
+
+/// A connection to the port.
+pub async fn channel(address: SocketAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URL");
+    endpoint.connect().await.expect("the gRPC port accepts connections")
+}
+
+/// A client of the public service.
+pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
+    PetStoreClient::new(channel(address).await)
+}
+
+/// What `grpc.health.v1` says of a service; the empty name asks for the whole server.
+///
+/// # Errors
+///
+/// The service's refusal.
+pub async fn health(address: SocketAddr, service: &str) -> Result<ServingStatus, Box<Status>> {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    let answer = HealthClient::new(channel(address).await).check(request).await.map_err(Box::new)?;
+    Ok(answer.into_inner().status())
+}
+
+/// The services that reflection lists, asked in the version of the protocol.
+macro_rules! list_services {
+    ($version:ident, $address:expr) => {{
+        use $version::{
+            ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+            server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+        };
+        let message_request = Some(MessageRequest::ListServices(String::new()));
+        let requests = tokio_stream::once(ServerReflectionRequest { host: String::new(), message_request });
+        let mut client = ServerReflectionClient::new(channel($address).await);
+        let mut answers = client.server_reflection_info(requests).await.expect("reflection").into_inner();
+        match answers.message().await.expect("an answer").and_then(|answer| answer.message_response) {
+            Some(MessageResponse::ListServicesResponse(list)) => {
+                list.service.into_iter().map(|service| service.name).collect()
+            }
+            other => panic!("not a list of services: {other:?}"),
+        }
+    }};
+}
+
+/// The services that reflection version 1 lists.
+pub async fn services(address: SocketAddr) -> Vec<String> {
+    list_services!(v1, address)
+}
+
+/// The services that reflection version 1 alpha lists, which older tools speak.
+pub async fn services_alpha(address: SocketAddr) -> Vec<String> {
+    list_services!(v1alpha, address)
+}
+
+/// Checks the code and the `google.rpc.ErrorInfo` of a refusal, and gives back the members that its
+/// `google.rpc.BadRequest` names.
+#[track_caller]
+pub fn assert_refused<T: std::fmt::Debug>(
+    answer: Result<T, Status>,
+    code: Code,
+    reason: &str,
+) -> Vec<String> {
+    let status = answer.expect_err("a refusal");
+    assert_eq!(status.code(), code, "{status:?}");
+    let details = status.get_error_details();
+    let info = details.error_info().unwrap_or_else(|| panic!("no ErrorInfo: {status:?}"));
+    assert_eq!(
+        (info.reason.as_str(), info.domain.as_str()),
+        (reason, petstore_proto::ERROR_DOMAIN),
+        "{status:?}"
+    );
+    let violations = details.bad_request().map(|bad_request| bad_request.field_violations.clone());
+    violations.unwrap_or_default().into_iter().map(|violation| violation.field).collect()
+}

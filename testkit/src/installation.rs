@@ -1,0 +1,252 @@
+//! The binary, run as an operator runs it.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::{Child, Command},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::{Client, eventually};
+
+/// Longer than a start or a command may take on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A folder of its own in which the binary runs; removed when dropped.
+#[derive(Debug)]
+pub struct Installation {
+    program: PathBuf,
+    folder: TempDir,
+}
+
+/// How a run of the binary ended.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// The exit code; absent when a signal ended it.
+    pub code: Option<i32>,
+    /// All that it wrote to standard output.
+    pub stdout: String,
+    /// All that it wrote to standard error.
+    pub stderr: String,
+    /// From the call, or from the wait, to the end.
+    pub took: Duration,
+}
+
+impl Installation {
+    /// An empty folder for this binary: give it `env!("CARGO_BIN_EXE_petstore")`.
+    #[must_use]
+    pub fn of(program: &str) -> Self {
+        Self { program: program.into(), folder: TempDir::new().expect("a temporary folder") }
+    }
+
+    /// The working folder of every run.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The text of a file in the folder.
+    #[must_use]
+    pub fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
+    /// Runs a command to its end.
+    pub async fn run(&self, args: &[&str]) -> Exit {
+        let start = Instant::now();
+        let output = timeout(DEADLINE, self.command(args).output());
+        let output =
+            output.await.unwrap_or_else(|_| panic!("petstore {args:?} does not end")).expect("it runs");
+        Exit {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+            took: start.elapsed(),
+        }
+    }
+
+    /// Starts a server, and waits until it has announced its addresses. It is killed when dropped.
+    pub async fn start(&self, args: &[&str]) -> Server {
+        let mut child = self.command(args).spawn().expect("it runs");
+        let stdout = Lines::of(child.stdout.take().expect("piped"));
+        let stderr = Lines::of(child.stderr.take().expect("piped"));
+        let mut server = Server { child, stdout, stderr, addresses: HashMap::new() };
+        // The last line that every deployment with a store prints; a gateway has none.
+        let last = if args.first() == Some(&"gateway") { "admin " } else { "store " };
+        eventually(DEADLINE, async || {
+            if let Some(status) = server.child.try_wait().expect("a child") {
+                panic!("petstore {args:?} ended with {status}: {}", server.stderr.text());
+            }
+            let announced = server.stdout.text();
+            if announced.lines().any(|line| line.starts_with(last)) { Ok(()) } else { Err(announced) }
+        })
+        .await;
+        server.addresses = addresses(&server.stdout.text());
+        server
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).current_dir(self.folder()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PETSTORE_")) {
+            command.env_remove(name); // the machine's own settings are not the test's
+        }
+        command
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    stdout: Lines,
+    stderr: Lines,
+    addresses: HashMap<String, SocketAddr>,
+}
+
+impl Server {
+    /// Speaks REST without a key.
+    #[must_use]
+    pub fn anonymous(&self) -> Client {
+        Client::new(self.address("REST"))
+    }
+
+    /// Speaks REST with the key.
+    #[must_use]
+    pub fn client(&self, key: &str) -> Client {
+        self.anonymous().with_key(key)
+    }
+
+    /// Speaks to the admin port.
+    #[must_use]
+    pub fn admin(&self) -> Client {
+        Client::new(self.address("admin"))
+    }
+
+    /// The announced address of `REST`, `gRPC` or `admin`.
+    #[must_use]
+    pub fn address(&self, port: &str) -> SocketAddr {
+        *self.addresses.get(port).unwrap_or_else(|| panic!("no {port} in {:?}", self.addresses))
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("a running process")
+    }
+
+    /// What it has written to standard output so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// What it has written to standard error so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub async fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().await;
+        assert!(status.expect("kill runs").success(), "kill -{name} failed");
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub async fn terminate(self) -> Exit {
+        self.ended_by("TERM").await
+    }
+
+    /// Sends SIGKILL, as a crash would end it, and waits for the end.
+    pub async fn crash(self) -> Exit {
+        self.ended_by("KILL").await
+    }
+
+    /// Sends a signal and waits for the end.
+    pub async fn ended_by(self, signal: &str) -> Exit {
+        self.signal(signal).await;
+        self.ended().await
+    }
+
+    /// Waits for the end.
+    pub async fn ended(mut self) -> Exit {
+        let start = Instant::now();
+        let status = timeout(2 * DEADLINE, self.child.wait()).await;
+        let status = status.unwrap_or_else(|_| panic!("does not end; stderr: {}", self.stderr.text()));
+        let took = start.elapsed();
+        let (stdout, stderr) = (self.stdout.all().await, self.stderr.all().await);
+        Exit { code: status.expect("a child").code(), stdout, stderr, took }
+    }
+}
+
+/// `REST   http://127.0.0.1:8080/v1` and the like, by their first word.
+fn addresses(announcement: &str) -> HashMap<String, SocketAddr> {
+    announcement
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(' ')?;
+            let address = rest.trim().trim_start_matches("http://").split('/').next()?;
+            Some((name.to_owned(), address.parse().ok()?))
+        })
+        .collect()
+}
+
+/// The lines of a stream, read as they come, so that the process never waits for a reader.
+#[derive(Debug)]
+struct Lines {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Lines {
+    fn of(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&text);
+        let reader = tokio::spawn(async move {
+            let mut lines = BufReader::new(stream).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut text = sink.lock().expect("no panic under this lock");
+                text.push_str(&line);
+                text.push('\n');
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().expect("no panic under this lock").clone()
+    }
+
+    /// Everything, once the stream has ended.
+    async fn all(self) -> String {
+        self.reader.await.expect("no panic in the reader");
+        self.text.lock().expect("no panic under this lock").clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announced_addresses_are_found_by_their_first_word() {
+        let announced =
+            "REST   http://127.0.0.1:8080/v1\ngRPC   [::1]:50051\nstore  sqlite://data/petstore.db\n";
+        let found = addresses(announced);
+        assert_eq!(found["REST"], "127.0.0.1:8080".parse().unwrap());
+        assert_eq!(found["gRPC"], "[::1]:50051".parse().unwrap());
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -1,0 +1,39 @@
+//! Starts the service, talks to it and moves its clock, for tests.
+//!
+//! - [`TestShop`] is the whole service in this process, on a store of its own, with a clock that stands still
+//!   until the test moves it.
+//! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
+//! - [`Client`] speaks REST as one identity and hands back an [`Answer`]; [`raw`] speaks bytes; [`grpc`] speaks
+//!   gRPC.
+//! - [`eventually`] waits for what the service does in its own time, with a deadline.
+//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`] stand
+//!   between them and the service: a proxy that delays, holds, cuts and refuses.
+//! - [`load`] sends and records many requests; [`history`] judges whether the limits were exact.
+//!
+//! Whatever goes wrong here fails the test that asked for it, with the whole answer in the message.
+#![expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    reason = "a test that cannot go on fails by panicking"
+)]
+
+mod answer;
+mod client;
+mod eventually;
+pub mod faults;
+pub mod grpc;
+pub mod history;
+mod installation;
+pub mod load;
+mod port;
+pub mod raw;
+pub mod servers;
+mod shop;
+
+pub use answer::{Answer, Rate};
+pub use client::Client;
+pub use eventually::eventually;
+pub use installation::{Exit, Installation, Server};
+pub use petstore_core::domain::Plan;
+pub use shop::TestShop;

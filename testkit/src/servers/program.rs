@@ -1,0 +1,19 @@
+//! The servers' own client programs, run to their end.
+
+use std::process::Stdio;
+
+use tokio::{process::Command, time::timeout};
+
+use super::supervised::DEADLINE;
+
+/// What the program prints, trimmed; what it says when it fails, or the hint when it is missing.
+pub(super) async fn run(mut command: Command, hint: &str) -> Result<String, String> {
+    let output = timeout(DEADLINE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
+    let output = output.map_err(|_| format!("no answer in {DEADLINE:?}"))?;
+    let output = output.map_err(|error| format!("{error}; {hint}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    Err(format!("{} {}", text(&output.stdout), text(&output.stderr)).trim().to_owned())
+}

@@ -1,0 +1,68 @@
+//! What is left when a test process is killed: nothing.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use petstore_testkit::{
+    eventually,
+    servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
+};
+
+/// Set for the process that is going to be killed.
+const VICTIM: &str = "TESTKIT_VICTIM";
+
+#[tokio::test]
+async fn no_server_outlives_a_test_process_that_is_killed() {
+    if std::env::var_os(VICTIM).is_some() {
+        return be_the_victim().await;
+    }
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "orphans::no_server_outlives_a_test_process_that_is_killed", "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // "SERVER PID FOLDER" three times; the test runner's own lines come before and, on some, in front.
+    let servers: Vec<_> = lines.filter_map(|line| server_of(&line)).take(3).collect();
+    assert_eq!(servers.len(), 3);
+    assert!(servers.iter().all(|(process, folder)| process.exists() && folder.exists()));
+
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    for path in servers.iter().flat_map(|(process, folder)| [process, folder]) {
+        eventually(Duration::from_secs(15), async || {
+            if is_alive(path) { Err(format!("{} is there", path.display())) } else { Ok(()) }
+        })
+        .await;
+    }
+}
+
+async fn be_the_victim() {
+    let mut redis = RedisServer::start(RedisOptions::default()).await;
+    let mut paused = RedisServer::start(RedisOptions::default()).await;
+    let mut postgres = PostgresServer::start(PostgresOptions::default()).await;
+    for pid in [redis.pid(), paused.pid(), postgres.pid()] {
+        let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+        let folder = folder.ancestors().find(|folder| !folder.ends_with("data")).unwrap();
+        println!("\nSERVER {pid} {}", folder.display());
+    }
+    paused.pause();
+    postgres.pause();
+    std::future::pending::<()>().await;
+}
+
+fn server_of(line: &str) -> Option<(PathBuf, PathBuf)> {
+    let (pid, folder) = line.strip_prefix("SERVER ")?.split_once(' ')?;
+    Some((Path::new("/proc").join(pid), folder.into()))
+}
+
+/// A folder that exists, or a process that has not ended: a dead one may stay listed until somebody waits for it.
+fn is_alive(path: &Path) -> bool {
+    let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
+    path.exists() && !stat.contains(") Z ")
+}

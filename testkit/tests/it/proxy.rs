@@ -1,0 +1,261 @@
+//! The proxy's faults, in front of a server that sends back what it gets.
+
+use std::{
+    io::ErrorKind,
+    time::{Duration, Instant},
+};
+
+use petstore_testkit::{
+    eventually,
+    faults::{Fault, Proxy},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+/// Long enough for anything that is not held up.
+const SOON: Duration = Duration::from_secs(5);
+/// Long enough to see that nothing comes.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn bytes_and_ends_pass_in_both_directions() {
+    let (_proxy, mut client) = echo().await;
+    let sent = vec![7_u8; 1_000_000];
+    let (mut reader, mut writer) = client.split();
+    let write = async {
+        writer.write_all(&sent).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let mut got = Vec::new();
+    let ((), read) = tokio::join!(write, timeout(SOON, reader.read_to_end(&mut got)));
+    read.unwrap().unwrap();
+    assert_eq!(got.len(), sent.len());
+}
+
+#[tokio::test]
+async fn a_delay_adds_to_each_answer_and_not_to_the_sum() {
+    let (proxy, mut client) = echo().await;
+    proxy.set(Fault::delay_ms(150)).await;
+    let start = Instant::now();
+    for _ in 0..10 {
+        client.write_all(b"x").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await; // so that they arrive as ten pieces
+    }
+    assert_eq!(read(&mut client, 10).await.len(), 10);
+    let took = start.elapsed();
+    assert!((Duration::from_millis(190)..Duration::from_millis(900)).contains(&took), "took {took:?}");
+}
+
+#[tokio::test]
+async fn jitter_stays_within_its_bounds_and_varies() {
+    let (proxy, mut client) = echo().await;
+    proxy.set(Fault::Delay { by: Duration::from_millis(30), jitter: Duration::from_millis(30) }).await;
+    let mut took = Vec::new();
+    for _ in 0..10 {
+        let start = Instant::now();
+        client.write_all(b"x").await.unwrap();
+        read(&mut client, 1).await;
+        took.push(start.elapsed());
+    }
+    let (least, most) = (took.iter().min().unwrap(), took.iter().max().unwrap());
+    assert!(*most > *least + Duration::from_millis(30), "between {least:?} and {most:?}");
+}
+
+#[tokio::test]
+async fn a_delay_that_is_over_is_over_for_what_is_on_its_way() {
+    let (proxy, mut client) = echo().await;
+    proxy.set(Fault::delay_ms(60_000)).await;
+    client.write_all(b"x").await.unwrap();
+    assert_silent(&mut client).await;
+    proxy.set(Fault::None).await;
+    assert_eq!(read(&mut client, 1).await, b"x");
+}
+
+#[tokio::test]
+async fn a_throttle_bounds_the_rate_of_answers() {
+    let (proxy, mut client) = echo().await;
+    proxy.set(Fault::Throttle { bytes_per_sec: 10_000 }).await;
+    let start = Instant::now();
+    client.write_all(&[0; 5_000]).await.unwrap();
+    read(&mut client, 5_000).await;
+    assert!(start.elapsed() >= Duration::from_millis(490), "took {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_black_hole_holds_everything_until_it_is_over() {
+    let (proxy, mut old) = echo().await;
+    proxy.set(Fault::Blackhole).await;
+    let mut new = TcpStream::connect(proxy.address()).await.unwrap();
+    for client in [&mut old, &mut new] {
+        client.write_all(b"x").await.unwrap();
+        assert_silent(client).await;
+    }
+    proxy.set(Fault::None).await;
+    for client in [&mut old, &mut new] {
+        assert_eq!(read(client, 1).await, b"x");
+    }
+}
+
+#[tokio::test]
+async fn refusing_is_to_be_dead_and_back_at_the_same_address() {
+    let (proxy, mut old) = echo().await;
+    proxy.set(Fault::Refuse).await;
+    assert_reset(&mut old).await;
+    let refused = TcpStream::connect(proxy.address()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    proxy.set(Fault::None).await;
+    let mut new = TcpStream::connect(proxy.address()).await.unwrap();
+    new.write_all(b"x").await.unwrap();
+    assert_eq!(read(&mut new, 1).await, b"x");
+    assert_eq!(proxy.connections(), 2);
+}
+
+#[tokio::test]
+async fn new_connections_are_reset_while_old_ones_live() {
+    let (proxy, mut old) = echo().await;
+    proxy.set(Fault::ResetOnAccept).await;
+    // The reset may come before `connect` returns, or after.
+    if let Ok(mut new) = TcpStream::connect(proxy.address()).await {
+        assert_reset(&mut new).await;
+    }
+    old.write_all(b"x").await.unwrap();
+    assert_eq!(read(&mut old, 1).await, b"x");
+}
+
+#[tokio::test]
+async fn open_connections_are_reset_and_new_ones_accepted() {
+    let (proxy, mut old) = echo().await;
+    proxy.reset_connections();
+    assert_reset(&mut old).await;
+    let mut new = TcpStream::connect(proxy.address()).await.unwrap();
+    new.write_all(b"x").await.unwrap();
+    assert_eq!(read(&mut new, 1).await, b"x");
+}
+
+#[tokio::test]
+async fn a_cut_lets_so_many_bytes_of_each_answer_pass() {
+    let (proxy, mut client) = echo().await;
+    proxy.set(Fault::Cut { response_bytes: 3 }).await;
+    for _ in 0..2 {
+        client.write_all(b"hello").await.unwrap();
+        assert_eq!(read(&mut client, 3).await, b"hel");
+        assert_reset(&mut client).await;
+        client = TcpStream::connect(proxy.address()).await.unwrap();
+    }
+    assert_eq!(proxy.cuts(), 2);
+}
+
+#[tokio::test]
+async fn a_cut_once_takes_an_answer_after_the_target_has_seen_the_request_and_spares_the_retry() {
+    let (target, mut seen) = recorder().await;
+    let proxy = Proxy::to(target).await;
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    proxy.set(Fault::CutOnce { response_bytes: 0 }).await;
+    client.write_all(b"create").await.unwrap();
+    assert_reset(&mut client).await;
+    assert_eq!(seen.recv().await.as_deref(), Some(b"create".as_slice()));
+
+    let mut retry = TcpStream::connect(proxy.address()).await.unwrap();
+    retry.write_all(b"create").await.unwrap();
+    assert_eq!(read(&mut retry, 6).await, b"create");
+    assert_eq!(proxy.cuts(), 1);
+}
+
+#[tokio::test]
+async fn a_half_closed_connection_still_takes_requests() {
+    let (target, mut seen) = recorder().await;
+    let proxy = Proxy::to(target).await;
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    proxy.set(Fault::HalfClose).await;
+    let mut rest = Vec::new();
+    timeout(SOON, client.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert_eq!(rest, b"");
+    client.write_all(b"late").await.unwrap();
+    assert_eq!(timeout(SOON, seen.recv()).await.unwrap().as_deref(), Some(b"late".as_slice()));
+}
+
+#[tokio::test]
+async fn the_reset_of_a_client_reaches_the_target_and_the_other_way_round() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::to(listener.local_addr().unwrap()).await;
+    for client_resets in [true, false] {
+        let client = TcpStream::connect(proxy.address()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let (resets, mut is_reset) = if client_resets { (client, server) } else { (server, client) };
+        resets.set_zero_linger().unwrap();
+        drop(resets);
+        assert_reset(&mut is_reset).await;
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_is_away_resets_the_client_and_a_dropped_proxy_refuses_it() {
+    let (proxy, _client) = echo().await;
+    let address = proxy.address();
+    drop(proxy);
+    eventually(SOON, async || match TcpStream::connect(address).await {
+        Ok(_) => Err("it is accepted".to_owned()),
+        Err(_) => Ok(()),
+    })
+    .await;
+
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    let proxy = Proxy::to(nobody).await;
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    assert_reset(&mut client).await;
+}
+
+/// A proxy in front of an echo, and one client that has been served once.
+async fn echo() -> (Proxy, TcpStream) {
+    let (target, _) = recorder().await;
+    let proxy = Proxy::to(target).await;
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    client.write_all(b"?").await.unwrap();
+    assert_eq!(read(&mut client, 1).await, b"?");
+    (proxy, client)
+}
+
+/// A server that sends back what it gets, and tells what that was.
+async fn recorder() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, seen) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let tell = tell.clone();
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 65_536];
+                while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+                    let got = bytes.get(..count).unwrap();
+                    let _ = tell.send(got.to_vec());
+                    if stream.write_all(got).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    (address, seen)
+}
+
+async fn read(client: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    timeout(SOON, client.read_exact(&mut bytes)).await.expect("it comes soon").unwrap();
+    bytes
+}
+
+async fn assert_silent(client: &mut TcpStream) {
+    let mut byte = [0];
+    assert!(timeout(A_MOMENT, client.peek(&mut byte)).await.is_err(), "something came");
+}
+
+async fn assert_reset(client: &mut TcpStream) {
+    let end = timeout(SOON, client.read(&mut [0])).await.expect("it is still open");
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
