@@ -21,8 +21,8 @@ pub(crate) struct CoreSettings {
     process: ProcessSettings,
 }
 
-pub(crate) fn run(settings: CoreSettings) -> Result<(), Failure> {
-    process::run(&settings.process, async |clock| start(&settings, clock).await)
+pub(crate) fn run(settings: &CoreSettings) -> Result<(), Failure> {
+    process::run(&settings.process, async |clock| start(settings, clock).await)
 }
 
 async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announcement), StartError> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A hundred years. Far beyond any use, and far below what time arithmetic could overflow at.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// Why a text is not a length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,9 +58,9 @@ mod tests {
     fn every_unit_is_as_long_as_its_name_says() {
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse("10s"), Ok(Duration::from_secs(10)));
-        assert_eq!(parse("30m"), Ok(Duration::from_secs(1_800)));
-        assert_eq!(parse("24h"), Ok(Duration::from_secs(86_400)));
-        assert_eq!(parse("90d"), Ok(Duration::from_secs(7_776_000)));
+        assert_eq!(parse("30m"), Ok(Duration::from_mins(30)));
+        assert_eq!(parse("24h"), Ok(Duration::from_hours(24)));
+        assert_eq!(parse("90d"), Ok(Duration::from_hours(90 * 24)));
     }
 
     #[test]

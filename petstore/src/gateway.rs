@@ -26,8 +26,8 @@ pub(crate) struct GatewaySettings {
     process: ProcessSettings,
 }
 
-pub(crate) fn run(settings: GatewaySettings) -> Result<(), Failure> {
-    process::run(&settings.process, async |clock| start(&settings, clock).await)
+pub(crate) fn run(settings: &GatewaySettings) -> Result<(), Failure> {
+    process::run(&settings.process, async |clock| start(settings, clock).await)
 }
 
 async fn start(settings: &GatewaySettings, clock: Clock) -> Result<(Process, Announcement), StartError> {

@@ -50,8 +50,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Serve(settings) => serve::run(settings),
-        Verb::Core(settings) => core::run(settings),
-        Verb::Gateway(settings) => gateway::run(settings),
+        Verb::Core(settings) => core::run(&settings),
+        Verb::Gateway(settings) => gateway::run(&settings),
         Verb::Migrate(verb) => migrate::run(verb),
         Verb::Account(verb) => account::run(verb),
         Verb::Key(verb) => key::run(verb),

@@ -1,6 +1,9 @@
 //! What the verbs print: results on stdout, everything else on stderr.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
 
 use crate::error::Failure;
 
@@ -32,13 +35,16 @@ pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> 
     let widths: [usize; N] = std::array::from_fn(|at| {
         lines().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or_default()
     });
-    lines()
-        .map(|line| {
-            let cells: String =
-                line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
-            format!("{}\n", cells.trim_end())
-        })
-        .collect()
+    let mut table = String::new();
+    for line in lines() {
+        let mut row = String::new();
+        for (cell, width) in line.iter().zip(widths) {
+            let _ = write!(row, "{cell:width$}  "); // cannot fail: it is a String
+        }
+        table.push_str(row.trim_end());
+        table.push('\n');
+    }
+    table
 }
 
 #[cfg(test)]

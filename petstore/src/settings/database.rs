@@ -19,7 +19,7 @@ const LONGEST_FILE: u64 = 64 * 1024;
 /// Where the store is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseSettings {
-    /// The store: sqlite://PATH, or sqlite:///PATH from the root. A URL with a password is taken from the
+    /// The store: `sqlite://PATH`, or `sqlite:///PATH` from the root. A URL with a password is taken from the
     /// variable or from --database-url-file only
     #[arg(
         long,

@@ -22,8 +22,8 @@ pub struct EdgeSettings {
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
 
-    /// An origin whose web pages may read answers (CORS), such as https://shop.example; may be repeated, in the
-    /// variable separated by commas
+    /// An origin whose web pages may read answers (CORS), such as `https://shop.example`; may be repeated, in
+    /// the variable separated by commas
     #[arg(long, env = "PETSTORE_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
     pub cors_origin: Vec<CorsOrigin>,
 }

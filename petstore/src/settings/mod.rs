@@ -35,7 +35,7 @@ impl InvalidSetting {
 /// Which installation this is.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct EnvironmentSettings {
-    /// production or staging: keys begin with pet_live_ or pet_test_, and neither takes the other's
+    /// production or staging: keys begin with `pet_live_` or `pet_test_`, and neither takes the other's
     #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
     pub environment: Environment,
 }

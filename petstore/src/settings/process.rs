@@ -20,7 +20,8 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_DRAIN_DEADLINE", default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
     pub drain_deadline: Duration,
 
-    /// What is logged to stderr: error, warn, info, debug or trace, also by module, as in info,petstore_core=debug
+    /// What is logged to stderr: error, warn, info, debug or trace, also by module, as in
+    /// `info,petstore_core=debug`
     #[arg(long, env = "PETSTORE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
     pub log_level: String,
 }

@@ -216,6 +216,7 @@ async fn echo() -> (Proxy, TcpStream) {
     let (target, _) = recorder().await;
     let proxy = Proxy::to(target).await;
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    client.set_nodelay(true).unwrap();
     client.write_all(b"?").await.unwrap();
     assert_eq!(read(&mut client, 1).await, b"?");
     (proxy, client)
@@ -229,6 +230,7 @@ async fn recorder() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiv
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let tell = tell.clone();
+            stream.set_nodelay(true).unwrap();
             tokio::spawn(async move {
                 let mut bytes = vec![0; 65_536];
                 while let Ok(count @ 1..) = stream.read(&mut bytes).await {

@@ -1,6 +1,6 @@
 //! A real Redis.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use petstore_testkit::servers::{RedisOptions, RedisServer};
 use tokio::{
@@ -87,7 +87,9 @@ async fn a_dropped_server_is_gone_even_when_it_was_paused() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     let address = redis.address();
     redis.pause();
+    let start = Instant::now();
     drop(redis);
+    assert!(start.elapsed() < Duration::from_secs(5), "it had to be killed twice");
     assert!(TcpStream::connect(address).await.is_err());
 }
 
