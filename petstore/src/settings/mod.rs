@@ -7,6 +7,7 @@ mod database;
 mod edge;
 mod grpc;
 mod process;
+mod secret_url;
 mod table;
 
 use petstore_api_key::Environment;

@@ -1,0 +1,190 @@
+//! URLs that may hold a password: where it may come from, and that it is never repeated.
+
+use std::{
+    ffi::OsStr,
+    fmt::Display,
+    fs::File,
+    io::{self, Read},
+    marker::PhantomData,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    str::FromStr,
+};
+
+use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind, parser::ValueSource};
+
+/// No list of URLs is longer; a file that is, is not the right one.
+const LONGEST_FILE: u64 = 64 * 1024;
+
+/// Parses a URL without ever repeating it in an error, and refuses a password among the arguments, where every
+/// user of the machine can read it. The URL's own errors must be as discreet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SecretUrl<T> {
+    /// The flag without its dashes, as in `database-url`; with `-file` it is that of the file.
+    flag: &'static str,
+    url: PhantomData<fn() -> T>,
+}
+
+impl<T> SecretUrl<T> {
+    pub(super) const fn of(flag: &'static str) -> Self {
+        Self { flag, url: PhantomData }
+    }
+}
+
+impl<T> TypedValueParser for SecretUrl<T>
+where
+    T: FromStr<Err: Display> + Clone + Send + Sync + 'static,
+{
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        self.parse_ref_(command, arg, value, ValueSource::CommandLine)
+    }
+
+    fn parse_ref_(
+        &self,
+        _command: &Command,
+        _arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<T, clap::Error> {
+        let flag = self.flag;
+        let refused =
+            |reason: String| clap::Error::raw(ErrorKind::ValueValidation, format!("--{flag}: {reason}\n"));
+        let written = value.to_str().ok_or_else(|| refused("must be UTF-8".to_owned()))?;
+        if source == ValueSource::CommandLine && carries_password(written) {
+            let variable = flag.to_uppercase().replace('-', "_");
+            return Err(refused(format!(
+                "a URL with a password must come from PETSTORE_{variable} or --{flag}-file"
+            )));
+        }
+        written.parse().map_err(|error: T::Err| refused(error.to_string()))
+    }
+}
+
+/// The URLs in a file, one a line, that nobody but its owner has access to.
+///
+/// # Errors
+///
+/// What is wrong with the file, without anything of its content.
+pub(super) fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
+    let unreadable = |error: io::Error| format!("cannot read {}: {}", path.display(), error.kind());
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in
+    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
+        return Err(format!("{} must be a file of mode 0600 or stricter", path.display()));
+    }
+    let mut written = String::new();
+    file.take(LONGEST_FILE).read_to_string(&mut written).map_err(unreadable)?;
+    let urls = written.lines().map(str::trim).filter(|line| !line.is_empty());
+    let urls: Vec<T> = urls
+        .map(str::parse)
+        .collect::<Result<_, T::Err>>()
+        .map_err(|error| format!("in {}: {error}", path.display()))?;
+    if urls.is_empty() { Err(format!("{} must hold a URL", path.display())) } else { Ok(urls) }
+}
+
+/// Whether a URL names a password, before the host or as a parameter. In doubt, yes.
+fn carries_password(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    if scheme.eq_ignore_ascii_case("sqlite") {
+        return false; // it is a path
+    }
+    let user_info = rest.rsplit_once('@').map_or("", |(user_info, _)| user_info);
+    let rest = rest.to_ascii_lowercase();
+    user_info.contains(':') || ["pass=", "password="].iter().any(|parameter| rest.contains(parameter))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use clap::Parser;
+
+    use super::*;
+
+    /// A URL that is easily pleased.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Url(String);
+
+    impl FromStr for Url {
+        type Err = &'static str;
+
+        fn from_str(written: &str) -> Result<Self, Self::Err> {
+            if written.contains("://") { Ok(Self(written.to_owned())) } else { Err("must be a URL") }
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[arg(long, value_delimiter = ',', value_parser = SecretUrl::<Url>::of("some-url"))]
+        some_url: Vec<Url>,
+    }
+
+    fn parse(url: &str) -> Result<Vec<Url>, clap::Error> {
+        Program::try_parse_from(["program", "--some-url", url]).map(|program| program.some_url)
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
+        for url in [
+            "postgres://petstore:SECRET@localhost/petstore",
+            "postgres://petstore:SEC/RET@localhost/petstore",
+            "postgresql://localhost/petstore?user=petstore&Password=SECRET",
+            "rediss://:SECRET@localhost",
+            "redis://localhost,redis://user:SECRET@localhost",
+            "unix:///run/redis?PASS=SECRET",
+        ] {
+            let refusal = parse(url).unwrap_err().to_string();
+            let expected =
+                "--some-url: a URL with a password must come from PETSTORE_SOME_URL or --some-url-file";
+            assert!(refusal.contains(expected), "{refusal}");
+            assert!(!refusal.contains("SEC"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_and_not_repeated() {
+        let refusal = parse("SECRET").unwrap_err().to_string();
+        assert!(refusal.contains("--some-url: must be a URL") && !refusal.contains("SECRET"), "{refusal}");
+    }
+
+    #[test]
+    fn a_url_without_a_password_is_taken() {
+        for url in ["redis://localhost:6379/0", "redis://user@localhost", "sqlite://a:b@c.db"] {
+            assert_eq!(parse(url).unwrap(), [Url(url.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_file_must_be_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        fs::write(&file, "redis://a\n\n redis://b \n").unwrap();
+        for mode in [0o644, 0o640, 0o604, 0o620] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let refusal = read::<Url>(&file).unwrap_err();
+            assert!(refusal.contains("0600"), "{refusal}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read::<Url>(&file).unwrap(), [Url("redis://a".into()), Url("redis://b".into())]);
+    }
+
+    #[test]
+    fn an_empty_file_or_one_that_holds_something_else_is_refused_and_not_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        for content in [" \n", "SECRET"] {
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            let refusal = read::<Url>(&file).unwrap_err();
+            assert!(refusal.contains("url") && !refusal.contains("SECRET"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let refusal = read::<Url>(Path::new("/nonexistent/url")).unwrap_err();
+        assert_eq!(refusal, "cannot read /nonexistent/url: entity not found");
+    }
+}
