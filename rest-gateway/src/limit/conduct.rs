@@ -1,6 +1,9 @@
 //! How a key behaves after its first 429: refused period, strikes, ban. Pure: integers in, integers out.
 
-use super::windows::{DAY, SKEW};
+use super::{
+    standing::Ban,
+    windows::{DAY, SKEW},
+};
 
 /// Requests that were under way when the first 429 was sent may still arrive for so long, in milliseconds.
 const GRACE: u64 = 1_000;
@@ -75,6 +78,22 @@ impl Conduct {
     /// The end of the ban that is in force.
     pub(crate) fn banned_until(self, now: u64) -> Option<u64> {
         self.ban.holds(now).then_some(self.ban.until)
+    }
+
+    /// With this ban as the last one, or with none, whatever it was; the next one is twice as long. Like every ban
+    /// it settles what was before, and so does lifting one. Setting what is set already changes nothing.
+    pub(crate) fn with_ban(self, ban: Option<Ban>) -> Self {
+        let (ban, ban_length) = match ban {
+            Some(Ban { from, until }) => {
+                (Span { from: from.0, until: until.0 }, until.0.saturating_sub(from.0))
+            }
+            None => (Span::default(), 0),
+        };
+        if (self.ban, self.ban_length) == (ban, ban_length) {
+            self
+        } else {
+            Self { ban, ban_length, ..Self::default() }
+        }
     }
 
     /// After a request that was let in. Past the grace it ends the refused period instead of being a strike: the

@@ -1,6 +1,8 @@
 //! The suite that every limiter passes: what a limiter adds to the law is that it counts for the right caller, in
 //! one atomic step, and by its clock.
 
+mod bans;
+
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
@@ -19,7 +21,7 @@ use proptest::{
 };
 
 use super::{
-    Decision, Outcome, Quota, RateLimiter, Subject,
+    Ban, Decision, Outcome, Quota, RateLimiter, Standing, Subject,
     conduct::Conduct,
     law::{self, Record},
     windows::Windows,
@@ -74,6 +76,21 @@ impl Rig {
         self.limiter.peek(subject, quota).await.expect("the limiter under test is up")
     }
 
+    async fn inspect(&self, subject: &Subject) -> Standing {
+        self.limiter.inspect(subject, AMPLE).await.expect("the limiter under test is up")
+    }
+
+    async fn set_ban(&self, subject: &Subject, ban: Option<Ban>) {
+        self.limiter.set_ban(subject, ban).await.expect("the limiter under test is up");
+    }
+
+    async fn ban_from_now(&self, subject: &Subject, length: Duration) -> Ban {
+        let from = self.inspect(subject).await.decision.now;
+        let ban = Ban { from, until: from.plus(length) };
+        self.set_ban(subject, Some(ban)).await;
+        ban
+    }
+
     fn waits(&self, duration: Duration) {
         (self.advance)(duration);
     }
@@ -91,8 +108,13 @@ pub(crate) async fn suite(rig: &Rig) {
     exactly_as_many_as_remain_are_admitted_at_once(rig).await;
     a_window_that_has_ended_starts_anew(rig).await;
     a_plan_change_acts_in_the_running_window(rig).await;
-    a_ban_is_the_keys_and_ends_by_itself(rig).await;
-    an_address_is_never_banned(rig).await;
+    bans::a_ban_is_the_keys_and_ends_by_itself(rig).await;
+    bans::an_operator_bans_a_key_and_lifts_its_ban(rig).await;
+    bans::a_lifted_ban_is_forgotten_and_an_imposed_one_is_not(rig).await;
+    bans::all_that_is_kept_of_a_key_can_be_seen(rig).await;
+    bans::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
+    questions_about_usage_have_windows_of_their_own(rig).await;
+    bans::an_address_is_never_banned(rig).await;
     decisions_are_those_of_the_law(rig).await;
 }
 
@@ -162,25 +184,11 @@ async fn a_plan_change_acts_in_the_running_window(rig: &Rig) {
     assert_eq!((raised.outcome, raised.minute.remaining), (Outcome::Admitted, 4));
 }
 
-async fn a_ban_is_the_keys_and_ends_by_itself(rig: &Rig) {
-    let quota = Quota { per_minute: 1, per_day: 1_000 };
+async fn questions_about_usage_have_windows_of_their_own(rig: &Rig) {
     let account = rig.new_account();
-    let (offender, sibling) = (key(account, "offender"), key(account, "sibling"));
-    rig.take_many(2, &offender, quota).await;
-    rig.waits(Duration::from_secs(1));
-    let banned = rig.take_many(101, &offender, quota).await;
-    assert_eq!(banned.outcome, Outcome::Banned);
-    assert_eq!(rig.peek(&offender, AMPLE).await.outcome, Outcome::Banned);
-    assert_eq!(rig.take(&sibling, AMPLE).await.outcome, Outcome::Admitted);
-    rig.waits(Duration::from_secs(banned.retry_after_secs().unwrap()));
-    assert_eq!(rig.take(&offender, AMPLE).await.outcome, Outcome::Admitted);
-}
-
-async fn an_address_is_never_banned(rig: &Rig) {
-    let (subject, quota) = (rig.new_address(), Quota { per_minute: 1, per_day: 1_000 });
-    rig.take_many(2, &subject, quota).await;
-    rig.waits(Duration::from_secs(2));
-    assert_eq!(rig.take_many(500, &subject, quota).await.outcome, Outcome::RateLimited);
+    rig.take_many(2, &Subject::Usage(account), AMPLE).await;
+    assert_eq!(rig.take(&key(account, "key"), AMPLE).await.minute.remaining, 999);
+    assert_eq!(rig.take(&Subject::Usage(account), AMPLE).await.minute.remaining, 997);
 }
 
 /// Random traces of a few callers, played through the limiter and, with the limiter's own time, through the law.
@@ -188,14 +196,21 @@ async fn decisions_are_those_of_the_law(rig: &Rig) {
     let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
     let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
     let plans = prop::collection::vec(quota, 2);
-    let requests = prop::collection::vec((0..5usize, pause, 0..100u8, 0..4u8), 3_000);
+    let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8), 3_000);
     let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
     let mut outcomes = Vec::new();
     for _ in 0..5 {
         let (mut plans, requests) = (&plans, &requests).new_tree(&mut random).unwrap().current();
         let (first, second) = (rig.new_account(), rig.new_account());
-        let callers =
-            [key(first, "a"), key(first, "b"), key(second, "a"), rig.new_address(), rig.new_address()];
+        let callers = [
+            key(first, "a"),
+            key(first, "b"),
+            key(second, "a"),
+            rig.new_address(),
+            rig.new_address(),
+            Subject::Account(first),
+            Subject::Usage(first),
+        ];
         let mut ledger = Ledger::default();
         for (caller, pause, plan_change, peek) in requests {
             rig.waits(Duration::from_millis(pause));
@@ -207,6 +222,9 @@ async fn decisions_are_those_of_the_law(rig: &Rig) {
             if peek == 0 {
                 let decision = rig.peek(subject, quota).await;
                 assert_eq!(decision, law::peek(record, quota, decision.now));
+                let standing =
+                    rig.limiter.inspect(subject, quota).await.expect("the limiter under test is up");
+                assert_eq!(standing, law::inspect(record, quota, standing.decision.now));
             }
             let decision = rig.take(subject, quota).await;
             let (expected, next) = law::take(record, quota, decision.now);
@@ -244,7 +262,8 @@ impl Ledger {
 
 fn owner(subject: &Subject) -> String {
     match subject {
-        Subject::Key { account_id, .. } => format!("account {account_id}"),
+        Subject::Key { account_id, .. } | Subject::Account(account_id) => format!("account {account_id}"),
+        Subject::Usage(account_id) => format!("usage of {account_id}"),
         Subject::Address(address) => format!("address {address}"),
     }
 }

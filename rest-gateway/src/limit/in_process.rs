@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use petstore_clock::Clock;
+use petstore_clock::{Clock, UnixMillis};
 
 use super::{
-    Decision, LimiterUnavailable, Quota, RateLimiter, Subject,
+    Ban, Decision, LimiterUnavailable, Quota, RateLimiter, Standing, Subject,
     counters::{CounterMap, Counters},
-    law,
+    law::{self, Record},
 };
 use crate::client_address::ClientAddress;
 
@@ -21,6 +21,8 @@ const ADDRESSES_PER_SHARD: usize = 896;
 pub struct InProcessLimiter {
     clock: Clock,
     accounts: CounterMap<i64>,
+    /// Of questions about usage, by account.
+    usage: CounterMap<i64>,
     addresses: CounterMap<ClientAddress>,
 }
 
@@ -28,32 +30,41 @@ impl InProcessLimiter {
     /// A limiter that has counted nothing yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, accounts: CounterMap::unbounded(), addresses: CounterMap::bounded(ADDRESSES_PER_SHARD) }
+        Self {
+            clock,
+            accounts: CounterMap::unbounded(),
+            usage: CounterMap::unbounded(),
+            addresses: CounterMap::bounded(ADDRESSES_PER_SHARD),
+        }
     }
 
-    fn take_now(&self, subject: &Subject, quota: Quota) -> Decision {
+    /// Changes the subject's record in one atomic step.
+    fn update<R>(&self, subject: &Subject, step: impl FnOnce(Record, UnixMillis) -> (R, Record)) -> R {
         let now = || self.clock.now();
-        let step = |counters: &mut Counters, key_id: Option<&Arc<str>>, now| {
-            let (decision, next) = law::take(counters.record(key_id), quota, now);
+        let on = |key_id: Option<&Arc<str>>, counters: &mut Counters, now| {
+            let (result, next) = step(counters.record(key_id), now);
             counters.keep(key_id, next);
-            decision
+            result
         };
         match subject {
             Subject::Key { account_id, key_id } => {
-                self.accounts.update(*account_id, now, |counters, now| step(counters, Some(key_id), now))
+                self.accounts.update(*account_id, now, |counters, now| on(Some(key_id), counters, now))
             }
+            Subject::Account(id) => self.accounts.update(*id, now, |counters, now| on(None, counters, now)),
+            Subject::Usage(id) => self.usage.update(*id, now, |counters, now| on(None, counters, now)),
             Subject::Address(address) => {
-                self.addresses.update(*address, now, |counters, now| step(counters, None, now))
+                self.addresses.update(*address, now, |counters, now| on(None, counters, now))
             }
         }
     }
 
-    fn peek_now(&self, subject: &Subject, quota: Quota) -> Decision {
-        let record = match subject {
+    fn record(&self, subject: &Subject) -> Record {
+        match subject {
             Subject::Key { account_id, key_id } => self.accounts.get(*account_id).record(Some(key_id)),
+            Subject::Account(id) => self.accounts.get(*id).record(None),
+            Subject::Usage(id) => self.usage.get(*id).record(None),
             Subject::Address(address) => self.addresses.get(*address).record(None),
-        };
-        law::peek(record, quota, self.clock.now())
+        }
     }
 }
 
@@ -63,7 +74,7 @@ impl RateLimiter for InProcessLimiter {
         subject: &'a Subject,
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move { Ok(self.take_now(subject, quota)) })
+        Box::pin(async move { Ok(self.update(subject, |record, now| law::take(record, quota, now))) })
     }
 
     fn peek<'a>(
@@ -71,14 +82,38 @@ impl RateLimiter for InProcessLimiter {
         subject: &'a Subject,
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move { Ok(self.peek_now(subject, quota)) })
+        Box::pin(async move { Ok(law::peek(self.record(subject), quota, self.clock.now())) })
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Standing, LimiterUnavailable>> {
+        Box::pin(async move { Ok(law::inspect(self.record(subject), quota, self.clock.now())) })
+    }
+
+    fn set_ban<'a>(
+        &'a self,
+        subject: &'a Subject,
+        ban: Option<Ban>,
+    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
+        Box::pin(async move {
+            if matches!(subject, Subject::Key { .. }) {
+                let with_ban = |record: Record| Record { conduct: record.conduct.with_ban(ban), ..record };
+                self.update(subject, |record, _| ((), with_ban(record)));
+            }
+            Ok(())
+        })
+    }
+
+    fn shares_bans(&self) -> bool {
+        false
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use petstore_clock::UnixMillis;
-
     use super::*;
     use crate::limit::conformance::{self, Rig};
 

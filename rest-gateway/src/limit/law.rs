@@ -6,9 +6,10 @@
 use petstore_clock::UnixMillis;
 
 use super::{
-    conduct::Conduct,
+    conduct::{Conduct, Span},
     decision::{Decision, Outcome, Scope},
     quota::Quota,
+    standing::{Ban, Standing, Strikes},
     windows::{self, Windows},
 };
 
@@ -44,6 +45,19 @@ pub(crate) fn take(record: Record, quota: Quota, now: UnixMillis) -> (Decision, 
 /// What a request would be answered now. Nothing is counted, and no strike given.
 pub(crate) fn peek(record: Record, quota: Quota, now: UnixMillis) -> Decision {
     look(record, quota, now).0
+}
+
+/// All that is kept of a caller and still matters.
+pub(crate) fn inspect(record: Record, quota: Quota, now: UnixMillis) -> Standing {
+    let (decision, Record { conduct, .. }) = look(record, quota, now);
+    let Conduct { refused, striking, strikes, ban, ban_length } = conduct;
+    Standing {
+        decision,
+        refused_until: (refused != Span::default()).then_some(UnixMillis(refused.until)),
+        strikes: (strikes > 0).then_some(Strikes { count: strikes, resets_at: UnixMillis(striking.until) }),
+        last_ban: (ban_length > 0)
+            .then_some(Ban { from: UnixMillis(ban.from), until: UnixMillis(ban.until) }),
+    }
 }
 
 /// The decision before anything is counted, and what of the record still matters.

@@ -11,6 +11,7 @@ mod decision;
 mod in_process;
 mod law;
 mod quota;
+mod standing;
 mod windows;
 
 use std::{fmt, sync::Arc};
@@ -21,6 +22,7 @@ pub use self::{
     decision::{Decision, Outcome, Scope, WindowView},
     in_process::InProcessLimiter,
     quota::Quota,
+    standing::{Ban, Standing, Strikes},
 };
 use crate::client_address::ClientAddress;
 
@@ -34,6 +36,10 @@ pub enum Subject {
         /// The key's identifier; not secret.
         key_id: Arc<str>,
     },
+    /// The account alone, where bans are switched off: the same windows, but nobody is struck or banned.
+    Account(i64),
+    /// Questions of the account about its own usage: windows apart from those of its requests, no strikes or bans.
+    Usage(i64),
     /// One without a valid key. An address has windows, but is never struck or banned.
     Address(ClientAddress),
 }
@@ -62,6 +68,32 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         subject: &'a Subject,
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
+
+    /// All that is kept of the subject, for its owner or an operator. Nothing is counted, and no strike given.
+    ///
+    /// # Errors
+    /// The counters cannot be reached, and the operator chose to refuse then.
+    fn inspect<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Standing, LimiterUnavailable>>;
+
+    /// Puts this ban in the place of the key's last one, or lifts that; the law is `Conduct::with_ban`. Its moments
+    /// are of the limiter's clock, which [`Self::inspect`] tells. It is kept, as every ban, for a day after its end.
+    /// Does nothing for a subject that is not a key.
+    ///
+    /// # Errors
+    /// The bans cannot be reached.
+    fn set_ban<'a>(
+        &'a self,
+        subject: &'a Subject,
+        ban: Option<Ban>,
+    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>>;
+
+    /// Whether every gateway sees the bans that this limiter keeps, and they outlive the process. If not, the core
+    /// has to be told of them.
+    fn shares_bans(&self) -> bool;
 }
 
 /// No decision could be made.

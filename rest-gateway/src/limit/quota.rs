@@ -12,4 +12,7 @@ pub struct Quota {
 impl Quota {
     /// What a client address may ask for without a valid key: 600 a minute, 100,000 a day.
     pub const ADDRESS: Self = Self { per_minute: 600, per_day: 100_000 };
+
+    /// How often an account may ask about its own usage: 60 times a minute, which never comes to the day's number.
+    pub const USAGE: Self = Self { per_minute: 60, per_day: 100_000 };
 }

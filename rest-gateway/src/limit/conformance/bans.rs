@@ -1,0 +1,101 @@
+//! Refused periods, strikes and bans of keys.
+
+use std::time::Duration;
+
+use super::{AMPLE, Rig, key};
+use crate::limit::{Ban, Outcome, Quota, Subject};
+
+pub(super) async fn a_ban_is_the_keys_and_ends_by_itself(rig: &Rig) {
+    let quota = Quota { per_minute: 1, per_day: 1_000 };
+    let account = rig.new_account();
+    let (offender, sibling) = (key(account, "offender"), key(account, "sibling"));
+    rig.take_many(2, &offender, quota).await;
+    rig.waits(Duration::from_secs(1));
+    let banned = rig.take_many(101, &offender, quota).await;
+    assert_eq!(banned.outcome, Outcome::Banned);
+    assert_eq!(rig.peek(&offender, AMPLE).await.outcome, Outcome::Banned);
+    assert_eq!(rig.take(&sibling, AMPLE).await.outcome, Outcome::Admitted);
+    rig.waits(Duration::from_secs(banned.retry_after_secs().unwrap()));
+    assert_eq!(rig.take(&offender, AMPLE).await.outcome, Outcome::Admitted);
+}
+
+pub(super) async fn an_operator_bans_a_key_and_lifts_its_ban(rig: &Rig) {
+    let account = rig.new_account();
+    let (banned, sibling) = (key(account, "banned"), key(account, "sibling"));
+    let ban = rig.ban_from_now(&banned, Duration::from_hours(1)).await;
+    let decision = rig.take(&banned, AMPLE).await;
+    assert_eq!((decision.outcome, decision.banned_until), (Outcome::Banned, Some(ban.until)));
+    assert_eq!(rig.inspect(&banned).await.ban(), Some(ban));
+    assert_eq!(rig.take(&sibling, AMPLE).await.minute.remaining, 999);
+    rig.set_ban(&banned, None).await;
+    assert_eq!(rig.take(&banned, AMPLE).await.minute.remaining, 998);
+
+    rig.ban_from_now(&banned, Duration::from_secs(2)).await;
+    rig.waits(Duration::from_secs(3));
+    assert_eq!(rig.take(&banned, AMPLE).await.outcome, Outcome::Admitted);
+    for other in [Subject::Account(account), Subject::Usage(account), rig.new_address()] {
+        rig.set_ban(&other, Some(ban)).await;
+        assert_eq!(rig.take(&other, AMPLE).await.outcome, Outcome::Admitted, "{other:?}");
+    }
+}
+
+pub(super) async fn a_lifted_ban_is_forgotten_and_an_imposed_one_is_not(rig: &Rig) {
+    let quota = Quota { per_minute: 1, per_day: 1_000 };
+    for (lift, secs) in [(true, 300), (false, 600)] {
+        let subject = rig.new_key();
+        rig.ban_from_now(&subject, Duration::from_mins(5)).await;
+        if lift {
+            rig.set_ban(&subject, None).await;
+        } else {
+            rig.waits(Duration::from_mins(5));
+        }
+        rig.take_many(2, &subject, quota).await;
+        rig.waits(Duration::from_secs(1));
+        let ban = rig.take_many(101, &subject, quota).await;
+        assert_eq!(ban.banned_until, Some(ban.now.plus(Duration::from_secs(secs))), "lifted: {lift}");
+    }
+}
+
+pub(super) async fn all_that_is_kept_of_a_key_can_be_seen(rig: &Rig) {
+    let (subject, quota) = (rig.new_key(), Quota { per_minute: 1, per_day: 1_000 });
+    let fresh = rig.limiter.inspect(&subject, quota).await.expect("the limiter under test is up");
+    assert_eq!((fresh.decision.minute.remaining, fresh.decision.day.remaining), (1, 1_000));
+    assert_eq!((fresh.refused_until, fresh.strikes, fresh.last_ban), (None, None, None));
+
+    rig.take(&subject, quota).await;
+    let refused = rig.take(&subject, quota).await;
+    rig.waits(Duration::from_secs(1));
+    let struck = rig.take_many(3, &subject, quota).await;
+    let standing = rig.limiter.inspect(&subject, quota).await.expect("the limiter under test is up");
+    assert_eq!(standing.decision.minute, struck.minute);
+    let retry_after = Duration::from_secs(refused.retry_after_secs().unwrap());
+    assert_eq!(standing.refused_until, Some(refused.now.plus(retry_after)));
+    assert_eq!(standing.strikes.map(|strikes| strikes.count), Some(3));
+    assert_eq!(standing.ban(), None);
+    // Setting what is set already changes nothing.
+    rig.set_ban(&subject, None).await;
+    assert_eq!(rig.inspect(&subject).await.strikes, standing.strikes);
+
+    let banned = rig.take_many(98, &subject, quota).await;
+    let standing = rig.inspect(&subject).await;
+    assert_eq!(standing.ban(), Some(Ban { from: banned.now, until: banned.banned_until.unwrap() }));
+    assert_eq!((standing.refused_until, standing.strikes), (None, None));
+}
+
+pub(super) async fn with_bans_switched_off_an_account_has_the_same_windows(rig: &Rig) {
+    let (account, quota) = (rig.new_account(), Quota { per_minute: 2, per_day: 1_000 });
+    let subject = Subject::Account(account);
+    rig.take(&key(account, "key"), quota).await;
+    assert_eq!(rig.take(&subject, quota).await.minute.remaining, 0);
+    rig.take(&subject, quota).await;
+    rig.waits(Duration::from_secs(2));
+    assert_eq!(rig.take_many(500, &subject, quota).await.outcome, Outcome::RateLimited);
+    assert_eq!(rig.inspect(&subject).await.strikes, None);
+}
+
+pub(super) async fn an_address_is_never_banned(rig: &Rig) {
+    let (subject, quota) = (rig.new_address(), Quota { per_minute: 1, per_day: 1_000 });
+    rig.take_many(2, &subject, quota).await;
+    rig.waits(Duration::from_secs(2));
+    assert_eq!(rig.take_many(500, &subject, quota).await.outcome, Outcome::RateLimited);
+}

@@ -1,0 +1,44 @@
+//! All that a limiter keeps of a caller, as its owner or an operator may see it.
+
+use petstore_clock::UnixMillis;
+
+use super::decision::{Decision, Outcome};
+
+/// How a caller stands: its windows and, for a key, its conduct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What a request would be answered now: a peek, with both windows.
+    pub decision: Decision,
+    /// The end of the refused period; requests until then, past the first second, are strikes.
+    pub refused_until: Option<UnixMillis>,
+    /// The strikes in the running ten minutes; `None` when there are none.
+    pub strikes: Option<Strikes>,
+    /// The key's last ban, remembered for a day after its end because the next one is twice as long.
+    pub last_ban: Option<Ban>,
+}
+
+impl Standing {
+    /// The ban that is in force.
+    #[must_use]
+    pub fn ban(&self) -> Option<Ban> {
+        self.last_ban.filter(|_| self.decision.outcome == Outcome::Banned)
+    }
+}
+
+/// Requests of a key that ignored 429.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strikes {
+    /// How many; at least 1.
+    pub count: u64,
+    /// When they are forgotten.
+    pub resets_at: UnixMillis,
+}
+
+/// A time in which every request of a key is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// When it was imposed.
+    pub from: UnixMillis,
+    /// The first moment after it; later than `from`.
+    pub until: UnixMillis,
+}
