@@ -165,7 +165,9 @@ mod tests {
 
         assert_eq!(made(&store, &url).await.unwrap(), Some(file.clone()));
         assert_eq!(fs::read_to_string(file).unwrap().trim_end(), key.expose());
-        assert_eq!(accounts::list(&store).await.unwrap().len(), 1);
+        let records = accounts::keys::list(&store, None).await.unwrap();
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].last_four, key.last_four());
     }
 
     #[test]

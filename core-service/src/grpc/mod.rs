@@ -1,7 +1,7 @@
 //! The core over gRPC. The only place that names tonic.
 //!
-//! A method parses its request, calls the store and answers; [`call`] puts the same bounds around each, on every
-//! transport, and [`status`] turns a failure into a `Status`.
+//! A method parses its request, calls the store and answers; `call` puts the same bounds around each, on every
+//! transport, and `status` turns a failure into a `Status`.
 
 use std::convert::Infallible;
 

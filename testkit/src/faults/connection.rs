@@ -17,7 +17,7 @@ use super::{
     proxy::{Control, Setting},
 };
 
-/// Pieces on their way in one direction; at 16 KiB each they fill no memory, and a delay of a second holds 64 MB/s.
+/// The most pieces on their way in one direction: 64 MiB at most, so that a delay of a second carries 64 MiB/s.
 const QUEUE: usize = 4_096;
 const PIECE: usize = 16 * 1_024;
 

@@ -189,3 +189,22 @@ async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
     lock.rollback().await.unwrap();
     assert_eq!(store.insert_pet(rex()).await.unwrap().id, PetId(1));
 }
+
+#[tokio::test]
+async fn a_full_disk_is_an_outage_that_passes_and_reads_go_on() {
+    let (store, _folder) = new_store().await;
+    let pet = store.insert_pet(rex()).await.unwrap();
+    // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present size.
+    store.writer.execute_unprepared("PRAGMA max_page_count = 1").await.unwrap();
+    let long = || NewPet::parse("x".repeat(255), Some(1), Ok(None)).unwrap();
+    let refusal = loop {
+        match store.insert_pet(long()).await {
+            Ok(_) => {}
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
+    assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
+    store.writer.execute_unprepared("PRAGMA max_page_count = 1000000").await.unwrap();
+    store.insert_pet(long()).await.unwrap();
+}
