@@ -3,6 +3,7 @@
 //! `law` is the whole law as a pure function. A [`RateLimiter`] keeps the counters and makes each decision one
 //! atomic step; `conformance` is the suite that every limiter passes.
 
+mod callers;
 mod conduct;
 #[cfg(test)]
 mod conformance;

@@ -1,0 +1,72 @@
+//! Every caller's counters in the memory of this process: accounts and client addresses.
+
+use std::sync::Arc;
+
+use petstore_clock::UnixMillis;
+
+use super::{
+    Subject,
+    counters::{CounterMap, Counters},
+    law::Record,
+};
+use crate::client_address::ClientAddress;
+
+/// The most addresses that a shard keeps: 57,344 in all, in about 6 MiB. Anyone may hold a /48 with its 65,536
+/// networks; accounts, on the other hand, are as many as the operator made.
+const ADDRESSES_PER_SHARD: usize = 896;
+
+/// The counters of every caller. Accounts and addresses have maps of their own, so that a flood of strangers cannot
+/// wash away what is known of accounts.
+#[derive(Debug)]
+pub(super) struct Callers {
+    accounts: CounterMap<i64>,
+    /// Of questions about usage, by account.
+    usage: CounterMap<i64>,
+    addresses: CounterMap<ClientAddress>,
+}
+
+impl Callers {
+    /// Keeps every account, and of addresses those that used most of their day.
+    pub(super) fn new() -> Self {
+        Self {
+            accounts: CounterMap::unbounded(),
+            usage: CounterMap::unbounded(),
+            addresses: CounterMap::bounded(ADDRESSES_PER_SHARD),
+        }
+    }
+
+    /// What is kept of the caller.
+    pub(super) fn record(&self, subject: &Subject) -> Record {
+        match subject {
+            Subject::Key { account_id, key_id } => self.accounts.get(*account_id).record(Some(key_id)),
+            Subject::Account(id) => self.accounts.get(*id).record(None),
+            Subject::Usage(id) => self.usage.get(*id).record(None),
+            Subject::Address(address) => self.addresses.get(*address).record(None),
+        }
+    }
+
+    /// Changes what is kept of the caller, in one atomic step. Time is read inside it, so that the steps of one
+    /// caller see it in order.
+    pub(super) fn update<R>(
+        &self,
+        subject: &Subject,
+        now: impl FnOnce() -> UnixMillis,
+        step: impl FnOnce(Record, UnixMillis) -> (R, Record),
+    ) -> R {
+        let on = |key_id: Option<&Arc<str>>, counters: &mut Counters, now| {
+            let (result, next) = step(counters.record(key_id), now);
+            counters.keep(key_id, next);
+            result
+        };
+        match subject {
+            Subject::Key { account_id, key_id } => {
+                self.accounts.update(*account_id, now, |counters, now| on(Some(key_id), counters, now))
+            }
+            Subject::Account(id) => self.accounts.update(*id, now, |counters, now| on(None, counters, now)),
+            Subject::Usage(id) => self.usage.update(*id, now, |counters, now| on(None, counters, now)),
+            Subject::Address(address) => {
+                self.addresses.update(*address, now, |counters, now| on(None, counters, now))
+            }
+        }
+    }
+}
