@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use tokio::sync::Semaphore;
 
@@ -29,6 +30,8 @@ const MAX_CALLS: usize = 512;
 pub struct Core {
     store: Store,
     clock: Clock,
+    /// Whose keys are known; `None` for those of every environment.
+    environment: Option<Environment>,
     capacity: Arc<Semaphore>,
 }
 
@@ -36,7 +39,13 @@ impl Core {
     /// The core on this store, at this time.
     #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, capacity: Arc::new(Semaphore::new(MAX_CALLS)) }
+        Self { store, clock, environment: None, capacity: Arc::new(Semaphore::new(MAX_CALLS)) }
+    }
+
+    /// The core of one installation: keys of the other environment are unknown to it.
+    #[must_use]
+    pub fn of(self, environment: Environment) -> Self {
+        Self { environment: Some(environment), ..self }
     }
 
     /// The store that the core works on.

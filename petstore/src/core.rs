@@ -8,7 +8,7 @@ use crate::{
     error::{Failure, StartError},
     listener::bind,
     process::{self, Process},
-    settings::{DatabaseSettings, GrpcSettings, ProcessSettings},
+    settings::{DatabaseSettings, EnvironmentSettings, GrpcSettings, ProcessSettings},
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -17,6 +17,8 @@ pub(crate) struct CoreSettings {
     database: DatabaseSettings,
     #[command(flatten)]
     grpc: GrpcSettings,
+    #[command(flatten)]
+    environment: EnvironmentSettings,
     #[command(flatten)]
     process: ProcessSettings,
 }
@@ -33,7 +35,7 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announ
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
     let store = process.open_store(&url).await?;
-    let grpc_addr = process.serve_grpc(grpc, Core::new(store, clock));
+    let grpc_addr = process.serve_grpc(grpc, Core::new(store, clock).of(settings.environment.environment));
     process.ready();
     let announcement = Announcement {
         grpc: Some(grpc_addr),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use petstore_api_key::Environment;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core::accounts::{AccountName, ApiKeyRecord, IssuedKey, KeyId, keys};
 use serde_json::{Map, Value};
@@ -50,6 +51,9 @@ pub(crate) enum Key {
         /// How long the old key goes on working beside the new one
         #[arg(long, env = "PETSTORE_GRACE", default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
+        /// production or staging: refuses to rotate a key of the other one; the new key is of the same as the old
+        #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
+        environment: Option<Environment>,
         #[command(flatten)]
         settings: AdministrationSettings,
     },
@@ -86,10 +90,10 @@ pub(crate) fn run(verb: Key) -> Result<(), Failure> {
             settings
                 .print(|| format!("key {id} is revoked\n"), || Value::Object(members(&record, clock.now())))
         }
-        Key::Rotate { id, grace, settings } => {
+        Key::Rotate { id, grace, environment, settings } => {
             let id = key_id(&id)?;
-            let issued =
-                settings.on_store(async |store| Ok(keys::rotate(store, &clock, id, grace).await?))?;
+            let issued = settings
+                .on_store(async |store| Ok(keys::rotate(store, &clock, id, grace, environment).await?))?;
             show(&issued, &settings)
         }
     }

@@ -103,7 +103,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let store = process.open_store(&url).await?;
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
-    let core = Core::new(store.clone(), clock.clone());
+    let core = Core::new(store.clone(), clock.clone()).of(environment);
     let gateway = Gateway::new(
         settings.edge.gateway(environment),
         CoreTransport::new(grpc::in_memory(&core)),

@@ -142,8 +142,9 @@ impl TestShop {
     /// Replaces the client's key: the old one works for the grace period beside that of the client given back.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
-        let issued =
-            keys::rotate(self.running.store(), &self.clock, id, grace).await.expect("the key is active");
+        let issued = keys::rotate(self.running.store(), &self.clock, id, grace, None)
+            .await
+            .expect("the key is active");
         self.client_with_key(&issued)
     }
 

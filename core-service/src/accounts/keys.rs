@@ -63,19 +63,23 @@ pub async fn revoke(store: &Store, clock: &Clock, id: KeyId) -> Result<ApiKeyRec
 }
 
 /// Creates a key, of the same account and environment and without an expiry, to take the place of another. The
-/// old one expires after `grace`, and never later than it would have.
+/// old one expires after `grace`, and never later than it would have. A key of another environment than
+/// `environment`, if that is given, is left alone.
 ///
 /// # Errors
 ///
-/// [`AccountError::KeyNotFound`], [`AccountError::KeyNotActive`], or the store's error.
+/// [`AccountError::KeyNotFound`], [`AccountError::KeyNotActive`], [`AccountError::KeyOfAnotherEnvironment`], or the
+/// store's error.
 pub async fn rotate(
     store: &Store,
     clock: &Clock,
     id: KeyId,
     grace: Duration,
+    environment: Option<Environment>,
 ) -> Result<IssuedKey, AccountError> {
     let now = clock.now();
-    let (record, key) = store.rotate_key(id, now, grace, |environment| issue(now, environment, None)).await?;
+    let (record, key) =
+        store.rotate_key(id, now, grace, environment, |environment| issue(now, environment, None)).await?;
     Ok(IssuedKey { record, key })
 }
 

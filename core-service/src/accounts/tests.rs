@@ -101,14 +101,14 @@ async fn a_key_resolves_to_its_account_and_nothing_else_does() {
     shop.account("other").await;
     let account = shop.account("acme").await;
     let issued = shop.key("acme", Some(START.plus(DAY))).await;
-    let (resolved, _) = shop.store.resolve_key(issued.key.digest()).await.unwrap();
+    let (resolved, _) = shop.store.resolve_key(issued.key.digest(), None).await.unwrap();
     let resolved = resolved.unwrap();
     assert_eq!(resolved.key_id, issued.record.id.to_string());
     assert_eq!((resolved.account_id, resolved.plan), (account.id, Plan::Free));
     assert_eq!((resolved.expires_at, resolved.revoked_at), (Some(START.plus(DAY)), None));
 
     let stranger = ApiKey::generate(Environment::Production);
-    let (resolved, revision) = shop.store.resolve_key(stranger.digest()).await.unwrap();
+    let (resolved, revision) = shop.store.resolve_key(stranger.digest(), None).await.unwrap();
     assert_eq!((resolved, revision), (None, shop.changes(0).await.1));
 }
 
@@ -174,13 +174,13 @@ async fn a_rotated_key_lives_on_for_the_grace_and_no_longer_than_it_would_have()
         [(None, START.plus(DAY)), (Some(soon), soon), (Some(START.plus(DAY * 9)), START.plus(DAY))]
     {
         let old = shop.key("acme", expiry).await;
-        let new = keys::rotate(&shop.store, &shop.clock, old.record.id, DAY).await.unwrap();
+        let new = keys::rotate(&shop.store, &shop.clock, old.record.id, DAY, None).await.unwrap();
         assert_eq!((new.record.account.as_str(), new.record.environment), ("acme", Environment::Production));
         assert_eq!(new.record.expires_at, None);
         assert_eq!(new.key.environment(), Environment::Production);
-        let (resolved, _) = shop.store.resolve_key(old.key.digest()).await.unwrap();
+        let (resolved, _) = shop.store.resolve_key(old.key.digest(), None).await.unwrap();
         assert_eq!(resolved.unwrap().expires_at, Some(end));
-        assert!(shop.store.resolve_key(new.key.digest()).await.unwrap().0.is_some());
+        assert!(shop.store.resolve_key(new.key.digest(), None).await.unwrap().0.is_some());
     }
 }
 
@@ -192,7 +192,7 @@ async fn a_key_that_is_out_of_use_is_not_rotated() {
     keys::revoke(&shop.store, &shop.clock, revoked.record.id).await.unwrap();
     shop.hand.advance(DAY);
     for (key, state) in [(revoked, KeyState::Revoked), (expired, KeyState::Expired)] {
-        let refusal = keys::rotate(&shop.store, &shop.clock, key.record.id, DAY).await.unwrap_err();
+        let refusal = keys::rotate(&shop.store, &shop.clock, key.record.id, DAY, None).await.unwrap_err();
         assert!(
             matches!(refusal, AccountError::KeyNotActive { state: found, .. } if found == state),
             "{refusal}"
@@ -218,7 +218,7 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
     expect(zoo, &mut revision).await;
     shop.key("zoo", None).await;
     expect(zoo, &mut revision).await;
-    keys::rotate(&shop.store, &shop.clock, key.record.id, DAY).await.unwrap();
+    keys::rotate(&shop.store, &shop.clock, key.record.id, DAY, None).await.unwrap();
     expect(acme, &mut revision).await;
     keys::revoke(&shop.store, &shop.clock, key.record.id).await.unwrap();
     expect(acme, &mut revision).await;
@@ -285,7 +285,7 @@ async fn a_new_store_gets_one_first_key_however_many_processes_start() {
     }
     let [(record, key)] = &created[..] else { panic!("{created:?}") };
     assert_eq!((record.account.as_str(), record.environment), ("first", Environment::Staging));
-    let (resolved, _) = shop.store.resolve_key(key.digest()).await.unwrap();
+    let (resolved, _) = shop.store.resolve_key(key.digest(), None).await.unwrap();
     assert_eq!(resolved.unwrap().plan, Plan::Free);
     assert_eq!(list(&shop.store).await.unwrap().len(), 1);
 }
@@ -296,7 +296,7 @@ async fn a_store_with_an_account_gets_no_first_key() {
     shop.account("acme").await;
     let key = ApiKey::generate(Environment::Production);
     assert!(create_first(&shop.store, &shop.clock, &key).await.unwrap().is_none());
-    assert_eq!(shop.store.resolve_key(key.digest()).await.unwrap().0, None);
+    assert_eq!(shop.store.resolve_key(key.digest(), None).await.unwrap().0, None);
 }
 
 #[tokio::test]

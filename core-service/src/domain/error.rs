@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use petstore_api_key::Environment;
+
 use super::{AccountName, KeyId, KeyState, PetId, Violation, Violations};
 
 /// What a failure came from: for the log, never for the caller.
@@ -58,6 +60,14 @@ pub enum AccountError {
         id: KeyId,
         /// Why not.
         state: KeyState,
+    },
+    /// The key belongs to another installation than the operator had in mind.
+    #[error("key {id} is of {environment}")]
+    KeyOfAnotherEnvironment {
+        /// The key.
+        id: KeyId,
+        /// Its environment.
+        environment: Environment,
     },
     /// The store failed.
     #[error(transparent)]

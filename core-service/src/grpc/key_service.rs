@@ -27,7 +27,7 @@ impl KeyService for Core {
     ) -> Result<Response<ResolveKeyResponse>, Status> {
         self.answer("ResolveKey", request, |request| async move {
             let digest = request.digest.try_into().map_err(|_| refuse("digest", "must be 32 bytes long"))?;
-            let (key, revision) = self.store.resolve_key(KeyDigest(digest)).await?;
+            let (key, revision) = self.store.resolve_key(KeyDigest(digest), self.environment).await?;
             let now = self.clock.now();
             Ok(ResolveKeyResponse { key: key.map(|key| convert::resolved_key(key, now)), revision })
         })

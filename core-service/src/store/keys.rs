@@ -87,12 +87,16 @@ impl Store {
         id: KeyId,
         now: UnixMillis,
         grace: Duration,
+        environment: Option<Environment>,
         issue: impl FnOnce(Environment) -> (ApiKey, NewApiKey) + Send,
     ) -> Result<(ApiKeyRecord, ApiKey), AccountError> {
         within(async {
             let transaction = self.begin().await?;
             let (row, account) = find(&transaction, id).await?;
             let (account_id, old) = (row.account_id, record(row, account)?);
+            if environment.is_some_and(|environment| environment != old.environment) {
+                return Err(AccountError::KeyOfAnotherEnvironment { id, environment: old.environment });
+            }
             match old.state(now) {
                 KeyState::Active => {}
                 state @ (KeyState::Revoked | KeyState::Expired) => {

@@ -1,6 +1,6 @@
 //! What gateways ask about keys.
 
-use petstore_api_key::KeyDigest;
+use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, EntityTrait, FromQueryResult, QueryFilter,
@@ -39,11 +39,12 @@ pub(crate) struct Changes {
 }
 
 impl Store {
-    /// What is known of the key with that digest, and the revision that this is as new as: one statement, so
+    /// What is known of the key with that digest (and of that environment, if one is given), and the revision that this is as new as: one statement, so
     /// that the two belong together.
     pub(crate) async fn resolve_key(
         &self,
         digest: KeyDigest,
+        environment: Option<Environment>,
     ) -> Result<(Option<ResolvedKey>, i64), PetStoreError> {
         let query = Query::select()
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
@@ -62,7 +63,11 @@ impl Store {
             .join(
                 JoinType::LeftJoin,
                 api_key::Entity,
-                Expr::col((api_key::Entity, api_key::Column::Digest)).eq(digest.0.to_vec()),
+                Condition::all()
+                    .add(Expr::col((api_key::Entity, api_key::Column::Digest)).eq(digest.0.to_vec()))
+                    .add_option(environment.map(|environment| {
+                        Expr::col((api_key::Entity, api_key::Column::Prefix)).eq(environment.key_prefix())
+                    })),
             )
             .join(
                 JoinType::LeftJoin,

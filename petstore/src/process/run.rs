@@ -1,7 +1,9 @@
 //! Running a process from the command line until a signal ends it.
 
+use std::time::Duration;
+
 use petstore_clock::Clock;
-use tokio::runtime;
+use tokio::{runtime, time::Instant};
 
 use super::{Process, signals::Signals};
 use crate::{
@@ -11,7 +13,12 @@ use crate::{
     settings::ProcessSettings,
 };
 
-/// Starts the process, announces it and runs it until SIGTERM or SIGINT; a second one ends it at once.
+/// What comes sooner after the first signal is no second wish to stop: a supervisor may signal the process and then
+/// its group, and a terminal all of its foreground.
+const IMPATIENCE: Duration = Duration::from_millis(200);
+
+/// Starts the process, announces it and runs it until SIGTERM or SIGINT; a second one, [`IMPATIENCE`] or more after
+/// the first, ends it at once.
 pub(crate) fn run(
     settings: &ProcessSettings,
     start: impl AsyncFnOnce(Clock) -> Result<(Process, Announcement), StartError>,
@@ -42,9 +49,15 @@ async fn until_signal(
         }
         failure = process.failed() => Err(failure),
     };
+    let impatient = async {
+        let deaf = Instant::now() + IMPATIENCE;
+        while Instant::now() < deaf {
+            signals.received().await;
+        }
+    };
     tokio::select! {
         () = process.stop() => {}
-        _ = signals.received() => return Err(Failure::Interrupted),
+        () = impatient => return Err(Failure::Interrupted),
     }
     tracing::info!("stopped");
     ended

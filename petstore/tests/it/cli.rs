@@ -143,6 +143,23 @@ async fn petstore_with_a_store() -> Installation {
     installation
 }
 
+#[tokio::test]
+async fn a_key_of_the_other_environment_is_not_rotated() {
+    let installation = petstore_with_a_store().await;
+    json(&installation, &["account", "create", "acme", "--plan", "free"]).await;
+    let created =
+        json(&installation, &["key", "create", "--account", "acme", "--environment", "staging"]).await;
+    let id = created["id"].as_str().unwrap_or_else(|| panic!("no id: {created}")).to_owned();
+    let rotate = |environment| {
+        ["key", "rotate", &id, "--grace", "1h", "--environment", environment].map(str::to_owned)
+    };
+    let refused = installation.run(&rotate("production").each_ref().map(String::as_str)).await;
+    assert_refused(&refused, 1);
+    assert_eq!(refused.stderr, format!("error: key {id} is of staging\n"));
+    let rotated = json(&installation, &rotate("staging").each_ref().map(String::as_str)).await;
+    assert!(rotated["key"].as_str().is_some_and(|key| key.starts_with("pet_test_")), "{rotated}");
+}
+
 /// What the verb prints, which must be one JSON document, with success.
 async fn json(installation: &Installation, args: &[&str]) -> Value {
     let exit = installation.run(&[args, &["--output", "json"]].concat()).await;

@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, time::Duration};
 
 use petstore_testkit::{eventually, grpc, raw};
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::{FIRST_KEY, PORTS, first_client, pets::created, petstore};
 
@@ -119,6 +119,33 @@ async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
         assert_eq!(exit.code, Some(0), "SIG{signal}: {exit:?}");
         assert!(exit.took < AT_ONCE, "SIG{signal}: {exit:?}");
     }
+}
+
+#[tokio::test]
+async fn a_signal_that_comes_twice_at_once_still_ends_the_service_in_order() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--drain-delay", "1s"])).await;
+    server.signal("TERM").await;
+    let exit = server.ended_by("TERM").await; // as coreutils' timeout does it
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_second_wish_to_stop_ends_the_service_without_waiting() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--drain-delay", "1m"])).await;
+    let admin = server.address("admin");
+    eventually(Duration::from_secs(5), async || {
+        server.signal("INT").await;
+        match TcpStream::connect(admin).await {
+            Ok(_) => Err("it still listens".to_owned()),
+            Err(_) => Ok(()),
+        }
+    })
+    .await;
+    let exit = server.ended().await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.stderr.ends_with("error: ended at once by a second signal\n"), "{exit:?}");
 }
 
 #[tokio::test]

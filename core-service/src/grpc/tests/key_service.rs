@@ -47,6 +47,21 @@ async fn a_key_resolves_to_what_it_may_do_now() {
 }
 
 #[tokio::test]
+async fn a_core_does_not_know_the_keys_of_the_other_environment() {
+    let mut shop = Shop::open().await;
+    shop.core = shop.core.of(Environment::Production);
+    let Core { store, clock, .. } = &shop.core;
+    let name = domain::AccountName::parse("acme").unwrap();
+    accounts::create(store, clock, &name, domain::Plan::Free).await.unwrap();
+    for (environment, known) in [(Environment::Production, true), (Environment::Staging, false)] {
+        let issued = accounts::keys::create(store, clock, &name, environment, None).await.unwrap();
+        let request = ResolveKeyRequest { digest: issued.key.digest().0.to_vec() };
+        let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
+        assert_eq!(answer.key.is_some(), known, "{environment}");
+    }
+}
+
+#[tokio::test]
 async fn a_report_of_use_is_bounded_and_judged() {
     let shop = Shop::open().await;
     let report = async |count, last_used_at_ms| {
