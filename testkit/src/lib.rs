@@ -20,20 +20,16 @@
 
 mod answer;
 mod client;
-mod eventually;
-pub mod faults;
 pub mod grpc;
 pub mod history;
 mod installation;
 pub mod load;
-mod port;
 pub mod raw;
-pub mod servers;
 mod shop;
 
 pub use answer::{Answer, Rate};
 pub use client::Client;
-pub use eventually::eventually;
 pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;
+pub use petstore_test_servers::{eventually, faults, servers};
 pub use shop::TestShop;

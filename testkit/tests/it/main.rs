@@ -1,9 +1,4 @@
-//! The harness itself: servers that start, suffer and end as told.
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
+//! The harness itself.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
 mod load;
-mod orphans;
-mod postgres;
-mod proxy;
-mod redis;
-mod redis_cluster;

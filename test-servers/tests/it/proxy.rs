@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use petstore_testkit::{
+use petstore_test_servers::{
     eventually,
     faults::{Fault, Proxy},
 };

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use petstore_testkit::{
+use petstore_test_servers::{
     eventually,
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_testkit::{eventually, servers::RedisCluster};
+use petstore_test_servers::{eventually, servers::RedisCluster};
 
 #[tokio::test]
 async fn three_nodes_share_the_slots() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_testkit::{
+use petstore_test_servers::{
     eventually,
     servers::{Database, PostgresOptions, PostgresServer},
 };

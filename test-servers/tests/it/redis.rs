@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use petstore_testkit::servers::{RedisOptions, RedisServer};
+use petstore_test_servers::servers::{RedisOptions, RedisServer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

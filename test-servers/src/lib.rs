@@ -1,0 +1,20 @@
+//! Real servers and faults between processes, for tests of any crate: this one knows nothing of the service.
+//!
+//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill.
+//! - [`faults`] stand between two processes: a proxy that delays, holds, cuts and refuses.
+//! - [`eventually`] waits for what a process does in its own time, with a deadline.
+//!
+//! Whatever goes wrong here fails the test that asked for it.
+#![expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    reason = "a test that cannot go on fails by panicking"
+)]
+
+mod eventually;
+pub mod faults;
+mod port;
+pub mod servers;
+
+pub use eventually::eventually;
