@@ -2,7 +2,7 @@
 
 use super::{
     standing::Ban,
-    windows::{DAY, SKEW},
+    windows::{DAY, MINUTE},
 };
 
 /// Requests that were under way when the first 429 was sent may still arrive for so long, in milliseconds.
@@ -23,6 +23,10 @@ const LONGEST_BAN: u64 = DAY;
 /// A key is a first offender again so many milliseconds after its last ban ended.
 const BAN_MEMORY: u64 = DAY;
 
+/// How far, in milliseconds, a span may begin in the future: the clock may have been set back since. What begins
+/// later is void, or the jump would prolong it by as much.
+const SKEW: u64 = MINUTE;
+
 /// From a moment to just before another, in Unix milliseconds; the default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -37,7 +41,7 @@ impl Span {
         Self { from, until: from.saturating_add(length) }
     }
 
-    /// Whether `now` is in it. A span from the future (the clock was set back) holds nothing.
+    /// Whether `now` is in it, or before it by no more than [`SKEW`].
     fn holds(self, now: u64) -> bool {
         self.from <= now.saturating_add(SKEW) && now < self.until
     }

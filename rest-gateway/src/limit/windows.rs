@@ -13,10 +13,6 @@ pub(crate) const MINUTE: u64 = 60_000;
 /// Length of the day window, in milliseconds. Unix days have no leap seconds.
 pub(crate) const DAY: u64 = 86_400_000;
 
-/// How far, in milliseconds, a stored moment may lie ahead of now. What lies further ahead was written before the
-/// clock was set back; trusting it would freeze an account or a key for as long as the jump was.
-pub(crate) const SKEW: u64 = 1_000;
-
 /// A fixed window that has counted; the default has not been opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -28,8 +24,12 @@ pub(crate) struct Window {
 
 impl Window {
     /// The window if it is running, else one that has not been opened.
+    ///
+    /// One that begins in the future was opened before the clock was set back. Up to its own length ahead it is
+    /// running all the same, so that no such jump hands requests out twice; further ahead it is void, so that no
+    /// jump freezes a caller for longer than two windows.
     fn at(self, now: u64, length: u64) -> Self {
-        let running = self.from <= now.saturating_add(SKEW) && now < self.from.saturating_add(length);
+        let running = self.from <= now.saturating_add(length) && now < self.from.saturating_add(length);
         if running { self } else { Self::default() }
     }
 

@@ -215,6 +215,17 @@ fn a_clock_set_back_lifts_bans_and_refused_periods_from_the_future() {
 }
 
 #[test]
+fn a_clock_set_back_by_up_to_a_minute_lifts_no_ban_and_no_refused_period() {
+    let mut key = Key::refused();
+    key.waits(5 * MINUTE);
+    key.provokes_a_ban();
+    key.millis -= MINUTE;
+    assert_eq!(key.sends().outcome, Outcome::Banned);
+    key.millis -= 1;
+    assert_eq!(key.sends().outcome, Outcome::QuotaExceeded);
+}
+
+#[test]
 fn clients_that_ignore_429_are_banned_at_one_and_at_a_hundred_requests_a_second() {
     for (every, within) in [(1_000, 1_200_000), (10, 10_000)] {
         let mut key = Key::new(FREE);
