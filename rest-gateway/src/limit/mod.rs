@@ -12,6 +12,7 @@ mod decision;
 mod in_process;
 mod law;
 mod quota;
+mod redis;
 mod standing;
 mod windows;
 
@@ -23,6 +24,9 @@ pub use self::{
     decision::{Decision, Outcome, Scope, WindowView},
     in_process::InProcessLimiter,
     quota::Quota,
+    redis::{
+        InvalidRedisUrl, RedisFault, RedisHealth, RedisLimiter, RedisSettings, RedisSetupError, RedisUrl,
+    },
     standing::{Ban, Standing, Strikes},
 };
 use crate::client_address::ClientAddress;

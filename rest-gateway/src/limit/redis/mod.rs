@@ -1,0 +1,254 @@
+//! Counters in Redis, shared by any number of gateways.
+//!
+//! `redis.lua` is the law for Redis: one call decides and counts, in Redis's own time. A caller costs one key, and
+//! one more while a key of the account is being refused or banned.
+
+mod batch;
+mod connection;
+mod fault;
+mod reply;
+mod script;
+mod step;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::{future::Future, sync::Mutex, sync::PoisonError, time::Duration};
+
+use futures_util::future::BoxFuture;
+use petstore_clock::Clock;
+use redis::Value;
+use tokio::time::timeout;
+
+use self::{
+    batch::Batcher,
+    connection::{Connection, Deadlines, Failure},
+    reply::Reply,
+    step::Step,
+};
+pub use self::{
+    fault::RedisFault,
+    url::{InvalidRedisUrl, RedisUrl},
+};
+use super::{
+    Ban, Decision, LimiterUnavailable, Quota, RateLimiter, Standing, Subject,
+    law::{self, Record},
+};
+
+/// An operator's command and the probe may wait for a connection to be made, with TLS.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where the counters are.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// One server, or several nodes of a Redis Cluster, which name the others.
+    pub urls: Vec<RedisUrl>,
+}
+
+/// The settings cannot be used, whatever Redis does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedisSetupError {
+    /// There is no URL.
+    #[error("must name a Redis server")]
+    NoUrl,
+    /// The URL is not one of a server.
+    #[error("must be the URL of a Redis server")]
+    Unusable,
+    /// Several URLs that are not of one Cluster.
+    #[error("the nodes of a Redis Cluster must have the same user, password and TLS, and no database")]
+    UnlikeNodes,
+}
+
+/// What a healthy Redis says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedisHealth {
+    /// Whether its eviction policy may drop counters when its memory is full, and so hand quota out again:
+    /// everything but `noeviction` may.
+    pub evicts: bool,
+}
+
+/// Counts in Redis. Every gateway that names the same Redis shares the counters.
+///
+/// A failed or late answer is [`LimiterUnavailable`], never a guess; the request may have been counted all the same.
+/// Nothing is retried but a call of which Redis says that it did nothing. Must be used inside a tokio runtime.
+#[derive(Debug)]
+pub struct RedisLimiter {
+    path: Path,
+    deadlines: Deadlines,
+    last_fault: Mutex<Option<RedisFault>>,
+}
+
+#[derive(Debug)]
+enum Path {
+    /// Waiting decisions share calls of the one server.
+    Batched(Batcher),
+    /// Each decision is a call of its own, pipelined: so a node of a Cluster that is away holds nobody else up.
+    Single(Box<Connection>),
+}
+
+impl RedisLimiter {
+    /// A limiter that connects when it is first asked: it can be made before Redis is there.
+    ///
+    /// # Errors
+    /// The URLs do not belong together.
+    pub fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
+        Self::build(settings, Deadlines::PRODUCTION, None)
+    }
+
+    /// For tests: by the time of `clock` instead of Redis's, so that a test can move it, and with `deadline` for
+    /// whatever may take long, so that a busy machine is no fault. In production clocks of several gateways differ.
+    ///
+    /// # Errors
+    /// The URLs do not belong together.
+    #[doc(hidden)]
+    pub fn with_clock(
+        settings: RedisSettings,
+        clock: Clock,
+        deadline: Duration,
+    ) -> Result<Self, RedisSetupError> {
+        let deadlines = Deadlines { connect: deadline, call: deadline, decision: deadline };
+        Self::build(settings, deadlines, Some(clock))
+    }
+
+    fn build(
+        settings: RedisSettings,
+        deadlines: Deadlines,
+        clock: Option<Clock>,
+    ) -> Result<Self, RedisSetupError> {
+        if settings.urls.iter().any(RedisUrl::has_tls) {
+            // rustls wants one for the process. Err: it has one, which will do.
+            let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        }
+        let connection = Connection::new(settings, deadlines, clock)?;
+        let path = if connection.is_cluster() {
+            Path::Single(Box::new(connection))
+        } else {
+            Path::Batched(Batcher::new(connection))
+        };
+        Ok(Self { path, deadlines, last_fault: Mutex::default() })
+    }
+
+    /// Connects if need be, decides on a request of nobody, which takes the whole way of a decision, writing
+    /// included, and asks for the eviction policy. Takes a second at most.
+    ///
+    /// # Errors
+    /// Redis would not decide.
+    pub async fn probe(&self) -> Result<RedisHealth, LimiterUnavailable> {
+        let probe = async {
+            self.run(Step::probe()).await?;
+            let info = self.connection().send(redis::cmd("INFO").arg("memory")).await;
+            match info {
+                Ok(info) => Ok(RedisHealth { evicts: !forbids_eviction(&info) }),
+                Err(Failure::Fault(fault)) => Err(fault),
+                Err(Failure::NoScript) => Err(RedisFault::Protocol),
+            }
+        };
+        self.within(PATIENCE, probe).await
+    }
+
+    /// Why Redis did not decide the last time that it did not; `None` if it always has.
+    pub fn last_fault(&self) -> Option<RedisFault> {
+        *self.last_fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection(&self) -> &Connection {
+        match &self.path {
+            Path::Batched(batcher) => batcher.connection(),
+            Path::Single(connection) => connection,
+        }
+    }
+
+    async fn run(&self, step: Step) -> Result<Reply, RedisFault> {
+        match &self.path {
+            Path::Batched(batcher) => batcher.run(step).await,
+            Path::Single(connection) => {
+                let mut replies = connection.run(&[step]).await?;
+                replies.pop().unwrap_or(Err(RedisFault::Protocol))
+            }
+        }
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, RedisFault>>,
+    ) -> Result<T, LimiterUnavailable> {
+        let result = timeout(deadline, work).await.unwrap_or(Err(RedisFault::TimedOut));
+        result.map_err(|fault| {
+            tracing::debug!(%fault, "Redis made no decision");
+            *self.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+            LimiterUnavailable
+        })
+    }
+
+    async fn read<T>(
+        &self,
+        subject: &Subject,
+        law: impl FnOnce(Record, petstore_clock::UnixMillis) -> T,
+    ) -> Result<T, LimiterUnavailable> {
+        let kept = async {
+            match self.run(Step::read(subject)).await? {
+                Reply::Kept { now, record } => Ok(law(record, now)),
+                Reply::Taken(_) | Reply::Set => Err(RedisFault::Protocol),
+            }
+        };
+        self.within(self.deadlines.decision, kept).await
+    }
+}
+
+/// Whether all servers that answered say `maxmemory_policy:noeviction`.
+fn forbids_eviction(info: &Value) -> bool {
+    match info {
+        Value::Map(nodes) => nodes.iter().all(|(_, info)| forbids_eviction(info)),
+        Value::BulkString(info) => String::from_utf8_lossy(info).contains("maxmemory_policy:noeviction"),
+        Value::VerbatimString { text, .. } => text.contains("maxmemory_policy:noeviction"),
+        _ => false,
+    }
+}
+
+impl RateLimiter for RedisLimiter {
+    fn take<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        let taken = async move {
+            match self.run(Step::take(subject, quota)).await? {
+                Reply::Taken(taken) => Ok(taken.decision(quota)),
+                Reply::Kept { .. } | Reply::Set => Err(RedisFault::Protocol),
+            }
+        };
+        Box::pin(self.within(self.deadlines.decision, taken))
+    }
+
+    fn peek<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        Box::pin(self.read(subject, move |record, now| law::peek(record, quota, now)))
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Standing, LimiterUnavailable>> {
+        Box::pin(self.read(subject, move |record, now| law::inspect(record, quota, now)))
+    }
+
+    fn set_ban<'a>(
+        &'a self,
+        subject: &'a Subject,
+        ban: Option<Ban>,
+    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
+        Box::pin(async move {
+            let Some(step) = Step::ban(subject, ban) else { return Ok(()) };
+            self.within(PATIENCE, async { self.run(step).await.map(drop) }).await
+        })
+    }
+
+    fn shares_bans(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,239 @@
+-- The law of rate limits (../law.rs, ../windows.rs, ../conduct.rs), each step atomic because Redis runs one script at
+-- a time. Integers only, all below 2^53, which Lua's numbers hold exactly.
+--
+-- KEYS: for each step two: the string with the owner's windows, and the one with the key's conduct. Where nothing is
+-- kept of a key (accounts without bans, questions about usage, addresses), the owner's twice.
+-- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step three:
+--   'take', limit per minute, limit per day: decides on one request and counts it;
+--   'pass', the same of an address: it is forgotten sooner if it asked for little;
+--   'read', '', '': what is kept;
+--   'ban', from, until: puts this ban in the place of the key's last one; 0, 0 lifts that.
+-- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error; the other
+-- steps are none of its concern, for each reads before it writes and writes only strings.
+
+local MINUTE, DAY = 60000, 86400000
+local GRACE, STRIKES_SPAN, FEWEST_STRIKES = 1000, 600000, 100
+local FIRST_BAN, LONGEST_BAN, BAN_MEMORY = 300000, DAY, DAY
+local SKEW = MINUTE
+
+-- Minute: from, used. Day: from, used. The last moment at which the conduct of any key of the account matters, so
+-- that the conduct of those who behave is never looked for.
+local WINDOWS, WINDOWS_SIZE = '>I6I5I6I5I6', 28
+-- Refused period: from, until. Strikes: from, until, count. Last ban: from, until, length it was imposed for.
+local CONDUCT, CONDUCT_SIZE = '>I6I6I6I6I5I6I6I6', 47
+
+local call, pack, unpack, max, min = redis.call, struct.pack, struct.unpack, math.max, math.min
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function stored(key, size)
+  local value = call('GET', key)
+  if value and #value ~= size then
+    error({ err = 'WRONGTYPE not a record of the rate limiter' })
+  end
+  return value
+end
+
+local function running(from, length)
+  return from <= now + length and now < from + length
+end
+
+local function holds(from, till)
+  return from <= now + SKEW and now < till
+end
+
+-- Stores what changed until it is over, in Redis's own time, which may differ from `now` in tests alone.
+local function keep(key, before, after, till)
+  if after == before then
+    return
+  end
+  if till > now then
+    call('SET', key, after, 'PX', till - now)
+  elseif before then
+    call('DEL', key)
+  end
+end
+
+local function read_windows(owner)
+  local before = stored(owner, WINDOWS_SIZE)
+  if not before then
+    return false, 0, 0, 0, 0, 0
+  end
+  return before, unpack(WINDOWS, before)
+end
+
+-- Only what still runs.
+local function current_windows(owner)
+  local before, minute, in_minute, day, in_day, conduct_till = read_windows(owner)
+  if not running(minute, MINUTE) then
+    minute, in_minute = 0, 0
+  end
+  if not running(day, DAY) then
+    day, in_day = 0, 0
+  end
+  return before, minute, in_minute, day, in_day, conduct_till
+end
+
+-- A window is kept for its length beyond its end: so long it may be running again if the clock is set back.
+local function keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most)
+  local after = pack(WINDOWS, minute, in_minute, day, in_day, conduct_till)
+  local till = max(minute + 2 * MINUTE, day + 2 * DAY, conduct_till)
+  keep(owner, before, after, min(till, at_most))
+  return after
+end
+
+local function read_conduct(key)
+  local before = stored(key, CONDUCT_SIZE)
+  if not before then
+    return { refused = 0, refused_till = 0, striking = 0, striking_till = 0, strikes = 0, ban = 0, ban_till = 0, ban_length = 0 }
+  end
+  local c = { before = before }
+  c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length =
+    unpack(CONDUCT, before)
+  return c
+end
+
+-- Only what still matters.
+local function current_conduct(key)
+  local c = read_conduct(key)
+  if not holds(c.refused, c.refused_till) then
+    c.refused, c.refused_till = 0, 0
+  end
+  if not holds(c.striking, c.striking_till) then
+    c.striking, c.striking_till, c.strikes = 0, 0, 0
+  end
+  if c.ban_length == 0 or not holds(c.ban, c.ban_till + BAN_MEMORY) then
+    c.ban, c.ban_till, c.ban_length = 0, 0, 0
+  end
+  return c
+end
+
+-- Answers the last moment at which it matters.
+local function keep_conduct(key, c)
+  local till = max(c.refused_till, c.striking_till, c.ban_length > 0 and c.ban_till + BAN_MEMORY or 0)
+  if till > 0 then
+    till = till + SKEW
+  end
+  local after = pack(CONDUCT, c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length)
+  keep(key, c.before, after, till)
+  return till
+end
+
+local function refuse(c, retry_after, per_minute)
+  if not holds(c.refused, c.refused_till) then
+    c.refused, c.refused_till = now, now + retry_after
+    return
+  end
+  if now < c.refused + GRACE then
+    return
+  end
+  if c.strikes == 0 then
+    c.striking, c.striking_till = now, now + STRIKES_SPAN
+  end
+  c.strikes = c.strikes + 1
+  if c.strikes > max(FEWEST_STRIKES, 2 * per_minute) then
+    local length = c.ban_length == 0 and FIRST_BAN or min(LONGEST_BAN, 2 * c.ban_length)
+    c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
+    c.ban, c.ban_till, c.ban_length = now, now + length, length
+  end
+end
+
+local function take(owner, key, per_minute, per_day, at_most)
+  local before, minute, in_minute, day, in_day, conduct_till = current_windows(owner)
+  local has_conduct = key ~= owner
+  local c = has_conduct and now < conduct_till and current_conduct(key)
+
+  if c and holds(c.ban, c.ban_till) then
+    keep_conduct(key, c)
+    local after = keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most(in_day))
+    return 'B' .. after .. pack('>I6', c.ban_till)
+  end
+
+  if in_minute < per_minute and in_day < per_day then
+    if in_minute == 0 then
+      minute = now
+    end
+    if in_day == 0 then
+      day = now - now % DAY
+    end
+    in_minute, in_day = in_minute + 1, in_day + 1
+    if c then
+      if now >= c.refused + GRACE then
+        c.refused, c.refused_till = 0, 0
+      end
+      keep_conduct(key, c)
+    end
+    return 'A' .. keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most(in_day))
+  end
+
+  local minute_end = (in_minute == 0 and now or minute) + MINUTE
+  local day_end = (in_day == 0 and now - now % DAY or day) + DAY
+  local minute_is_over, day_is_over = in_minute >= per_minute, in_day >= per_day
+  local outcome = (not day_is_over or minute_is_over and minute_end > day_end) and 'M' or 'D'
+  local till = ''
+  if has_conduct then
+    local wait = max(minute_is_over and minute_end or 0, day_is_over and day_end or 0) - now
+    wait = wait + 999
+    c = c or current_conduct(key)
+    refuse(c, max(1000, wait - wait % 1000), per_minute)
+    conduct_till = max(conduct_till, keep_conduct(key, c))
+    if holds(c.ban, c.ban_till) then
+      outcome, till = 'B', pack('>I6', c.ban_till)
+    end
+  end
+  return outcome .. keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most(in_day)) .. till
+end
+
+local function forever()
+  return math.huge
+end
+
+local steps = {
+  take = function(owner, key, per_minute, per_day)
+    return take(owner, key, per_minute, per_day, forever)
+  end,
+
+  -- Anyone can come from many addresses, and would fill the memory with them. One that asked for little is forgotten
+  -- after two minutes and the time in which the day's limit grants as much, so that forgetting grants no more.
+  pass = function(owner, key, per_minute, per_day)
+    local slot = math.ceil(DAY / per_day)
+    return take(owner, key, per_minute, per_day, function(in_day)
+      return now + 2 * MINUTE + in_day * slot
+    end)
+  end,
+
+  read = function(owner, key)
+    local kept = stored(owner, WINDOWS_SIZE)
+    local conduct = key ~= owner and stored(key, CONDUCT_SIZE)
+    return 'R' .. (kept or pack(WINDOWS, 0, 0, 0, 0, 0)) .. (conduct or '')
+  end,
+
+  ban = function(owner, key, from, till)
+    local before, minute, in_minute, day, in_day, conduct_till = read_windows(owner)
+    local c = read_conduct(key)
+    local length = max(0, till - from)
+    if c.ban ~= from or c.ban_till ~= till or c.ban_length ~= length then
+      c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
+      c.ban, c.ban_till, c.ban_length = from, till, length
+    end
+    conduct_till = max(conduct_till, keep_conduct(key, c))
+    keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, math.huge)
+    return 'S'
+  end,
+}
+
+local answers = { now }
+for i = 1, #KEYS / 2 do
+  local ok, answer = pcall(
+    steps[ARGV[3 * i - 1]], KEYS[2 * i - 1], KEYS[2 * i], tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
+  )
+  if not ok then
+    answer = 'E' .. tostring(type(answer) == 'table' and answer.err or answer)
+  end
+  answers[i + 1] = answer
+end
+return answers

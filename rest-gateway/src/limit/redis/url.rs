@@ -1,0 +1,93 @@
+//! Where Redis is.
+
+use std::{fmt, str::FromStr};
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+/// The address of a Redis server, `redis://[user:password@]host[:port][/database]`, or with TLS `rediss://…`.
+///
+/// Neither `Display` nor `Debug` shows user or password.
+#[derive(Clone)]
+pub struct RedisUrl(ConnectionInfo);
+
+/// The text is not the address of a Redis server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be redis://[user:password@]host[:port][/database], or rediss:// for TLS, \
+     with special characters in user and password percent-encoded"
+)]
+pub struct InvalidRedisUrl;
+
+impl RedisUrl {
+    pub(super) fn into_connection_info(self) -> ConnectionInfo {
+        self.0
+    }
+
+    pub(super) fn has_tls(&self) -> bool {
+        matches!(self.0.addr(), ConnectionAddr::TcpTls { .. })
+    }
+}
+
+impl FromStr for RedisUrl {
+    type Err = InvalidRedisUrl;
+
+    fn from_str(written: &str) -> Result<Self, InvalidRedisUrl> {
+        let has_scheme = ["redis://", "rediss://"].iter().any(|scheme| written.starts_with(scheme));
+        // A fragment would switch TLS's checks off, a query another protocol on.
+        if !has_scheme || written.contains(['#', '?']) {
+            return Err(InvalidRedisUrl);
+        }
+        written.into_connection_info().map(Self).map_err(|_| InvalidRedisUrl)
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.has_tls() { "rediss" } else { "redis" };
+        write!(f, "{scheme}://{}/{}", self.0.addr(), self.0.redis_settings().db())
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_user_nor_password_is_ever_shown() {
+        let url: RedisUrl = "rediss://USER:SECRET@redis.example:7000/2".parse().unwrap();
+        assert_eq!(url.to_string(), "rediss://redis.example:7000/2");
+        assert_eq!(format!("{url:?}"), "rediss://redis.example:7000/2");
+        let refused = "redis://USER:SECRET@[::1".parse::<RedisUrl>().unwrap_err();
+        assert!(!format!("{refused} {refused:?}").contains("SECRET"));
+    }
+
+    #[test]
+    fn what_is_left_out_is_redis_own_port_and_first_database() {
+        let url: RedisUrl = "redis://localhost".parse().unwrap();
+        assert_eq!(url.to_string(), "redis://localhost:6379/0");
+    }
+
+    #[test]
+    fn only_redis_and_rediss_are_taken_and_tls_cannot_be_weakened() {
+        for refused in [
+            "",
+            "localhost:6379",
+            "http://localhost",
+            "unix:///run/redis.sock",
+            "redis+unix:///run/redis.sock",
+            "rediss://localhost/#insecure",
+            "redis://localhost/?protocol=resp3",
+            "redis://localhost/first",
+            "redis://0.0.0.0",
+            "redis://",
+        ] {
+            assert_eq!(refused.parse::<RedisUrl>().err(), Some(InvalidRedisUrl), "{refused}");
+        }
+    }
+}
