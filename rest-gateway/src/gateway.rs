@@ -80,8 +80,8 @@ impl Gateway {
             (true, false) => PartState::Degraded,
             (true, true) => PartState::Ok,
         };
-        // The limiter of this process is never away.
-        Readiness { core, limiter: PartState::Ok }
+        let limiter = if self.0.limiter.is_degraded() { PartState::Degraded } else { PartState::Ok };
+        Readiness { core, limiter }
     }
 }
 
@@ -113,7 +113,7 @@ pub struct Readiness {
     /// The core: down until it has answered once, later degraded while it does not answer, because another gateway
     /// would fare no better.
     pub core: PartState,
-    /// The rate limiter.
+    /// The rate limiter: degraded while the counters that all gateways share are away.
     pub limiter: PartState,
 }
 

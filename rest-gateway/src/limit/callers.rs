@@ -15,6 +15,9 @@ use crate::client_address::ClientAddress;
 /// networks; accounts, on the other hand, are as many as the operator made.
 const ADDRESSES_PER_SHARD: usize = 896;
 
+/// The most accounts that a shard of a bounded map keeps: 49,984 in all.
+const ACCOUNTS_PER_SHARD: usize = 781;
+
 /// The counters of every caller. Accounts and addresses have maps of their own, so that a flood of strangers cannot
 /// wash away what is known of accounts.
 #[derive(Debug)]
@@ -26,13 +29,19 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// Keeps every account, and of addresses those that used most of their day.
-    pub(super) fn new() -> Self {
-        Self {
-            accounts: CounterMap::unbounded(),
-            usage: CounterMap::unbounded(),
-            addresses: CounterMap::bounded(ADDRESSES_PER_SHARD),
-        }
+    /// Keeps every account: for a limiter that is the only one that knows.
+    pub(super) fn all() -> Self {
+        Self::with(CounterMap::unbounded)
+    }
+
+    /// Keeps at most 50,000 accounts, preferring those that used most of their day.
+    pub(super) fn at_most_50_000() -> Self {
+        Self::with(|| CounterMap::bounded(ACCOUNTS_PER_SHARD))
+    }
+
+    fn with(accounts: impl Fn() -> CounterMap<i64>) -> Self {
+        let addresses = CounterMap::bounded(ADDRESSES_PER_SHARD);
+        Self { accounts: accounts(), usage: accounts(), addresses }
     }
 
     /// What is kept of the caller.

@@ -20,7 +20,7 @@ impl InProcessLimiter {
     /// A limiter that has counted nothing yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, callers: Callers::new() }
+        Self { clock, callers: Callers::all() }
     }
 }
 

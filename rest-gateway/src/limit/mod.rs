@@ -13,6 +13,7 @@ mod in_process;
 mod law;
 mod quota;
 mod redis;
+mod resilient;
 mod standing;
 mod windows;
 
@@ -26,6 +27,9 @@ pub use self::{
     quota::Quota,
     redis::{
         InvalidRedisUrl, RedisFault, RedisHealth, RedisLimiter, RedisSettings, RedisSetupError, RedisUrl,
+    },
+    resilient::{
+        InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,
     },
     standing::{Ban, Standing, Strikes},
 };
@@ -99,6 +103,11 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
     /// Whether every gateway sees the bans that this limiter keeps, and they outlive the process. If not, the core
     /// has to be told of them.
     fn shares_bans(&self) -> bool;
+
+    /// Whether decisions are made without the counters that all gateways share, because these are away.
+    fn is_degraded(&self) -> bool {
+        false
+    }
 }
 
 /// No decision could be made.

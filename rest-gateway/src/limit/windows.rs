@@ -1,5 +1,7 @@
 //! The two fixed windows of an account or address. Pure: integers in, integers out.
 
+use std::num::NonZeroU16;
+
 use petstore_clock::UnixMillis;
 
 use super::{
@@ -38,6 +40,38 @@ impl Window {
         if self.used == 0 { Self { from: opens_at, used: 1 } } else { Self { used: self.used + 1, ..self } }
     }
 
+    /// The window that a client was shown.
+    fn shown(view: WindowView, length: u64) -> Self {
+        match view.limit.saturating_sub(view.remaining) {
+            0 => Self::default(),
+            used => Self { from: view.resets_at.0.saturating_sub(length), used },
+        }
+    }
+
+    /// Of two windows of one caller, the later; of one window, its higher count.
+    fn latest(self, other: Self) -> Self {
+        [self, other].into_iter().max_by_key(|window| (window.from, window.used)).unwrap_or_default()
+    }
+
+    /// One gateway's part of a count that all share, rounded up.
+    fn part(self, gateways: u64) -> Self {
+        Self { used: self.used.div_ceil(gateways), ..self }
+    }
+
+    /// This window with what another one counted added.
+    fn plus(self, other: Self) -> Self {
+        let from = if self.used == 0 { other.from } else { self.from };
+        Self { from, used: self.used.saturating_add(other.used) }
+    }
+
+    /// What is left of the count when that of another one is taken away.
+    fn less(self, other: Self) -> Self {
+        match self.used.saturating_sub(other.used) {
+            0 => Self::default(),
+            used => Self { used, ..self },
+        }
+    }
+
     fn view(self, limit: u64, opens_at: u64, length: u64) -> WindowView {
         let from = if self.used == 0 { opens_at } else { self.from };
         WindowView {
@@ -66,6 +100,32 @@ impl Windows {
     /// Counts one request in both windows. To be asked of [`Self::at`].
     pub(crate) fn plus_one(self, now: u64) -> Self {
         Self { minute: self.minute.plus_one(now), day: self.day.plus_one(day_start(now)) }
+    }
+
+    /// The windows that a client was shown.
+    pub(crate) fn shown(minute: WindowView, day: WindowView) -> Self {
+        Self { minute: Window::shown(minute, MINUTE), day: Window::shown(day, DAY) }
+    }
+
+    /// Of two states of one caller's windows, the later; of one window, the higher count.
+    pub(crate) fn latest(self, other: Self) -> Self {
+        Self { minute: self.minute.latest(other.minute), day: self.day.latest(other.day) }
+    }
+
+    /// One gateway's part of counts that so many gateways share, rounded up.
+    pub(crate) fn part(self, gateways: NonZeroU16) -> Self {
+        let gateways = u64::from(gateways.get());
+        Self { minute: self.minute.part(gateways), day: self.day.part(gateways) }
+    }
+
+    /// These windows with what others counted added. The windows stay these, if they have counted.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { minute: self.minute.plus(other.minute), day: self.day.plus(other.day) }
+    }
+
+    /// What is left of the counts when others are taken away.
+    pub(crate) fn less(self, other: Self) -> Self {
+        Self { minute: self.minute.less(other.minute), day: self.day.less(other.day) }
     }
 
     /// Both windows as the client may see them. To be asked of [`Self::at`].

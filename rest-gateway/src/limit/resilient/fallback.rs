@@ -1,0 +1,107 @@
+//! What a gateway decides by itself while the shared counters are away.
+
+use std::{
+    num::NonZeroU16,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use petstore_clock::{Clock, UnixMillis};
+
+use crate::limit::{
+    Ban, Decision, Quota, Standing, Subject,
+    callers::Callers,
+    conduct::Conduct,
+    law::{self, Record},
+    windows::Windows,
+};
+
+/// Limits each caller to this gateway's share: `max(1, limit ÷ gateways)` a window, rounded down.
+///
+/// It starts from the last shared count that this gateway saw in the running window. Of what all gateways had used
+/// then, it takes the part of one, `used ÷ gateways` rounded up, as used of its share. So
+///
+/// - who had used up the limit stays refused until the window ends;
+/// - gateways that all saw the last count admit together no more than was left of the limit;
+/// - whatever they saw, and however often the shared counters come and go within a window, what a gateway admits by
+///   itself in a window stays within its share: the total within `limit + gateways × share`;
+/// - with one gateway, counting goes on as if nothing had happened.
+///
+/// A ban that was seen stays in force. Time goes on from the shared counters' time, so the windows end when they
+/// would have ended.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    clock: Clock,
+    gateways: NonZeroU16,
+    /// By how much the shared counters' clock was ahead of this gateway's when it was last seen, in milliseconds.
+    ahead: AtomicI64,
+    /// What the shared counters last showed: the counts of all gateways, and bans.
+    seen: Callers,
+    /// What this gateway admitted by itself, and the conduct that it saw then. It is kept when the shared counters
+    /// return, for they know nothing of it.
+    own: Callers,
+}
+
+impl Fallback {
+    pub(super) fn new(clock: Clock, gateways: NonZeroU16) -> Self {
+        let (seen, own) = (Callers::at_most_50_000(), Callers::at_most_50_000());
+        Self { clock, gateways, ahead: AtomicI64::new(0), seen, own }
+    }
+
+    /// Takes note of a decision of the shared counters.
+    pub(super) fn learn(&self, subject: &Subject, decision: &Decision) {
+        let ahead = decision.now.0.cast_signed().wrapping_sub(self.clock.now().0.cast_signed());
+        self.ahead.store(ahead, Ordering::Relaxed);
+        let shown = Windows::shown(decision.minute, decision.day);
+        let ban = decision.banned_until.map(|until| Ban { from: decision.now, until });
+        let conduct = Conduct::default().with_ban(ban);
+        // Answers may overtake each other: of the windows that run, the later and the higher count are the truth.
+        let learn = |known: Record, now: UnixMillis| {
+            ((), Record { windows: known.windows.at(now.0).latest(shown), conduct })
+        };
+        self.seen.update(subject, || decision.now, learn);
+    }
+
+    /// Decides on one request by itself.
+    pub(super) fn take(&self, subject: &Subject, quota: Quota) -> Decision {
+        let seen = self.seen.record(subject);
+        let step = |own: Record, now| {
+            let seen = self.part(seen, now);
+            let (decision, next) = law::take(joined(seen, own, now), quota.share(self.gateways), now);
+            // A ban that was seen is not of this gateway's making.
+            let conduct = if is_banned(seen, now) { own.conduct } else { next.conduct };
+            (decision, Record { windows: next.windows.less(seen.windows), conduct })
+        };
+        super::on_its_own(self.own.update(subject, || self.now(), step))
+    }
+
+    /// How the caller stands with this gateway. Nothing is counted.
+    pub(super) fn inspect(&self, subject: &Subject, quota: Quota) -> Standing {
+        let now = self.now();
+        let joined = joined(self.part(self.seen.record(subject), now), self.own.record(subject), now);
+        let standing = law::inspect(joined, quota.share(self.gateways), now);
+        Standing { decision: super::on_its_own(standing.decision), ..standing }
+    }
+
+    /// This gateway's part of what was seen.
+    fn part(&self, seen: Record, now: UnixMillis) -> Record {
+        Record { windows: seen.windows.at(now.0).part(self.gateways), ..seen }
+    }
+
+    /// The shared counters' time, as well as it is known.
+    pub(super) fn now(&self) -> UnixMillis {
+        UnixMillis(self.clock.now().0.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
+    }
+}
+
+/// What is used of a gateway's share: its part of what was seen, and what it admitted by itself.
+fn joined(seen: Record, own: Record, now: UnixMillis) -> Record {
+    let conduct = if is_banned(seen, now) { seen.conduct } else { own.conduct };
+    Record { windows: seen.windows.plus(own.windows.at(now.0)), conduct }
+}
+
+fn is_banned(seen: Record, now: UnixMillis) -> bool {
+    seen.conduct.banned_until(now.0).is_some()
+}
+
+#[cfg(test)]
+mod tests;

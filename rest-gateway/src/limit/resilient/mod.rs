@@ -1,0 +1,294 @@
+//! Redis with a net under it: a gateway goes on limiting while Redis is away, and returns to it by itself.
+//!
+//! [`breaker`] says whether Redis is asked, [`fallback`] decides when it is not, [`watch`](ResilientLimiter::watch)
+//! notices that it went or came back even when no requests do.
+
+mod breaker;
+mod fallback;
+mod policy;
+
+use std::{
+    future::Future,
+    num::NonZeroU16,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use petstore_clock::Clock;
+use tokio::time::{Instant, sleep};
+
+pub use self::policy::{InvalidOnRedisFailure, OnRedisFailure};
+use self::{
+    breaker::{Breaker, Change, Moment},
+    fallback::Fallback,
+};
+use super::{
+    Ban, Decision, LimiterUnavailable, Quota, RateLimiter, RedisHealth, RedisLimiter, Scope, Standing,
+    Subject,
+    law::{self, Record},
+};
+
+/// How often Redis is asked how it is.
+const PULSE: Duration = Duration::from_millis(200);
+
+/// What probes count for. The identifiers of accounts begin at 1.
+const PROBE: Subject = Subject::Account(0);
+
+/// More than all gateways' probes in a day.
+const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
+
+/// What an operator chooses for the time without Redis.
+#[derive(Clone, Copy, Debug)]
+pub struct ResilienceSettings {
+    /// What becomes of requests then.
+    pub on_failure: OnRedisFailure,
+    /// How many gateways share the counters: each has its part of the limits then.
+    pub gateways: NonZeroU16,
+}
+
+/// What has happened since the start, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResilienceCounts {
+    /// Decisions and probes that Redis failed to answer in time.
+    pub failures: u64,
+    /// Times at which this gateway began to decide without Redis.
+    pub outages: u64,
+    /// Decisions made without Redis.
+    pub decided_alone: u64,
+}
+
+/// The Redis limiter, and what steps in for it. A decision waits for Redis once, and no longer than that limiter lets
+/// it; after three failures in a row nothing but probes asks Redis, until it has answered these for a while.
+#[derive(Debug)]
+pub struct ResilientLimiter {
+    redis: RedisLimiter,
+    settings: ResilienceSettings,
+    breaker: Mutex<Breaker>,
+    fallback: Fallback,
+    started: Instant,
+    failures: AtomicU64,
+    outages: AtomicU64,
+    decided_alone: AtomicU64,
+}
+
+impl ResilientLimiter {
+    /// Tries Redis, for a second at most, and begins with it or without it.
+    pub async fn start(redis: RedisLimiter, settings: ResilienceSettings, clock: Clock) -> Self {
+        let started = Instant::now();
+        let first_try = redis.probe().await;
+        match first_try {
+            Ok(health) => report_evictions(health),
+            Err(LimiterUnavailable) => {
+                warn_of_outage(&redis, settings.on_failure);
+            }
+        }
+        Self {
+            redis,
+            settings,
+            breaker: Mutex::new(Breaker::new(first_try.is_ok(), Duration::ZERO)),
+            fallback: Fallback::new(clock, settings.gateways),
+            started,
+            failures: AtomicU64::new(0),
+            outages: AtomicU64::new(u64::from(first_try.is_err())),
+            decided_alone: AtomicU64::new(0),
+        }
+    }
+
+    /// Asks Redis how it is until `shutdown`. Without it, Redis is never returned to.
+    pub async fn watch(&self, shutdown: impl Future<Output = ()>) {
+        let pulse = async {
+            loop {
+                sleep(PULSE).await;
+                // In doubt ask again at once: three failures in a row are to be known within a second.
+                while !self.probe().await && self.breaker().is_closed() {}
+            }
+        };
+        tokio::select! {
+            () = shutdown => {}
+            () = pulse => {}
+        }
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub fn counts(&self) -> ResilienceCounts {
+        ResilienceCounts {
+            failures: self.failures.load(Ordering::Relaxed),
+            outages: self.outages.load(Ordering::Relaxed),
+            decided_alone: self.decided_alone.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks Redis without a request, and tells whether it answered. A Redis that is used is only read; one that is
+    /// to be used again has to show that it writes.
+    async fn probe(&self) -> bool {
+        let question = if self.breaker().is_closed() {
+            self.redis.peek(&PROBE, PROBES)
+        } else {
+            self.redis.take(&PROBE, PROBES)
+        };
+        let is_good = self.counted(question).await.is_ok();
+        let change = self.breaker().probed(is_good, self.moment());
+        self.note(change);
+        if change == Some(Change::Closed) {
+            // It may be another Redis, or configured anew.
+            if let Ok(health) = self.counted(Box::pin(self.redis.probe())).await {
+                report_evictions(health);
+            }
+        }
+        is_good
+    }
+
+    /// Redis's answer to a request's question, if it is asked and answers in time.
+    async fn ask<T>(
+        &self,
+        question: BoxFuture<'_, Result<T, LimiterUnavailable>>,
+    ) -> Result<T, LimiterUnavailable> {
+        if !self.breaker().is_closed() {
+            return Err(LimiterUnavailable);
+        }
+        let answer = self.counted(question).await;
+        let change = self.breaker().asked(answer.is_ok(), self.moment());
+        self.note(change);
+        answer
+    }
+
+    async fn counted<T>(
+        &self,
+        question: BoxFuture<'_, Result<T, LimiterUnavailable>>,
+    ) -> Result<T, LimiterUnavailable> {
+        let answer = question.await;
+        self.failures.fetch_add(u64::from(answer.is_err()), Ordering::Relaxed);
+        answer
+    }
+
+    fn note(&self, change: Option<Change>) {
+        match change {
+            None => {}
+            Some(Change::Opened) => {
+                self.outages.fetch_add(1, Ordering::Relaxed);
+                warn_of_outage(&self.redis, self.settings.on_failure);
+            }
+            Some(Change::Closed) => tracing::info!("rate limits are shared again"),
+        }
+    }
+
+    /// What becomes of a request without Redis.
+    fn alone<T>(
+        &self,
+        locally: impl FnOnce(&Fallback) -> T,
+        openly: impl FnOnce(&Fallback) -> T,
+    ) -> Result<T, LimiterUnavailable> {
+        let decided = match self.settings.on_failure {
+            OnRedisFailure::Local => locally(&self.fallback),
+            OnRedisFailure::Open => openly(&self.fallback),
+            OnRedisFailure::Closed => return Err(LimiterUnavailable),
+        };
+        self.decided_alone.fetch_add(1, Ordering::Relaxed);
+        Ok(decided)
+    }
+
+    /// Never held over an await: no future is made while it is held.
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moment(&self) -> Moment {
+        self.started.elapsed()
+    }
+}
+
+impl RateLimiter for ResilientLimiter {
+    fn take<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        Box::pin(async move {
+            if let Ok(decision) = self.ask(self.redis.take(subject, quota)).await {
+                self.fallback.learn(subject, &decision);
+                return Ok(decision);
+            }
+            self.alone(
+                |fallback| fallback.take(subject, quota),
+                |fallback| on_its_own(law::take(Record::default(), quota, fallback.now()).0),
+            )
+        })
+    }
+
+    fn peek<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        Box::pin(async move {
+            if let Ok(decision) = self.ask(self.redis.peek(subject, quota)).await {
+                self.fallback.learn(subject, &decision);
+                return Ok(decision);
+            }
+            self.alone(
+                |fallback| fallback.inspect(subject, quota).decision,
+                |fallback| on_its_own(law::peek(Record::default(), quota, fallback.now())),
+            )
+        })
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        subject: &'a Subject,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Standing, LimiterUnavailable>> {
+        Box::pin(async move {
+            if let Ok(standing) = self.ask(self.redis.inspect(subject, quota)).await {
+                self.fallback.learn(subject, &standing.decision);
+                return Ok(standing);
+            }
+            self.alone(
+                |fallback| fallback.inspect(subject, quota),
+                |fallback| {
+                    let standing = law::inspect(Record::default(), quota, fallback.now());
+                    Standing { decision: on_its_own(standing.decision), ..standing }
+                },
+            )
+        })
+    }
+
+    fn set_ban<'a>(
+        &'a self,
+        subject: &'a Subject,
+        ban: Option<Ban>,
+    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
+        Box::pin(self.ask(self.redis.set_ban(subject, ban)))
+    }
+
+    fn shares_bans(&self) -> bool {
+        self.redis.shares_bans()
+    }
+
+    fn is_degraded(&self) -> bool {
+        !self.breaker().is_closed()
+    }
+}
+
+/// The decision of a gateway that asks nobody.
+fn on_its_own(decision: Decision) -> Decision {
+    Decision { scope: Scope::Node, ..decision }
+}
+
+fn warn_of_outage(redis: &RedisLimiter, policy: OnRedisFailure) {
+    let reason = redis.last_fault().map(|fault| fault.to_string()).unwrap_or_default();
+    tracing::warn!(%policy, reason, "rate limits are not shared, because Redis is away");
+}
+
+fn report_evictions(health: RedisHealth) {
+    if health.evicts {
+        tracing::warn!(
+            "Redis may drop counters when its memory is full, and with them hand out quota anew: \
+             set maxmemory-policy noeviction"
+        );
+    }
+}
