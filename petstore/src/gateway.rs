@@ -1,48 +1,94 @@
 //! `petstore gateway`: REST in front of a core elsewhere.
 
-use std::sync::Arc;
+use std::{ffi::OsString, net::SocketAddr};
 
 use petstore_clock::Clock;
-use petstore_gateway::{Gateway, core_client, limit::InProcessLimiter};
+use petstore_gateway::{Gateway, core_client};
 
 use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
     listener::bind,
     process::{self, Process},
-    settings::{EdgeSettings, EnvironmentSettings, InvalidSetting, ProcessSettings},
+    settings::{self, EdgeSettings, EnvironmentSettings, InvalidSetting, LimiterSettings, ProcessSettings},
 };
 
+/// What can be set for a gateway alone.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct GatewaySettings {
+pub struct GatewaySettings {
     /// The core's gRPC port. The gateway starts without it, and is ready when it has answered
     #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
-    core_url: String,
+    pub core_url: String,
+    /// Where REST is served, and to whom.
     #[command(flatten)]
-    edge: EdgeSettings,
+    pub edge: EdgeSettings,
+    /// Where requests are counted.
     #[command(flatten)]
-    environment: EnvironmentSettings,
+    pub limiter: LimiterSettings,
+    /// Which installation this is.
     #[command(flatten)]
-    process: ProcessSettings,
+    pub environment: EnvironmentSettings,
+    /// The admin port, the end and the log.
+    #[command(flatten)]
+    pub process: ProcessSettings,
 }
 
-pub(crate) fn run(settings: &GatewaySettings) -> Result<(), Failure> {
-    process::run(&settings.process, async |clock| start(settings, clock).await)
+impl GatewaySettings {
+    /// The settings that these flags make, as `petstore gateway` would take them: without the program's name, and
+    /// completed by the environment's variables and by the defaults.
+    ///
+    /// # Errors
+    ///
+    /// When a flag or a variable cannot be used.
+    pub fn from_flags<F: Into<OsString>>(flags: impl IntoIterator<Item = F>) -> Result<Self, clap::Error> {
+        settings::from_flags(flags)
+    }
 }
 
-async fn start(settings: &GatewaySettings, clock: Clock) -> Result<(Process, Announcement), StartError> {
+/// A gateway, running. Dropped instead of stopped, it ends without order.
+#[derive(Debug)]
+pub struct Running {
+    /// Where REST is served; the real port, if 0 was asked for.
+    pub http_addr: SocketAddr,
+    /// Where `/livez` and `/readyz` are served.
+    pub admin_addr: SocketAddr,
+    process: Process,
+}
+
+impl Running {
+    /// Ends the gateway in order, as SIGTERM does.
+    pub async fn stop(self) {
+        self.process.stop().await;
+    }
+}
+
+/// Starts a gateway. When this returns, it takes requests; it is ready when the core has answered. Installs nothing
+/// global: neither a log nor signal handlers.
+///
+/// # Errors
+///
+/// When a setting cannot be used or a port cannot be listened on. Then nothing runs.
+pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, StartError> {
     let core = core_client::connect(&settings.core_url)
         .map_err(|error| InvalidSetting::new("--core-url", error.to_string()))?;
+    let redis = settings.limiter.redis(&clock)?;
     let http = bind("--http-addr", settings.edge.http_addr).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
-    let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
+    let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
     let gateway = Gateway::new(settings.edge.gateway(settings.environment.environment), core, limiter, clock);
     let http_addr = process.serve_http(http, gateway);
     process.ready();
-    let announcement =
-        Announcement { http: Some(http_addr), admin: Some(admin_addr), ..Announcement::default() };
-    Ok((process, announcement))
+    Ok(Running { http_addr, admin_addr, process })
+}
+
+pub(crate) fn run(settings: GatewaySettings) -> Result<(), Failure> {
+    process::run(&settings.process.clone(), async |clock| {
+        let Running { http_addr, admin_addr, process } = start(settings, clock).await?;
+        let announcement =
+            Announcement { http: Some(http_addr), admin: Some(admin_addr), ..Announcement::default() };
+        Ok((process, announcement))
+    })
 }

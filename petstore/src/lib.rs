@@ -13,7 +13,7 @@ mod core;
 mod duration;
 mod error;
 mod first_key;
-mod gateway;
+pub mod gateway;
 mod key;
 mod listener;
 mod logging;
@@ -51,7 +51,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Serve(settings) => serve::run(settings),
         Verb::Core(settings) => core::run(&settings),
-        Verb::Gateway(settings) => gateway::run(&settings),
+        Verb::Gateway(settings) => gateway::run(settings),
         Verb::Migrate(verb) => migrate::run(verb),
         Verb::Account(verb) => account::run(verb),
         Verb::Key(verb) => key::run(verb),

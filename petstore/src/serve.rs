@@ -1,11 +1,10 @@
 //! `petstore serve`: the whole service in one process.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
-use clap::Parser;
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc, store::Store};
-use petstore_gateway::{Gateway, core_client::CoreTransport, limit::InProcessLimiter};
+use petstore_gateway::{Gateway, core_client::CoreTransport};
 
 use crate::{
     announcement::Announcement,
@@ -13,7 +12,10 @@ use crate::{
     first_key,
     listener::bind,
     process::{self, Process},
-    settings::{DatabaseSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, ProcessSettings},
+    settings::{
+        self, DatabaseSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings,
+        ProcessSettings,
+    },
 };
 
 /// What can be set for the whole service in one process.
@@ -25,6 +27,9 @@ pub struct ServeSettings {
     /// Where REST is served, and to whom.
     #[command(flatten)]
     pub edge: EdgeSettings,
+    /// Where requests are counted.
+    #[command(flatten)]
+    pub limiter: LimiterSettings,
     /// Where gRPC is served.
     #[command(flatten)]
     pub grpc: GrpcSettings,
@@ -44,13 +49,7 @@ impl ServeSettings {
     ///
     /// When a flag or a variable cannot be used.
     pub fn from_flags<F: Into<OsString>>(flags: impl IntoIterator<Item = F>) -> Result<Self, clap::Error> {
-        #[derive(Parser)]
-        #[command(no_binary_name = true)]
-        struct Flags {
-            #[command(flatten)]
-            settings: ServeSettings,
-        }
-        Flags::try_parse_from(flags.into_iter().map(Into::into)).map(|flags| flags.settings)
+        settings::from_flags(flags)
     }
 }
 
@@ -92,6 +91,7 @@ impl Running {
 pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
     let url = settings.database.url()?;
     let grpc_addr = settings.grpc.checked_addr()?;
+    let redis = settings.limiter.redis(&clock)?;
     // Ports come first: they fail soonest, and a store must not be created for nothing.
     let http = bind("--http-addr", settings.edge.http_addr).await?;
     let grpc = bind("--grpc-addr", grpc_addr).await?;
@@ -103,11 +103,12 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let store = process.open_store(&url).await?;
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
+    let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
     let core = Core::new(store.clone(), clock.clone()).of(environment);
     let gateway = Gateway::new(
         settings.edge.gateway(environment),
         CoreTransport::new(grpc::in_memory(&core)),
-        Arc::new(InProcessLimiter::new(clock.clone())),
+        limiter,
         clock,
     );
     let grpc_addr = process.serve_grpc(grpc, core);

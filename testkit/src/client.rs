@@ -45,6 +45,12 @@ impl Client {
         client
     }
 
+    /// The same client, speaking to another gateway.
+    #[must_use]
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { address, ..self.clone() }
+    }
+
     /// The key, when the client has one.
     #[must_use]
     pub fn key(&self) -> &str {

@@ -32,4 +32,4 @@ pub use client::Client;
 pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;
 pub use petstore_test_servers::{eventually, faults, servers};
-pub use shop::TestShop;
+pub use shop::{SharedCounters, TestShop};

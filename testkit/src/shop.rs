@@ -1,5 +1,7 @@
 //! The whole service in this process.
 
+mod counters;
+
 use std::{
     collections::HashMap,
     net::SocketAddr,
@@ -11,7 +13,12 @@ use std::{
     time::Duration,
 };
 
-use petstore::serve::{self, Running, ServeSettings};
+use self::counters::OwnServers;
+pub use self::counters::SharedCounters;
+use petstore::{
+    gateway::{self, GatewaySettings},
+    serve::{self, ServeSettings},
+};
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ClockHand, UnixMillis};
 use petstore_core::{
@@ -20,23 +27,33 @@ use petstore_core::{
 };
 use tempfile::TempDir;
 
-use crate::Client;
+use crate::{Client, eventually};
 
 /// When a test begins, unless it says otherwise: the middle of a day, so that no window ends by accident.
 const START: &str = "2026-11-20T10:00:00Z";
 const DAY_SECS: u64 = 86_400;
 
+/// Any free port.
+const FREE: &str = "127.0.0.1:0";
+
+/// How long a further gateway may take to hear from the core.
+const SOON: Duration = Duration::from_secs(10);
+
 /// The service on a store of its own, listening on free ports of the loopback. Its clock stands still until
-/// [`TestShop::advance`]. Everything ends when it is dropped.
+/// [`TestShop::advance`]. Requests are counted where the variable `PETSTORE_TEST_LIMITER` says, so that the same tests
+/// hold every limiter to the same promises. Everything ends when it is dropped.
 #[derive(Debug)]
 pub struct TestShop {
-    running: Running,
+    running: serve::Running,
+    /// Those beside the first, which runs in one process with the core.
+    further_gateways: Vec<gateway::Running>,
     clock: Clock,
     hand: ClockHand,
     environment: Environment,
     accounts: AtomicU32,
     key_ids: Mutex<HashMap<String, KeyId>>,
     _folder: TempDir,
+    _servers: Option<OwnServers>,
 }
 
 impl TestShop {
@@ -55,14 +72,77 @@ impl TestShop {
         Self::start(START, flags).await
     }
 
+    /// Opens the shop with so many gateways that share the counters, and these flags for each of them.
+    pub async fn open_on(counters: &SharedCounters, gateways: u16, flags: &[&str]) -> Self {
+        let count = gateways.to_string();
+        let flags = [["--gateways", &count].as_slice(), flags].concat();
+        let mut shop = Self::start_on(START, &flags, Some(counters)).await;
+        for _ in 1..gateways {
+            shop.add_gateway(counters, &flags).await;
+        }
+        shop
+    }
+
     async fn start(moment: &str, flags: &[&str]) -> Self {
+        match counters::by_variable().await {
+            None => Self::start_on(moment, flags, None).await,
+            Some((servers, counters)) => {
+                let shop = Self::start_on(moment, flags, Some(&counters)).await;
+                Self { _servers: Some(servers), ..shop }
+            }
+        }
+    }
+
+    async fn start_on(moment: &str, flags: &[&str], counters: Option<&SharedCounters>) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (clock, hand) = Clock::manual(unix_millis(moment));
-        let settings = settings(folder.path(), flags);
+        let mut settings = settings(folder.path(), flags);
+        if let Some(counters) = counters {
+            counters.apply(&mut settings.limiter);
+        }
         let environment = settings.environment.environment;
         let running = serve::start(settings, clock.clone()).await.expect("the service starts");
-        let (accounts, key_ids) = (AtomicU32::new(0), Mutex::default());
-        Self { running, clock, hand, environment, accounts, key_ids, _folder: folder }
+        Self {
+            running,
+            further_gateways: Vec::new(),
+            clock,
+            hand,
+            environment,
+            accounts: AtomicU32::new(0),
+            key_ids: Mutex::default(),
+            _folder: folder,
+            _servers: None,
+        }
+    }
+
+    async fn add_gateway(&mut self, counters: &SharedCounters, flags: &[&str]) {
+        let core = format!("http://{}", self.grpc_addr());
+        let flags =
+            [["--core-url", &core, "--http-addr", FREE, "--admin-addr", FREE].as_slice(), flags].concat();
+        let mut settings = GatewaySettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"));
+        counters.apply(&mut settings.limiter);
+        let running = gateway::start(settings, self.clock.clone()).await.expect("the gateway starts");
+        let admin = Client::new(running.admin_addr);
+        eventually(SOON, async || match admin.get("/readyz").await {
+            ready if ready.status() == 200 => Ok(()),
+            unready => Err(format!("{unready:?}")),
+        })
+        .await;
+        self.further_gateways.push(running);
+    }
+
+    /// Where each gateway serves REST.
+    #[must_use]
+    pub fn gateways(&self) -> Vec<SocketAddr> {
+        let further = self.further_gateways.iter().map(|gateway| gateway.http_addr);
+        [self.running.http_addr].into_iter().chain(further).collect()
+    }
+
+    /// Speaks to the admin port of each gateway.
+    #[must_use]
+    pub fn admins(&self) -> Vec<Client> {
+        let further = self.further_gateways.iter().map(|gateway| Client::new(gateway.admin_addr));
+        [self.admin()].into_iter().chain(further).collect()
     }
 
     /// Moves the clock forward.
@@ -168,7 +248,7 @@ impl TestShop {
 
 fn settings(folder: &Path, flags: &[&str]) -> ServeSettings {
     let database = format!("sqlite://{}/petstore.db", folder.display());
-    let ports = ["--http-addr", "--grpc-addr", "--admin-addr"].map(|flag| [flag, "127.0.0.1:0"]).concat();
+    let ports = ["--http-addr", "--grpc-addr", "--admin-addr"].map(|flag| [flag, FREE]).concat();
     let flags = [["--database-url", &database].as_slice(), &ports, flags].concat();
     ServeSettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,13 +1,16 @@
 //! The parts that a process can have.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
+use petstore_clock::Clock;
 use petstore_core::{
     Core, DatabaseUrl, grpc,
     store::{OpenOptions, Store},
 };
 use petstore_gateway::{
-    Gateway, router,
+    Gateway,
+    limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter},
+    router,
     server::{self, ServerLimits},
 };
 
@@ -33,6 +36,24 @@ impl Process {
             Ok(())
         });
         port.addr
+    }
+
+    /// Counts requests in Redis, if there is one, else in this process. Redis has been tried when this returns: it
+    /// takes a second at most.
+    pub(crate) async fn count_requests(
+        &mut self,
+        redis: Option<RedisLimiter>,
+        resilience: ResilienceSettings,
+        clock: &Clock,
+    ) -> Arc<dyn RateLimiter> {
+        let Some(redis) = redis else { return Arc::new(InProcessLimiter::new(clock.clone())) };
+        let limiter = Arc::new(ResilientLimiter::start(redis, resilience, clock.clone()).await);
+        let watched = Arc::clone(&limiter);
+        self.add("the watch on Redis", Phase::ClosingBackground, async move |end| {
+            watched.watch(end).await;
+            Ok(())
+        });
+        limiter
     }
 
     /// Serves gRPC.

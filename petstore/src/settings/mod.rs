@@ -6,16 +6,19 @@
 mod database;
 mod edge;
 mod grpc;
+mod limiter;
 mod process;
 mod secret_url;
 mod table;
+
+use std::ffi::OsString;
 
 use petstore_api_key::Environment;
 use petstore_core::accounts::AccountName;
 
 pub use self::{
-    database::DatabaseSettings, edge::EdgeSettings, grpc::GrpcSettings, process::ProcessSettings,
-    table::settings_table,
+    database::DatabaseSettings, edge::EdgeSettings, grpc::GrpcSettings, limiter::LimiterSettings,
+    process::ProcessSettings, table::settings_table,
 };
 
 /// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
@@ -39,6 +42,20 @@ pub struct EnvironmentSettings {
     /// production or staging: keys begin with `pet_live_` or `pet_test_`, and neither takes the other's
     #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
     pub environment: Environment,
+}
+
+/// The settings that these flags make: without the program's name, and completed by the environment's variables and
+/// by the defaults.
+pub(crate) fn from_flags<S: clap::Args, F: Into<OsString>>(
+    flags: impl IntoIterator<Item = F>,
+) -> Result<S, clap::Error> {
+    #[derive(clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Flags<S: clap::Args> {
+        #[command(flatten)]
+        settings: S,
+    }
+    <Flags<S> as clap::Parser>::try_parse_from(flags.into_iter().map(Into::into)).map(|flags| flags.settings)
 }
 
 /// An IP address with its port.

@@ -99,7 +99,7 @@ mod tests {
         let mut program = Cli::command();
         program.build();
         each_command(&program, &[], &mut |path, arg| {
-            if arg.get_long() == Some("database-url") {
+            if matches!(arg.get_long(), Some("database-url" | "redis-url")) {
                 assert!(arg.is_hide_env_values_set(), "{path:?}");
             }
         });

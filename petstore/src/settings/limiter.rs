@@ -1,0 +1,149 @@
+//! Where requests are counted.
+
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
+
+use petstore_clock::Clock;
+use petstore_gateway::limit::{OnRedisFailure, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings};
+
+use super::{
+    InvalidSetting,
+    secret_url::{self, SecretUrl},
+};
+
+/// Where requests are counted.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LimiterSettings {
+    /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, or `rediss://` for TLS; the nodes of a
+    /// Redis Cluster, if it is repeated or, in the variable, separated by commas. Without it requests are counted in
+    /// this process. A URL with a password is taken from the variable or from --redis-url-file only
+    #[arg(
+        long,
+        env = "PETSTORE_REDIS_URL",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_parser = SecretUrl::<RedisUrl>::of("redis-url"),
+        value_name = "URL"
+    )]
+    pub redis_url: Vec<RedisUrl>,
+
+    /// A file that holds Redis's URL, or those of a Cluster's nodes, one a line; nobody but its owner may have access
+    /// to it (mode 0600)
+    #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
+    pub redis_url_file: Option<PathBuf>,
+
+    /// How many gateways count in the same Redis: while it is away, each admits its part of every limit
+    #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
+    pub gateways: NonZeroU16,
+
+    /// While Redis is away: local (each gateway admits its part of the limits), open (all are admitted) or closed
+    /// (all are refused with 503)
+    #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
+    pub on_redis_failure: OnRedisFailure,
+
+    /// For tests: Redis counts by the process's clock instead of its own, and may take so long.
+    #[arg(skip)]
+    #[doc(hidden)]
+    pub redis_by_clock: Option<Duration>,
+}
+
+impl LimiterSettings {
+    /// Where Redis is, from the file if one is given. Nothing without Redis.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, is open to others or holds something else.
+    pub fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
+        match &self.redis_url_file {
+            None => Ok(self.redis_url.clone()),
+            Some(file) => {
+                secret_url::read(file).map_err(|reason| InvalidSetting::new("--redis-url-file", reason))
+            }
+        }
+    }
+
+    /// The limiter that counts in Redis, if there is one. It has not connected yet.
+    pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
+        let urls = self.redis_urls()?;
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let settings = RedisSettings { urls };
+        let limiter = match self.redis_by_clock {
+            None => RedisLimiter::new(settings),
+            Some(deadline) => RedisLimiter::with_clock(settings, clock.clone(), deadline),
+        };
+        limiter.map(Some).map_err(|error| InvalidSetting::new("--redis-url", error.to_string()))
+    }
+
+    pub(crate) const fn resilience(&self) -> ResilienceSettings {
+        ResilienceSettings { on_failure: self.on_redis_failure, gateways: self.gateways }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Flags {
+        #[command(flatten)]
+        limiter: LimiterSettings,
+    }
+
+    fn urls(flags: &[&str]) -> Vec<String> {
+        let settings = Flags::try_parse_from(flags).unwrap().limiter;
+        settings.redis_urls().unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    fn refusal(flags: &[&str]) -> String {
+        Flags::try_parse_from(flags).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn requests_are_counted_in_the_process_unless_said_otherwise() {
+        assert!(urls(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_are_several_urls() {
+        let nodes = ["redis://a:1/0", "redis://b:2/0"];
+        assert_eq!(urls(&["--redis-url", "redis://a:1", "--redis-url", "redis://b:2"]), nodes);
+        assert_eq!(urls(&["--redis-url", "redis://a:1,redis://b:2"]), nodes);
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("urls");
+        fs::write(&file, "redis://:SECRET@a:1\nredis://:SECRET@b:2\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(urls(&["--redis-url-file", file.to_str().unwrap()]), nodes);
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
+        let refusal = refusal(&["--redis-url", "redis://:SECRET@localhost"]);
+        assert!(refusal.contains("must come from PETSTORE_REDIS_URL or --redis-url-file"), "{refusal}");
+        assert!(!refusal.contains("SECRET"), "{refusal}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_what_would_be_right() {
+        for (flag, value, right) in [
+            ("--redis-url", "http://localhost", "redis://"),
+            ("--gateways", "0", "0"),
+            ("--on-redis-failure", "shut", "local, open or closed"),
+        ] {
+            let refusal = refusal(&[flag, value]);
+            assert!(refusal.contains(flag) && refusal.contains(right), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn url_and_file_together_are_refused() {
+        let refusal = refusal(&["--redis-url", "redis://a", "--redis-url-file", "b"]);
+        assert!(refusal.contains("cannot be used with"), "{refusal}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a shop counts requests.
+
+use std::time::Duration;
+
+use petstore::settings::LimiterSettings;
+use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
+
+/// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own; otherwise
+/// the one in the process.
+pub(super) const VARIABLE: &str = "PETSTORE_TEST_LIMITER";
+
+/// No call takes so long, however busy the machine is.
+const GENEROUS: Duration = Duration::from_secs(10);
+
+/// A Redis, or the nodes of a Cluster, in which the gateways of a shop count.
+#[derive(Clone, Debug)]
+pub struct SharedCounters {
+    urls: Vec<String>,
+    by_clock: bool,
+}
+
+impl SharedCounters {
+    /// By Redis's own time, and with the deadlines of production.
+    #[must_use]
+    pub fn at(url: &str) -> Self {
+        Self { urls: vec![url.to_owned()], by_clock: false }
+    }
+
+    /// By the shop's clock, which the test moves, and with a deadline that a busy machine keeps.
+    #[must_use]
+    pub fn by_clock(urls: &[String]) -> Self {
+        Self { urls: urls.to_vec(), by_clock: true }
+    }
+
+    pub(super) fn apply(&self, settings: &mut LimiterSettings) {
+        settings.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
+        settings.redis_by_clock = self.by_clock.then_some(GENEROUS);
+    }
+}
+
+/// Servers that one shop has for itself.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are kept to be dropped with the shop")]
+pub(super) enum OwnServers {
+    Redis(RedisServer),
+    Cluster(RedisCluster),
+}
+
+/// What the variable asks for.
+pub(super) async fn by_variable() -> Option<(OwnServers, SharedCounters)> {
+    match std::env::var(VARIABLE).as_deref() {
+        Ok("redis") => {
+            let redis = RedisServer::start(RedisOptions::default()).await;
+            let counters = SharedCounters::by_clock(&[redis.url()]);
+            Some((OwnServers::Redis(redis), counters))
+        }
+        Ok("cluster") => {
+            let cluster = RedisCluster::start(3).await;
+            let counters = SharedCounters::by_clock(&cluster.urls());
+            Some((OwnServers::Cluster(cluster), counters))
+        }
+        Ok(other) if other != "in-process" => panic!("{VARIABLE} is {other}, which is no limiter"),
+        Ok(_) | Err(_) => None,
+    }
+}
