@@ -35,6 +35,7 @@ pub(crate) struct Rig {
     limiter: Arc<dyn RateLimiter>,
     advance: Box<dyn Fn(Duration) + Send + Sync>,
     last_account: AtomicI64,
+    traces: usize,
 }
 
 impl Rig {
@@ -44,7 +45,12 @@ impl Rig {
         advance: impl Fn(Duration) + Send + Sync + 'static,
         last_account: i64,
     ) -> Self {
-        Self { limiter, advance: Box::new(advance), last_account: AtomicI64::new(last_account) }
+        Self { limiter, advance: Box::new(advance), last_account: AtomicI64::new(last_account), traces: 5 }
+    }
+
+    /// The same with fewer random traces: for limiters that answer over a network.
+    pub(crate) fn with_traces(self, traces: usize) -> Self {
+        Self { traces, ..self }
     }
 
     fn new_account(&self) -> i64 {
@@ -96,7 +102,7 @@ impl Rig {
     }
 }
 
-fn key(account_id: i64, key_id: &str) -> Subject {
+pub(crate) fn key(account_id: i64, key_id: &str) -> Subject {
     Subject::Key { account_id, key_id: format!("{account_id}/{key_id}").into() }
 }
 
@@ -199,7 +205,7 @@ async fn decisions_are_those_of_the_law(rig: &Rig) {
     let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8), 3_000);
     let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
     let mut outcomes = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..rig.traces {
         let (mut plans, requests) = (&plans, &requests).new_tree(&mut random).unwrap().current();
         let (first, second) = (rig.new_account(), rig.new_account());
         let callers = [
@@ -239,20 +245,20 @@ async fn decisions_are_those_of_the_law(rig: &Rig) {
 
 /// The plainest way to keep records: windows by account or address, conduct by key.
 #[derive(Default)]
-struct Ledger {
+pub(crate) struct Ledger {
     windows: HashMap<String, Windows>,
     conduct: HashMap<Subject, Conduct>,
 }
 
 impl Ledger {
-    fn record(&self, subject: &Subject) -> Record {
+    pub(crate) fn record(&self, subject: &Subject) -> Record {
         Record {
             windows: self.windows.get(&owner(subject)).copied().unwrap_or_default(),
             conduct: self.conduct.get(subject).copied().unwrap_or_default(),
         }
     }
 
-    fn keep(&mut self, subject: &Subject, record: Record) {
+    pub(crate) fn keep(&mut self, subject: &Subject, record: Record) {
         self.windows.insert(owner(subject), record.windows);
         if matches!(subject, Subject::Key { .. }) {
             self.conduct.insert(subject.clone(), record.conduct);

@@ -46,12 +46,15 @@ local function holds(from, till)
   return from <= now + SKEW and now < till
 end
 
--- Stores what changed until it is over, in Redis's own time, which may differ from `now` in tests alone.
-local function keep(key, before, after, till)
+-- Stores what changed until it is over; Redis counts that from its own time, which differs from `now` in tests alone.
+-- A moment that did not change is not told again: that halves the cost of storing.
+local function keep(key, before, after, till, till_before)
   if after == before then
     return
   end
-  if till > now then
+  if till == till_before and before then
+    call('SET', key, after, 'KEEPTTL')
+  elseif till > now then
     call('SET', key, after, 'PX', till - now)
   elseif before then
     call('DEL', key)
@@ -66,24 +69,9 @@ local function read_windows(owner)
   return before, unpack(WINDOWS, before)
 end
 
--- Only what still runs.
-local function current_windows(owner)
-  local before, minute, in_minute, day, in_day, conduct_till = read_windows(owner)
-  if not running(minute, MINUTE) then
-    minute, in_minute = 0, 0
-  end
-  if not running(day, DAY) then
-    day, in_day = 0, 0
-  end
-  return before, minute, in_minute, day, in_day, conduct_till
-end
-
 -- A window is kept for its length beyond its end: so long it may be running again if the clock is set back.
-local function keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most)
-  local after = pack(WINDOWS, minute, in_minute, day, in_day, conduct_till)
-  local till = max(minute + 2 * MINUTE, day + 2 * DAY, conduct_till)
-  keep(owner, before, after, min(till, at_most))
-  return after
+local function windows_till(minute, day, conduct_till)
+  return max(minute + 2 * MINUTE, day + 2 * DAY, conduct_till)
 end
 
 local function read_conduct(key)
@@ -142,18 +130,23 @@ local function refuse(c, retry_after, per_minute)
   end
 end
 
-local function take(owner, key, per_minute, per_day, at_most)
-  local before, minute, in_minute, day, in_day, conduct_till = current_windows(owner)
-  local has_conduct = key ~= owner
-  local c = has_conduct and now < conduct_till and current_conduct(key)
+-- `slot` is 0, or of an address the time in which the day's limit grants one request.
+local function take(owner, key, per_minute, per_day, slot)
+  local before, minute, in_minute, day, in_day, conduct_till = read_windows(owner)
+  local till_before = slot == 0 and windows_till(minute, day, conduct_till)
+  if not running(minute, MINUTE) then
+    minute, in_minute = 0, 0
+  end
+  if not running(day, DAY) then
+    day, in_day = 0, 0
+  end
+  local c = now < conduct_till and key ~= owner and current_conduct(key)
+  local outcome, ban = 'A', ''
 
   if c and holds(c.ban, c.ban_till) then
+    outcome, ban = 'B', pack('>I6', c.ban_till)
     keep_conduct(key, c)
-    local after = keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most(in_day))
-    return 'B' .. after .. pack('>I6', c.ban_till)
-  end
-
-  if in_minute < per_minute and in_day < per_day then
+  elseif in_minute < per_minute and in_day < per_day then
     if in_minute == 0 then
       minute = now
     end
@@ -167,43 +160,40 @@ local function take(owner, key, per_minute, per_day, at_most)
       end
       keep_conduct(key, c)
     end
-    return 'A' .. keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most(in_day))
-  end
-
-  local minute_end = (in_minute == 0 and now or minute) + MINUTE
-  local day_end = (in_day == 0 and now - now % DAY or day) + DAY
-  local minute_is_over, day_is_over = in_minute >= per_minute, in_day >= per_day
-  local outcome = (not day_is_over or minute_is_over and minute_end > day_end) and 'M' or 'D'
-  local till = ''
-  if has_conduct then
-    local wait = max(minute_is_over and minute_end or 0, day_is_over and day_end or 0) - now
-    wait = wait + 999
-    c = c or current_conduct(key)
-    refuse(c, max(1000, wait - wait % 1000), per_minute)
-    conduct_till = max(conduct_till, keep_conduct(key, c))
-    if holds(c.ban, c.ban_till) then
-      outcome, till = 'B', pack('>I6', c.ban_till)
+  else
+    local minute_end = (in_minute == 0 and now or minute) + MINUTE
+    local day_end = (in_day == 0 and now - now % DAY or day) + DAY
+    local minute_is_over, day_is_over = in_minute >= per_minute, in_day >= per_day
+    outcome = (not day_is_over or minute_is_over and minute_end > day_end) and 'M' or 'D'
+    if key ~= owner then
+      local wait = max(minute_is_over and minute_end or 0, day_is_over and day_end or 0) - now + 999
+      c = c or current_conduct(key)
+      refuse(c, max(1000, wait - wait % 1000), per_minute)
+      conduct_till = max(conduct_till, keep_conduct(key, c))
+      if holds(c.ban, c.ban_till) then
+        outcome, ban = 'B', pack('>I6', c.ban_till)
+      end
     end
   end
-  return outcome .. keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, at_most(in_day)) .. till
-end
 
-local function forever()
-  return math.huge
+  local after = pack(WINDOWS, minute, in_minute, day, in_day, conduct_till)
+  local till = windows_till(minute, day, conduct_till)
+  if slot > 0 then
+    till = min(till, now + 2 * MINUTE + in_day * slot)
+  end
+  keep(owner, before, after, till, till_before)
+  return outcome .. after .. ban
 end
 
 local steps = {
   take = function(owner, key, per_minute, per_day)
-    return take(owner, key, per_minute, per_day, forever)
+    return take(owner, key, per_minute, per_day, 0)
   end,
 
   -- Anyone can come from many addresses, and would fill the memory with them. One that asked for little is forgotten
   -- after two minutes and the time in which the day's limit grants as much, so that forgetting grants no more.
   pass = function(owner, key, per_minute, per_day)
-    local slot = math.ceil(DAY / per_day)
-    return take(owner, key, per_minute, per_day, function(in_day)
-      return now + 2 * MINUTE + in_day * slot
-    end)
+    return take(owner, key, per_minute, per_day, math.ceil(DAY / per_day))
   end,
 
   read = function(owner, key)
@@ -221,7 +211,8 @@ local steps = {
       c.ban, c.ban_till, c.ban_length = from, till, length
     end
     conduct_till = max(conduct_till, keep_conduct(key, c))
-    keep_windows(owner, before, minute, in_minute, day, in_day, conduct_till, math.huge)
+    local after = pack(WINDOWS, minute, in_minute, day, in_day, conduct_till)
+    keep(owner, before, after, windows_till(minute, day, conduct_till))
     return 'S'
   end,
 }
