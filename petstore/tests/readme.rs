@@ -133,7 +133,9 @@ fn the_readmes_routes_are_the_documented_ones() {
 
 #[test]
 fn every_relative_link_leads_to_a_file() {
-    for document in ["README.md", "docs/architecture.md", "docs/errors.md", "docs/operations.md"] {
+    for document in
+        ["README.md", "docs/architecture.md", "docs/clients.md", "docs/errors.md", "docs/operations.md"]
+    {
         let folder = Path::new(ROOT).join(document).parent().unwrap().to_owned();
         let text = read(document);
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());

@@ -63,7 +63,6 @@ fn new_pet() -> Value {
             ),
             "status": status("May be left out, and then stays so; null is not allowed."),
         },
-        "additionalProperties": true,
         "example": { "name": "Rex", "categoryId": 7, "status": "available" },
     })
 }

@@ -1,0 +1,21 @@
+# Sourced: installs what lock files pin. Each folder keeps a copy of the pins that it was installed from, written last:
+# a half-finished installation is done again, a finished one is left alone.
+
+# The packages of PINS/package-lock.json into FOLDER/node_modules. Without install scripts: nothing here needs them.
+install_npm() { # PINS FOLDER
+  if cmp --silent "$1/package-lock.json" "$2/node_modules/.installed-from"; then return; fi
+  rm -rf "$2/node_modules"
+  mkdir -p "$2"
+  if [ ! "$1" -ef "$2" ]; then cp "$1/package.json" "$1/package-lock.json" "$2/"; fi
+  (cd "$2" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+  cp "$1/package-lock.json" "$2/node_modules/.installed-from"
+}
+
+# The packages of a requirements file, which names every one of them, into a virtual environment.
+install_python() { # REQUIREMENTS FOLDER
+  if cmp --silent "$1" "$2/.installed-from"; then return; fi
+  rm -rf "$2"
+  python3 -m venv "$2"
+  "$2/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$1"
+  cp "$1" "$2/.installed-from"
+}
