@@ -1,17 +1,22 @@
-//! The admin port: is the process alive, and should it be sent requests.
+//! The admin port: is the process alive, should it be sent requests, what has it counted, and what is logged.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
 
 use axum::{
     Router,
-    extract::State,
+    extract::{ConnectInfo, State},
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
 };
+use petstore_metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::{
+    logging,
     process::PhaseWatch,
     readiness::{PartStates, Readiness, Sources},
 };
@@ -43,10 +48,12 @@ impl Health {
     }
 }
 
-pub(crate) fn router(health: Health) -> Router {
+pub(crate) fn router(health: Health, metrics: Exposition) -> Router {
     Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
+        .route("/metrics", get(async move || ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())))
+        .route("/log-level", get(log_level).put(set_log_level))
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(health)
@@ -58,9 +65,32 @@ async fn readyz(State(health): State<Health>) -> Response {
     answer(status, &readiness.body())
 }
 
+async fn log_level() -> Response {
+    match logging::log() {
+        Some(log) => log.filter().into_response(),
+        None => not_found().await, // the log belongs to the program that embeds the service
+    }
+}
+
+/// Changes what is logged, as the body says. Only for programs on the same machine: an admin port that others reach
+/// lets them read, not change.
+async fn set_log_level(ConnectInfo(peer): ConnectInfo<SocketAddr>, filter: String) -> Response {
+    match logging::log() {
+        Some(log) if peer.ip().to_canonical().is_loopback() => match log.set_filter(filter.trim()) {
+            Ok(()) => StatusCode::NO_CONTENT.into_response(),
+            Err(invalid) => refuse(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
+        },
+        Some(_) | None => not_found().await,
+    }
+}
+
+fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
+    answer(status, &json!({ "code": code, "message": message, "status": status.as_u16() }))
+}
+
 async fn not_found() -> Response {
-    let error = json!({ "code": "ROUTE_NOT_FOUND", "message": "the admin port has /livez and /readyz", "status": 404 });
-    answer(StatusCode::NOT_FOUND, &error)
+    let paths = "the admin port has /livez, /readyz, /metrics and /log-level";
+    refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 
 fn answer(status: StatusCode, body: &Value) -> Response {
@@ -80,7 +110,8 @@ mod tests {
 
     async fn answer_to(lifecycle: &Lifecycle, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let response = router(Health::new(lifecycle.watch())).oneshot(request).await.unwrap();
+        let response =
+            router(Health::new(lifecycle.watch()), Exposition::default()).oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

@@ -8,7 +8,7 @@ use tokio::runtime;
 
 use crate::{
     error::Failure,
-    logging,
+    logging::{self, LogFormat},
     output::{self, OutputForm},
     settings::DatabaseSettings,
 };
@@ -46,7 +46,7 @@ impl AdministrationSettings {
         &self,
         work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        logging::init(LOG_LEVEL)?;
+        logging::init(LOG_LEVEL, LogFormat::Pretty)?;
         let url = self.database.url()?;
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;

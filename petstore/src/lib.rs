@@ -41,6 +41,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = Cli::try_parse_from(cli::with_default_verb(args))
         .map_err(Failure::from)
         .and_then(|cli| dispatch(cli.verb));
+    if let Some(log) = logging::log() {
+        log.flush();
+    }
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

@@ -1,25 +1,125 @@
-//! The log, on stderr. Only the program sets it up, never [`crate::serve::start`]: it is global to the process.
+//! The log, on stderr. Only the program sets it up, never [`crate::serve::start`]: it is global to the operating
+//! system's process.
+//!
+//! Lines go through a bounded queue to a thread that writes them: when nobody reads stderr, lines are dropped and
+//! counted, and requests go on.
+
+mod writer;
 
 use std::{
     io::{self, IsTerminal},
     panic,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use clap::ValueEnum;
+use petstore_metrics::{Collectors, IntCounter, Sampled, counter};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
+};
 
+use self::writer::LogWriter;
 use crate::settings::InvalidSetting;
 
-/// Starts the log, with the filter of `--log-level`.
-pub(crate) fn init(filter: &str) -> Result<(), InvalidSetting> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
-        InvalidSetting::new("--log-level", format!("must be a filter such as info: {error}"))
-    })?;
+/// The log of this program, once [`init`] has started it.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// For programs: a JSON object a line.
+    Json,
+}
+
+/// A log that is running.
+#[derive(Debug)]
+pub(crate) struct Log {
+    writer: LogWriter,
+    directives: reload::Handle<EnvFilter, Registry>,
+    /// The directives as they were written.
+    filter: Mutex<String>,
+}
+
+/// The text is not a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a filter such as info, or info,petstore_core=debug")]
+pub(crate) struct InvalidFilter;
+
+impl InvalidFilter {
+    fn check(filter: &str) -> Result<EnvFilter, Self> {
+        EnvFilter::try_new(filter).map_err(|_| Self)
+    }
+}
+
+/// Starts the log.
+///
+/// # Errors
+///
+/// The filter cannot be used.
+pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), InvalidSetting> {
+    let directives = InvalidFilter::check(filter)
+        .map_err(|invalid| InvalidSetting::new("--log-level", invalid.to_string()))?;
+    let (directives, handle) = reload::Layer::new(directives);
+    let writer = LogWriter::to(io::stderr());
     // A log that cannot be written must not end the service: errors of the writer are dropped.
-    let lines =
-        fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).log_internal_errors(false);
+    let lines = fmt::layer().with_writer(writer.clone()).log_internal_errors(false);
+    let lines = match format {
+        LogFormat::Pretty => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        }
+    };
     // An error means that there is a log already, in a program that embeds this library: then that one is used.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    if tracing_subscriber::registry().with(directives).with(lines).try_init().is_ok() {
+        let log = Log { writer, directives: handle, filter: Mutex::new(filter.to_owned()) };
+        let _ = LOG.set(log); // nobody else sets it
+    }
     Ok(())
+}
+
+/// The log of this program, if it has one of its own.
+pub(crate) fn log() -> Option<&'static Log> {
+    LOG.get()
+}
+
+impl Log {
+    /// What is logged.
+    pub(crate) fn filter(&self) -> String {
+        self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what is logged, from now on.
+    ///
+    /// # Errors
+    ///
+    /// The filter cannot be used; nothing changes then.
+    pub(crate) fn set_filter(&self, filter: &str) -> Result<(), InvalidFilter> {
+        let directives = InvalidFilter::check(filter)?;
+        let mut current = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        self.directives.reload(directives).map_err(|_| InvalidFilter)?; // fails only when the log is gone
+        filter.clone_into(&mut current);
+        tracing::info!(filter, "the log level was changed");
+        Ok(())
+    }
+
+    /// Waits until what was logged so far is written, for a second at most.
+    pub(crate) fn flush(&self) {
+        self.writer.flush();
+    }
+}
+
+/// What is counted of the log.
+pub(crate) fn metrics() -> Collectors {
+    let dropped = counter(
+        "petstore_log_lines_dropped_total",
+        "Lines of the log that were dropped, because stderr was not read fast enough.",
+    );
+    vec![Sampled::boxed(dropped, |dropped: &IntCounter| {
+        let lines = log().map_or(0, |log| log.writer.dropped());
+        dropped.inc_by(lines.saturating_sub(dropped.get()));
+    })]
 }
 
 /// Makes a panic one line of the log: where it happened, without its message, which could hold anything.

@@ -5,6 +5,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc, store::Store};
 use petstore_gateway::{Gateway, core_client::CoreTransport};
+use petstore_metrics::Exposition;
 
 use crate::{
     announcement::Announcement,
@@ -60,7 +61,7 @@ pub struct Running {
     pub http_addr: SocketAddr,
     /// Where gRPC is served.
     pub grpc_addr: SocketAddr,
-    /// Where `/livez` and `/readyz` are served.
+    /// Where the admin port is served.
     pub admin_addr: SocketAddr,
     /// Where the first API key was written, if the store was new.
     pub first_key_file: Option<PathBuf>,
@@ -73,6 +74,12 @@ impl Running {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What the service counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Exposition {
+        self.process.metrics()
     }
 
     /// Ends the service in order, as SIGTERM does: readiness falls, REST and then gRPC finish what is in

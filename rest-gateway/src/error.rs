@@ -201,6 +201,7 @@ impl IntoResponse for ApiError {
 
         let mut response = Response::new(body.into());
         *response.status_mut() = status;
+        response.extensions_mut().insert(reason); // for those who count what was answered
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(secs) = self.retry_after_secs() {

@@ -5,6 +5,7 @@ use std::{fmt, future::Future, sync::Arc};
 use bytes::Bytes;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
+use petstore_metrics::Collectors;
 use petstore_proto::v1::pet_store_client::PetStoreClient;
 
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     cors::CorsOrigin,
     keys::KeyRing,
     limit::RateLimiter,
+    metrics::Metrics,
 };
 
 /// What an operator chooses.
@@ -38,6 +40,7 @@ pub(crate) struct GatewayState {
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyRing,
     pub(crate) pets: PetStoreClient<NamedTransport>,
+    pub(crate) metrics: Metrics,
     /// The OpenAPI document as it is sent.
     pub(crate) openapi: Bytes,
 }
@@ -57,6 +60,7 @@ impl Gateway {
             keys: KeyRing::new(core.clone(), clock.clone()),
             pets: PetStoreClient::new(NamedTransport::from(core)),
             clock,
+            metrics: Metrics::default(),
             openapi: crate::openapi().to_string().into(),
         }))
     }
@@ -70,6 +74,14 @@ impl Gateway {
 
     pub(crate) fn into_state(self) -> Arc<GatewayState> {
         self.0
+    }
+
+    /// What the gateway counts.
+    #[must_use]
+    pub fn metrics(&self) -> Collectors {
+        let mut collectors = self.0.metrics.collectors();
+        collectors.extend(self.0.keys.metrics());
+        collectors
     }
 
     /// How ready the gateway is now.

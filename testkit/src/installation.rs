@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
-    process::{Child, Command},
+    process::{Child, ChildStderr, Command},
     task::JoinHandle,
     time::timeout,
 };
@@ -77,9 +77,18 @@ impl Installation {
 
     /// Starts a server, and waits until it has announced its addresses. It is killed when dropped.
     pub async fn start(&self, args: &[&str]) -> Server {
+        self.start_with(args, Lines::of).await
+    }
+
+    /// The same, but nobody reads its standard error, so that it fills up.
+    pub async fn start_unread(&self, args: &[&str]) -> Server {
+        self.start_with(args, Lines::unread).await
+    }
+
+    async fn start_with(&self, args: &[&str], stderr: fn(ChildStderr) -> Lines) -> Server {
         let mut child = self.command(args).spawn().expect("it runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = Lines::of(child.stderr.take().expect("piped"));
+        let stderr = stderr(child.stderr.take().expect("piped"));
         let mut server = Server { child, stdout, stderr, addresses: HashMap::new() };
         // The last line that every deployment with a store prints; a gateway has none.
         let last = if args.first() == Some(&"gateway") { "admin " } else { "store " };
@@ -208,6 +217,8 @@ fn addresses(announcement: &str) -> HashMap<String, SocketAddr> {
 struct Lines {
     text: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
+    /// Kept open, not read.
+    _unread: Option<ChildStderr>,
 }
 
 impl Lines {
@@ -222,7 +233,11 @@ impl Lines {
                 text.push('\n');
             }
         });
-        Self { text, reader }
+        Self { text, reader, _unread: None }
+    }
+
+    fn unread(stream: ChildStderr) -> Self {
+        Self { text: Arc::default(), reader: tokio::spawn(async {}), _unread: Some(stream) }
     }
 
     fn text(&self) -> String {

@@ -162,6 +162,12 @@ impl TestShop {
         (self.unix_secs() / DAY_SECS + 1) * DAY_SECS
     }
 
+    /// Every metric that the shop can show, as a table.
+    #[must_use]
+    pub fn metrics_table(&self) -> String {
+        self.running.metrics().table()
+    }
+
     /// Where gRPC is served.
     #[must_use]
     pub fn grpc_addr(&self) -> SocketAddr {

@@ -7,6 +7,7 @@ mod signals;
 
 use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
 
+use petstore_metrics::{Collector, Exposition, gauges};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout_at},
@@ -16,7 +17,7 @@ pub(crate) use self::{
     lifecycle::{Lifecycle, Phase, PhaseWatch},
     run::run,
 };
-use crate::{admin::Health, error::Failure, readiness::Sources, settings::ProcessSettings};
+use crate::{admin::Health, error::Failure, logging, readiness::Sources, settings::ProcessSettings};
 
 /// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left; and
 /// how long a part may take that has to end after the deadline.
@@ -32,6 +33,7 @@ pub(crate) struct Process {
     /// What readiness is asked of; the store in it is closed in the end.
     sources: Sources,
     health: Health,
+    metrics: Exposition,
 }
 
 /// A part that runs until the process reaches a phase.
@@ -49,6 +51,10 @@ impl Process {
     /// A process without parts, which is starting.
     pub(crate) fn new(settings: &ProcessSettings) -> Self {
         let lifecycle = Lifecycle::new();
+        let metrics = Exposition::default();
+        metrics.add(petstore_metrics::process());
+        metrics.add(vec![build_info()]);
+        metrics.add(logging::metrics());
         Self {
             health: Health::new(lifecycle.watch()),
             lifecycle,
@@ -56,6 +62,7 @@ impl Process {
             drain_deadline: settings.drain_deadline,
             parts: Vec::new(),
             sources: Sources::default(),
+            metrics,
         }
     }
 
@@ -66,6 +73,10 @@ impl Process {
     {
         let task = tokio::spawn(part(Box::pin(self.lifecycle.watch().reached(ends_at))));
         self.parts.push(Part { name, ends_at, task });
+    }
+
+    pub(crate) fn metrics(&self) -> &Exposition {
+        &self.metrics
     }
 
     /// All parts are there: readiness is from now on what they say.
@@ -113,6 +124,13 @@ impl Process {
             store.close().await; // takes 5 s at most
         }
     }
+}
+
+/// Which version runs: always 1.
+fn build_info() -> Box<dyn Collector> {
+    let info = gauges("petstore_build_info", "The version of the program, as a label.", &["version"]);
+    info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    Box::new(info)
 }
 
 #[cfg(test)]

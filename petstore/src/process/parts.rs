@@ -9,7 +9,9 @@ use petstore_core::{
 };
 use petstore_gateway::{
     Gateway,
-    limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter},
+    limit::{
+        InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
+    },
     router,
     server::{self, ServerLimits},
 };
@@ -20,7 +22,7 @@ use crate::{admin, error::StartError, listener::Bound};
 impl Process {
     /// Serves the admin port, from before the process is ready until it is over.
     pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
-        let app = admin::router(self.health.clone());
+        let app = admin::router(self.health.clone(), self.metrics.clone());
         let limits = self.limits();
         self.add("the admin port", Phase::ClosingAdmin, |end| server::serve(port.listener, app, limits, end));
         port.addr
@@ -31,6 +33,7 @@ impl Process {
         let (app, limits) = (router(gateway.clone()), self.limits());
         self.add("the REST port", Phase::ClosingHttp, |end| server::serve(port.listener, app, limits, end));
         self.sources.gateway = Some(gateway.clone());
+        self.metrics.add(gateway.metrics());
         self.add("the gateway's background work", Phase::ClosingBackground, async move |end| {
             gateway.run_background(end).await;
             Ok(())
@@ -46,8 +49,12 @@ impl Process {
         resilience: ResilienceSettings,
         clock: &Clock,
     ) -> Arc<dyn RateLimiter> {
-        let Some(redis) = redis else { return Arc::new(InProcessLimiter::new(clock.clone())) };
+        let Some(redis) = redis else {
+            self.metrics.add(redis_metrics(None));
+            return Arc::new(InProcessLimiter::new(clock.clone()));
+        };
         let limiter = Arc::new(ResilientLimiter::start(redis, resilience, clock.clone()).await);
+        self.metrics.add(redis_metrics(Some(&limiter)));
         let watched = Arc::clone(&limiter);
         self.add("the watch on Redis", Phase::ClosingBackground, async move |end| {
             watched.watch(end).await;

@@ -23,7 +23,7 @@ pub(crate) fn run(
     settings: &ProcessSettings,
     start: impl AsyncFnOnce(Clock) -> Result<(Process, Announcement), StartError>,
 ) -> Result<(), Failure> {
-    logging::init(&settings.log_level)?;
+    logging::init(&settings.log_level, settings.log_format)?;
     logging::log_panics();
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
     let ended = runtime.block_on(until_signal(start));

@@ -20,6 +20,7 @@ pub use self::{
     database::DatabaseSettings, edge::EdgeSettings, grpc::GrpcSettings, limiter::LimiterSettings,
     process::ProcessSettings, table::settings_table,
 };
+pub use crate::logging::LogFormat;
 
 /// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
 /// value, which could be a secret.

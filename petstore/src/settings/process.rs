@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, time::Duration};
 
 use super::socket_addr;
-use crate::duration;
+use crate::{duration, logging::LogFormat};
 
 /// What every process of the service has: an admin port, an orderly end and a log.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
-    /// Where /livez and /readyz are served. It is for operators: keep it from the public
+    /// Where /livez, /readyz, /metrics and /log-level are served. It is for operators: keep it from the public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_parser = socket_addr, value_name = "ADDR")]
     pub admin_addr: SocketAddr,
 
@@ -20,8 +20,12 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_DRAIN_DEADLINE", default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
     pub drain_deadline: Duration,
 
-    /// What is logged to stderr: error, warn, info, debug or trace, also by module, as in
+    /// What is logged to stderr, until it is changed at /log-level on the admin port: error, warn, info, debug or trace, also by module, as in
     /// `info,petstore_core=debug`
     #[arg(long, env = "PETSTORE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
     pub log_level: String,
+
+    /// How lines of the log are written: pretty for people, json for programs
+    #[arg(long, env = "PETSTORE_LOG_FORMAT", value_enum, default_value = "pretty", value_name = "FORMAT")]
+    pub log_format: LogFormat,
 }

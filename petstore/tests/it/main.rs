@@ -21,6 +21,8 @@ mod grpc;
 mod headers;
 mod limits;
 mod list_pets;
+mod logs;
+mod metrics;
 mod openapi;
 mod pets;
 mod requests;

@@ -9,6 +9,7 @@ mod core;
 mod core_double;
 mod entry;
 mod flights;
+mod metrics;
 mod ring;
 mod uses;
 

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_clock::{Clock, UnixMillis};
+use petstore_metrics::Collectors;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
     core::KeyService,
     entry::Entry,
     flights::Flights,
+    metrics::KeyMetrics,
     uses::Uses,
 };
 use crate::{client_address::ClientAddress, core_client::CoreTransport};
@@ -56,10 +58,11 @@ struct Ring {
     flights: Flights<Result<Arc<Entry>, Unresolved>>,
     budget: Budget,
     uses: Uses,
+    metrics: KeyMetrics,
 }
 
 /// What is remembered of a digest.
-enum Memory {
+pub(super) enum Memory {
     Key(Arc<Entry>),
     NoKey,
     /// There was a key, but what was known of it may no longer hold.
@@ -80,6 +83,7 @@ impl KeyRing {
             flights: Flights::default(),
             budget: Budget::new(),
             uses: Uses::default(),
+            metrics: KeyMetrics::default(),
         }))
     }
 
@@ -90,7 +94,9 @@ impl KeyRing {
     /// See [`Unresolved`].
     pub async fn resolve(&self, key: &ApiKey, from: ClientAddress) -> Result<Arc<KnownKey>, Unresolved> {
         let digest = key.digest();
-        let entry = match self.0.recall(&digest).await {
+        let memory = self.0.recall(&digest).await;
+        self.0.metrics.recalled(&memory);
+        let entry = match memory {
             Memory::Key(entry) => entry,
             Memory::NoKey => return Err(Unresolved::Unknown),
             Memory::Outdated | Memory::Nothing => {
@@ -123,6 +129,11 @@ impl KeyRing {
             () = follow => {}
         }
         self.0.report_uses().await;
+    }
+
+    /// How often keys were remembered, and how often the core was asked.
+    pub(crate) fn metrics(&self) -> Collectors {
+        self.0.metrics.collectors()
     }
 
     /// Whether the core has ever told which accounts changed.
@@ -163,6 +174,7 @@ impl Ring {
             Memory::Nothing => self.budget.stranger(from).await?,
         };
         let found = self.ask(&digest).await;
+        self.metrics.looked_up(found.as_ref().err().copied());
         match &found {
             Ok(entry) => self.known.insert(digest, Arc::clone(entry)).await,
             Err(Unresolved::Unknown) => {

@@ -30,6 +30,7 @@ pub use self::{
     },
     resilient::{
         InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,
+        redis_metrics,
     },
     standing::{Ban, Standing, Strikes},
 };

@@ -33,7 +33,9 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 /// Whether a request may pass, and the counters that judged it.
 pub(super) struct Admission {
-    pub(super) verdict: Result<Arc<KnownKey>, ApiError>,
+    /// The key, if it is valid, also when the request may not pass.
+    pub(super) key: Option<Arc<KnownKey>>,
+    pub(super) verdict: Result<(), ApiError>,
     /// `None` when nothing was counted.
     pub(super) decision: Option<Decision>,
 }
@@ -44,11 +46,12 @@ pub(super) async fn admit(gateway: &GatewayState, headers: &HeaderMap, address: 
     match authenticate(gateway, headers, address).await {
         Ok(key) => {
             let subject = Subject::Key { account_id: key.account_id, key_id: Arc::clone(&key.key_id) };
-            take(gateway, &subject, key.quota, Ok(key)).await
+            let quota = key.quota;
+            take(gateway, &subject, quota, Ok(key)).await
         }
         // Nobody's fault but ours, so nobody pays for it.
         Err(error @ ApiError::Key(Unresolved::CoreAway | Unresolved::Overloaded)) => {
-            Admission { verdict: Err(error), decision: None }
+            Admission { key: None, verdict: Err(error), decision: None }
         }
         Err(error) => take(gateway, &Subject::Address(address), Quota::ADDRESS, Err(error)).await,
     }
@@ -64,23 +67,25 @@ async fn authenticate(
     Ok(gateway.keys.resolve(&key, address).await?)
 }
 
-/// Counts one request of the subject. `verdict` stands if that is admitted.
+/// Counts one request of the subject. If that is admitted, it may pass with the key, or else `caller` says why not.
 async fn take(
     gateway: &GatewayState,
     subject: &Subject,
     quota: Quota,
-    verdict: Result<Arc<KnownKey>, ApiError>,
+    caller: Result<Arc<KnownKey>, ApiError>,
 ) -> Admission {
-    match gateway.limiter.take(subject, quota).await {
-        Ok(decision) if decision.outcome == Outcome::Admitted => {
-            Admission { verdict, decision: Some(decision) }
-        }
-        Ok(decision) => Admission { verdict: Err(ApiError::OverLimit(decision)), decision: Some(decision) },
-        Err(unavailable) => Admission {
-            verdict: Err(unavailable.into()),
-            decision: Some(undecided(quota, gateway.clock.now())),
-        },
-    }
+    let taken = gateway.limiter.take(subject, quota).await;
+    gateway.metrics.decided(subject, taken.as_ref().map_err(|away| *away));
+    let (key, refusal) = match caller {
+        Ok(key) => (Some(key), None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let (refusal, decision) = match taken {
+        Ok(decision) if decision.outcome == Outcome::Admitted => (refusal, decision),
+        Ok(decision) => (Some(ApiError::OverLimit(decision)), decision),
+        Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
+    };
+    Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision) }
 }
 
 /// What to show for a request that was not counted: the client address's values.

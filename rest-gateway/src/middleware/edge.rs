@@ -17,8 +17,10 @@ use http::{HeaderValue, Method, header, request::Parts};
 use tower::{Service, ServiceExt};
 
 use super::{
-    admission::{self, Admission, Caller},
-    head, rate_headers,
+    admission::{self, Caller},
+    head,
+    observation::{Observation, Sender},
+    rate_headers,
     request_id::{RequestId, X_REQUEST_ID},
 };
 use crate::{client_address::ClientAddress, cors, deprecation, error::ApiError, gateway::GatewayState};
@@ -36,21 +38,24 @@ where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let (mut parts, body) = request.into_parts();
+    let observation = Observation::begin(&gateway, &parts);
     let versioned = is_versioned(parts.uri.path());
     let deprecated = deprecation::concerns(parts.uri.path());
     let grant = cors::judge(&gateway.settings.cors_origins, &parts);
     let request_id = RequestId::of(&parts.headers, &gateway.clock);
     let address = client_address(&gateway, &parts);
 
-    let mut decision = None;
+    let (mut key, mut decision) = (None, None);
     let mut passage = head::check(&parts);
     if passage.is_ok() && versioned && parts.method != Method::OPTIONS {
         passage = match unwinding(admission::admit(&gateway, &parts.headers, address)).await {
-            Ok(Admission { verdict, decision: made }) => {
-                decision = made;
-                verdict.map(|key| {
-                    parts.extensions.insert(Caller { key, request_id: request_id.clone() });
-                })
+            Ok(admission) => {
+                (key, decision) = (admission.key, admission.decision);
+                if let (Ok(()), Some(key)) = (&admission.verdict, &key) {
+                    let caller = Caller { key: Arc::clone(key), request_id: request_id.clone() };
+                    parts.extensions.insert(caller);
+                }
+                admission.verdict
             }
             Err(panicked) => Err(panicked),
         };
@@ -81,6 +86,7 @@ where
     if let Some(grant) = grant {
         grant.write(headers);
     }
+    observation.end(&gateway, Sender { request_id: &request_id, key: key.as_deref(), address }, &response);
     Ok(response)
 }
 

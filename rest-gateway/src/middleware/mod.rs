@@ -7,6 +7,7 @@
 mod admission;
 pub(crate) mod edge;
 mod head;
+mod observation;
 mod rate_headers;
 mod request_id;
 

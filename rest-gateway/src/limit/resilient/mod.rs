@@ -5,6 +5,7 @@
 
 mod breaker;
 mod fallback;
+mod metrics;
 mod policy;
 
 use std::{
@@ -19,8 +20,10 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use petstore_clock::Clock;
+use petstore_metrics::HistogramVec;
 use tokio::time::{Instant, sleep};
 
+pub use self::metrics::redis_metrics;
 pub use self::policy::{InvalidOnRedisFailure, OnRedisFailure};
 use self::{
     breaker::{Breaker, Change, Moment},
@@ -73,6 +76,7 @@ pub struct ResilientLimiter {
     failures: AtomicU64,
     outages: AtomicU64,
     decided_alone: AtomicU64,
+    round_trips: HistogramVec,
 }
 
 impl ResilientLimiter {
@@ -95,6 +99,7 @@ impl ResilientLimiter {
             failures: AtomicU64::new(0),
             outages: AtomicU64::new(u64::from(first_try.is_err())),
             decided_alone: AtomicU64::new(0),
+            round_trips: metrics::round_trips(),
         }
     }
 
@@ -161,7 +166,9 @@ impl ResilientLimiter {
         &self,
         question: BoxFuture<'_, Result<T, LimiterUnavailable>>,
     ) -> Result<T, LimiterUnavailable> {
+        let asked = Instant::now();
         let answer = question.await;
+        self.round_trips.with_label_values::<&str>(&[]).observe(asked.elapsed().as_secs_f64());
         self.failures.fetch_add(u64::from(answer.is_err()), Ordering::Relaxed);
         answer
     }

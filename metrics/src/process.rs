@@ -1,0 +1,84 @@
+//! What the kernel knows of this process (Linux: `/proc`), under the names that all Prometheus clients give it.
+
+use std::{fs, io};
+
+use prometheus::{Gauge, core::Collector};
+
+use crate::{Collectors, Sampled, made};
+
+/// Ticks of the kernel's clock in a second: `USER_HZ`, which is 100 on every architecture that Rust's standard library
+/// supports.
+const TICKS: f64 = 100.0;
+
+/// Memory, open files and start of this process. A value that the kernel does not tell is 0.
+#[must_use]
+pub fn process() -> Collectors {
+    vec![
+        sampled("process_resident_memory_bytes", "Memory in use, in bytes.", resident_memory),
+        sampled("process_open_fds", "Open file descriptors.", open_files),
+        sampled("process_max_fds", "The most file descriptors that may be open.", most_files),
+        sampled("process_start_time_seconds", "When the process started, in Unix seconds.", start_time),
+    ]
+}
+
+fn sampled(name: &str, help: &str, read: fn() -> io::Result<f64>) -> Box<dyn Collector> {
+    Sampled::boxed(made(Gauge::new(name, help)), move |gauge: &Gauge| gauge.set(read().unwrap_or_default()))
+}
+
+/// `VmRSS:    1234 kB`
+fn resident_memory() -> io::Result<f64> {
+    field(&fs::read_to_string("/proc/self/status")?, "VmRSS:").map(|kibibytes| kibibytes * 1_024.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the kernel allows far fewer than 2⁵³ files")]
+fn open_files() -> io::Result<f64> {
+    // The folder itself is open while it is read.
+    Ok(fs::read_dir("/proc/self/fd")?.count().saturating_sub(1) as f64)
+}
+
+/// `Max open files            1024                 524288               files`: the first number counts.
+fn most_files() -> io::Result<f64> {
+    field(&fs::read_to_string("/proc/self/limits")?, "Max open files")
+}
+
+/// The start in ticks after the machine's is the 22nd field of `stat` (`proc_pid_stat(5)`); the second, the program's
+/// name in parentheses, may hold anything.
+fn start_time() -> io::Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let ticks: f64 = number(after_name.split_whitespace().nth(19))?;
+    let booted = field(&fs::read_to_string("/proc/stat")?, "btime")?;
+    Ok(booted + ticks / TICKS)
+}
+
+/// The number after a name at the start of a line.
+fn field(text: &str, name: &str) -> io::Result<f64> {
+    number(text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()))
+}
+
+fn number(text: Option<&str>) -> io::Result<f64> {
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn memory_and_files_are_those_of_a_running_program() {
+        let memory = resident_memory().unwrap();
+        assert!((1e6..1e10).contains(&memory), "{memory}");
+        let before = open_files().unwrap();
+        assert!(before >= 3.0 && before < most_files().unwrap(), "{before}");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the kernel's clock is what it is compared with")]
+    fn it_started_a_short_while_ago() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        let age = now - start_time().unwrap();
+        assert!((-2.0..3_600.0).contains(&age), "{age}");
+    }
+}

@@ -1,0 +1,141 @@
+//! What is logged, as an operator's tools read it.
+
+use std::time::{Duration, Instant};
+
+use petstore_testkit::{Answer, Server, eventually};
+use serde_json::{Value, json};
+
+use crate::{PORTS, first_client, petstore};
+
+/// Lines are written by a thread of their own.
+const WRITTEN: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_request_is_one_line_that_says_who_asked_for_what_and_what_came_of_it() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json"])).await;
+    let client = first_client(&installation, &server).with_header("x-request-id", "order-66");
+    client.get("/v1/pets/7?secret=s").await.assert_status(404);
+
+    let line = line_of(&server, "order-66").await;
+    let key_id = crate::only_key_id(&installation, "first").await;
+    for (name, value) in [
+        ("level", json!("INFO")),
+        ("operation", json!("getPet")),
+        ("status", json!(404)),
+        ("code", json!("PET_NOT_FOUND")),
+        ("account_id", json!(1)),
+        ("key_id", json!(key_id)),
+        ("client", json!("127.0.0.1")),
+    ] {
+        assert_eq!(line[name], value, "{name} in {line}");
+    }
+    assert!(line["duration_ms"].as_f64().is_some_and(|took| took > 0.0), "{line}");
+    assert!(line["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+}
+
+#[tokio::test]
+async fn a_refused_request_tells_whose_key_it_was_and_a_stranger_has_none() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json"])).await;
+    let client = first_client(&installation, &server);
+    client.sends(60, "/v1/pets").await;
+    let refused = client.get("/v1/pets").await;
+    let stranger = server.anonymous().get("/v1/pets").await;
+
+    let line = line_of(&server, request_id(refused.assert_status(429))).await;
+    assert_eq!((&line["code"], &line["account_id"]), (&json!("RATE_LIMITED"), &json!(1)), "{line}");
+    let line = line_of(&server, request_id(stranger.assert_status(401))).await;
+    assert_eq!((&line["code"], &line["account_id"]), (&json!("MISSING_API_KEY"), &Value::Null), "{line}");
+}
+
+#[tokio::test]
+async fn every_line_is_one_json_object_whatever_a_client_sends() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json", "--log-level", "trace"])).await;
+    let client = first_client(&installation, &server);
+    for hostile in ["%0d%0a{%22level%22:%22ERROR%22}", "%1b[31m", "%E2%80%A8", "%00"] {
+        client.get(&format!("/v1/pets/{hostile}?status={hostile}&cursor={hostile}")).await;
+        client.get(&format!("/v1/pets?cursor={hostile}")).await.assert_status(400);
+    }
+    let name = "\u{1b}[31m\n{\"level\":\"ERROR\"}\u{2028}";
+    client.post("/v1/pets", &json!({"name": name, "categoryId": "x\n"})).await.assert_status(400);
+    let exit = server.terminate().await;
+    assert!(exit.stderr.lines().count() > 20, "{}", exit.stderr);
+    for line in exit.stderr.lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(line["level"].is_string() && line["level"] != "ERROR", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn health_and_metrics_are_not_logged() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    for path in ["/livez", "/readyz", "/metrics", "/nothing"] {
+        server.admin().get(path).await;
+    }
+    let exit = server.terminate().await;
+    assert!(!exit.stderr.contains("answered"), "{}", exit.stderr);
+    assert!(exit.stderr.contains("stopped"), "the last line is written too: {}", exit.stderr);
+}
+
+#[tokio::test]
+async fn what_is_logged_can_be_changed_while_the_service_runs() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json", "--log-level", "error"])).await;
+    let client = first_client(&installation, &server);
+    assert_eq!(server.admin().get("/log-level").await.text(), "error");
+    client.with_header("x-request-id", "not-logged").get("/v1/pets").await;
+
+    let set = async |filter: &str| server.admin().send("PUT", "/log-level", &[], filter.to_owned()).await;
+    set("info,petstore_core=debug\n").await.assert_status(204);
+    client.with_header("x-request-id", "is-logged").get("/v1/pets").await;
+    line_of(&server, "is-logged").await;
+    set("==").await.assert_error_body(400, "INVALID_REQUEST");
+    assert_eq!(server.admin().get("/log-level").await.text(), "info,petstore_core=debug");
+    assert!(!server.stderr().contains("not-logged"), "{}", server.stderr());
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_holds_up_no_request() {
+    let installation = petstore();
+    let server = installation.start_unread(&serve(&["--log-level", "trace"])).await;
+    let client = first_client(&installation, &server);
+    let dropped = eventually(Duration::from_mins(1), async || {
+        let start = Instant::now();
+        client.sends(50, "/v1/pets").await;
+        assert!(start.elapsed() < Duration::from_secs(10), "50 requests took {:?}", start.elapsed());
+        let metrics = server.admin().get("/metrics").await;
+        let name = "petstore_log_lines_dropped_total ";
+        let dropped = metrics.text().lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        if dropped == "0" { Err("no line was dropped".to_owned()) } else { Ok(dropped.to_owned()) }
+    })
+    .await;
+    assert!(dropped.parse::<u64>().unwrap() > 0);
+    let exit = server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(exit.took < Duration::from_secs(10), "{exit:?}");
+}
+
+fn serve<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    ["serve"].into_iter().chain(PORTS).chain(flags.iter().copied()).collect()
+}
+
+fn request_id(answer: &Answer) -> &str {
+    answer.header("x-request-id")
+}
+
+/// The line of a request in the log, which is JSON.
+async fn line_of(server: &Server, request_id: &str) -> Value {
+    eventually(WRITTEN, async || {
+        let log = server.stderr();
+        let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let mut found = lines.into_iter().filter(|line| line["request_id"] == request_id);
+        match (found.next(), found.next()) {
+            (Some(line), None) => Ok(line),
+            _ => Err(format!("not one line of {request_id} in {log}")),
+        }
+    })
+    .await
+}

@@ -1,0 +1,162 @@
+//! What an operator reads at `/metrics` on the admin port.
+
+use std::{fmt::Write as _, fs};
+
+use petstore_testkit::{Client, Plan, TestShop, raw};
+use serde_json::json;
+
+use crate::pets::created;
+
+#[tokio::test]
+async fn a_request_is_counted_by_operation_plan_and_code() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Pro).await;
+    let id = created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    client.get("/v1/pets").await.assert_status(200);
+    client.send("HEAD", "/v1/pets?limit=1", &[], "").await.assert_status(200);
+    client.get(&format!("/v1/pets/{id}")).await.assert_status(200);
+    client.get("/v1/pets/404404").await.assert_status(404);
+    client.get("/v1/nothing").await.assert_status(404);
+    shop.anonymous().post("/v1/pets", &json!({})).await.assert_status(401);
+    shop.anonymous().send("OPTIONS", "/v1/pets", &[], "").await.assert_status(204);
+    shop.anonymous().get("/openapi.json").await.assert_status(200);
+
+    let metrics = Metrics::of(&shop.admin()).await;
+    for (operation, plan, code, count) in [
+        ("createPet", "pro", "OK", 1),
+        ("listPets", "pro", "OK", 2),
+        ("getPet", "pro", "OK", 1),
+        ("getPet", "pro", "PET_NOT_FOUND", 1),
+        ("unmatched", "pro", "ROUTE_NOT_FOUND", 1),
+        ("createPet", "none", "MISSING_API_KEY", 1),
+        ("options", "none", "OK", 1),
+        ("openapi", "none", "OK", 1),
+    ] {
+        let series = format!(
+            r#"petstore_requests_total{{code="{code}",operation="{operation}",plan="{plan}"}} {count}"#
+        );
+        metrics.assert_line(&series);
+    }
+    metrics.assert_line(
+        r#"http_server_request_duration_seconds_count{http_request_method="GET",http_route="/v1/pets/{petId}",operation="getPet",status_class="4xx"} 1"#,
+    );
+    metrics.assert_line("http_server_active_requests 0");
+}
+
+#[tokio::test]
+async fn who_is_near_the_limit_and_over_it_is_counted() {
+    let shop = TestShop::open().await;
+    let client = shop.client_with(10, 1_000).await;
+    client.sends(12, "/v1/pets").await;
+    shop.anonymous().get("/v1/pets").await.assert_status(401);
+
+    let metrics = Metrics::of(&shop.admin()).await;
+    for (subject, outcome, count) in
+        [("account", "admitted", 10), ("account", "rate_limited", 2), ("address", "admitted", 1)]
+    {
+        metrics.assert_line(&format!(
+            r#"petstore_limiter_decisions_total{{outcome="{outcome}",scope="shared",subject="{subject}"}} {count}"#
+        ));
+    }
+    metrics.assert_line(r#"petstore_limiter_near_limit_total{window="minute"} 3"#); // the 8th, 9th and 10th
+    metrics.assert_none("petstore_limiter_near_limit_total{window=\"day\"}");
+    metrics.assert_line(
+        r#"petstore_requests_total{code="RATE_LIMITED",operation="listPets",plan="enterprise"} 2"#,
+    );
+}
+
+#[tokio::test]
+async fn a_key_is_looked_up_once_and_then_remembered() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    client.sends(5, "/v1/pets").await;
+    let metrics = Metrics::of(&shop.admin()).await;
+    metrics.assert_line(r#"petstore_key_cache_requests_total{result="miss"} 1"#);
+    metrics.assert_line(r#"petstore_key_cache_requests_total{result="hit"} 4"#);
+    metrics.assert_line(r#"petstore_key_lookups_total{result="found"} 1"#);
+}
+
+#[tokio::test]
+async fn the_process_tells_its_memory_its_files_and_its_version() {
+    let shop = TestShop::open().await;
+    let metrics = Metrics::of(&shop.admin()).await;
+    metrics.assert_line(&format!("petstore_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
+    for name in ["process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds"] {
+        assert!(metrics.value(name) > 0.0, "{name} in {}", metrics.0);
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_a_stranger_sends_becomes_a_label() {
+    let shop = TestShop::open().await;
+    let valid = shop.client_on(Plan::Business).await;
+    for batch in 0..10 {
+        let mut requests = String::new();
+        for number in 0..100 {
+            let n = batch * 100 + number;
+            let last = if number == 99 { "Connection: close\r\n" } else { "" };
+            let key = if n % 2 == 0 { valid.key() } else { "pet_live_stranger0000000000000000000000000000" };
+            let method = if n % 3 == 0 { "GET".to_owned() } else { format!("STRANGE{n}") };
+            write!(
+                requests,
+                "{method} /v1/stranger-{n}/pets?stranger={n} HTTP/1.1\r\nHost: h\r\nX-Request-Id: stranger-{n:08}\r\n\
+                 User-Agent: stranger/{n}\r\nAuthorization: Bearer {key}\r\n{last}\r\n"
+            )
+            .unwrap();
+        }
+        let answers = raw::exchange(valid.address(), requests.as_bytes()).await;
+        let answered = String::from_utf8_lossy(&answers).matches("HTTP/1.1 ").count();
+        assert_eq!(answered, 100);
+    }
+    let metrics = Metrics::of(&shop.admin()).await;
+    let series = metrics.0.lines().filter(|line| !line.starts_with('#')).count();
+    assert!((20..1_000).contains(&series), "{series} series");
+    assert!(!metrics.0.to_lowercase().contains("strange"), "{}", metrics.0);
+    metrics.assert_line(
+        r#"petstore_requests_total{code="ROUTE_NOT_FOUND",operation="unmatched",plan="business"} 500"#,
+    );
+}
+
+#[tokio::test]
+async fn every_metric_is_in_the_operators_guide() {
+    let shop = TestShop::open().await;
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
+    let (_, rest) = guide.split_once("<!-- metrics:begin -->\n").unwrap();
+    let (written, _) = rest.split_once("<!-- metrics:end -->").unwrap();
+    let current = shop.metrics_table();
+    assert!(written == current, "the guide's table of metrics is not the current one, which is:\n{current}");
+
+    shop.anonymous().get("/v1/pets").await.assert_status(401);
+    let metrics = Metrics::of(&shop.admin()).await;
+    for shown in metrics.0.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = shown.split_once(' ').unwrap();
+        assert!(current.contains(&format!("| `{name}` | {kind} |")), "{shown}");
+    }
+}
+
+/// A scrape.
+struct Metrics(String);
+
+impl Metrics {
+    async fn of(admin: &Client) -> Self {
+        let answer = admin.get("/metrics").await;
+        assert_eq!(answer.assert_status(200).header("content-type"), "text/plain; version=0.0.4");
+        Self(answer.text().to_owned())
+    }
+
+    #[track_caller]
+    fn assert_line(&self, line: &str) {
+        assert!(self.0.lines().any(|present| present == line), "{line} is not in {}", self.0);
+    }
+
+    #[track_caller]
+    fn assert_none(&self, start: &str) {
+        assert!(!self.0.contains(start), "{start} is in {}", self.0);
+    }
+
+    #[track_caller]
+    fn value(&self, series: &str) -> f64 {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series} is not in {}", self.0)).parse().unwrap()
+    }
+}

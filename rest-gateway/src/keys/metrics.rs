@@ -1,0 +1,57 @@
+//! How often keys were remembered, and how often the core was asked for one.
+
+use petstore_metrics::{Collectors, IntCounterVec, counters};
+
+use super::{Unresolved, ring::Memory};
+
+#[derive(Debug)]
+pub(super) struct KeyMetrics {
+    cache: IntCounterVec,
+    lookups: IntCounterVec,
+}
+
+impl Default for KeyMetrics {
+    fn default() -> Self {
+        Self {
+            cache: counters(
+                "petstore_key_cache_requests_total",
+                "Requests with a well-formed key, by what the gateway remembered of it.",
+                &["result"],
+            ),
+            lookups: counters(
+                "petstore_key_lookups_total",
+                "Questions to the core about a key, by what came of it.",
+                &["result"],
+            ),
+        }
+    }
+}
+
+impl KeyMetrics {
+    pub(super) fn collectors(&self) -> Collectors {
+        vec![Box::new(self.cache.clone()), Box::new(self.lookups.clone())]
+    }
+
+    pub(super) fn recalled(&self, memory: &Memory) {
+        let result = match memory {
+            Memory::Key(_) => "hit",
+            Memory::NoKey => "hit_unknown",
+            Memory::Outdated => "outdated",
+            Memory::Nothing => "miss",
+        };
+        self.cache.with_label_values(&[result]).inc();
+    }
+
+    /// The core was asked; `unresolved` if it told of no key.
+    pub(super) fn looked_up(&self, unresolved: Option<Unresolved>) {
+        let result = match unresolved {
+            None => "found",
+            Some(Unresolved::Unknown) => "unknown",
+            Some(Unresolved::Revoked) => "revoked",
+            Some(Unresolved::Expired) => "expired",
+            Some(Unresolved::CoreAway) => "core_away",
+            Some(Unresolved::Overloaded) => "overloaded",
+        };
+        self.lookups.with_label_values(&[result]).inc();
+    }
+}

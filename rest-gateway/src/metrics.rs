@@ -1,0 +1,185 @@
+//! What the gateway counts of requests and of the limiter's decisions. Keys and connections are counted where they are:
+//! [`keys`](crate::keys) and [`server`](crate::server).
+
+use std::time::Duration;
+
+use petstore_metrics::{Collectors, HistogramVec, IntCounterVec, IntGauge, counters, durations, gauge};
+use petstore_proto::v1::ErrorReason;
+
+use crate::{
+    error,
+    keys::Plan,
+    limit::{Decision, LimiterUnavailable, Outcome, Scope, Subject, WindowView},
+    operation::Operation,
+};
+
+/// The metrics of one gateway.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    durations: HistogramVec,
+    active: IntGauge,
+    requests: IntCounterVec,
+    decisions: IntCounterVec,
+    near_limit: IntCounterVec,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) operation: Operation,
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// Of the Error body, if there is one.
+    pub(crate) reason: Option<ErrorReason>,
+    /// Of the account, if the key was valid.
+    pub(crate) plan: Option<Plan>,
+    pub(crate) took: Duration,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            durations: durations(
+                "http_server_request_duration_seconds",
+                "How long requests took, from their head to the head of their answer.",
+                &["operation", "http_request_method", "http_route", "status_class"],
+            ),
+            active: gauge("http_server_active_requests", "Requests under way."),
+            requests: counters(
+                "petstore_requests_total",
+                "Requests answered, by the plan of the key's account and the code of the Error body.",
+                &["operation", "plan", "code"],
+            ),
+            decisions: counters(
+                "petstore_limiter_decisions_total",
+                "Decisions of the rate limiter.",
+                &["subject", "outcome", "scope"],
+            ),
+            near_limit: counters(
+                "petstore_limiter_near_limit_total",
+                "Requests of keys that were admitted with 80 % of the window's limit or more used up, this one counted.",
+                &["window"],
+            ),
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn collectors(&self) -> Collectors {
+        vec![
+            Box::new(self.durations.clone()),
+            Box::new(self.active.clone()),
+            Box::new(self.requests.clone()),
+            Box::new(self.decisions.clone()),
+            Box::new(self.near_limit.clone()),
+        ]
+    }
+
+    /// Counts a request as under way until the guard is dropped.
+    pub(crate) fn active(&self) -> Active {
+        self.active.inc();
+        Active(self.active.clone())
+    }
+
+    /// Counts a request that was answered.
+    pub(crate) fn answered(&self, ending: &Ending) {
+        let Ending { operation, status, reason, plan, took } = *ending;
+        let (method, route) = operation.route();
+        self.durations
+            .with_label_values(&[operation.name(), method, route, status_class(status)])
+            .observe(took.as_secs_f64());
+        let code = reason.map_or("OK", error::code);
+        self.requests.with_label_values(&[operation.name(), plan_word(plan), code]).inc();
+    }
+
+    /// Counts a decision of the limiter.
+    pub(crate) fn decided(&self, subject: &Subject, decided: Result<&Decision, LimiterUnavailable>) {
+        let subject_word = match subject {
+            Subject::Key { .. } | Subject::Account(_) => "account",
+            Subject::Usage(_) => "usage",
+            Subject::Address(_) => "address",
+        };
+        let (outcome, scope) = match decided {
+            Ok(decision) => (outcome_word(decision.outcome), scope_word(decision.scope)),
+            Err(LimiterUnavailable) => ("unavailable", scope_word(Scope::Node)),
+        };
+        self.decisions.with_label_values(&[subject_word, outcome, scope]).inc();
+        if let (Ok(decision), "account") = (decided, subject_word)
+            && decision.outcome == Outcome::Admitted
+        {
+            for (window, name) in [(decision.minute, "minute"), (decision.day, "day")] {
+                if is_near_limit(window) {
+                    self.near_limit.with_label_values(&[name]).inc();
+                }
+            }
+        }
+    }
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(crate) struct Active(IntGauge);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// At least four fifths are used up.
+const fn is_near_limit(window: WindowView) -> bool {
+    window.remaining <= window.limit / 5
+}
+
+const fn status_class(status: u16) -> &'static str {
+    match status {
+        ..200 => "1xx",
+        200..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        500.. => "5xx",
+    }
+}
+
+/// `none` where no key is known.
+const fn plan_word(plan: Option<Plan>) -> &'static str {
+    match plan {
+        None | Some(Plan::Unspecified) => "none",
+        Some(Plan::Free) => "free",
+        Some(Plan::Pro) => "pro",
+        Some(Plan::Business) => "business",
+        Some(Plan::Enterprise) => "enterprise",
+    }
+}
+
+const fn outcome_word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Admitted => "admitted",
+        Outcome::RateLimited => "rate_limited",
+        Outcome::QuotaExceeded => "quota_exceeded",
+        Outcome::Banned => "banned",
+    }
+}
+
+const fn scope_word(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Shared => "shared",
+        Scope::Node => "node",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_clock::UnixMillis;
+
+    use super::*;
+
+    #[test]
+    fn near_the_limit_is_four_fifths_used() {
+        let near = |limit, remaining| {
+            is_near_limit(WindowView { limit, remaining, resets_at: UnixMillis::default() })
+        };
+        assert_eq!((near(60, 13), near(60, 12), near(60, 0)), (false, true, true));
+        assert_eq!((near(1, 1), near(1, 0), near(u64::MAX, u64::MAX)), (false, true, false));
+    }
+}
