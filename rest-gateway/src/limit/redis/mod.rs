@@ -13,7 +13,11 @@ mod step;
 mod tests;
 mod url;
 
-use std::{future::Future, sync::Mutex, sync::PoisonError, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use petstore_clock::Clock;
@@ -83,7 +87,7 @@ enum Path {
     /// Waiting decisions share calls of the one server.
     Batched(Batcher),
     /// Each decision is a call of its own, pipelined: so a node of a Cluster that is away holds nobody else up.
-    Single(Box<Connection>),
+    Single(Arc<Connection>),
 }
 
 impl RedisLimiter {
@@ -121,7 +125,7 @@ impl RedisLimiter {
         }
         let connection = Connection::new(settings, deadlines, clock)?;
         let path = if connection.is_cluster() {
-            Path::Single(Box::new(connection))
+            Path::Single(Arc::new(connection))
         } else {
             Path::Batched(Batcher::new(connection))
         };
@@ -162,7 +166,10 @@ impl RedisLimiter {
         match &self.path {
             Path::Batched(batcher) => batcher.run(step).await,
             Path::Single(connection) => {
-                let mut replies = connection.run(&[step]).await?;
+                // A task of its own, so that a connection is made even if that takes longer than a decision may.
+                let connection = Arc::clone(connection);
+                let call = tokio::spawn(async move { connection.run(&[step]).await });
+                let mut replies = call.await.unwrap_or(Err(RedisFault::Unreachable))?;
                 replies.pop().unwrap_or(Err(RedisFault::Protocol))
             }
         }

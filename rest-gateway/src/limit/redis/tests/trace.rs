@@ -44,12 +44,16 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let plan = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
-    let wait = prop_oneof![20 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..200_000_000u64];
+    // Where one millisecond decides: the grace, a minute and its Retry-After, bans, strikes, the day.
+    let edges = [1_000, 59_000, 60_000, 300_000, 600_000, 86_400_000].map(|edge| [edge - 1, edge]);
+    let edges = prop::sample::select(edges.concat());
+    let wait = prop_oneof![20 => 0..3_000u64, 15 => edges, 5 => 0..90_000u64, 1 => 0..200_000_000u64];
+    let back = prop_oneof![1..60_000u64, Just(60_000u64)];
     vec(
         prop_oneof![
             60 => (0..7usize, 1..40u8).prop_map(|(caller, count)| Event::Requests(caller, count)),
             30 => wait.prop_map(Event::Wait),
-            8 => (1..60_000u64).prop_map(Event::SetBack),
+            8 => back.prop_map(Event::SetBack),
             4 => plan.prop_map(Event::Plan),
             2 => (0..3usize, 1..100_000_000u64).prop_map(|(caller, millis)| Event::Ban(caller, millis)),
             2 => (0..3usize).prop_map(Event::Lift),
@@ -114,6 +118,18 @@ async fn the_same_trace_is_decided_alike_by_the_law_in_process_and_by_redis() {
     }
     let every = [Outcome::Admitted, Outcome::RateLimited, Outcome::QuotaExceeded, Outcome::Banned];
     assert!(every.iter().all(|outcome| outcomes.contains(outcome)), "the traces are too tame");
+}
+
+#[tokio::test]
+async fn of_two_windows_that_refuse_and_end_together_the_day_answers() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let a_minute_to_midnight = UnixMillis(1_795_219_140_000);
+    let limiter = patient_limiter_by(&[redis.url()], Clock::manual(a_minute_to_midnight).0);
+    let (subject, quota) = (key(1, "a"), Quota { per_minute: 1, per_day: 1 });
+    limiter.take(&subject, quota).await.unwrap();
+    let refused = limiter.take(&subject, quota).await.unwrap();
+    assert_eq!(refused.outcome, Outcome::QuotaExceeded);
+    assert_eq!(refused.minute.resets_at, refused.day.resets_at);
 }
 
 async fn set_ban(ledger: &mut Ledger, limiters: &[&dyn RateLimiter], subject: &Subject, ban: Option<Ban>) {
