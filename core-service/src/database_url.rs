@@ -6,15 +6,36 @@ use std::{
     str::FromStr,
 };
 
-/// Where the store is: `sqlite://PATH`, the path absolute (`sqlite:///var/lib/petstore.db`) or relative to the
-/// working directory (`sqlite://data/petstore.db`). The path is taken as it is written: nothing is decoded.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DatabaseUrl(PathBuf);
+use crate::store::PostgresAddress;
+
+/// Where the store is: a SQLite file or a PostgreSQL database.
+///
+/// `sqlite://PATH`, the path absolute (`sqlite:///var/lib/petstore.db`) or relative to the working directory
+/// (`sqlite://data/petstore.db`), and taken as it is written: nothing is decoded. Or
+/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, see [`PostgresAddress`].
+#[derive(Clone)]
+pub struct DatabaseUrl(Place);
+
+/// What a [`DatabaseUrl`] leads to.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// The file.
+    Sqlite(PathBuf),
+    /// The database.
+    Postgres(Box<PostgresAddress>),
+}
 
 impl DatabaseUrl {
-    /// The file.
+    /// The file, if it is a SQLite file.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub fn sqlite_file(&self) -> Option<&Path> {
+        match &self.0 {
+            Place::Sqlite(path) => Some(path),
+            Place::Postgres(_) => None,
+        }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
         &self.0
     }
 }
@@ -23,46 +44,70 @@ impl DatabaseUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
     /// There is no `scheme://`.
-    #[error("the database URL must begin with sqlite://")]
+    #[error("the database URL must begin with sqlite:// or postgres://")]
     NoScheme,
     /// The scheme is another one.
-    #[error("the database URL must begin with sqlite://, and not with {0}://")]
+    #[error("the database URL must begin with sqlite:// or postgres://, and not with {0}://")]
     UnsupportedScheme(String),
-    /// The path is empty.
+    /// The path of the file is empty.
     #[error("the database URL must name a file, as in sqlite://data/petstore.db")]
     NoPath,
-    /// The path has a query string.
-    #[error("the database URL must not have parameters")]
+    /// The path of the file has a query string.
+    #[error("the database URL of a file must not have parameters")]
     HasParameters,
+    /// It begins with `postgres://`, and what follows is not understood.
+    #[error(
+        "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters in its \
+         parts percent-encoded"
+    )]
+    InvalidPostgres,
+    /// The database is not named.
+    #[error("the database URL must name a database, as in postgres://petstore@localhost/petstore")]
+    NoDatabase,
+    /// There is a parameter that means nothing here.
+    #[error(
+        "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, host, port, user, password, \
+         dbname and application_name, and no others"
+    )]
+    UnsupportedParameter,
 }
 
 impl FromStr for DatabaseUrl {
     type Err = DatabaseUrlError;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
-        let (scheme, path) = url.split_once("://").ok_or(DatabaseUrlError::NoScheme)?;
-        if scheme != "sqlite" {
-            let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-            return Err(if is_scheme && scheme.len() <= 20 {
-                DatabaseUrlError::UnsupportedScheme(scheme.to_owned())
-            } else {
-                DatabaseUrlError::NoScheme // whatever it is, it may be a secret
-            });
-        }
-        match path {
-            "" => Err(DatabaseUrlError::NoPath),
-            path if path.contains('?') => Err(DatabaseUrlError::HasParameters),
-            path => Ok(Self(path.into())),
+        let (scheme, rest) = url.split_once("://").ok_or(DatabaseUrlError::NoScheme)?;
+        match scheme {
+            "sqlite" => match rest {
+                "" => Err(DatabaseUrlError::NoPath),
+                path if path.contains('?') => Err(DatabaseUrlError::HasParameters),
+                path => Ok(Self(Place::Sqlite(path.into()))),
+            },
+            "postgres" | "postgresql" => Ok(Self(Place::Postgres(Box::new(url.parse()?)))),
+            _ => {
+                let is_scheme =
+                    scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+                Err(if is_scheme && scheme.len() <= 20 {
+                    DatabaseUrlError::UnsupportedScheme(scheme.to_owned())
+                } else {
+                    DatabaseUrlError::NoScheme // whatever it is, it may be a secret
+                })
+            }
         }
     }
 }
 
+/// Without a password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sqlite://{}", self.0.display())
+        match &self.0 {
+            Place::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
+            Place::Postgres(address) => address.fmt(f),
+        }
     }
 }
 
+/// Without a password.
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -74,22 +119,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_may_be_relative_or_absolute() {
+    fn the_path_of_a_file_may_be_relative_or_absolute() {
         for url in ["sqlite://data/petstore.db", "sqlite:///var/lib/pet store/50%.db"] {
             let parsed: DatabaseUrl = url.parse().unwrap();
             assert_eq!(parsed.to_string(), url);
-            assert_eq!(parsed.path(), Path::new(&url["sqlite://".len()..]));
+            assert_eq!(parsed.sqlite_file(), Some(Path::new(&url["sqlite://".len()..])));
         }
     }
 
     #[test]
-    fn what_is_no_sqlite_file_is_refused_without_being_shown() {
+    fn a_postgresql_database_is_shown_without_its_password() {
         let cases = [
-            ("postgres://u:secret@h/db", DatabaseUrlError::UnsupportedScheme("postgres".into())),
+            ("postgres://pet:SECRET@db.example/shop", "postgres://pet@db.example:5432/shop"),
+            ("postgresql://pet:SE%2FCRET@[::1]:6543/shop?sslmode=require", "postgres://pet@[::1]:6543/shop"),
+            ("postgres://db.example/shop?user=pet&password=SECRET", "postgres://pet@db.example:5432/shop"),
+            (
+                "postgres://pet:SECRET@localhost/shop?host=/run/postgresql",
+                "postgres://pet@localhost/shop?host=/run/postgresql",
+            ),
+        ];
+        for (url, shown) in cases {
+            let parsed: DatabaseUrl = url.parse().unwrap();
+            assert_eq!((parsed.to_string(), format!("{parsed:?}")), (shown.to_owned(), shown.to_owned()));
+            assert_eq!(parsed.sqlite_file(), None);
+        }
+    }
+
+    #[test]
+    fn what_leads_to_no_store_is_refused_without_being_shown() {
+        let cases = [
+            ("mysql://u:secret@h/db", DatabaseUrlError::UnsupportedScheme("mysql".into())),
             ("u:secret@h://db", DatabaseUrlError::NoScheme),
             ("data/petstore.db", DatabaseUrlError::NoScheme),
             ("sqlite://", DatabaseUrlError::NoPath),
             ("sqlite://pets.db?key=secret", DatabaseUrlError::HasParameters),
+            ("postgres://u:secret@h", DatabaseUrlError::NoDatabase),
+            ("postgres://u:secret@h:port/db", DatabaseUrlError::InvalidPostgres),
+            ("postgres://u:sec/ret@h/db", DatabaseUrlError::InvalidPostgres),
+            ("postgres://u@h/db?sslmode=secret", DatabaseUrlError::InvalidPostgres),
+            ("postgres://u@h/db?pasword=secret", DatabaseUrlError::UnsupportedParameter),
+            ("postgres://u@h/db?pass%77ord=secret", DatabaseUrlError::UnsupportedParameter),
+            ("postgres://u@h/db?options=-csecret", DatabaseUrlError::UnsupportedParameter),
         ];
         for (url, expected) in cases {
             let refusal = url.parse::<DatabaseUrl>().unwrap_err();

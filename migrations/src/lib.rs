@@ -131,4 +131,6 @@ async fn applied(db: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
 }
 
 #[cfg(test)]
+mod postgres_tests;
+#[cfg(test)]
 mod tests;

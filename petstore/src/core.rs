@@ -8,13 +8,13 @@ use crate::{
     error::{Failure, StartError},
     listener::bind,
     process::{self, Process},
-    settings::{DatabaseSettings, EnvironmentSettings, GrpcSettings, ProcessSettings},
+    settings::{EnvironmentSettings, GrpcSettings, ProcessSettings, StoreSettings},
 };
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CoreSettings {
     #[command(flatten)]
-    database: DatabaseSettings,
+    store: StoreSettings,
     #[command(flatten)]
     grpc: GrpcSettings,
     #[command(flatten)]
@@ -28,13 +28,13 @@ pub(crate) fn run(settings: &CoreSettings) -> Result<(), Failure> {
 }
 
 async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announcement), StartError> {
-    let url = settings.database.url()?;
+    let url = settings.store.database.url()?;
     let grpc = bind("--grpc-addr", settings.grpc.checked_addr()?).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
-    let store = process.open_store(&url).await?;
+    let store = process.open_store(&url, settings.store.open_options()).await?;
     let grpc_addr = process.serve_grpc(grpc, Core::new(store, clock).of(settings.environment.environment));
     process.ready();
     let announcement = Announcement {

@@ -39,14 +39,16 @@ pub enum FirstKeyError {
     Account(#[from] AccountError),
 }
 
-/// Gives a store without accounts its first account, and tells in which file the key of that is.
+/// Gives a store in a file without accounts its first account, and tells in which file the key of that is.
 pub(crate) async fn make(
     store: &Store,
     url: &DatabaseUrl,
     environment: Environment,
     clock: &Clock,
 ) -> Result<Option<PathBuf>, StartError> {
-    let file = url.path().with_file_name(FILE_NAME);
+    // Whoever has a database server has made accounts of their own, and there is no folder beside it.
+    let Some(store_file) = url.sqlite_file() else { return Ok(None) };
+    let file = store_file.with_file_name(FILE_NAME);
     match try_make(store, file.clone(), environment, clock).await {
         Ok(is_made) => Ok(is_made.then_some(file)),
         Err(source) => Err(StartError::FirstKey { file, source }),

@@ -14,17 +14,17 @@ use crate::{
     listener::bind,
     process::{self, Process},
     settings::{
-        self, DatabaseSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings,
-        ProcessSettings,
+        self, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings, ProcessSettings,
+        StoreSettings,
     },
 };
 
 /// What can be set for the whole service in one process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeSettings {
-    /// Where the store is.
+    /// Where the store is, and how it is used.
     #[command(flatten)]
-    pub database: DatabaseSettings,
+    pub store: StoreSettings,
     /// Where REST is served, and to whom.
     #[command(flatten)]
     pub edge: EdgeSettings,
@@ -96,7 +96,7 @@ impl Running {
 ///
 /// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing runs.
 pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
-    let url = settings.database.url()?;
+    let url = settings.store.database.url()?;
     let grpc_addr = settings.grpc.checked_addr()?;
     let redis = settings.limiter.redis(&clock)?;
     // Ports come first: they fail soonest, and a store must not be created for nothing.
@@ -107,7 +107,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
     let environment = settings.environment.environment;
-    let store = process.open_store(&url).await?;
+    let store = process.open_store(&url, settings.store.open_options()).await?;
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
@@ -126,7 +126,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
 
 pub(crate) fn run(settings: ServeSettings) -> Result<(), Failure> {
     process::run(&settings.process.clone(), async |clock| {
-        let url = settings.database.url()?;
+        let url = settings.store.database.url()?;
         let running = start(settings, clock).await?;
         let announcement = Announcement {
             http: Some(running.http_addr),

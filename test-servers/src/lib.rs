@@ -12,9 +12,11 @@
     reason = "a test that cannot go on fails by panicking"
 )]
 
+mod engine;
 mod eventually;
 pub mod faults;
 mod port;
 pub mod servers;
 
+pub use engine::Engine;
 pub use eventually::eventually;

@@ -27,6 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub struct Installation {
     program: PathBuf,
     folder: TempDir,
+    variables: Vec<(String, String)>,
 }
 
 /// How a run of the binary ended.
@@ -46,7 +47,15 @@ impl Installation {
     /// An empty folder for this binary: give it `env!("CARGO_BIN_EXE_petstore")`.
     #[must_use]
     pub fn of(program: &str) -> Self {
-        Self { program: program.into(), folder: TempDir::new().expect("a temporary folder") }
+        let folder = TempDir::new().expect("a temporary folder");
+        Self { program: program.into(), folder, variables: Vec::new() }
+    }
+
+    /// The same, with an environment variable for every run.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// The working folder of every run.
@@ -111,6 +120,7 @@ impl Installation {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PETSTORE_")) {
             command.env_remove(name); // the machine's own settings are not the test's
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 }

@@ -26,10 +26,11 @@ mod installation;
 pub mod load;
 pub mod raw;
 mod shop;
+mod store_database;
 
 pub use answer::{Answer, Rate};
 pub use client::Client;
 pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;
-pub use petstore_test_servers::{eventually, faults, servers};
+pub use petstore_test_servers::{Engine, eventually, faults, servers};
 pub use shop::{SharedCounters, TestShop};

@@ -27,7 +27,7 @@ use petstore_core::{
 };
 use tempfile::TempDir;
 
-use crate::{Client, eventually};
+use crate::{Client, Engine, eventually, store_database::store_database};
 
 /// When a test begins, unless it says otherwise: the middle of a day, so that no window ends by accident.
 const START: &str = "2026-11-20T10:00:00Z";
@@ -96,7 +96,8 @@ impl TestShop {
     async fn start_on(moment: &str, flags: &[&str], counters: Option<&SharedCounters>) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (clock, hand) = Clock::manual(unix_millis(moment));
-        let mut settings = settings(folder.path(), flags);
+        let database = Box::pin(database_url(folder.path())).await;
+        let mut settings = settings(&database, flags);
         if let Some(counters) = counters {
             counters.apply(&mut settings.limiter);
         }
@@ -252,10 +253,16 @@ impl TestShop {
     }
 }
 
-fn settings(folder: &Path, flags: &[&str]) -> ServeSettings {
-    let database = format!("sqlite://{}/petstore.db", folder.display());
+async fn database_url(folder: &Path) -> String {
+    match Engine::of_this_run() {
+        Engine::Sqlite => format!("sqlite://{}/petstore.db", folder.display()),
+        Engine::Postgres => store_database().await.url(),
+    }
+}
+
+fn settings(database: &str, flags: &[&str]) -> ServeSettings {
     let ports = ["--http-addr", "--grpc-addr", "--admin-addr"].map(|flag| [flag, FREE]).concat();
-    let flags = [["--database-url", &database].as_slice(), &ports, flags].concat();
+    let flags = [["--database-url", database].as_slice(), &ports, flags].concat();
     ServeSettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"))
 }
 

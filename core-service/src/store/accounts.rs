@@ -3,7 +3,7 @@
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait},
 };
 
@@ -13,7 +13,7 @@ use super::{
         account::{self, moment_column},
         revision,
     },
-    fault, keys, one_statement, within,
+    fault, keys,
 };
 use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, PetStoreError, Plan};
 
@@ -25,7 +25,7 @@ impl Store {
         plan: Plan,
         now: UnixMillis,
     ) -> Result<Account, AccountError> {
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             let account = insert(&transaction, name, plan, now).await?;
             transaction.commit().await?;
@@ -41,7 +41,7 @@ impl Store {
         plan: Plan,
         key: NewApiKey,
     ) -> Result<Option<ApiKeyRecord>, AccountError> {
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             if !account::Entity::find().limit(1).all(&transaction).await?.is_empty() {
                 return Ok(None);
@@ -56,20 +56,25 @@ impl Store {
 
     /// Every account, in the order of their names.
     pub(crate) async fn list_accounts(&self) -> Result<Vec<Account>, PetStoreError> {
-        let find = account::Entity::find().order_by_asc(account::Column::Name);
-        one_statement(find.all(&self.reader)).await?.into_iter().map(Account::try_from).collect()
+        let rows = self.read(|| account::Entity::find().all(&self.reader)).await?;
+        let accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>();
+        // Sorted here, since the order of texts in PostgreSQL is a setting of the database.
+        accounts.map(|mut accounts| {
+            accounts.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
+            accounts
+        })
     }
 
     /// The account of that name.
     pub(crate) async fn find_account(&self, name: &AccountName) -> Result<Account, AccountError> {
         let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-        let row = one_statement(find.all(&self.reader)).await?.pop();
+        let row = self.read(|| find.clone().all(&self.reader)).await?.pop();
         Ok(row.ok_or_else(|| AccountError::AccountNotFound(name.clone()))?.try_into()?)
     }
 
     /// Puts an account on another plan.
     pub(crate) async fn update_plan(&self, name: &AccountName, plan: Plan) -> Result<Account, AccountError> {
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             let revision = next_revision(&transaction).await?;
             let (per_minute, per_day) = agreed_columns(plan);

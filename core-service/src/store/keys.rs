@@ -15,7 +15,6 @@ use super::{
         account::{self, moment_column},
         api_key::{self, record},
     },
-    one_statement, within,
 };
 use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, KeyId, KeyState, PetStoreError};
 
@@ -37,7 +36,7 @@ impl Store {
         account: &AccountName,
         key: NewApiKey,
     ) -> Result<ApiKeyRecord, AccountError> {
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             let find = account::Entity::find().filter(account::Column::Name.eq(account.as_str()));
             let row = find.all(&transaction).await?.pop();
@@ -60,13 +59,13 @@ impl Store {
         if let Some(account) = account {
             find = find.filter(account::Column::Name.eq(account.as_str()));
         }
-        let rows = one_statement(find.all(&self.reader)).await?;
+        let rows = self.read(|| find.clone().all(&self.reader)).await?;
         rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
     }
 
     /// Revokes a key; one that is revoked already stays as it is.
     pub(crate) async fn revoke_key(&self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, AccountError> {
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             let (mut row, account) = find(&transaction, id).await?;
             if row.revoked_at.is_none() {
@@ -90,7 +89,7 @@ impl Store {
         environment: Option<Environment>,
         issue: impl FnOnce(Environment) -> (ApiKey, NewApiKey) + Send,
     ) -> Result<(ApiKeyRecord, ApiKey), AccountError> {
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             let (row, account) = find(&transaction, id).await?;
             let (account_id, old) = (row.account_id, record(row, account)?);

@@ -1,8 +1,8 @@
 //! Animals in the database.
 
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
-use super::{Store, entity::pet, one_statement};
+use super::{Store, entity::pet};
 use crate::domain::{ListPets, NewPet, Page, PageToken, Pet, PetId, PetStatus, PetStoreError};
 
 impl Store {
@@ -15,29 +15,21 @@ impl Store {
             ..Default::default()
         };
         let insert = Box::pin(pet::Entity::insert(row).exec_with_returning(&self.writer)); // 20 KB of state
-        one_statement(insert).await?.try_into()
+        self.within(async { insert.await?.try_into() }).await
     }
 
     /// The animal, if there is one.
     pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         // `.all()` and not `.one()`, which binds a LIMIT, and SQLite prepares a statement with a bound LIMIT anew
         // each time.
-        let mut rows = one_statement(pet::Entity::find_by_id(id.0).all(&self.reader)).await?;
+        let mut rows = self.read(|| pet::Entity::find_by_id(id.0).all(&self.reader)).await?;
         rows.pop().map(Pet::try_from).transpose()
     }
 
     /// One page. Costs the same at any depth: it begins where the page before ended, by key.
     pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page, PetStoreError> {
-        let mut find = pet::Entity::find();
-        if let Some(status) = list.status {
-            find = find.filter(pet::Column::Status.eq(status_column(status)));
-        }
-        let mut cursor = find.cursor_by(pet::Column::Id);
-        if let Some(after) = list.after {
-            cursor.after(after.0);
-        }
-        let one_more = list.size.get() as u64 + 1; // tells whether another page follows
-        let rows = one_statement(cursor.first(one_more).all(&self.reader)).await?;
+        let query = page_query(list);
+        let rows = self.read(|| query.clone().all(&self.reader)).await?;
         let mut pets = rows.into_iter().map(Pet::try_from).collect::<Result<Vec<_>, PetStoreError>>()?;
         let more = pets.len() > list.size.get();
         pets.truncate(list.size.get());
@@ -45,6 +37,19 @@ impl Store {
             pets.last().filter(|_| more).map(|last| PageToken { last_id: last.id, status: list.status });
         Ok(Page { pets, next })
     }
+}
+
+/// The animals of a page, and one more: it tells whether another page follows. By primary key, or by the index
+/// over status and identifier.
+fn page_query(list: ListPets) -> Select<pet::Entity> {
+    let mut find = pet::Entity::find();
+    if let Some(status) = list.status {
+        find = find.filter(pet::Column::Status.eq(status_column(status)));
+    }
+    if let Some(after) = list.after {
+        find = find.filter(pet::Column::Id.gt(after.0));
+    }
+    find.order_by_asc(pet::Column::Id).limit(list.size.get() as u64 + 1)
 }
 
 fn status_column(status: PetStatus) -> i16 {

@@ -13,7 +13,6 @@ use super::{
         account::{self, moment_column, stored_moment, stored_plan},
         api_key, revision,
     },
-    one_statement, within,
 };
 use crate::domain::{AccountId, PetStoreError, Plan};
 
@@ -77,7 +76,7 @@ impl Store {
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
-        let rows = one_statement(self.reader.query_all(&query)).await?;
+        let rows = self.read(|| self.reader.query_all(&query)).await?;
         let row = rows.first().ok_or_else(revision_missing)?;
         let row = ResolvedRow::from_query_result(row, "")?;
         let revision = row.revision;
@@ -101,7 +100,7 @@ impl Store {
             .order_by((account::Entity, account::Column::Revision), Order::Asc)
             .limit(limit as u64 + 1)
             .take();
-        let rows = one_statement(self.reader.query_all(&query)).await?;
+        let rows = self.read(|| self.reader.query_all(&query)).await?;
         let rows =
             rows.iter().map(|row| ChangeRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
@@ -120,7 +119,7 @@ impl Store {
         if uses.is_empty() {
             return Ok(());
         }
-        within(async {
+        self.within(async {
             let transaction = self.begin().await?;
             for (id, used_at) in uses {
                 let used_at = moment_column(*used_at);

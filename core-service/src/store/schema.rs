@@ -3,11 +3,8 @@
 pub use petstore_migrations::{Migration, MigrationState};
 use petstore_migrations::{down as take_back, status as read_status};
 
-use super::{
-    OpenError,
-    open::{open_writer, patiently},
-};
-use crate::DatabaseUrl;
+use super::{OpenError, OpenOptions, Store, postgres, sqlite};
+use crate::{DatabaseUrl, database_url::Place};
 
 /// Every change of the schema, oldest first, and whether the store has it. Changes nothing.
 ///
@@ -15,20 +12,30 @@ use crate::DatabaseUrl;
 ///
 /// Why the store cannot be opened; a missing one is not created.
 pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
-    let writer = open_writer(url.path(), false).await?;
-    let status = patiently(url.path(), || read_status(&writer)).await;
-    let _ = writer.close().await; // nothing was written
-    status
+    match url.place() {
+        Place::Sqlite(path) => {
+            let writer = sqlite::open_writer(path, false).await?;
+            let status = sqlite::patiently(path, || read_status(&writer)).await;
+            let _ = writer.close().await; // nothing was written
+            status
+        }
+        Place::Postgres(address) => {
+            let connection = postgres::for_schema(url, address).await?;
+            let status = read_status(&connection).await.map_err(|error| postgres::explain(url, error));
+            let _ = connection.close().await; // nothing was written
+            status
+        }
+    }
 }
 
-/// Applies every change that is pending, and creates the store if it is missing. All or nothing.
+/// Applies every change that is pending, and creates a SQLite store if it is missing. All or nothing.
 ///
 /// # Errors
 ///
 /// Why the store cannot be opened or changed.
 pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
-    let options = super::OpenOptions { migrate: true, quick_check: false };
-    super::Store::open(url, options).await?.close().await;
+    let options = OpenOptions { migrate: true, quick_check: false };
+    Store::open(url, options).await?.close().await;
     status(url).await
 }
 
@@ -38,9 +45,19 @@ pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 ///
 /// Why the store cannot be opened or changed.
 pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenError> {
-    let writer = open_writer(url.path(), false).await?;
-    let result = patiently(url.path(), || take_back(&writer, steps)).await;
-    let _ = writer.close().await; // the reason is in `result`
-    result?;
+    match url.place() {
+        Place::Sqlite(path) => {
+            let writer = sqlite::open_writer(path, false).await?;
+            let result = sqlite::patiently(path, || take_back(&writer, steps)).await;
+            let _ = writer.close().await; // the reason is in `result`
+            result?;
+        }
+        Place::Postgres(address) => {
+            let connection = postgres::for_schema(url, address).await?;
+            let result = take_back(&connection, steps).await;
+            let _ = connection.close().await; // the reason is in `result`
+            result.map_err(|error| postgres::explain(url, error))?;
+        }
+    }
     status(url).await
 }

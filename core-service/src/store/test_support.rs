@@ -1,33 +1,86 @@
-//! A new store in a folder of its own.
+//! New stores, on the engine that `PETSTORE_TEST_ENGINE` names.
 
 use std::path::Path;
 
-use sea_orm::DatabaseTransaction;
+use petstore_test_servers::{
+    Engine,
+    servers::{Database, database_with_schema},
+};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
 use tempfile::TempDir;
 
-use super::{OpenOptions, Store};
+use super::{OpenOptions, Store, schema};
 use crate::DatabaseUrl;
+
+const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
+
+/// Where a store is; goes away with this handle.
+pub(crate) enum Home {
+    Folder(TempDir),
+    Database(Database),
+}
+
+impl Home {
+    pub(crate) fn url(&self) -> DatabaseUrl {
+        match self {
+            Self::Folder(folder) => url(&folder.path().join("petstore.db")),
+            Self::Database(database) => database.url().parse().unwrap(),
+        }
+    }
+}
 
 pub(crate) fn url(path: &Path) -> DatabaseUrl {
     format!("sqlite://{}", path.display()).parse().unwrap()
 }
 
-/// The store, and the folder that goes away with its handle.
-pub(crate) async fn new_store() -> (Store, TempDir) {
+/// A new store on the engine of this run.
+pub(crate) async fn new_store() -> (Store, Home) {
+    let home = match Engine::of_this_run() {
+        Engine::Sqlite => Home::Folder(tempfile::tempdir().unwrap()),
+        Engine::Postgres => Home::Database(store_database().await),
+    };
+    (open(&home).await, home)
+}
+
+/// A new store in a file.
+pub(crate) async fn new_file() -> (Store, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path()).await;
+    let store = open_file(folder.path()).await;
     (store, folder)
 }
 
-/// Opens the store in the folder once more, as another process would.
-pub(crate) async fn open(folder: &Path) -> Store {
-    let options = OpenOptions { migrate: true, quick_check: true };
-    Store::open(&url(&folder.join("petstore.db")), options).await.unwrap()
+/// A new database with the schema of the store and nothing in it.
+pub(crate) async fn store_database() -> Database {
+    database_with_schema(async |database| {
+        schema::up(&database.url().parse().unwrap()).await.unwrap();
+    })
+    .await
+}
+
+/// A new store in PostgreSQL.
+pub(crate) async fn new_database() -> (Store, Database) {
+    let database = store_database().await;
+    let store = Store::open(&database.url().parse().unwrap(), MIGRATE).await.unwrap();
+    (store, database)
+}
+
+/// Opens the store once more, as another process would.
+pub(crate) async fn open(home: &Home) -> Store {
+    Store::open(&home.url(), MIGRATE).await.unwrap()
+}
+
+/// Opens the store in the folder, as another process would.
+pub(crate) async fn open_file(folder: &Path) -> Store {
+    Store::open(&url(&folder.join("petstore.db")), MIGRATE).await.unwrap()
 }
 
 impl Store {
     /// Keeps every other writer waiting, until the transaction ends.
     pub(crate) async fn lock_for_writing(&self) -> DatabaseTransaction {
-        self.begin().await.unwrap()
+        let transaction = self.begin().await.unwrap();
+        if transaction.get_database_backend() == DbBackend::Postgres {
+            transaction.execute_unprepared("LOCK TABLE pets IN EXCLUSIVE MODE").await.unwrap();
+        }
+        transaction
     }
 }

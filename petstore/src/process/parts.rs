@@ -70,9 +70,13 @@ impl Process {
         port.addr
     }
 
-    /// Opens the store: creates it when it is absent, migrates it and checks it.
-    pub(crate) async fn open_store(&mut self, url: &DatabaseUrl) -> Result<Store, StartError> {
-        let store = Store::open(url, OpenOptions { migrate: true, quick_check: true }).await?;
+    /// Opens the store.
+    pub(crate) async fn open_store(
+        &mut self,
+        url: &DatabaseUrl,
+        options: OpenOptions,
+    ) -> Result<Store, StartError> {
+        let store = Store::open(url, options).await?;
         self.sources.store = Some(store.clone());
         Ok(store)
     }

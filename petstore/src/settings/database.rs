@@ -12,8 +12,9 @@ use super::{
 /// Where the store is.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseSettings {
-    /// The store: `sqlite://PATH`, or `sqlite:///PATH` from the root. A URL with a password is taken from the
-    /// variable or from --database-url-file only
+    /// The store: `sqlite://PATH`, or `sqlite:///PATH` from the root, or
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. A URL with a password is taken from the variable or from
+    /// --database-url-file only
     #[arg(
         long,
         env = "PETSTORE_DATABASE_URL",

@@ -9,6 +9,7 @@ mod grpc;
 mod limiter;
 mod process;
 mod secret_url;
+mod store;
 mod table;
 
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use petstore_core::accounts::AccountName;
 
 pub use self::{
     database::DatabaseSettings, edge::EdgeSettings, grpc::GrpcSettings, limiter::LimiterSettings,
-    process::ProcessSettings, table::settings_table,
+    process::ProcessSettings, store::StoreSettings, table::settings_table,
 };
 pub use crate::logging::LogFormat;
 

@@ -16,6 +16,7 @@ mod cli;
 mod cors;
 mod create_pet;
 mod deprecation;
+mod engines;
 mod get_pet;
 mod grpc;
 mod headers;
@@ -30,7 +31,7 @@ mod routing;
 mod serve;
 mod split;
 
-use petstore_testkit::{Client, Installation, Server};
+use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
 
 /// Where the key of a fresh store is.
 const FIRST_KEY: &str = "data/first-api-key";
@@ -45,6 +46,17 @@ const ACCOUNT: &str = "acme";
 /// The binary in an empty folder.
 fn petstore() -> Installation {
     Installation::of(env!("CARGO_BIN_EXE_petstore"))
+}
+
+/// The binary in an empty folder, with an empty store on this engine.
+async fn petstore_on(engine: Engine) -> Installation {
+    match engine {
+        Engine::Sqlite => petstore(),
+        Engine::Postgres => {
+            let database = PostgresServer::shared().await.database().await;
+            petstore().with_variable("PETSTORE_DATABASE_URL", &database.url())
+        }
+    }
 }
 
 /// Speaks REST with the key of the fresh store.

@@ -2,17 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use petstore_testkit::{Answer, Client, Installation, Server, eventually};
+use petstore_testkit::{Answer, Client, Engine, Installation, Server, eventually};
 use serde_json::json;
 
-use crate::{key_of_new_account, pets::created, petstore};
+use crate::{key_of_new_account, pets::created, petstore, petstore_on};
 
 /// How long the service may take to see that a part is away or back.
 const NOTICED: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_gateway_serves_what_a_core_keeps() {
-    let shop = Split::open().await;
+    for engine in Engine::ALL {
+        serves_what_a_core_keeps(&Split::open_on(engine).await).await;
+    }
+}
+
+async fn serves_what_a_core_keeps(shop: &Split) {
     let client = shop.gateway.client(&shop.key);
     let id = created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MIN})).await);
     let answer = client.get(&format!("/v1/pets/{id}")).await;
@@ -102,7 +107,11 @@ struct Split {
 
 impl Split {
     async fn open() -> Self {
-        let installation = petstore();
+        Self::open_on(Engine::of_this_run()).await
+    }
+
+    async fn open_on(engine: Engine) -> Self {
+        let installation = petstore_on(engine).await;
         let (core, key) = core_with_a_key(&installation).await;
         let gateway = start_gateway(&installation, &core.address("gRPC").to_string()).await;
         let split = Self { installation, core, gateway, key };

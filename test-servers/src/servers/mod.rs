@@ -18,10 +18,12 @@ mod program;
 mod redis;
 mod redis_cluster;
 mod supervised;
+mod template;
 
 pub use self::{
     database::Database,
     postgres::{PostgresOptions, PostgresServer},
     redis::{RedisOptions, RedisServer},
     redis_cluster::RedisCluster,
+    template::database_with_schema,
 };

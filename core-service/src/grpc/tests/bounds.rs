@@ -6,7 +6,7 @@ use super::*;
 async fn the_callers_deadline_is_kept_on_both_transports_and_answered_with_its_reason() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
-    let other = open(shop.folder.path()).await;
+    let other = open(&shop.home).await;
     let _lock = other.lock_for_writing().await;
     for mut client in [shop.client(), PetStoreClient::new(server.transport())] {
         let mut answer = None;

@@ -7,7 +7,6 @@ use petstore_proto::{
     internal::v1::key_service_client::KeyServiceClient,
     v1::{CreatePetRequest, NewPet, PetStatus, pet_store_client::PetStoreClient},
 };
-use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time};
 use tonic::{
     Code, Request, Status,
@@ -17,7 +16,7 @@ use tonic_types::StatusExt;
 use tower::util::BoxCloneSyncService;
 
 use super::*;
-use crate::store::test_support::{new_store, open};
+use crate::store::test_support::{Home, new_store, open};
 
 mod bounds;
 mod key_service;
@@ -32,14 +31,14 @@ type Transport =
 struct Shop {
     core: Core,
     hand: ClockHand,
-    folder: TempDir,
+    home: Home,
 }
 
 impl Shop {
     async fn open() -> Self {
-        let (store, folder) = new_store().await;
+        let (store, home) = new_store().await;
         let (clock, hand) = Clock::manual(START);
-        Self { core: Core::new(store, clock), hand, folder }
+        Self { core: Core::new(store, clock), hand, home }
     }
 
     fn client(&self) -> PetStoreClient<Transport> {

@@ -7,6 +7,10 @@ use sea_orm::{
     sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 
+mod open;
+
+pub(super) use open::{open, open_writer, patiently};
+
 /// SQLite has one writer at a time; a second connection would only wait inside the library.
 const WRITERS: u32 = 1;
 const READERS: u32 = 4;
@@ -18,7 +22,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const STATEMENT_CACHE: usize = 128;
 
 /// The connection that writes. Creates the file if `create` is set and there is none.
-pub(super) async fn writer(path: &Path, create: bool) -> Result<DatabaseConnection, DbErr> {
+async fn writer(path: &Path, create: bool) -> Result<DatabaseConnection, DbErr> {
     connect(path, WRITERS, move |options| {
         options
             .create_if_missing(create)
@@ -30,7 +34,7 @@ pub(super) async fn writer(path: &Path, create: bool) -> Result<DatabaseConnecti
 }
 
 /// The connections that only read.
-pub(super) async fn reader(path: &Path) -> Result<DatabaseConnection, DbErr> {
+async fn reader(path: &Path) -> Result<DatabaseConnection, DbErr> {
     connect(path, READERS, |options| options.create_if_missing(false).read_only(true)).await
 }
 

@@ -1,5 +1,6 @@
 use std::fs;
 
+use petstore_migrations::MigrationState;
 use sea_orm::ConnectionTrait;
 
 use super::*;
@@ -7,7 +8,7 @@ use crate::{
     domain::{NewPet, PetId},
     store::{
         schema,
-        test_support::{new_store, open, url},
+        test_support::{new_file, open_file, url},
     },
 };
 
@@ -36,7 +37,7 @@ async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
 
 #[tokio::test]
 async fn the_connections_are_set_up_for_durability() {
-    let (store, _folder) = new_store().await;
+    let (store, _folder) = new_file().await;
     let pragma = async |connection: &DatabaseConnection, name: &str| {
         let statement = Statement::from_string(DbBackend::Sqlite, format!("PRAGMA {name}"));
         let row = connection.query_one_raw(statement).await.unwrap().unwrap();
@@ -52,7 +53,7 @@ async fn the_connections_are_set_up_for_durability() {
 }
 
 #[tokio::test]
-async fn any_number_may_open_one_new_store_at_once() {
+async fn any_number_may_open_one_new_file_at_once() {
     for _ in 0..5 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
@@ -60,7 +61,7 @@ async fn any_number_may_open_one_new_store_at_once() {
             .map(|_| {
                 tokio::spawn({
                     let path = path.clone();
-                    async move { open(&path).await }
+                    async move { open_file(&path).await }
                 })
             })
             .collect();
@@ -136,7 +137,7 @@ async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
 
 #[tokio::test]
 async fn a_damaged_page_in_the_middle_is_found() {
-    let (store, folder) = new_store().await;
+    let (store, folder) = new_file().await;
     for _ in 0..300 {
         store.insert_pet(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
     }
@@ -154,7 +155,7 @@ async fn a_damaged_page_in_the_middle_is_found() {
 
 #[tokio::test]
 async fn a_schema_that_is_not_this_binarys_is_refused() {
-    let (store, folder) = new_store().await;
+    let (store, folder) = new_file().await;
     let path = folder.path().join("petstore.db");
     let newer = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_later', 0)";
     store.writer.execute_unprepared(newer).await.unwrap();
@@ -180,8 +181,8 @@ async fn a_schema_that_is_not_this_binarys_is_refused() {
 
 #[tokio::test]
 async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
-    let (store, folder) = new_store().await;
-    let other = open(folder.path()).await;
+    let (store, folder) = new_file().await;
+    let other = open_file(folder.path()).await;
     let lock = other.begin().await.unwrap();
     let refusal = store.insert_pet(rex()).await.unwrap_err();
     assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
@@ -192,7 +193,7 @@ async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
 
 #[tokio::test]
 async fn a_full_disk_is_an_outage_that_passes_and_reads_go_on() {
-    let (store, _folder) = new_store().await;
+    let (store, _folder) = new_file().await;
     let pet = store.insert_pet(rex()).await.unwrap();
     // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present size.
     store.writer.execute_unprepared("PRAGMA max_page_count = 1").await.unwrap();

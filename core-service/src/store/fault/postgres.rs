@@ -1,0 +1,55 @@
+//! `SQLSTATE`s of PostgreSQL (its manual's appendix A).
+
+use sea_orm::{
+    DbErr,
+    sqlx::{self, postgres::PgDatabaseError},
+};
+
+use super::sqlx_error;
+
+/// The `SQLSTATE`, if the error is one of PostgreSQL.
+fn code(error: &DbErr) -> Option<&str> {
+    state(sqlx_error(error)?)
+}
+
+fn state(error: &sqlx::Error) -> Option<&str> {
+    let sqlx::Error::Database(error) = error else { return None };
+    error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::code)
+}
+
+/// Whether it passes without a new release of ours; `None` if it is no error of PostgreSQL.
+///
+/// Connections (08), resources (53: full disk, too many connections), operators (57: shutdown, cancelled by a
+/// timeout), the system (58: I/O); transactions that lost against others (40), a lock that was not free in time
+/// (55P03), transactions that idled (25P03) or came to a replica (25006); and what an administrator has changed
+/// meanwhile: passwords and permissions to log in (28), the database's name (3D).
+pub(super) fn is_outage(error: &DbErr) -> Option<bool> {
+    let code = code(error)?;
+    let class = code.get(..2).unwrap_or_default();
+    Some(
+        matches!(class, "08" | "28" | "3D" | "40" | "53" | "57" | "58")
+            || matches!(code, "25006" | "25P03" | "55P03"),
+    )
+}
+
+/// Whether the connection is lost, or was never made: another one may do.
+pub(super) fn is_lost_connection(error: &DbErr) -> bool {
+    code(error).is_some_and(|code| {
+        code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05" | "25P03")
+    })
+}
+
+/// Whether the transaction lost against another one, and was undone as a whole.
+pub(super) fn is_lost_race(error: &DbErr) -> bool {
+    code(error).is_some_and(|code| code.starts_with("40"))
+}
+
+/// Whether the server refused user, password or address.
+pub(in crate::store) fn is_refused_login(error: &sqlx::Error) -> bool {
+    state(error).is_some_and(|code| code.starts_with("28"))
+}
+
+/// Whether the server has no such database.
+pub(in crate::store) fn is_unknown_database(error: &sqlx::Error) -> bool {
+    state(error) == Some("3D000")
+}

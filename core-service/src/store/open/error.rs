@@ -1,0 +1,128 @@
+//! Why the store cannot be opened.
+
+use std::{io, path::PathBuf};
+
+use crate::{DatabaseUrl, domain::Cause};
+
+/// Why the store cannot be opened: one line for an operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such file, and none may be created.
+    #[error("there is no store at {}: run `petstore migrate up`, or start the server", .0.display())]
+    Missing(PathBuf),
+    /// The folder is missing and cannot be created.
+    #[error("cannot create the folder {}", .folder.display())]
+    FolderNotCreated {
+        /// The folder.
+        folder: PathBuf,
+        /// What the operating system says.
+        #[source]
+        cause: io::Error,
+    },
+    /// A part of the path that has to be a folder is none.
+    #[error("cannot open {}: {} is not a folder", .path.display(), .part.display())]
+    NotAFolder {
+        /// The file to be opened.
+        path: PathBuf,
+        /// The part.
+        part: PathBuf,
+    },
+    /// There is a folder in place of the file.
+    #[error("cannot open {}: it is a folder, and has to be a file", .0.display())]
+    NotAFile(PathBuf),
+    /// The file or its folder cannot be read or written.
+    #[error("cannot open {} for reading and writing: permission denied, or the file system is read-only", .path.display())]
+    NotWritable {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        #[source]
+        cause: Cause,
+    },
+    /// The file is damaged, or of another kind. It was left as it is.
+    #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        #[source]
+        cause: Cause,
+    },
+    /// The schema has changes that this binary does not know.
+    #[error("the schema of {store} is newer than this binary: it has {migration}")]
+    SchemaNewer {
+        /// The store.
+        store: DatabaseUrl,
+        /// The newest unknown change.
+        migration: String,
+    },
+    /// The schema lacks changes that this binary needs.
+    #[error("the schema of {0} is older than this binary: run `petstore migrate up`")]
+    SchemaOlder(DatabaseUrl),
+    /// Another process holds the file.
+    #[error("{} is locked by another process", .path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        #[source]
+        cause: Cause,
+    },
+    /// Anything else.
+    #[error("cannot open {}", .path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        #[source]
+        cause: Cause,
+    },
+    /// The server cannot be reached, or does not answer in time.
+    #[error("cannot reach PostgreSQL at {host}")]
+    Unreachable {
+        /// Host and port, or the folder of the socket.
+        host: String,
+        /// What the network says.
+        #[source]
+        cause: Cause,
+    },
+    /// The server does not let the user in.
+    #[error("PostgreSQL at {host} refuses the user {user}")]
+    LoginRefused {
+        /// Host and port, or the folder of the socket.
+        host: String,
+        /// Who.
+        user: String,
+        /// What the server says.
+        #[source]
+        cause: Cause,
+    },
+    /// The server has no such database, and none is created.
+    #[error("PostgreSQL at {host} has no database {database}: create it first")]
+    NoDatabase {
+        /// Host and port, or the folder of the socket.
+        host: String,
+        /// The database.
+        database: String,
+    },
+    /// The database takes no writes.
+    #[error("{0} takes no writes: it is a replica, or was made read-only")]
+    ReadOnly(DatabaseUrl),
+    /// The database cannot hold every name.
+    #[error("{store} has the encoding {encoding}: create a database with the encoding UTF8")]
+    NotUtf8 {
+        /// The database.
+        store: DatabaseUrl,
+        /// Its encoding.
+        encoding: String,
+    },
+    /// Any other failure of PostgreSQL.
+    #[error("cannot open {store}")]
+    Postgres {
+        /// The database.
+        store: DatabaseUrl,
+        /// What the server or the driver says.
+        #[source]
+        cause: Cause,
+    },
+}

@@ -1,0 +1,57 @@
+//! Which pooled connections may be dead.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// When a connection last failed. Whatever cut that one (a restart, a failover, an administrator) probably cut all
+/// others too: every connection that was last used before it is asked before it is used again, so that a retry
+/// does not meet the next dead one.
+#[derive(Debug)]
+pub(in crate::store) struct Suspicion {
+    start: Instant,
+    /// Milliseconds after `start`, rounded up; 0 for never.
+    failed_at: AtomicU64,
+}
+
+impl Suspicion {
+    pub(in crate::store) fn none() -> Self {
+        Self { start: Instant::now(), failed_at: AtomicU64::new(0) }
+    }
+
+    /// A connection has failed just now.
+    pub(in crate::store) fn raise(&self) {
+        self.failed_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether a connection that has been idle for so long was last used before the last failure.
+    pub(super) fn covers(&self, idle_for: Duration) -> bool {
+        let idle = u64::try_from(idle_for.as_millis()).unwrap_or(u64::MAX);
+        self.elapsed_millis().saturating_sub(idle) <= self.failed_at.load(Ordering::Relaxed)
+            && self.failed_at.load(Ordering::Relaxed) > 0
+    }
+
+    fn elapsed_millis(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_connection_that_was_last_used_before_a_failure_is_suspected() {
+        let suspicion = Suspicion {
+            start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
+            failed_at: AtomicU64::new(0),
+        };
+        assert!(!suspicion.covers(Duration::from_secs(10)), "nothing has failed yet");
+        suspicion.failed_at.store(30_000, Ordering::Relaxed);
+        assert!(suspicion.covers(Duration::from_secs(40)));
+        assert!(!suspicion.covers(Duration::from_secs(20)));
+        suspicion.raise();
+        assert!(suspicion.covers(Duration::ZERO), "a failure of this millisecond");
+    }
+}

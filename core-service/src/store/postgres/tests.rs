@@ -1,0 +1,271 @@
+use std::time::{Duration, Instant};
+
+use petstore_test_servers::{
+    faults::{Fault, Proxy},
+    servers::{PostgresOptions, PostgresServer},
+};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
+
+use crate::{
+    DatabaseUrl,
+    domain::{AccountName, NewPet, PetId, PetStoreError, Plan},
+    store::{
+        OpenError, OpenOptions, Store, schema,
+        test_support::{new_database, store_database},
+    },
+};
+
+const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
+const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
+/// From a call to a failing database until its refusal.
+const REFUSED: Duration = Duration::from_millis(1_600);
+
+fn url(written: &str) -> DatabaseUrl {
+    written.parse().unwrap()
+}
+
+fn rex() -> NewPet {
+    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+}
+
+async fn refusal(written: &str) -> String {
+    let start = Instant::now();
+    let error = Store::open(&url(written), MIGRATE).await.map(drop).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let mut text = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    assert!(!text.contains("SECRET") && !format!("{error:?}").contains("SECRET"), "{error:?}");
+    text
+}
+
+async fn setting(connection: &DatabaseConnection, name: &str) -> String {
+    let show = Statement::from_string(DbBackend::Postgres, format!("SHOW {name}"));
+    connection.query_one_raw(show).await.unwrap().unwrap().try_get_by_index(0).unwrap()
+}
+
+#[tokio::test]
+async fn the_server_bounds_what_its_caller_has_given_up() {
+    let (store, _database) = new_database().await;
+    for (name, value) in [
+        ("statement_timeout", "2s"),
+        ("lock_timeout", "1s"),
+        ("idle_in_transaction_session_timeout", "5s"),
+        ("plan_cache_mode", "force_custom_plan"),
+        ("application_name", "petstore"),
+    ] {
+        assert_eq!(setting(&store.reader, name).await, value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_address_name_or_password_is_told_at_once_and_without_the_password() {
+    let options = PostgresOptions { password: Some("letmein"), ..PostgresOptions::default() };
+    let server = PostgresServer::start(options).await;
+    let address = server.address();
+    let text = refusal(&format!("postgres://postgres:SECRET@{address}/postgres")).await;
+    assert!(
+        text.starts_with(&format!("PostgreSQL at {address} refuses the user postgres: password")),
+        "{text}"
+    );
+    let text = refusal(&format!("postgres://postgres:letmein@{address}/nowhere")).await;
+    assert_eq!(text, format!("PostgreSQL at {address} has no database nowhere: create it first"));
+
+    drop(server);
+    let text = refusal(&format!("postgres://postgres:SECRET@{address}/postgres")).await;
+    assert!(text.starts_with(&format!("cannot reach PostgreSQL at {address}: Connection refused")), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up_at_once() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let text = refusal(&format!("postgres://postgres:SECRET@{address}/postgres")).await;
+    assert!(text.starts_with(&format!("cannot reach PostgreSQL at {address}: no answer within")), "{text}");
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_keep_the_store_is_refused() {
+    let server = PostgresServer::shared().await;
+    let database = server.database().await;
+    database
+        .psql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name()))
+        .await;
+    let text = refusal(&database.url()).await;
+    assert!(text.ends_with("takes no writes: it is a replica, or was made read-only"), "{text}");
+
+    let name = format!("{}_latin1", database.name());
+    server.psql(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")).await;
+    let text = refusal(&format!("postgres://postgres@{}/{name}", server.address())).await;
+    assert!(text.contains("LATIN1"), "{text}");
+}
+
+#[tokio::test]
+async fn an_old_or_a_newer_schema_is_refused() {
+    let database = PostgresServer::shared().await.database().await;
+    let error = Store::open(&url(&database.url()), AS_IT_IS).await.unwrap_err();
+    assert!(matches!(error, OpenError::SchemaOlder(_)), "{error:?}");
+    let url = url(&database.url());
+    Store::open(&url, MIGRATE).await.unwrap().close().await;
+    Store::open(&url, AS_IT_IS).await.unwrap().close().await;
+    schema::down(&url, 1).await.unwrap();
+    let error = Store::open(&url, AS_IT_IS).await.unwrap_err();
+    assert!(matches!(error, OpenError::SchemaOlder(_)), "{error:?}");
+    database.psql("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_later', 0)").await;
+    let error = Store::open(&url, MIGRATE).await.unwrap_err();
+    assert!(
+        matches!(&error, OpenError::SchemaNewer { migration, .. } if migration == "m9999_later"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn accounts_are_listed_in_the_same_order_whatever_the_collation() {
+    let server = PostgresServer::shared().await;
+    let name = format!("{}_icu", server.database().await.name());
+    server
+        .psql(&format!(
+            "CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C'"
+        ))
+        .await;
+    let url = url(&format!("postgres://postgres@{}/{name}", server.address()));
+    let store = Store::open(&url, MIGRATE).await.unwrap();
+    for account in ["b-a", "ba", "b-c", "bb"] {
+        let account = AccountName::parse(account).unwrap();
+        store.insert_account(&account, Plan::Free, petstore_clock::UnixMillis(1)).await.unwrap();
+    }
+    let listed = store.list_accounts().await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|account| account.name.as_str()).collect();
+    assert_eq!(listed, ["b-a", "b-c", "ba", "bb"]);
+}
+
+#[tokio::test]
+async fn no_caller_notices_that_all_connections_were_cut() {
+    let (store, database) = new_database().await;
+    store.insert_pet(rex()).await.unwrap();
+    for _ in 0..5 {
+        let calls = (0..8).map(|_| store.find_pet(PetId(1)));
+        for found in futures_util::future::join_all(calls).await {
+            assert!(found.unwrap().is_some());
+        }
+        assert!(database.terminate_backends().await > 0);
+        let calls = (0..8).map(|_| store.find_pet(PetId(1)));
+        for found in futures_util::future::join_all(calls).await {
+            assert!(found.unwrap().is_some());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_frozen_or_read_only_is_an_outage_and_is_used_again_when_it_is_back() {
+    let mut server = PostgresServer::start(PostgresOptions::default()).await;
+    let database = server.database().await;
+    let store = Store::open(&url(&database.url()), MIGRATE).await.unwrap();
+    store.insert_pet(rex()).await.unwrap();
+
+    server.pause();
+    is_away(&store).await;
+    server.resume();
+    is_back(&store).await;
+
+    server.stop_immediate().await;
+    is_away(&store).await;
+    server.restart().await;
+    is_back(&store).await;
+
+    server.kill9().await;
+    is_away(&store).await;
+    server.restart().await;
+    is_back(&store).await;
+
+    database
+        .psql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name()))
+        .await;
+    database.terminate_backends().await;
+    let refusal = store.insert_pet(rex()).await.unwrap_err();
+    assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
+    assert!(store.find_pet(PetId(1)).await.unwrap().is_some(), "reads go on");
+    let name = database.name();
+    server.psql(&format!("ALTER DATABASE {name} RESET default_transaction_read_only")).await;
+    database.terminate_backends().await;
+    is_back(&store).await;
+}
+
+async fn is_away(store: &Store) {
+    for _ in 0..3 {
+        let start = Instant::now();
+        let (found, inserted) = tokio::join!(store.find_pet(PetId(1)), store.insert_pet(rex()));
+        assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
+        assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
+        assert!(matches!(inserted, Err(PetStoreError::Unavailable(_))), "{inserted:?}");
+    }
+}
+
+async fn is_back(store: &Store) {
+    petstore_test_servers::eventually(Duration::from_secs(2), async || {
+        let (found, inserted) = tokio::join!(store.find_pet(PetId(1)), store.insert_pet(rex()));
+        found.map(drop).and(inserted.map(drop)).map_err(|error| format!("{error:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_that_another_holds_too_long_is_an_outage() {
+    let (store, _database) = new_database().await;
+    let lock = store.lock_for_writing().await;
+    let start = Instant::now();
+    let refusal = store.insert_pet(rex()).await.unwrap_err();
+    assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
+    assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
+    assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None, "reads go on");
+    lock.rollback().await.unwrap();
+    store.insert_pet(rex()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_without_connections_to_spare_is_an_outage() {
+    let options = PostgresOptions {
+        settings: vec![("max_connections", "10"), ("superuser_reserved_connections", "0")],
+        ..PostgresOptions::default()
+    };
+    let server = PostgresServer::start(options).await;
+    let database = server.database().await;
+    let store = Store::open(&url(&database.url()), MIGRATE).await.unwrap();
+    let calls = (0..40).map(|_| store.insert_pet(rex()));
+    for inserted in futures_util::future::join_all(calls).await {
+        assert!(matches!(inserted, Ok(_) | Err(PetStoreError::Unavailable(_))), "{inserted:?}");
+    }
+    store.insert_pet(rex()).await.unwrap();
+}
+
+#[tokio::test]
+async fn any_number_may_open_one_new_database_at_once() {
+    let database = PostgresServer::shared().await.database().await;
+    let opening: Vec<_> = (0..6)
+        .map(|_| {
+            let url = url(&database.url());
+            tokio::spawn(async move { Store::open(&url, MIGRATE).await })
+        })
+        .collect();
+    for store in opening {
+        store.await.unwrap().unwrap().ping().await.unwrap();
+    }
+    let applied = database.psql("SELECT count(*), count(DISTINCT version) FROM seaql_migrations").await;
+    let (all, distinct) = applied.split_once('|').unwrap();
+    assert_eq!(all, distinct);
+}
+
+#[tokio::test]
+async fn a_network_that_swallows_everything_is_an_outage() {
+    let database = store_database().await;
+    let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
+    let store = Store::open(&url(&database.url_at(proxy.address())), MIGRATE).await.unwrap();
+    store.insert_pet(rex()).await.unwrap();
+    proxy.set(Fault::Blackhole).await;
+    is_away(&store).await;
+    proxy.set(Fault::None).await;
+    is_back(&store).await;
+}

@@ -1,0 +1,129 @@
+//! What an operator sees of the store, on SQLite and on PostgreSQL.
+
+use std::{path::Path, time::Duration};
+
+use petstore_testkit::{
+    Engine, Installation, Server,
+    servers::{PostgresOptions, PostgresServer},
+};
+use serde_json::json;
+
+use crate::{PORTS, key_of_new_account, pets::created, petstore, petstore_on};
+
+/// A refusal to start must not take longer.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn pets_keys_and_cursors_survive_a_restart_and_a_crash() {
+    for engine in Engine::ALL {
+        let installation = petstore_on(engine).await;
+        let server = serve(&installation).await;
+        let key = key_of_new_account(&installation).await;
+        let client = server.client(&key);
+        created(
+            &client
+                .post("/v1/pets", &json!({"name": "Rex 🐕", "categoryId": i64::MIN, "status": "sold"}))
+                .await,
+        );
+        created(&client.post("/v1/pets", &json!({"name": "Tom", "categoryId": i64::MAX})).await);
+        let cursor = client.get("/v1/pets?limit=1").await.header("x-next-cursor").to_owned();
+        let before = client.get("/v1/pets").await.json();
+        let exit = server.terminate().await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+
+        let server = serve(&installation).await;
+        let client = server.client(&key);
+        assert_eq!(client.get("/v1/pets").await.json(), before, "{engine:?}");
+        assert_eq!(client.get(&format!("/v1/pets?cursor={cursor}")).await.json(), json!([before[1]]));
+        let id = created(&client.post("/v1/pets", &json!({"name": "Kit", "categoryId": 1})).await);
+        assert!(id > 2, "an id is never assigned again: {id}");
+        server.crash().await;
+
+        let server = serve(&installation).await;
+        let answer = server.client(&key).get(&format!("/v1/pets/{id}")).await;
+        assert_eq!(answer.assert_status(200).json()["name"], "Kit", "{engine:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_cores_that_start_at_once_share_one_new_store() {
+    for engine in Engine::ALL {
+        let installation = petstore_on(engine).await;
+        let (one, other) = tokio::join!(core(&installation), core(&installation));
+        let key = key_of_new_account(&installation).await;
+        for core in [&one, &other] {
+            let url = format!("http://{}", core.address("gRPC"));
+            let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+            let gateway =
+                installation.start(&[["gateway", "--core-url", &url].as_slice(), &ports].concat()).await;
+            created(&gateway.client(&key).post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_schema_is_left_to_its_own_command_if_that_is_wanted() {
+    for engine in Engine::ALL {
+        let installation = petstore_on(engine).await;
+        let flags = [["serve", "--no-migrate"].as_slice(), &PORTS].concat();
+        let refusal = installation.run(&flags).await;
+        assert_eq!(refusal.code, Some(1), "{refusal:?}");
+        assert!(refusal.stderr.contains("petstore migrate up"), "{engine:?}: {refusal:?}");
+        assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
+        installation.start(&flags).await;
+    }
+}
+
+#[tokio::test]
+async fn a_database_server_has_no_first_key() {
+    let installation = petstore_on(Engine::Postgres).await;
+    let server = serve(&installation).await;
+    assert!(server.stdout().contains("store  postgres://postgres@127.0.0.1:"), "{}", server.stdout());
+    assert!(!Path::new(installation.folder()).join("data").exists());
+}
+
+#[tokio::test]
+async fn the_password_is_in_no_output_whatever_goes_wrong() {
+    const PASSWORD: &str = "canarycanary";
+    let options = PostgresOptions { password: Some(PASSWORD), ..PostgresOptions::default() };
+    let mut postgres = PostgresServer::start(options).await;
+    let url = postgres.database().await.url();
+    let mut outputs = Vec::new();
+
+    let right = petstore().with_variable("PETSTORE_DATABASE_URL", &url);
+    let server = right.start(&[["serve", "--log-level", "trace"].as_slice(), &PORTS].concat()).await;
+    let client = server.client(&key_of_new_account(&right).await);
+    created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    postgres.stop_immediate().await;
+    client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_error(503, "UNAVAILABLE");
+    let exit = server.terminate().await;
+    outputs.extend([exit.stdout, exit.stderr]);
+    let refused = right.run(&[["serve"].as_slice(), &PORTS].concat()).await;
+    assert!(refused.code == Some(1) && refused.took < AT_ONCE, "{refused:?}");
+    assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+    assert!(refused.stderr.contains("--database-url: cannot reach PostgreSQL at 127.0.0.1:"), "{refused:?}");
+    outputs.extend([refused.stdout, refused.stderr]);
+
+    postgres.restart().await;
+    let wrong = petstore().with_variable("PETSTORE_DATABASE_URL", &url.replace(PASSWORD, "canarycanarx"));
+    let refused = wrong.run(&["account", "list"]).await;
+    assert!(
+        refused.stderr.contains("refuses the user postgres: password authentication failed"),
+        "{refused:?}"
+    );
+    outputs.extend([refused.stdout, refused.stderr]);
+    let argument = petstore().run(&["account", "list", "--database-url", &url]).await;
+    assert_eq!(argument.code, Some(2), "{argument:?}");
+    outputs.extend([argument.stdout, argument.stderr]);
+    for output in outputs {
+        assert!(!output.contains("canarycan"), "{output}");
+    }
+}
+
+async fn serve(installation: &Installation) -> Server {
+    installation.start(&[["serve"].as_slice(), &PORTS].concat()).await
+}
+
+async fn core(installation: &Installation) -> Server {
+    installation.start(&["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"]).await
+}
