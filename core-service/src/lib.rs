@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
+use petstore_metrics::Collectors;
 use tokio::sync::Semaphore;
 
 pub mod accounts;
@@ -20,7 +21,8 @@ pub mod store;
 
 pub use database_url::{DatabaseUrl, DatabaseUrlError};
 
-use store::Store;
+use grpc::CallMetrics;
+use store::{StatementMetrics, Store};
 
 /// How many calls the core works on at once, over all its transports; what comes on top is refused at once.
 const MAX_CALLS: usize = 512;
@@ -33,19 +35,32 @@ pub struct Core {
     /// Whose keys are known; `None` for those of every environment.
     environment: Option<Environment>,
     capacity: Arc<Semaphore>,
+    calls: CallMetrics,
+    statements: StatementMetrics,
 }
 
 impl Core {
     /// The core on this store, at this time.
     #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, environment: None, capacity: Arc::new(Semaphore::new(MAX_CALLS)) }
+        let (store, statements) = store.counted();
+        let capacity = Arc::new(Semaphore::new(MAX_CALLS));
+        Self { store, clock, environment: None, capacity, calls: CallMetrics::default(), statements }
     }
 
     /// The core of one installation: keys of the other environment are unknown to it.
     #[must_use]
     pub fn of(self, environment: Environment) -> Self {
         Self { environment: Some(environment), ..self }
+    }
+
+    /// What the core counts.
+    #[must_use]
+    pub fn metrics(&self) -> Collectors {
+        [self.calls.collectors(), self.statements.collectors(), self.store.pool_metrics()]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// The store that the core works on.

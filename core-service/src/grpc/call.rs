@@ -27,6 +27,7 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
+        let started = time::Instant::now();
         let deadline = deadline(request.metadata());
         let bounded = async {
             let _permit = self.capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
@@ -39,7 +40,9 @@ impl Core {
                 Err(_) => Err(PetStoreError::DeadlineExceeded),
             }
         };
-        bounded.await.map(Response::new).map_err(|error| to_status(rpc, &error))
+        let answered = bounded.await;
+        self.calls.answered(rpc, started.elapsed(), answered.as_ref().err());
+        answered.map(Response::new).map_err(|error| to_status(rpc, &error))
     }
 }
 

@@ -19,11 +19,13 @@ mod connection;
 mod convert;
 mod health;
 mod key_service;
+mod metrics;
 mod pet_store;
 mod reflection;
 mod server;
 mod status;
 
+pub(crate) use metrics::CallMetrics;
 pub use server::serve;
 
 /// The largest message, either way. A page of 100 animals with the longest names has 110 KiB.

@@ -14,8 +14,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The status for a failure of the call `rpc`. Its cause, if somebody should look into it, goes to the log here,
 /// and nowhere else.
 pub(super) fn to_status(rpc: &'static str, error: &PetStoreError) -> Status {
-    let (code, reason) = classify(error);
-    let reason = reason.as_str_name().trim_start_matches("ERROR_REASON_");
+    let (code, _) = classify(error);
+    let reason = reason(error);
     log(rpc, reason, error);
 
     let mut details = ErrorDetails::new();
@@ -31,6 +31,11 @@ pub(super) fn to_status(rpc: &'static str, error: &PetStoreError) -> Status {
         PetStoreError::PetNotFound(_) | PetStoreError::DeadlineExceeded | PetStoreError::Bug(_) => {}
     }
     Status::with_error_details(code, error.to_string(), details)
+}
+
+/// The machine-readable reason of a failure.
+pub(super) fn reason(error: &PetStoreError) -> &'static str {
+    classify(error).1.as_str_name().trim_start_matches("ERROR_REASON_")
 }
 
 const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {

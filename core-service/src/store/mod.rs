@@ -20,6 +20,7 @@ mod accounts;
 mod entity;
 mod fault;
 mod keys;
+mod metrics;
 mod open;
 mod pets;
 mod postgres;
@@ -31,6 +32,7 @@ pub use open::{OpenError, OpenOptions};
 pub use postgres::PostgresAddress;
 
 pub(crate) use keys::NewApiKey;
+pub(crate) use metrics::StatementMetrics;
 pub(crate) use resolution::ResolvedKey;
 
 use postgres::Suspicion;

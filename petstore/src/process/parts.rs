@@ -13,7 +13,7 @@ use petstore_gateway::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
     router,
-    server::{self, ServerLimits},
+    server::{self, ConnectionMetrics, ServerLimits},
 };
 
 use super::{Phase, Process};
@@ -24,14 +24,21 @@ impl Process {
     pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
         let app = admin::router(self.health.clone(), self.metrics.clone());
         let limits = self.limits();
-        self.add("the admin port", Phase::ClosingAdmin, |end| server::serve(port.listener, app, limits, end));
+        let metrics = ConnectionMetrics::default(); // of no interest
+        self.add("the admin port", Phase::ClosingAdmin, |end| {
+            server::serve(port.listener, app, limits, metrics, end)
+        });
         port.addr
     }
 
     /// Serves REST, and keeps what the gateway knows of keys current.
     pub(crate) fn serve_http(&mut self, port: Bound, gateway: Gateway) -> SocketAddr {
         let (app, limits) = (router(gateway.clone()), self.limits());
-        self.add("the REST port", Phase::ClosingHttp, |end| server::serve(port.listener, app, limits, end));
+        let metrics = ConnectionMetrics::default();
+        self.metrics.add(metrics.collectors());
+        self.add("the REST port", Phase::ClosingHttp, |end| {
+            server::serve(port.listener, app, limits, metrics, end)
+        });
         self.sources.gateway = Some(gateway.clone());
         self.metrics.add(gateway.metrics());
         self.add("the gateway's background work", Phase::ClosingBackground, async move |end| {
@@ -66,6 +73,7 @@ impl Process {
     /// Serves gRPC.
     pub(crate) fn serve_grpc(&mut self, port: Bound, core: Core) -> SocketAddr {
         let deadline = self.drain_deadline;
+        self.metrics.add(core.metrics());
         self.add("the gRPC port", Phase::ClosingGrpc, |end| grpc::serve(port.listener, core, end, deadline));
         port.addr
     }

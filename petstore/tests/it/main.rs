@@ -28,6 +28,7 @@ mod openapi;
 mod pets;
 mod requests;
 mod routing;
+mod secrets;
 mod serve;
 mod split;
 

@@ -77,6 +77,28 @@ async fn a_key_is_looked_up_once_and_then_remembered() {
 }
 
 #[tokio::test]
+async fn calls_statements_and_connections_are_counted() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    client.get("/v1/pets/404404").await.assert_status(404);
+
+    let metrics = Metrics::of(&shop.admin()).await;
+    metrics.assert_line(r#"rpc_server_call_duration_seconds_count{rpc_method="CreatePet"} 1"#);
+    metrics.assert_line(r#"petstore_rpc_failures_total{code="PET_NOT_FOUND",rpc_method="GetPet"} 1"#);
+    let statements = "db_client_operation_duration_seconds_count";
+    metrics.assert_line(&format!(r#"{statements}{{db_operation_name="INSERT",db_system_name="sqlite"}} 1"#));
+    let reads = format!(r#"{statements}{{db_operation_name="SELECT",db_system_name="sqlite"}}"#);
+    assert!(metrics.value(&reads) >= 2.0, "{}", metrics.0);
+    metrics.assert_none("petstore_db_failures_total");
+    metrics.assert_line(
+        r#"db_client_connection_count{db_client_connection_pool_name="writer",db_client_connection_state="idle"} 1"#,
+    );
+    metrics.assert_line("petstore_connections_accepted_total 2");
+    metrics.assert_line("petstore_connections_refused_total 0");
+}
+
+#[tokio::test]
 async fn the_process_tells_its_memory_its_files_and_its_version() {
     let shop = TestShop::open().await;
     let metrics = Metrics::of(&shop.admin()).await;

@@ -7,6 +7,7 @@ mod address_counts;
 mod connection;
 mod limits;
 mod linger;
+mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +21,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use self::limits::ServerLimits;
 use self::{address_counts::AddressCounts, connection::Connections};
+pub use self::{limits::ServerLimits, metrics::ConnectionMetrics};
 
 /// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -38,6 +39,7 @@ pub async fn serve(
     listener: TcpListener,
     app: Router,
     limits: ServerLimits,
+    metrics: ConnectionMetrics,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let (stop, stopping) = watch::channel(());
@@ -58,13 +60,15 @@ pub async fn serve(
             }
             (slot, stream, peer) = accept(&listener, &slots) => {
                 let Some(entry) = addresses.enter(peer.ip()) else {
+                    metrics.refused();
                     tracing::debug!(%peer, "closed a connection: its address has too many");
                     continue;
                 };
+                let connection = metrics.accepted();
                 let serving = connections.serve(stream, peer);
                 open.spawn(async move {
                     serving.await;
-                    drop((slot, entry)); // counted until here
+                    drop((slot, entry, connection)); // counted until here
                 });
             }
         }

@@ -44,7 +44,11 @@ impl Running {
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { drop(stopped.await) };
-        Self { addr, stop, ended: tokio::spawn(serve(listener, app, limits, shutdown)) }
+        Self {
+            addr,
+            stop,
+            ended: tokio::spawn(serve(listener, app, limits, ConnectionMetrics::default(), shutdown)),
+        }
     }
 
     async fn connect(&self) -> TcpStream {

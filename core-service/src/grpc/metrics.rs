@@ -1,0 +1,46 @@
+//! What is counted of calls.
+
+use std::time::Duration;
+
+use petstore_metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations};
+
+use super::status;
+use crate::domain::PetStoreError;
+
+/// What is counted of calls. Clones count together.
+#[derive(Clone, Debug)]
+pub(crate) struct CallMetrics {
+    durations: HistogramVec,
+    failures: IntCounterVec,
+}
+
+impl Default for CallMetrics {
+    fn default() -> Self {
+        Self {
+            durations: durations(
+                "rpc_server_call_duration_seconds",
+                "How long gRPC calls took in the core.",
+                &["rpc_method"],
+            ),
+            failures: counters(
+                "petstore_rpc_failures_total",
+                "gRPC calls that the core refused or failed, by the reason in their ErrorInfo.",
+                &["rpc_method", "code"],
+            ),
+        }
+    }
+}
+
+impl CallMetrics {
+    pub(crate) fn collectors(&self) -> Collectors {
+        vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
+    }
+
+    /// Counts a call that was answered.
+    pub(super) fn answered(&self, rpc: &'static str, took: Duration, failure: Option<&PetStoreError>) {
+        self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
+        if let Some(failure) = failure {
+            self.failures.with_label_values(&[rpc, status::reason(failure)]).inc();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How long the database takes, and how its connections are used.
+
+use petstore_metrics::{
+    Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
+};
+use sea_orm::{DatabaseConnection, DbBackend};
+
+use super::Store;
+
+/// What is counted of statements.
+#[derive(Clone, Debug)]
+pub(crate) struct StatementMetrics {
+    durations: HistogramVec,
+    failures: IntCounterVec,
+}
+
+impl StatementMetrics {
+    fn new() -> Self {
+        Self {
+            durations: durations(
+                "db_client_operation_duration_seconds",
+                "How long SQL statements took, without the wait for a connection.",
+                &["db_system_name", "db_operation_name"],
+            ),
+            failures: counters(
+                "petstore_db_failures_total",
+                "SQL statements that failed.",
+                &["db_system_name", "db_operation_name"],
+            ),
+        }
+    }
+
+    pub(crate) fn collectors(&self) -> Collectors {
+        vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
+    }
+}
+
+impl Store {
+    /// The same store, whose statements are counted, and the counters.
+    pub(crate) fn counted(mut self) -> (Self, StatementMetrics) {
+        let metrics = StatementMetrics::new();
+        for connections in [&mut self.writer, &mut self.reader] {
+            let StatementMetrics { durations, failures } = metrics.clone();
+            let system = system(connections);
+            connections.set_metric_callback(move |statement| {
+                let labels = [system, operation(&statement.statement.sql)];
+                durations.with_label_values(&labels).observe(statement.elapsed.as_secs_f64());
+                if statement.failed {
+                    failures.with_label_values(&labels).inc();
+                }
+            });
+        }
+        (self, metrics)
+    }
+
+    /// How the connections are used.
+    pub(crate) fn pool_metrics(&self) -> Collectors {
+        let counts = gauges(
+            "db_client_connection_count",
+            "Connections to the database.",
+            &["db_client_connection_pool_name", "db_client_connection_state"],
+        );
+        let pools = match self.writer.get_database_backend() {
+            // One file, opened twice.
+            DbBackend::Sqlite => vec![("writer", self.writer.clone()), ("reader", self.reader.clone())],
+            _ => vec![("shared", self.writer.clone())],
+        };
+        vec![Sampled::boxed(counts, move |counts: &IntGaugeVec| {
+            for (name, pool) in &pools {
+                let (idle, used) = usage(pool);
+                counts.with_label_values(&[*name, "idle"]).set(idle);
+                counts.with_label_values(&[*name, "used"]).set(used);
+            }
+        })]
+    }
+}
+
+/// The connections of a pool: idle and used.
+fn usage(pool: &DatabaseConnection) -> (i64, i64) {
+    let (all, idle) = match pool.get_database_backend() {
+        DbBackend::Sqlite => {
+            let pool = pool.get_sqlite_connection_pool();
+            (pool.size(), pool.num_idle())
+        }
+        DbBackend::Postgres => {
+            let pool = pool.get_postgres_connection_pool();
+            (pool.size(), pool.num_idle())
+        }
+        _ => (0, 0), // no other database is ever opened
+    };
+    let idle = i64::try_from(idle).unwrap_or(i64::MAX);
+    (idle, i64::from(all).saturating_sub(idle).max(0))
+}
+
+fn system(connection: &DatabaseConnection) -> &'static str {
+    match connection.get_database_backend() {
+        DbBackend::Sqlite => "sqlite",
+        DbBackend::Postgres => "postgresql",
+        _ => "other_sql",
+    }
+}
+
+/// The statement's first word, if it is one of a few.
+fn operation(sql: &str) -> &'static str {
+    let word = sql.split_whitespace().next().unwrap_or_default();
+    ["SELECT", "INSERT", "UPDATE", "DELETE"]
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(word))
+        .unwrap_or("OTHER")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_known_by_its_first_word_if_that_is_one_of_four() {
+        for (sql, name) in [
+            ("SELECT 1", "SELECT"),
+            ("\n insert into pets values (1)", "INSERT"),
+            ("UPDATE\tpets", "UPDATE"),
+            ("PRAGMA quick_check", "OTHER"),
+            ("SELECTED", "OTHER"),
+            ("", "OTHER"),
+        ] {
+            assert_eq!(operation(sql), name, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Secrets stay where they belong: in the request that carries them, and in the file that an operator keeps them in.
+
+use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt, path::Path};
+
+use petstore_testkit::{Client, Exit, Installation, Server, raw};
+use serde_json::json;
+
+use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, only_key_id, petstore};
+
+/// A key that nobody has: its checksum is wrong.
+const GUESS: &str = "pet_live_canarycanarycanarycanarycanary000000";
+
+const REDIS_PASSWORD: &str = "canaryQ7w8e9Rt5Zu6Iop3As";
+
+#[tokio::test]
+async fn no_secret_is_written_anywhere_by_the_whole_service() {
+    let installation = petstore();
+    secret_file(&installation, "redis-url", &format!("redis://:{REDIS_PASSWORD}@127.0.0.1:1/0\n"));
+    let flags = ["--log-level", "trace", "--log-format", "json", "--redis-url-file", "redis-url"];
+    let server = installation.start(&[["serve"].as_slice(), &PORTS, &flags].concat()).await;
+    let client = first_client(&installation, &server);
+    let mut sweep = Sweep::new(&[client.key(), GUESS, REDIS_PASSWORD]);
+    sweep.session(&server, &client).await;
+    sweep.observe(&server).await;
+
+    let id = only_key_id(&installation, "first").await;
+    for args in [
+        &["key", "list", "--account", "first"][..],
+        &["account", "list"],
+        &["migrate", "status"],
+        &["key", "revoke", &id],
+        &["key", "revoke", client.key()], // mistaken for the identifier
+        &["serve", "--database-url", &format!("postgres://petstore:{REDIS_PASSWORD}@127.0.0.1:1/petstore")],
+    ] {
+        sweep.exit(args, &installation.run(args).await);
+    }
+    sweep.exit(&["serve"], &server.terminate().await);
+    sweep.files(installation.folder());
+    sweep.assert_clean();
+}
+
+#[tokio::test]
+async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
+    let installation = petstore();
+    let core = installation
+        .start(&["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--log-level", "trace"])
+        .await;
+    let key = key_of_new_account(&installation).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--log-level", "trace"];
+    let gateway = installation.start(&[["gateway", "--core-url", &url].as_slice(), &ports].concat()).await;
+    let client = gateway.client(&key);
+    let mut sweep = Sweep::new(&[&key, GUESS]);
+    sweep.session(&gateway, &client).await;
+    sweep.observe(&gateway).await;
+    sweep.observe(&core).await;
+    sweep.exit(&["gateway"], &gateway.terminate().await);
+    sweep.exit(&["core"], &core.terminate().await);
+    sweep.files(installation.folder());
+    sweep.assert_clean();
+}
+
+#[test]
+#[should_panic(expected = "secret 0 is in serve: stderr, as anaryQ7w8e9R")]
+fn a_part_of_a_secret_is_found() {
+    let mut sweep = Sweep::new(&[REDIS_PASSWORD]);
+    let log = format!("{}{}", ".".repeat(20_000), &REDIS_PASSWORD[1..13]);
+    sweep.said.push(("serve: stderr".to_owned(), log));
+    sweep.assert_clean();
+}
+
+fn secret_file(installation: &Installation, name: &str, content: &str) {
+    let file = installation.folder().join(name);
+    fs::write(&file, content).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// All that the service has said, and what must not be in it.
+struct Sweep {
+    /// What betrays a secret, with the secret's name.
+    traces: Vec<(String, String)>,
+    /// Where something was said, and what.
+    said: Vec<(String, String)>,
+}
+
+impl Sweep {
+    fn new(secrets: &[&str]) -> Self {
+        let traces = secrets.iter().enumerate().flat_map(|(number, secret)| {
+            let random = secret.strip_prefix("pet_live_").unwrap_or(secret);
+            let name = format!("secret {number}");
+            encodings(random).into_iter().map(move |trace| (name.clone(), trace))
+        });
+        Self { traces: traces.collect(), said: Vec::new() }
+    }
+
+    /// Sends what a client may send, and what it should not, and keeps the answers.
+    async fn session(&mut self, server: &Server, client: &Client) {
+        let (key, anonymous) = (client.key(), server.anonymous());
+        let encoded = key.replace('_', "%5f");
+        let (body, pet) = (json!({"name": 7, "key": key}), json!({"name": "Rex", "categoryId": 1}));
+        let lists_key = format!("{key}:");
+        let mut answers = vec![
+            client.post("/v1/pets", &pet).await,
+            client.post("/v1/pets", &body).await,
+            client.post_text("/v1/pets", &format!("{{\"name\": {key}}}")).await,
+            client.get("/v1/pets/404").await,
+            client.send("BREW", "/v1/pets", &[], "").await,
+            client.send("PUT", &format!("/v1/{key}"), &[("content-type", key)], key.to_owned()).await,
+            anonymous.with_key(GUESS).get("/v1/pets").await,
+            anonymous.with_header("x-api-key", key).get("/v1/pets").await,
+            anonymous.with_header("cookie", &lists_key).get("/v1/pets").await,
+            anonymous.with_header("authorization", &format!("Basic {key}")).get("/v1/pets").await,
+            client.with_header("authorization", &format!("Bearer {key}")).get("/v1/pets").await,
+            anonymous.get(&format!("/docs/{key}")).await,
+            anonymous.get("/docs").await,
+            anonymous.get("/openapi.json").await,
+        ];
+        for path in
+            ["/v1/pets?api_key=", "/v1/pets?limit=", "/v1/pets?status=", "/v1/pets?cursor=", "/v1/pets/"]
+        {
+            for key in [key, &encoded] {
+                answers.push(client.get(&format!("{path}{key}")).await);
+                answers.push(anonymous.get(&format!("{path}{key}")).await);
+            }
+        }
+        answers.extend(client.sends(60, "/v1/pets").await);
+        assert!(answers.iter().any(|answer| answer.status() == 429), "the session ends over the limit");
+        self.said.extend(answers.iter().map(|answer| ("an answer".to_owned(), format!("{answer:?}"))));
+
+        let malformed = format!("GET /v1/pets HTTP/1.1\r\nHost: h\r\nAuthorization : Bearer {key}\r\n\r\n");
+        let refused = raw::exchange(server.address("REST"), malformed.as_bytes()).await;
+        self.said.push(("an answer".to_owned(), String::from_utf8_lossy(&refused).into_owned()));
+    }
+
+    /// What whoever operates the service sees of it.
+    async fn observe(&mut self, server: &Server) {
+        for path in ["/metrics", "/readyz", "/log-level"] {
+            self.said.push((path.to_owned(), format!("{:?}", server.admin().get(path).await)));
+        }
+        let argv = fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap();
+        self.said.push(("argv".to_owned(), String::from_utf8_lossy(&argv).into_owned()));
+    }
+
+    fn exit(&mut self, command: &[&str], exit: &Exit) {
+        let command = command[..command.len().min(2)].join(" ");
+        self.said.push((format!("{command}: stdout"), exit.stdout.clone()));
+        self.said.push((format!("{command}: stderr"), exit.stderr.clone()));
+    }
+
+    /// Every file of the installation but those that are there to hold a secret.
+    fn files(&mut self, folder: &Path) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                self.files(&path);
+            } else if !path.ends_with(FIRST_KEY) && !path.ends_with("redis-url") {
+                let content = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+                self.said.push((path.display().to_string(), content));
+            }
+        }
+    }
+
+    fn assert_clean(&self) {
+        let log = self.said.iter().filter(|(place, _)| place.ends_with("stderr"));
+        let logged: usize = log.map(|(_, text)| text.len()).sum();
+        assert!(logged > 10_000, "the log is what is searched, and it has only {logged} bytes");
+        for (place, text) in &self.said {
+            for (name, trace) in &self.traces {
+                assert!(!text.contains(trace), "{name} is in {place}, as {trace}:\n{text}");
+            }
+        }
+    }
+}
+
+/// Every twelve characters of the secret, as they are and in hexadecimal.
+fn encodings(secret: &str) -> Vec<String> {
+    let parts: Vec<_> = (0..=secret.len() - 12).map(|at| &secret[at..at + 12]).collect();
+    let hex = |part: &&str| {
+        part.bytes().fold(String::new(), |mut hex, byte| {
+            write!(hex, "{byte:02x}").unwrap();
+            hex
+        })
+    };
+    parts.iter().map(|part| (*part).to_owned()).chain(parts.iter().map(hex)).collect()
+}
