@@ -131,11 +131,51 @@ fn the_readmes_routes_are_the_documented_ones() {
     assert_eq!(listed, documented);
 }
 
+/// The files under a folder of the repository, with their text.
+fn files(folder: &str) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().unwrap().is_dir() {
+            files.extend(self::files(&path));
+        } else {
+            let text = read(&path);
+            files.push((path, text));
+        }
+    }
+    files
+}
+
+#[test]
+fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
+    let table = petstore::settings_table();
+    let settings = table.split('`').collect::<BTreeSet<_>>();
+    let mut named = 0;
+    for (path, text) in
+        files("deploy").into_iter().chain([("docs/operations.md".to_owned(), read("docs/operations.md"))])
+    {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let variables = words.filter(|word| word.starts_with("PETSTORE_") && *word != "PETSTORE_");
+        let flags = text.split('`').skip(1).step_by(2).filter(|code| code.starts_with("--"));
+        for setting in variables.chain(flags.filter_map(|code| code.split([' ', '=']).next())) {
+            assert!(settings.contains(setting), "{path} names {setting}, which is no setting");
+            named += 1;
+        }
+    }
+    assert!(named > 30, "only {named} settings were found");
+}
+
 #[test]
 fn every_relative_link_leads_to_a_file() {
-    for document in
-        ["README.md", "docs/architecture.md", "docs/clients.md", "docs/errors.md", "docs/operations.md"]
-    {
+    for document in [
+        "README.md",
+        "deploy/README.md",
+        "docs/architecture.md",
+        "docs/clients.md",
+        "docs/errors.md",
+        "docs/operations.md",
+    ] {
         let folder = Path::new(ROOT).join(document).parent().unwrap().to_owned();
         let text = read(document);
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());

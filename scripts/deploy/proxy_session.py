@@ -1,0 +1,140 @@
+"""A session through deploy/compose/haproxy.cfg: two gateways, a core and Redis, all real, on ports of the system's choice.
+
+Of the two cores that the file names only one is there, so that the proxy has one to leave out.
+"""
+
+import http.client
+import json
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+BINARY = sys.argv[1]
+ANY = "127.0.0.1:0"
+PER_MINUTE = 20
+PATIENCE = 20  # seconds until something that has to happen has happened
+
+
+def wait_for(what: str, condition):
+    deadline = time.monotonic() + PATIENCE
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"error: {what}: not within {PATIENCE} s")
+        time.sleep(0.05)
+    return result
+
+
+class Process:
+    """A process in a folder, ended with the stack."""
+
+    def __init__(self, stack: ExitStack, folder: Path, name: str, *command: str, **options):
+        self.log = folder / f"{name}.log"
+        with self.log.open("w") as log:
+            self.child = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, **options)
+        stack.callback(self.stop)
+
+    def stop(self) -> int:
+        self.child.terminate()
+        return self.child.wait(PATIENCE)
+
+    def announced(self, name: str) -> tuple[str, int]:
+        """Host and port of what `petstore` says that it serves."""
+        pattern = re.compile(rf"^{name} +(?:http://)?([\d.]+):(\d+)", re.MULTILINE)
+        found = wait_for(f"{self.log.name} announces {name}", lambda: pattern.search(self.log.read_text()))
+        return found[1], int(found[2])
+
+
+def get(address: tuple[str, int], path: str, key: str = "", **headers: str):
+    connection = http.client.HTTPConnection(*address, timeout=PATIENCE)
+    try:
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+    except ConnectionError as error:
+        return 0, {}, str(error).encode()
+    finally:
+        connection.close()
+
+
+def listening(stack: ExitStack) -> socket.socket:
+    return stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+
+def start(stack: ExitStack, folder: Path):
+    """The proxy's address, the gateways and the core."""
+    redis = str(folder / "redis.sock")  # to find out when it listens; the gateways take its port
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        redis_port = str(reserved.getsockname()[1])
+    Process(stack, folder, "redis", "redis-server", "--port", redis_port, "--unixsocket", redis, "--save", "")
+    core = Process(stack, folder, "core", BINARY, "core", "--grpc-addr", ANY, "--admin-addr", ANY)
+    rest, grpc = listening(stack), listening(stack)
+    settings = ["--http-addr", ANY, "--admin-addr", ANY, "--core-url", f"http://127.0.0.1:{grpc.getsockname()[1]}",
+                "--redis-url", f"redis://127.0.0.1:{redis_port}", "--gateways", "2", "--trusted-proxy", "127.0.0.1", "--drain-delay", "3s"]
+    gateways = [Process(stack, folder, f"gateway-{n}", BINARY, "gateway", *settings) for n in (1, 2)]
+
+    text = Path("deploy/compose/haproxy.cfg").read_text()
+    text = text.replace("bind :8080", f"bind fd@{rest.fileno()}").replace("bind :50051", f"bind fd@{grpc.fileno()}")
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        nobody = reserved.getsockname()[1]
+    servers = {f"gateway-{n}": (gateway.announced("REST")[1], gateway.announced("admin")[1]) for n, gateway in enumerate(gateways, 1)}
+    servers |= {"core-1": (core.announced("gRPC")[1], core.announced("admin")[1]), "core-2": (nobody, nobody)}
+    for name, (port, admin) in servers.items():
+        text, count = re.subn(rf"server {name} {name}:\d+", f"server {name} 127.0.0.1:{port} port {admin}", text)
+        assert count == 1, name
+    configuration = folder / "haproxy.cfg"
+    configuration.write_text(text)
+    sockets = {"pass_fds": [rest.fileno(), grpc.fileno()]}
+    command = ["haproxy", "-f", str(configuration)]
+    subprocess.run([*command, "-c"], check=True, stdout=subprocess.DEVNULL, **sockets)
+    Process(stack, folder, "haproxy", *command, "-db", **sockets)
+    return rest.getsockname(), gateways, core
+
+
+def session(stack: ExitStack, folder: Path) -> None:
+    proxy, gateways, core = start(stack, folder)
+
+    def admin(*arguments: str) -> str:
+        return subprocess.run([BINARY, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+    def key_of(account: str, per_minute: int) -> str:
+        admin("account", "create", account, "--plan", "enterprise", "--per-minute", str(per_minute), "--per-day", "1000000")
+        return admin("key", "create", "--account", account)
+
+    key, busy = key_of("one", PER_MINUTE), key_of("busy", 1_000_000)
+    for gateway in gateways:
+        ready = gateway.announced("admin")
+        wait_for(f"{gateway.log.name} is ready", lambda: json.loads(get(ready, "/readyz")[2] or b"{}").get("status") == "ok")
+    wait_for("the proxy answers", lambda: get(proxy, "/v1/pets", busy)[0] == 200)
+
+    statuses = [get(proxy, "/v1/pets", key)[0] for _ in range(PER_MINUTE + 5)]
+    assert statuses == [200] * PER_MINUTE + [429] * 5, statuses
+
+    # A forged address changes nothing: all these failures count for one address.
+    left = [int(get(proxy, "/v1/pets", "junk", **{"X-Forwarded-For": f"192.0.2.{n}"})[1]["X-RateLimit-Remaining"]) for n in range(4)]
+    assert left == [left[0], left[0] - 1, left[0] - 2, left[0] - 3], left
+
+    # A gateway leaves while requests come: none fails.
+    gateways[0].child.terminate()
+    while gateways[0].child.poll() is None:
+        status, _, body = get(proxy, "/v1/pets", busy)
+        assert status == 200, (status, body)
+    assert gateways[0].child.returncode == 0, gateways[0].log.read_text()
+    for _ in range(20):
+        assert get(proxy, "/v1/pets", busy)[0] == 200
+
+    # Without any core the proxy's own failure is an outage to the gateway, not a fault.
+    core.stop()
+    status, _, body = wait_for("the core's absence is seen", lambda: (answer := get(proxy, "/v1/pets", busy))[0] != 200 and answer)
+    assert (status, json.loads(body)["code"]) == (503, "UNAVAILABLE"), (status, body)
+
+
+with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+    session(stack, Path(directory))
+print("  one limit over two gateways, one address behind the proxy, and a gateway that leaves unnoticed")

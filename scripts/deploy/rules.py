@@ -1,0 +1,137 @@
+"""Holds deploy/ to the schema of Compose, to the settings that the binary has, and to our own rules."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from compose_spec import PyCompose
+
+BINARY = sys.argv[1]
+DEPLOY = Path("deploy")
+ROLES = {"serve", "core", "gateway", "migrate up"}
+DRAIN_DEADLINE = 20  # seconds: the default of PETSTORE_DRAIN_DEADLINE
+
+failures: list[str] = []
+
+
+def expect(condition: object, complaint: str) -> None:
+    if not condition:
+        failures.append(complaint)
+
+
+def settings(role: str) -> set[str]:
+    """The variables that a command takes, as its help names them."""
+    text = subprocess.run([BINARY, *role.split(), "--help"], check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"\[env: (PETSTORE_\w+)", text))
+
+
+def check_process(where: str, role: str, variables: dict[str, str], grace: float) -> None:
+    """What holds for every process of ours. `grace` is how many seconds it has between SIGTERM and SIGKILL."""
+    if role not in ROLES:
+        expect(False, f"{where}: {role!r} is not a command, or has flags: settings are variables here")
+        return
+    for name in variables.keys() - settings(role):
+        expect(False, f"{where}: {role} has no setting {name}")
+    delay = re.fullmatch(r"(\d+)s", variables.get("PETSTORE_DRAIN_DELAY", "0s"))
+    expect(delay, f"{where}: the drain delay is not in seconds")
+    if delay and role != "migrate up":
+        expect(grace > int(delay[1]) + DRAIN_DEADLINE, f"{where}: it would be killed while it drains")
+
+
+def check_compose() -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    file = yaml.safe_load(text)  # which also merges the `<<`
+    PyCompose.from_json(json.dumps(file)).validate()
+    services = file["services"]
+    ours = {name: service for name, service in services.items() if service["image"].startswith("petstore:")}
+    expect(len(ours) == 5, f"compose: {sorted(ours)} run our image")
+    for name, service in ours.items():
+        grace = int(service["stop_grace_period"].rstrip("s"))
+        check_process(f"compose, {name}", " ".join(service["command"]), service["environment"], grace)
+        expect(service["read_only"] and service["cap_drop"] == ["ALL"], f"compose, {name}: it may do too much")
+        expect("ports" not in service, f"compose, {name}: it is reachable past the proxy")
+    gateways = [service for service in ours.values() if service["command"] == ["gateway"]]
+    proxy = services["proxy"]["networks"]["edge"]["ipv4_address"]
+    for gateway in gateways:
+        expect(gateway["environment"]["PETSTORE_GATEWAYS"] == str(len(gateways)), "compose: the number of gateways")
+        expect(gateway["environment"]["PETSTORE_TRUSTED_PROXY"] == proxy, "compose: the trusted proxy is another address")
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    expect(all(port.startswith("127.0.0.1:") for port in published), f"compose: {published} are open to the network")
+    servers = re.findall(r"^  server (\S+) (\S+):", (DEPLOY / "compose/haproxy.cfg").read_text(), re.MULTILINE)
+    expect({host for _, host in servers} == ours.keys() - {"migrate"}, "haproxy.cfg: its servers are not the services")
+
+
+def manifests() -> list[dict]:
+    folder = DEPLOY / "kubernetes"
+    names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    expect(set(names) == files, f"kustomization.yaml: it lists {names}, and there are {sorted(files)}")
+    return [manifest for name in names for manifest in yaml.safe_load_all((folder / name).read_text())]
+
+
+def check_kubernetes() -> None:
+    objects = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests()}
+    expect(not any(kind == "Secret" for kind, _ in objects), "kubernetes: a secret is in a file")
+    pods = {name: item["spec"]["template"] for (kind, name), item in objects.items() if kind in ("Deployment", "Job")}
+    expect(len(pods) == 3, f"kubernetes: {sorted(pods)} run our image")
+    for name, pod in pods.items():
+        where, (container,) = f"kubernetes, {name}", pod["spec"]["containers"]
+        variables = {}
+        for source in container.get("envFrom", []):
+            variables |= objects["ConfigMap", source["configMapRef"]["name"]]["data"]
+        for variable in container["env"]:
+            expect("secretKeyRef" in variable["valueFrom"], f"{where}: {variable['name']} is not a reference")
+            variables[variable["name"]] = ""
+        grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
+        check_process(where, " ".join(container["args"]), variables, grace)
+        expect(pod["spec"]["enableServiceLinks"] is False, f"{where}: Kubernetes would add variables PETSTORE_…")
+        expect(pod["spec"]["securityContext"]["runAsNonRoot"], f"{where}: it may run as root")
+        expect(container["securityContext"]["readOnlyRootFilesystem"], f"{where}: its file system is writable")
+        check_selected(objects, pod["metadata"]["labels"], container, where)
+    scaler = objects["HorizontalPodAutoscaler", "petstore-gateway"]["spec"]
+    gateways = objects["ConfigMap", "petstore-gateway"]["data"]["PETSTORE_GATEWAYS"]
+    expect(gateways == str(scaler["maxReplicas"]), "kubernetes: PETSTORE_GATEWAYS is not the autoscaler's maximum")
+    expect("replicas" not in objects["Deployment", "petstore-gateway"]["spec"], "kubernetes: replicas undo the autoscaler")
+
+
+def check_selected(objects: dict, labels: dict[str, str], container: dict, where: str) -> None:
+    """Every pod is under a network policy of its own, and a service, budget or policy that means it also selects it."""
+    ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+    probes = [container[probe]["httpGet"] for probe in container if probe.endswith("Probe")]
+    expect(not ports or {probe["path"] for probe in probes} == {"/livez", "/readyz"}, f"{where}: it lacks a probe")
+    expect(all(probe["port"] in ports for probe in probes), f"{where}: a probe's port does not exist")
+    component = labels["app.kubernetes.io/component"]
+    means = {"NetworkPolicy"} | ({"Service", "PodDisruptionBudget"} if ports else set())
+    for kind in means:
+        spec = objects[kind, f"petstore-{component}"]["spec"]
+        selector = spec.get("podSelector") or spec["selector"]
+        expect(selector.get("matchLabels", selector) == labels, f"{where}: its {kind} does not select it")
+        named = [port.get("targetPort", port.get("port")) for port in spec.get("ports", [])]
+        named += [port["port"] for rule in spec.get("ingress", []) for port in rule["ports"]]
+        expect(all(port in ports for port in named), f"{where}: its {kind} names a port that it does not have")
+
+
+def check_unit() -> None:
+    unit = (DEPLOY / "systemd/petstore.service").read_text()
+    (role,) = re.findall(r"^ExecStart=/usr/local/bin/petstore (.*)$", unit, re.MULTILINE)
+    variables = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE))
+    (grace,) = re.findall(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)
+    check_process("systemd", role, variables, int(grace))
+
+
+def check_image() -> None:
+    variables = dict(re.findall(r"(PETSTORE_\w+)=(\S+)", (DEPLOY / "Dockerfile").read_text()))
+    expect(variables, "Dockerfile: no settings were found")
+    check_process("Dockerfile", "gateway", variables, grace=60)  # the role with the fewest settings that has them all
+
+
+check_compose()
+check_kubernetes()
+check_unit()
+check_image()
+for failure in failures:
+    print(f"  {failure}", file=sys.stderr)
+sys.exit(1 if failures else 0)
