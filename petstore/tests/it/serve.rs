@@ -96,8 +96,12 @@ async fn the_admin_port_tells_how_the_service_is() {
     let server = installation.start(&serve(&[])).await;
     let live = server.admin().get("/livez").await;
     live.assert_status(200);
-    let ready = server.admin().get("/readyz").await;
-    ready.assert_status(200);
+    // The core has answered once: a moment after the start.
+    let ready = eventually(AT_ONCE, async || match server.admin().get("/readyz").await {
+        ready if ready.status() == 200 => Ok(ready),
+        unready => Err(format!("{unready:?}")),
+    })
+    .await;
     assert_eq!(ready.header("content-type"), "application/json");
     assert_eq!(
         ready.json(),

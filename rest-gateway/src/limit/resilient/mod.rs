@@ -128,15 +128,10 @@ impl ResilientLimiter {
         }
     }
 
-    /// Asks Redis without a request, and tells whether it answered. A Redis that is used is only read; one that is
-    /// to be used again has to show that it writes.
+    /// Asks Redis without a request, and tells whether it answered. It is asked to write: a Redis that only reads is
+    /// of no use.
     async fn probe(&self) -> bool {
-        let question = if self.breaker().is_closed() {
-            self.redis.peek(&PROBE, PROBES)
-        } else {
-            self.redis.take(&PROBE, PROBES)
-        };
-        let is_good = self.counted(question).await.is_ok();
+        let is_good = self.counted(self.redis.take(&PROBE, PROBES)).await.is_ok();
         let change = self.breaker().probed(is_good, self.moment());
         self.note(change);
         if change == Some(Change::Closed) {

@@ -1,0 +1,112 @@
+//! Any number of gateways on one Redis admit exactly the limit, in every window.
+//!
+//! Here over HTTP, the whole way of a request; the limiter alone is tested, with many more decisions, where it is. The
+//! checker is `petstore_testkit::history`; that it finds a limiter that is not exact is tested there.
+
+use std::time::{Duration, Instant};
+
+use petstore_testkit::{
+    SharedCounters, TestShop,
+    history::{Report, check},
+    load::{Bounds, Load, Record, Sender},
+    servers::{RedisOptions, RedisServer},
+};
+
+/// How many times as long the test is: `scripts/test --long` sets it.
+const FACTOR: &str = "PETSTORE_TEST_FACTOR";
+
+/// Longer than any load here takes.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long a request takes, roughly: where the middle of the first load is.
+const REQUEST: Duration = Duration::from_micros(300);
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// So far away that only the minute limits.
+const PER_DAY: u64 = 1_000_000_000;
+
+/// Accounts that are asked for three times their limit in each of two windows, over and over; the end of the first
+/// window comes in mid-load.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    accounts: usize,
+    per_minute: u64,
+    edges: usize,
+}
+
+impl Case {
+    const fn new(accounts: usize, per_minute: u64, edges: usize) -> Self {
+        Self { accounts, per_minute, edges }
+    }
+
+    /// Requests between two edges.
+    fn requests(self) -> usize {
+        6 * self.accounts * usize::try_from(self.per_minute).unwrap()
+    }
+
+    fn repeated(self) -> Self {
+        let times: usize = std::env::var(FACTOR).map_or(1, |factor| factor.parse().expect("a number"));
+        Self { edges: self.edges * times, ..self }
+    }
+}
+
+const CASES: [Case; 3] = [Case::new(10, 1, 3), Case::new(5, 2, 3), Case::new(1, 60, 3)];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_admit_exactly_the_limit_in_every_window() {
+    for gateways in [1, 2, 4] {
+        let redis = RedisServer::start(RedisOptions::default()).await;
+        let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), gateways, &[]).await;
+        for case in CASES.map(Case::repeated) {
+            let mut senders = Vec::new();
+            for account in 0..case.accounts {
+                let key = shop.client_with(case.per_minute, PER_DAY).await.key().to_owned();
+                senders.push(Sender { account, key });
+            }
+            let load = Load::new(&shop.gateways(), &senders);
+            let bounds = Bounds { requests: case.requests(), time: PATIENCE };
+            let records = across_edges(case, || load.closed_loop(bounds), || shop.advance(MINUTE)).await;
+            judge(&format!("{gateways} gateways, {case:?}"), case, &records);
+        }
+    }
+}
+
+/// Runs the load again and again; the clock moves to the next minute in the middle of it, and at its end.
+async fn across_edges<F: Future<Output = Vec<Record>>>(
+    case: Case,
+    load: impl Fn() -> F,
+    next_minute: impl Fn(),
+) -> Vec<Record> {
+    let mut records = Vec::new();
+    let mut half = REQUEST * u32::try_from(case.requests() / 2).unwrap();
+    for _ in 0..case.edges {
+        let start = Instant::now();
+        let edge = async {
+            tokio::time::sleep(half).await;
+            next_minute();
+        };
+        records.extend(tokio::join!(load(), edge).0);
+        half = start.elapsed() / 2;
+        next_minute();
+    }
+    records
+}
+
+fn judge(what: &str, case: Case, records: &[Record]) {
+    assert!(records.iter().all(|record| matches!(record.status, Ok(200 | 429))), "{what}");
+    assert!(records.iter().all(|record| record.scope.is_none()), "{what}: all are counted in Redis");
+    let report = check(records);
+    report.assert_clean();
+    let full = |report: &Report| {
+        let counts = report.windows.values();
+        counts.filter(|count| count.admitted == case.per_minute && count.refused > 0).count()
+    };
+    println!(
+        "{what}: {} decisions, {} of {} windows used up",
+        records.len(),
+        full(&report),
+        report.windows.len()
+    );
+    assert!(full(&report) >= case.edges, "the checker had too little to judge: {what}: {report}");
+}

@@ -1,0 +1,89 @@
+//! What an operator sees of a Redis that comes and goes.
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use petstore_testkit::{
+    Installation, Server, eventually,
+    servers::{RedisOptions, RedisServer},
+};
+
+use crate::{PORTS, first_client, petstore};
+
+const NOTICED: Duration = Duration::from_secs(10);
+const GONE: &str = "rate limits are not shared";
+const BACK: &str = "rate limits are shared again";
+
+#[tokio::test]
+async fn each_change_is_one_line_of_the_log_and_the_password_is_in_none() {
+    let options = RedisOptions { requirepass: Some("SECRET"), ..Default::default() };
+    let mut redis = RedisServer::start(options).await;
+    let installation = petstore();
+    let server = serve_with(&installation, &redis).await;
+    let client = first_client(&installation, &server);
+    says(&server, "ok").await;
+    let before = [GONE, BACK].map(|line| count(&server, line));
+    redis.kill9().await;
+    says(&server, "degraded").await;
+    for answer in client.sends(20, "/v1/pets").await {
+        answer.assert_status(200);
+    }
+    redis.restart().await;
+    says(&server, "ok").await;
+    eventually(NOTICED, async || {
+        let added = [count(&server, GONE) - before[0], count(&server, BACK) - before[1]];
+        if added == [1, 1] { Ok(()) } else { Err(server.stderr()) }
+    })
+    .await;
+    let exit = server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(!format!("{exit:?}").contains("SECRET"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn an_eviction_policy_that_drops_counters_is_warned_of() {
+    let options = RedisOptions { maxmemory_policy: Some("allkeys-lru"), ..Default::default() };
+    let redis = RedisServer::start(options).await;
+    let installation = petstore();
+    let server = serve_with(&installation, &redis).await;
+    eventually(NOTICED, async || {
+        let log = server.stderr();
+        if log.contains("set maxmemory-policy noeviction") { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redis_url_that_cannot_be_used_is_refused_and_not_repeated() {
+    let installation = petstore();
+    for (flags, right) in [
+        (["--redis-url", "redis://:SECRET@127.0.0.1"], "--redis-url-file"),
+        (["--redis-url", "http://SECRET"], "redis://"),
+        (["--redis-url-file", "nothing-here"], "nothing-here"),
+        (["--on-redis-failure", "shut"], "local, open or closed"),
+        (["--gateways", "0"], "--gateways"),
+    ] {
+        let exit = installation.run(&[["serve"].as_slice(), &PORTS, &flags].concat()).await;
+        assert_eq!(exit.code, Some(2), "{exit:?}");
+        assert!(exit.stderr.contains(right) && !exit.stderr.contains("SECRET"), "{exit:?}");
+    }
+}
+
+/// The service with the URL of Redis in a file.
+async fn serve_with(installation: &Installation, redis: &RedisServer) -> Server {
+    let file = installation.folder().join("redis-url");
+    fs::write(&file, redis.url()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    installation.start(&[["serve", "--redis-url-file", "redis-url"].as_slice(), &PORTS].concat()).await
+}
+
+async fn says(server: &Server, expected: &str) {
+    eventually(NOTICED, async || {
+        let ready = server.admin().get("/readyz").await;
+        if ready.json()["parts"]["limiter"] == expected { Ok(()) } else { Err(format!("{ready:?}")) }
+    })
+    .await;
+}
+
+fn count(server: &Server, line: &str) -> usize {
+    server.stderr().lines().filter(|written| written.contains(line)).count()
+}

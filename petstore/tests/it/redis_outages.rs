@@ -1,0 +1,299 @@
+//! Redis goes and comes back: requests are answered, and never without limit.
+
+use std::{
+    cell::Cell,
+    fmt::Debug,
+    time::{Duration, Instant},
+};
+
+use petstore_testkit::{
+    SharedCounters, TestShop, eventually,
+    faults::{Fault, Proxy},
+    load::{Bounds, Load, Record, Sender, latency_at},
+    servers::{RedisOptions, RedisServer},
+};
+
+/// What the account may ask for in the window under test: the day, so that no test is too slow for it.
+const LIMIT: u64 = 60;
+const GATEWAYS: u16 = 2;
+const SHARE: u64 = LIMIT / GATEWAYS as u64;
+
+/// The most that a change may take on a machine that is busy with other things. How long it took is printed; the
+/// promise is within 1 s when Redis goes, and within 2 s when it comes back.
+const NOTICED: Duration = Duration::from_secs(10);
+
+/// As long as many decisions that each wait for Redis would take.
+const FAR_TOO_LONG: Duration = Duration::from_secs(1);
+
+/// Ways for Redis to be away.
+#[derive(Clone, Copy, Debug)]
+enum Outage {
+    Killed,
+    Stopped,
+    Slow,
+    OutOfMemory,
+    ReadOnly,
+    Unreachable,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_may_be_killed() {
+    is_survived(Outage::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_may_stop_in_mid_air() {
+    is_survived(Outage::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_may_be_slow() {
+    is_survived(Outage::Slow).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_may_run_out_of_memory() {
+    is_survived(Outage::OutOfMemory).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_may_become_a_read_only_replica() {
+    is_survived(Outage::ReadOnly).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_may_be_cut_off() {
+    is_survived(Outage::Unreachable).await;
+}
+
+async fn is_survived(outage: Outage) {
+    let mut rig = Rig::open(&[]).await;
+    let account = rig.account(LIMIT).await;
+    let shared = rig.load(&account, 10).await;
+    assert!(shared.iter().all(|record| record.status == Ok(200)), "{shared:?}");
+    assert!(shared.iter().any(|record| record.scope.is_none()), "{outage:?}: counted in Redis: {shared:?}");
+
+    rig.begin(outage).await;
+    let first = rig.load(&account, 4).await;
+    rig.all_say("degraded", outage).await;
+    let alone = rig.load(&account, 200).await;
+    assert!(alone.iter().all(|record| record.scope.as_deref() == Some("node")), "{outage:?}: {alone:?}");
+    assert!(alone.iter().all(|record| record.rl_limit == Some(SHARE)), "{outage:?}: {alone:?}");
+    assert!(alone.iter().any(|record| record.status == Ok(429)), "{outage:?}: a share is limited");
+    if let Outage::Slow = outage {
+        rig.stays_degraded_for(Duration::from_secs(3)).await;
+    }
+
+    rig.end(outage).await;
+    rig.all_say("ok", outage).await;
+    let back = rig.load_until_used_up(&account).await;
+
+    let figures =
+        |records: &[Record]| (latency_at(0.5, records), latency_at(0.99, records), latency_at(1., records));
+    println!("{outage:?}: latency p50, p99, max: first {:?}, alone {:?}", figures(&first), figures(&alone));
+    let all = [shared, first, alone, back].concat();
+    assert!(all.iter().all(|record| matches!(record.status, Ok(200 | 429))), "{outage:?}: {all:?}");
+    let admitted = all.iter().filter(|record| record.status == Ok(200)).count() as u64;
+    println!("{outage:?}: admitted {admitted} of {LIMIT}, at most {}", LIMIT + u64::from(GATEWAYS) * SHARE);
+    assert!((LIMIT..=LIMIT + u64::from(GATEWAYS) * SHARE).contains(&admitted), "{outage:?}: {admitted}");
+    let longest = latency_at(1., &all);
+    assert!(longest < FAR_TOO_LONG, "{outage:?}: a request took {longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_had_used_up_the_limit_is_refused_also_without_redis() {
+    let mut rig = Rig::open(&[]).await;
+    let (account, other) = (rig.account(LIMIT).await, rig.account(LIMIT).await);
+    assert!(admitted(&rig.load_until_used_up(&account).await) >= LIMIT);
+    rig.begin(Outage::Unreachable).await;
+    rig.all_say("degraded", Outage::Unreachable).await;
+    assert_eq!(admitted(&rig.load(&account, 40).await), 0, "it waits for the window's end");
+    assert_eq!(admitted(&rig.load(&other, 400).await), LIMIT, "two shares make the limit");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_redis_opens_new_windows_and_is_no_outage() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), GATEWAYS, &[]).await;
+    let rig = Rig { proxy: Proxy::to(redis.address()).await, redis, shop, senders: Cell::default() };
+    let account = rig.account(LIMIT).await;
+    let mut total = admitted(&rig.load(&account, 40).await);
+    rig.redis.cli(&["SCRIPT", "FLUSH"]).await;
+    total += admitted(&rig.load(&account, 40).await);
+    assert_eq!(total, LIMIT, "scripts may be forgotten");
+    rig.redis.cli(&["FLUSHALL"]).await;
+    let after = rig.load(&account, 100).await;
+    assert_eq!(admitted(&after), LIMIT, "{after:?}");
+    assert!(after.iter().all(|record| matches!(record.status, Ok(200 | 429))), "{after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_put_right_at_redis_ends_the_outage() {
+    let redis = RedisServer::start(RedisOptions { requirepass: Some("right"), ..Default::default() }).await;
+    let wrong = redis.url().replace(":right@", ":wrong@");
+    let shop = TestShop::open_on(&SharedCounters::at(&wrong), 1, &[]).await;
+    let client = shop.client_with(LIMIT, 1_000).await;
+    let answer = client.get("/v1/pets").await;
+    assert_eq!(answer.assert_status(200).header("x-ratelimit-scope"), "node", "{answer:?}");
+    says(&shop, "degraded").await;
+    redis.cli(&["CONFIG", "SET", "requirepass", "wrong"]).await;
+    says(&shop, "ok").await;
+    let answer = client.get("/v1/pets").await;
+    assert_eq!(answer.assert_status(200).find("x-ratelimit-scope"), None, "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shop_opens_without_redis_and_turns_to_it_when_it_comes() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let proxy = Proxy::to(redis.address()).await;
+    proxy.set(Fault::Refuse).await;
+    let shop = TestShop::open_on(&SharedCounters::at(&redis.url_at(proxy.address())), 1, &[]).await;
+    says(&shop, "degraded").await;
+    let client = shop.client_with(LIMIT, 1_000).await;
+    assert_eq!(client.get("/v1/pets").await.rate().remaining, LIMIT - 1);
+    proxy.set(Fault::None).await;
+    says(&shop, "ok").await;
+    client.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_are_limited_too_while_redis_is_away() {
+    let mut rig = Rig::open(&[]).await;
+    rig.begin(Outage::Unreachable).await;
+    rig.all_say("degraded", Outage::Unreachable).await;
+    let answers = rig.shop.anonymous().sends(301, "/v1/pets").await;
+    let (last, before) = answers.split_last().unwrap();
+    assert!(before.iter().all(|answer| answer.status() == 401), "{:?}", before.last());
+    assert_eq!(last.assert_error(429, "RATE_LIMITED").rate().limit, 300, "{last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_admits_everything_while_redis_is_away() {
+    let mut rig = Rig::open(&["--on-redis-failure", "open"]).await;
+    let client = rig.shop.client_with(5, 1_000).await;
+    client.get("/v1/pets").await.assert_status(200);
+    rig.begin(Outage::Unreachable).await;
+    rig.all_say("degraded", Outage::Unreachable).await;
+    for answer in client.sends(20, "/v1/pets").await {
+        let rate = answer.assert_status(200).rate();
+        assert_eq!((rate.limit, rate.remaining), (5, 4), "the plan's own headers: {answer:?}");
+        assert_eq!(answer.header("x-ratelimit-scope"), "node", "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_refuses_everything_while_redis_is_away() {
+    let mut rig = Rig::open(&["--on-redis-failure", "closed"]).await;
+    let client = rig.shop.client_with(5, 1_000).await;
+    client.get("/v1/pets").await.assert_status(200);
+    rig.begin(Outage::Unreachable).await;
+    rig.all_say("degraded", Outage::Unreachable).await;
+    for client in [&client, &rig.shop.anonymous()] {
+        let answer = client.get("/v1/pets").await;
+        answer.assert_error(503, "LIMITER_UNAVAILABLE");
+        assert_eq!(answer.retry_after(), 1, "{answer:?}");
+    }
+    rig.end(Outage::Unreachable).await;
+    rig.all_say("ok", Outage::Unreachable).await;
+    client.get("/v1/pets").await.assert_status(200);
+}
+
+fn admitted(records: &[Record]) -> u64 {
+    records.iter().filter(|record| record.status == Ok(200)).count() as u64
+}
+
+async fn says(shop: &TestShop, expected: &str) {
+    for admin in shop.admins() {
+        eventually(NOTICED, async || {
+            let ready = admin.get("/readyz").await;
+            let is_as_expected = ready.status() == 200 && ready.json()["parts"]["limiter"] == expected;
+            if is_as_expected { Ok(()) } else { Err(format!("{ready:?}")) }
+        })
+        .await;
+    }
+}
+
+/// Two gateways that share a Redis, behind a proxy.
+struct Rig {
+    redis: RedisServer,
+    proxy: Proxy,
+    shop: TestShop,
+    senders: Cell<usize>,
+}
+
+impl Rig {
+    async fn open(flags: &[&str]) -> Self {
+        let redis = RedisServer::start(RedisOptions { appendonly: true, ..Default::default() }).await;
+        let proxy = Proxy::to(redis.address()).await;
+        let counters = SharedCounters::at(&redis.url_at(proxy.address()));
+        let shop = TestShop::open_on(&counters, GATEWAYS, flags).await;
+        says(&shop, "ok").await; // a busy machine may have been too slow for the first try
+        Self { redis, proxy, shop, senders: Cell::default() }
+    }
+
+    /// A new account with that many requests a day.
+    async fn account(&self, per_day: u64) -> Sender {
+        let account = self.senders.replace(self.senders.get() + 1);
+        Sender { account, key: self.shop.client_with(1_000_000, per_day).await.key().to_owned() }
+    }
+
+    /// So many requests of the account, by both gateways in turn.
+    async fn load(&self, account: &Sender, requests: usize) -> Vec<Record> {
+        let load = Load::new(&self.shop.gateways(), std::slice::from_ref(account)).over(4);
+        load.closed_loop(Bounds { requests, time: Duration::from_secs(30) }).await
+    }
+
+    /// Requests of the account until Redis itself says that the limit is used up.
+    async fn load_until_used_up(&self, account: &Sender) -> Vec<Record> {
+        let mut all = Vec::new();
+        eventually(NOTICED, async || {
+            all.extend(self.load(account, 100).await);
+            let is_used_up = |record: &Record| (record.status, record.rl_limit) == (Ok(429), Some(LIMIT));
+            if all.iter().any(is_used_up) { Ok(()) } else { Err(format!("{:?}", all.last())) }
+        })
+        .await;
+        all
+    }
+
+    async fn begin(&mut self, outage: Outage) {
+        match outage {
+            Outage::Killed => {
+                // What the append-only file lacks of the last second is not what is tested here.
+                self.redis.cli(&["CONFIG", "SET", "appendfsync", "always"]).await;
+                self.redis.kill9().await;
+            }
+            Outage::Stopped => self.redis.pause(),
+            Outage::Slow => self.proxy.set(Fault::delay_ms(200)).await,
+            Outage::OutOfMemory => drop(self.redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await),
+            Outage::ReadOnly => drop(self.redis.cli(&["REPLICAOF", "127.0.0.1", "1"]).await),
+            Outage::Unreachable => self.proxy.set(Fault::Refuse).await,
+        }
+    }
+
+    async fn end(&mut self, outage: Outage) {
+        match outage {
+            Outage::Killed => self.redis.restart().await,
+            Outage::Stopped => self.redis.resume(),
+            Outage::Slow | Outage::Unreachable => self.proxy.set(Fault::None).await,
+            Outage::OutOfMemory => drop(self.redis.cli(&["CONFIG", "SET", "maxmemory", "0"]).await),
+            Outage::ReadOnly => drop(self.redis.cli(&["REPLICAOF", "NO", "ONE"]).await),
+        }
+    }
+
+    async fn all_say(&self, expected: &str, outage: impl Debug) {
+        let start = Instant::now();
+        says(&self.shop, expected).await;
+        println!("{outage:?}: {expected} after {:?}", start.elapsed());
+    }
+
+    async fn stays_degraded_for(&self, time: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            for admin in self.shop.admins() {
+                let ready = admin.get("/readyz").await;
+                assert_eq!(ready.json()["parts"]["limiter"], "degraded", "no flapping: {ready:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
