@@ -4,11 +4,17 @@
 //! (178 bits) and 6 base62 characters of CRC-32 over all that precedes: 45 characters, matched by
 //! `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only the
 //! SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS 6.5.2).
+//!
+//! [`ServiceToken`] is the other secret of the house: no client has it.
 
 use std::{fmt, str::FromStr};
 
 use rand::distr::{Alphanumeric, Distribution};
 use sha2::{Digest, Sha256};
+
+mod service_token;
+
+pub use service_token::{InvalidServiceToken, ServiceToken};
 
 const PREFIX_LEN: usize = "pet_live_".len();
 const RANDOM_LEN: usize = 30;

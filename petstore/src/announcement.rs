@@ -7,11 +7,13 @@ use std::{
     path::PathBuf,
 };
 
+use crate::settings::GrpcAddr;
+
 /// Where a process can be reached; what it does not have is left out.
 #[derive(Debug, Default)]
 pub(crate) struct Announcement {
     pub(crate) http: Option<SocketAddr>,
-    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) grpc: Option<GrpcAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) store: Option<String>,
     pub(crate) first_key_file: Option<PathBuf>,
@@ -34,8 +36,8 @@ impl Announcement {
         if let Some(addr) = self.http {
             line("REST", &format_args!("http://{addr}/v1"));
         }
-        if let Some(addr) = self.grpc {
-            line("gRPC", &addr);
+        if let Some(addr) = &self.grpc {
+            line("gRPC", addr);
         }
         if let Some(addr) = self.admin {
             line("admin", &format_args!("http://{addr}"));

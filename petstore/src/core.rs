@@ -6,7 +6,7 @@ use petstore_core::Core;
 use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
-    listener::bind,
+    listener::{bind, bind_grpc},
     process::{self, Process},
     settings::{EnvironmentSettings, GrpcSettings, ProcessSettings, StoreSettings},
 };
@@ -29,13 +29,15 @@ pub(crate) fn run(settings: &CoreSettings) -> Result<(), Failure> {
 
 async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announcement), StartError> {
     let url = settings.store.database.url()?;
-    let grpc = bind("--grpc-addr", settings.grpc.checked_addr()?).await?;
+    let security = settings.grpc.security()?;
+    let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
     let store = process.open_store(&url, settings.store.open_options()).await?;
-    let grpc_addr = process.serve_grpc(grpc, Core::new(store, clock).of(settings.environment.environment));
+    let core = Core::new(store, clock).of(settings.environment.environment);
+    let grpc_addr = process.serve_grpc(grpc, security, core);
     process.ready();
     let announcement = Announcement {
         grpc: Some(grpc_addr),

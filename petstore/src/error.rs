@@ -1,6 +1,6 @@
 //! Every way in which the program fails, and the exit code of each.
 
-use std::{error::Error as _, fmt::Write as _, io, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
 use clap::error::ErrorKind;
 use petstore_core::{
@@ -22,7 +22,7 @@ pub enum StartError {
         /// The flag that names the address.
         setting: &'static str,
         /// The address.
-        addr: SocketAddr,
+        addr: String,
         /// What the operating system says.
         reason: String,
     },

@@ -3,22 +3,24 @@
 use std::{ffi::OsString, net::SocketAddr};
 
 use petstore_clock::Clock;
-use petstore_gateway::{Gateway, core_client};
+use petstore_gateway::Gateway;
 
 use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
     listener::bind,
     process::{self, Process},
-    settings::{self, EdgeSettings, EnvironmentSettings, InvalidSetting, LimiterSettings, ProcessSettings},
+    settings::{
+        self, CoreAddressSettings, EdgeSettings, EnvironmentSettings, LimiterSettings, ProcessSettings,
+    },
 };
 
 /// What can be set for a gateway alone.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GatewaySettings {
-    /// The core's gRPC port. The gateway starts without it, and is ready when it has answered
-    #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
-    pub core_url: String,
+    /// Where the core is.
+    #[command(flatten)]
+    pub core: CoreAddressSettings,
     /// Where REST is served, and to whom.
     #[command(flatten)]
     pub edge: EdgeSettings,
@@ -69,8 +71,7 @@ impl Running {
 ///
 /// When a setting cannot be used or a port cannot be listened on. Then nothing runs.
 pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, StartError> {
-    let core = core_client::connect(&settings.core_url)
-        .map_err(|error| InvalidSetting::new("--core-url", error.to_string()))?;
+    let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;
     let http = bind("--http-addr", settings.edge.http_addr).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;

@@ -11,10 +11,10 @@ use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
     first_key,
-    listener::bind,
+    listener::{bind, bind_grpc},
     process::{self, Process},
     settings::{
-        self, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings, ProcessSettings,
+        self, EdgeSettings, EnvironmentSettings, GrpcAddr, GrpcSettings, LimiterSettings, ProcessSettings,
         StoreSettings,
     },
 };
@@ -60,7 +60,7 @@ pub struct Running {
     /// Where REST is served; the real port, if 0 was asked for.
     pub http_addr: SocketAddr,
     /// Where gRPC is served.
-    pub grpc_addr: SocketAddr,
+    pub grpc_addr: GrpcAddr,
     /// Where the admin port is served.
     pub admin_addr: SocketAddr,
     /// Where the first API key was written, if the store was new.
@@ -97,11 +97,11 @@ impl Running {
 /// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing runs.
 pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
     let url = settings.store.database.url()?;
-    let grpc_addr = settings.grpc.checked_addr()?;
+    let security = settings.grpc.security()?;
     let redis = settings.limiter.redis(&clock)?;
     // Ports come first: they fail soonest, and a store must not be created for nothing.
     let http = bind("--http-addr", settings.edge.http_addr).await?;
-    let grpc = bind("--grpc-addr", grpc_addr).await?;
+    let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
@@ -118,7 +118,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
         limiter,
         clock,
     );
-    let grpc_addr = process.serve_grpc(grpc, core);
+    let grpc_addr = process.serve_grpc(grpc, security, core);
     let http_addr = process.serve_http(http, gateway);
     process.ready();
     Ok(Running { http_addr, grpc_addr, admin_addr, first_key_file, store, process })

@@ -4,46 +4,20 @@ use std::{error::Error, future::Future, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tokio::time::timeout;
-use tonic::{Status, body::Body, metadata::MetadataValue, transport::Endpoint};
-use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
+use tonic::{Status, body::Body, metadata::MetadataValue};
+use tower::{BoxError, util::BoxCloneSyncService};
 
 use crate::{error::ApiError, middleware::Caller};
 
+mod connect;
 mod named;
 
+pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
 pub(crate) use named::NamedTransport;
 
 /// Carries gRPC calls to the core. The all-in-one process passes the core's own service, so that a call costs
 /// no socket; a gateway of its own passes what [`connect`] returns.
 pub type CoreTransport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
-
-/// How long a TCP connection to the core may take to open.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
-/// A silent core is noticed after an interval and a timeout, also when no call is under way.
-const PING_INTERVAL: Duration = Duration::from_secs(2);
-const PING_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The address of a core that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("the core's address must be a URL such as http://127.0.0.1:50051")]
-pub struct InvalidCoreUrl(#[source] tonic::transport::Error);
-
-/// The transport to the core at `url`. It connects with the first call and again whenever the connection is
-/// lost. To be called inside a Tokio runtime.
-///
-/// # Errors
-/// [`InvalidCoreUrl`] when `url` is not an absolute HTTP URL.
-pub fn connect(url: &str) -> Result<CoreTransport, InvalidCoreUrl> {
-    let channel = Endpoint::from_shared(url.to_owned())
-        .map_err(InvalidCoreUrl)?
-        .connect_timeout(CONNECT_TIMEOUT)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .tcp_nodelay(true)
-        .connect_lazy();
-    Ok(BoxCloneSyncService::new(channel.map_err(BoxError::from)))
-}
 
 /// How long a call to the core may take.
 const DEADLINE: Duration = Duration::from_secs(5);

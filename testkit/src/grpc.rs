@@ -3,19 +3,39 @@
 use std::net::SocketAddr;
 
 use petstore_proto::v1::pet_store_client::PetStoreClient;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{self, ClientTlsConfig, Endpoint, Identity};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
 
+use crate::{Authority, Certificate};
+
 pub use petstore_proto::v1 as pb;
-pub use tonic::{Code, Request, Status};
+pub use tonic::{Code, Request, Status, transport::Channel};
 pub use tonic_health::pb::health_check_response::ServingStatus;
 
 /// A connection to the port.
 pub async fn channel(address: SocketAddr) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URL");
     endpoint.connect().await.expect("the gRPC port accepts connections")
+}
+
+/// A connection over TLS to the port, whose certificate must be the authority's; with `shown`, one that shows a
+/// certificate itself.
+///
+/// # Errors
+///
+/// Either side's refusal of the other's certificate, as far as the handshake tells it.
+pub async fn tls_channel(
+    address: SocketAddr,
+    authority: &Authority,
+    shown: Option<&Certificate>,
+) -> Result<Channel, transport::Error> {
+    let mut tls = ClientTlsConfig::new().ca_certificate(transport::Certificate::from_pem(authority.pem()));
+    if let Some(shown) = shown {
+        tls = tls.identity(Identity::from_pem(&shown.pem, &shown.key));
+    }
+    Endpoint::from_shared(format!("https://{address}")).expect("a URL").tls_config(tls)?.connect().await
 }
 
 /// A client of the public service.
@@ -29,25 +49,34 @@ pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
 ///
 /// The service's refusal.
 pub async fn health(address: SocketAddr, service: &str) -> Result<ServingStatus, Box<Status>> {
+    health_over(channel(address).await, service).await
+}
+
+/// The same over this connection.
+///
+/// # Errors
+///
+/// The service's refusal.
+pub async fn health_over(channel: Channel, service: &str) -> Result<ServingStatus, Box<Status>> {
     let request = HealthCheckRequest { service: service.to_owned() };
-    let answer = HealthClient::new(channel(address).await).check(request).await.map_err(Box::new)?;
+    let answer = HealthClient::new(channel).check(request).await.map_err(Box::new)?;
     Ok(answer.into_inner().status())
 }
 
 /// The services that reflection lists, asked in the version of the protocol.
 macro_rules! list_services {
-    ($version:ident, $address:expr) => {{
+    ($version:ident, $channel:expr) => {{
         use $version::{
             ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
             server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
         };
         let message_request = Some(MessageRequest::ListServices(String::new()));
         let requests = tokio_stream::once(ServerReflectionRequest { host: String::new(), message_request });
-        let mut client = ServerReflectionClient::new(channel($address).await);
-        let mut answers = client.server_reflection_info(requests).await.expect("reflection").into_inner();
-        match answers.message().await.expect("an answer").and_then(|answer| answer.message_response) {
+        let mut client = ServerReflectionClient::new($channel);
+        let mut answers = client.server_reflection_info(requests).await?.into_inner();
+        match answers.message().await?.and_then(|answer| answer.message_response) {
             Some(MessageResponse::ListServicesResponse(list)) => {
-                list.service.into_iter().map(|service| service.name).collect()
+                Ok(list.service.into_iter().map(|service| service.name).collect())
             }
             other => panic!("not a list of services: {other:?}"),
         }
@@ -55,13 +84,21 @@ macro_rules! list_services {
 }
 
 /// The services that reflection version 1 lists.
-pub async fn services(address: SocketAddr) -> Vec<String> {
-    list_services!(v1, address)
+///
+/// # Errors
+///
+/// The service's refusal.
+pub async fn services(channel: Channel) -> Result<Vec<String>, Status> {
+    list_services!(v1, channel)
 }
 
 /// The services that reflection version 1 alpha lists, which older tools speak.
-pub async fn services_alpha(address: SocketAddr) -> Vec<String> {
-    list_services!(v1alpha, address)
+///
+/// # Errors
+///
+/// The service's refusal.
+pub async fn services_alpha(channel: Channel) -> Result<Vec<String>, Status> {
+    list_services!(v1alpha, channel)
 }
 
 /// Checks the code and the `google.rpc.ErrorInfo` of a refusal, and gives back the members that its
@@ -83,4 +120,10 @@ pub fn assert_refused<T: std::fmt::Debug>(
     );
     let violations = details.bad_request().map(|bad_request| bad_request.field_violations.clone());
     violations.unwrap_or_default().into_iter().map(|violation| violation.field).collect()
+}
+
+/// The name under which a refusal says that the call was known: `google.rpc.RequestInfo`.
+#[must_use]
+pub fn request_info(status: &Status) -> Option<String> {
+    status.get_error_details().request_info().map(|info| info.request_id.clone())
 }

@@ -5,6 +5,7 @@
 //! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
 //! - [`Client`] speaks REST as one identity and hands back an [`Answer`]; [`raw`] speaks bytes; [`grpc`] speaks
 //!   gRPC.
+//! - [`Authority`] issues the certificates that a test needs.
 //! - [`eventually`] waits for what the service does in its own time, with a deadline.
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`] stand
 //!   between them and the service: a proxy that delays, holds, cuts and refuses.
@@ -19,6 +20,7 @@
 )]
 
 mod answer;
+mod certificates;
 mod client;
 pub mod grpc;
 pub mod history;
@@ -29,6 +31,7 @@ mod shop;
 mod store_database;
 
 pub use answer::{Answer, Rate};
+pub use certificates::{Authority, Certificate};
 pub use client::Client;
 pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;

@@ -172,7 +172,7 @@ impl TestShop {
     /// Where gRPC is served.
     #[must_use]
     pub fn grpc_addr(&self) -> SocketAddr {
-        self.running.grpc_addr
+        self.running.grpc_addr.tcp().expect("a TCP port")
     }
 
     /// Speaks REST without a key.

@@ -50,8 +50,9 @@ impl ListPets {
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::InvalidCursor`] if the token alone is faulty, else [`PetStoreError::InvalidParameter`]
-    /// naming everything that is.
+    /// [`PetStoreError::InvalidCursor`] if the token alone is faulty; [`PetStoreError::Invalid`] if the status is no
+    /// status, which only gRPC can express; else [`PetStoreError::InvalidParameter`]. They name everything that is
+    /// faulty.
     pub fn parse(
         page_size: i32,
         page_token: &str,
@@ -78,9 +79,13 @@ impl ListPets {
             }
             (Some(size), Some(status), Ok(None)) => Ok(Self { size, after: None, status }),
             (Some(_), Some(_), Err(violation)) => Err(PetStoreError::InvalidCursor(violation)),
-            (_, _, token) => {
+            (_, Some(_), token) => {
                 violations.gather(token);
                 Err(PetStoreError::InvalidParameter(violations))
+            }
+            (_, None, token) => {
+                violations.gather(token);
+                Err(PetStoreError::Invalid(violations))
             }
         }
     }
@@ -131,9 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn several_faults_are_one_invalid_parameter() {
+    fn several_faults_are_one_refusal() {
+        let refusal = ListPets::parse(-1, "damaged", Ok(None)).unwrap_err();
+        assert!(matches!(refusal, PetStoreError::InvalidParameter(_)), "{refusal:?}");
+        assert_eq!(
+            refusal.to_string(),
+            "page_size must not be negative; cursor must be the unchanged one of the page before"
+        );
         let refusal = ListPets::parse(-1, "damaged", Err(PetStatus::UNKNOWN)).unwrap_err();
-        assert!(matches!(refusal, PetStoreError::InvalidParameter(_)));
+        assert!(matches!(refusal, PetStoreError::Invalid(_)), "{refusal:?}");
         assert_eq!(
             refusal.to_string(),
             "page_size must not be negative; status must be one of available, pending, sold; \

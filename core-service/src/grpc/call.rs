@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tokio::time;
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
-use super::status::to_status;
+use super::{request_id::RequestId, status::to_status};
 use crate::{Core, domain::PetStoreError};
 
 /// How long a call may take if its caller does not ask for less.
@@ -29,6 +29,7 @@ impl Core {
     {
         let started = time::Instant::now();
         let deadline = deadline(request.metadata());
+        let request_id = RequestId::of(request.metadata());
         let bounded = async {
             let _permit = self.capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
             // Nothing is shared with the work that a panic could leave half changed: the store undoes what was
@@ -42,7 +43,15 @@ impl Core {
         };
         let answered = bounded.await;
         self.calls.answered(rpc, started.elapsed(), answered.as_ref().err());
-        answered.map(Response::new).map_err(|error| to_status(rpc, &error))
+        let mut answer =
+            answered.map(Response::new).map_err(|error| to_status(rpc, request_id.as_ref(), &error));
+        if let Some(request_id) = request_id {
+            request_id.write(match &mut answer {
+                Ok(response) => response.metadata_mut(),
+                Err(status) => status.metadata_mut(),
+            });
+        }
+        answer
     }
 }
 

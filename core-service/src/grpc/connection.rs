@@ -10,12 +10,12 @@ use std::{
 use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, UnixListener},
     sync::watch,
     time,
 };
 use tokio_io_timeout::TimeoutStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 /// A peer that is alive acknowledges a ping more often than this.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,16 +24,43 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, most likely because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Where connections come from. Whoever composes the process has bound it.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// The bytes of a connection, wherever it comes from.
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Box<dyn Socket>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (socket, _) = listener.accept().await?;
+                socket.set_nodelay(true)?;
+                Ok(Box::new(socket))
+            }
+            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+        }
+    }
+}
+
 /// Cuts every connection of one [`accept`] when it is dropped.
 pub(super) type Scissors = watch::Sender<()>;
 
 /// Accepts connections for ever.
-pub(super) fn accept(listener: TcpListener) -> (impl Stream<Item = io::Result<Connection>>, Scissors) {
+pub(super) fn accept(listener: Listener) -> (impl Stream<Item = io::Result<Connection>>, Scissors) {
     let (scissors, uncut) = watch::channel(());
     let connections = stream::unfold((listener, uncut), async |(listener, uncut)| {
         loop {
             match listener.accept().await {
-                Ok((socket, _)) => return Some((Connection::new(socket, uncut.clone()), (listener, uncut))),
+                Ok(socket) => return Some((Ok(Connection::new(socket, uncut.clone())), (listener, uncut))),
                 Err(error) => {
                     tracing::warn!(cause = %error, "a connection could not be accepted");
                     time::sleep(ACCEPT_PAUSE).await;
@@ -46,20 +73,17 @@ pub(super) fn accept(listener: TcpListener) -> (impl Stream<Item = io::Result<Co
 
 /// A connection that a silent peer cannot keep open, and that ends when it is cut.
 pub(super) struct Connection {
-    socket: Pin<Box<TimeoutStream<TcpStream>>>,
-    info: TcpConnectInfo,
+    socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
 }
 
 impl Connection {
-    fn new(socket: TcpStream, mut uncut: watch::Receiver<()>) -> io::Result<Self> {
-        socket.set_nodelay(true)?;
-        let info = socket.connect_info();
+    fn new(socket: Box<dyn Socket>, mut uncut: watch::Receiver<()>) -> Self {
         let mut socket = TimeoutStream::new(socket);
         socket.set_read_timeout(Some(READ_TIMEOUT));
         socket.set_write_timeout(Some(WRITE_TIMEOUT));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        Ok(Self { socket: Box::pin(socket), info, cut: cut.boxed() })
+        Self { socket: Box::pin(socket), cut: cut.boxed() }
     }
 
     /// HTTP/2 always has a read pending, so that a cut is noticed at once.
@@ -72,11 +96,10 @@ impl Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    /// Nothing: no call asks where it comes from.
+    type ConnectInfo = ();
 
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.info.clone()
-    }
+    fn connect_info(&self) {}
 }
 
 impl AsyncRead for Connection {

@@ -27,23 +27,29 @@ pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, Heal
     (service, reporter)
 }
 
-/// Asks the store every second, and tells. Never ends.
-pub(super) async fn watch(store: Store, reporter: HealthReporter) {
-    let mut healthy = None;
-    let mut ticks = time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+/// Asks the store. It takes [`PATIENCE`] at most.
+pub(super) async fn ask(store: &Store) -> ServingStatus {
+    match time::timeout(PATIENCE, store.ping()).await {
+        Ok(Ok(())) => ServingStatus::Serving,
+        Ok(Err(_)) | Err(_) => ServingStatus::NotServing,
+    }
+}
+
+/// Asks the store every second, and tells when it is no longer as it was told. Never ends.
+pub(super) async fn watch(store: Store, reporter: HealthReporter, mut told: ServingStatus) {
     loop {
-        ticks.tick().await;
-        let answers = matches!(time::timeout(PATIENCE, store.ping()).await, Ok(Ok(())));
-        if healthy.replace(answers) == Some(answers) {
+        time::sleep(INTERVAL).await;
+        let status = ask(&store).await;
+        if status == told {
             continue;
         }
-        if answers {
-            tracing::info!("the store answers");
+        if status == ServingStatus::Serving {
+            tracing::info!("the store answers again");
         } else {
             tracing::error!("the store does not answer");
         }
-        tell(&reporter, if answers { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+        tell(&reporter, status).await;
+        told = status;
     }
 }
 

@@ -14,6 +14,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::Core;
 
+mod access;
 mod call;
 mod connection;
 mod convert;
@@ -22,10 +23,14 @@ mod key_service;
 mod metrics;
 mod pet_store;
 mod reflection;
+mod request_id;
+mod security;
 mod server;
 mod status;
 
+pub use connection::Listener;
 pub(crate) use metrics::CallMetrics;
+pub use security::{InvalidTls, Security, TlsFiles};
 pub use server::serve;
 
 /// The largest message, either way. A page of 100 animals with the longest names has 110 KiB.

@@ -2,11 +2,10 @@
 
 use std::{io, pin::pin, time::Duration};
 
-use tokio::{net::TcpListener, sync::oneshot, task::JoinSet, time};
+use tokio::{sync::oneshot, task::JoinSet, time};
 use tonic::transport::Server;
-use tonic_health::ServingStatus;
 
-use super::{connection, health, reflection, services};
+use super::{Listener, Security, connection, health, reflection, services};
 use crate::Core;
 
 /// Calls at once on one connection.
@@ -22,22 +21,24 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long connections that were cut have to end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves every service, with health and reflection, until `shutdown`. Then no connection is accepted any more,
+/// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then no connection is accepted any more,
 /// and the calls under way have `drain_deadline` to end before they are cut off.
 ///
 /// # Errors
 ///
 /// If the transport fails.
 pub async fn serve(
-    listener: TcpListener,
+    listener: Listener,
+    security: Security,
     core: Core,
     shutdown: impl Future<Output = ()> + Send + 'static,
     drain_deadline: Duration,
 ) -> io::Result<()> {
-    let (health_service, reporter) = health::service(ServingStatus::NotServing);
+    let health = health::ask(&core.store).await;
+    let (health_service, reporter) = health::service(health);
     let routes = reflection::add_to(services(&core).add_service(health_service));
     let mut watching = JoinSet::new(); // ends with this function
-    watching.spawn(health::watch(core.store.clone(), reporter.clone()));
+    watching.spawn(health::watch(core.store.clone(), reporter.clone(), health));
 
     let (draining, drain_begins) = oneshot::channel();
     let shutdown = async move {
@@ -48,7 +49,12 @@ pub async fn serve(
     };
 
     let (connections, scissors) = connection::accept(listener);
-    let serving = Server::builder()
+    let (tls, access) = security.into_parts();
+    let mut server = Server::builder();
+    if let Some(tls) = tls {
+        server = server.tls_config(tls).map_err(io::Error::other)?;
+    }
+    let serving = server
         .max_concurrent_streams(MAX_STREAMS)
         .concurrency_limit_per_connection(MAX_STREAMS as usize)
         .load_shed(true)
@@ -57,6 +63,7 @@ pub async fn serve(
         .http2_max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .layer(access)
         .add_routes(routes)
         .serve_with_incoming_shutdown(connections, shutdown);
     let mut serving = pin!(serving);

@@ -6,20 +6,24 @@ use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use super::request_id::RequestId;
 use crate::domain::{PetStoreError, Violation};
 
 /// When to try again after an outage.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The status for a failure of the call `rpc`. Its cause, if somebody should look into it, goes to the log here,
-/// and nowhere else.
-pub(super) fn to_status(rpc: &'static str, error: &PetStoreError) -> Status {
+/// The status for a failure of the call `rpc`, which its caller may have named. Its cause, if somebody should look
+/// into it, goes to the log here, and nowhere else.
+pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error: &PetStoreError) -> Status {
     let (code, _) = classify(error);
     let reason = reason(error);
-    log(rpc, reason, error);
+    log(rpc, request_id.map(RequestId::as_str), reason, error);
 
     let mut details = ErrorDetails::new();
     details.set_error_info(reason, ERROR_DOMAIN, [] as [(String, String); 0]);
+    if let Some(request_id) = request_id {
+        details.set_request_info(request_id.as_str(), "");
+    }
     match error {
         PetStoreError::Invalid(violations) | PetStoreError::InvalidParameter(violations) => {
             violations.iter().for_each(|violation| add_violation(&mut details, violation));
@@ -55,21 +59,25 @@ fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
     details.add_bad_request_violation(violation.field, violation.rule);
 }
 
-fn log(rpc: &'static str, reason: &str, error: &PetStoreError) {
+fn log(rpc: &'static str, request_id: Option<&str>, reason: &str, error: &PetStoreError) {
     match error {
         PetStoreError::Unavailable(cause) => {
-            tracing::warn!(rpc, reason, cause = %chain(cause.as_ref()), "{rpc} failed: {error}");
+            let cause = chain(cause.as_ref());
+            tracing::warn!(rpc, request.id = request_id, reason, cause, "{rpc} failed: {error}");
         }
         PetStoreError::Overloaded | PetStoreError::DeadlineExceeded => {
-            tracing::warn!(rpc, reason, "{rpc} failed: {error}");
+            tracing::warn!(rpc, request.id = request_id, reason, "{rpc} failed: {error}");
         }
         PetStoreError::Bug(cause) => {
-            tracing::error!(rpc, reason, cause = %chain(cause.as_ref()), "{rpc} failed: {error}");
+            let cause = chain(cause.as_ref());
+            tracing::error!(rpc, request.id = request_id, reason, cause, "{rpc} failed: {error}");
         }
         PetStoreError::Invalid(_)
         | PetStoreError::InvalidParameter(_)
         | PetStoreError::InvalidCursor(_)
-        | PetStoreError::PetNotFound(_) => tracing::debug!(rpc, reason, "{rpc} refused"),
+        | PetStoreError::PetNotFound(_) => {
+            tracing::debug!(rpc, request.id = request_id, reason, "{rpc} refused");
+        }
     }
 }
 
@@ -112,7 +120,7 @@ mod tests {
         for (error, code, reason) in cases {
             let message = error.to_string();
             let invalid = code == Code::InvalidArgument;
-            let status = to_status("Test", &error);
+            let status = to_status("Test", None, &error);
             let details = status.get_error_details();
             let info = details.error_info().unwrap();
             assert_eq!((status.code(), info.reason.as_str()), (code, reason));
@@ -128,7 +136,7 @@ mod tests {
     #[test]
     fn a_refusal_names_every_field() {
         let error = crate::domain::NewPet::parse(String::new(), None, Ok(None)).unwrap_err();
-        let status = to_status("CreatePet", &error);
+        let status = to_status("CreatePet", None, &error);
         assert_eq!(status.message(), "name must not be blank; categoryId is required");
         let fields = status.get_error_details().bad_request().unwrap().field_violations.clone();
         let fields: Vec<_> =

@@ -1,10 +1,11 @@
 //! The parts that a process can have.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use petstore_clock::Clock;
 use petstore_core::{
-    Core, DatabaseUrl, grpc,
+    Core, DatabaseUrl,
+    grpc::{self, Security},
     store::{OpenOptions, Store},
 };
 use petstore_gateway::{
@@ -15,9 +16,15 @@ use petstore_gateway::{
     router,
     server::{self, ConnectionMetrics, ServerLimits},
 };
+use tokio::task::spawn_blocking;
 
 use super::{Phase, Process};
-use crate::{admin, error::StartError, listener::Bound};
+use crate::{
+    admin,
+    error::StartError,
+    listener::{Bound, BoundGrpc},
+    settings::GrpcAddr,
+};
 
 impl Process {
     /// Serves the admin port, from before the process is ready until it is over.
@@ -71,11 +78,16 @@ impl Process {
     }
 
     /// Serves gRPC.
-    pub(crate) fn serve_grpc(&mut self, port: Bound, core: Core) -> SocketAddr {
+    pub(crate) fn serve_grpc(&mut self, port: BoundGrpc, security: Security, core: Core) -> GrpcAddr {
+        let BoundGrpc { listener, addr, file } = port;
         let deadline = self.drain_deadline;
         self.metrics.add(core.metrics());
-        self.add("the gRPC port", Phase::ClosingGrpc, |end| grpc::serve(port.listener, core, end, deadline));
-        port.addr
+        self.add("the gRPC port", Phase::ClosingGrpc, async move |end| {
+            let ended = grpc::serve(listener, security, core, end, deadline).await;
+            let removed = spawn_blocking(|| drop(file)).await;
+            ended.and(removed.map_err(io::Error::other))
+        });
+        addr
     }
 
     /// Opens the store.

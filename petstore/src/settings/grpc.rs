@@ -1,76 +1,130 @@
-//! Where the core listens.
+//! Where the core listens, and to whom.
 
-use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
+use petstore_core::grpc::{Security, TlsFiles};
 
-use super::{InvalidSetting, socket_addr};
+use super::{GrpcAddr, InvalidSetting, TokenSettings, files};
 
-/// Where the core listens.
-#[derive(Clone, Copy, Debug, clap::Args)]
+/// Where the core listens, and to whom.
+#[derive(Clone, Debug, clap::Args)]
 pub struct GrpcSettings {
-    /// Where gRPC is served. It is an internal port without authentication: loopback only
-    #[arg(long, env = "PETSTORE_GRPC_ADDR", default_value = "127.0.0.1:50051", value_parser = socket_addr, value_name = "ADDR")]
-    pub grpc_addr: SocketAddr,
+    /// Where gRPC is served: an address and a port, or `unix:///PATH`. It is an internal port: addresses that other
+    /// machines can reach need a client authority or a service token
+    #[arg(long, env = "PETSTORE_GRPC_ADDR", default_value = "127.0.0.1:50051", value_name = "ADDR")]
+    pub grpc_addr: GrpcAddr,
 
-    /// Lets --grpc-addr be reached from other machines, by anyone, unencrypted
+    /// The certificate of the gRPC port, and those between it and its authority's, in PEM: makes it speak TLS
+    #[arg(long, env = "PETSTORE_TLS_CERT", requires = "tls_key", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(long, env = "PETSTORE_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// The authorities of which gateways must show a certificate, in PEM (mutual TLS)
+    #[arg(long, env = "PETSTORE_TLS_CLIENT_CA", requires = "tls_cert", value_name = "FILE")]
+    pub tls_client_ca: Option<PathBuf>,
+
+    /// The token that callers must show.
+    #[command(flatten)]
+    pub token: TokenSettings,
+
+    /// Lets --grpc-addr be reached from other machines by anyone
     #[arg(long, env = "PETSTORE_INSECURE_ALLOW_REMOTE", value_parser = BoolishValueParser::new())]
     pub insecure_allow_remote: bool,
 }
 
 impl GrpcSettings {
-    /// The address, if it may be listened on.
+    /// How the port is protected.
     ///
     /// # Errors
     ///
-    /// When other machines could reach it, and nobody said that they may.
-    pub fn checked_addr(&self) -> Result<SocketAddr, InvalidSetting> {
-        if self.insecure_allow_remote || self.grpc_addr.ip().to_canonical().is_loopback() {
-            Ok(self.grpc_addr)
-        } else {
-            Err(InvalidSetting::new(
-                "--grpc-addr",
-                format!(
-                    "{} can be reached from other machines: use a loopback address such as 127.0.0.1, or accept \
-                     the risk with --insecure-allow-remote",
-                    self.grpc_addr
-                ),
-            ))
+    /// When a file cannot be used; and when other machines could reach the port without showing anything, and
+    /// nobody said that they may.
+    pub fn security(&self) -> Result<Security, InvalidSetting> {
+        let mut security = Security::default();
+        if let Some(token) = self.token.token()? {
+            security = security.with_token(token);
         }
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            if let GrpcAddr::Unix(_) = self.grpc_addr {
+                return Err(InvalidSetting::new("--tls-cert", "a Unix socket is served without TLS"));
+            }
+            let authority = self.tls_client_ca.as_deref();
+            let files = TlsFiles {
+                certificate: files::pem("--tls-cert", certificate)?,
+                key: files::pem("--tls-key", key)?,
+                client_ca: authority.map(|file| files::pem("--tls-client-ca", file)).transpose()?,
+            };
+            security = security
+                .with_tls(&files)
+                .map_err(|error| InvalidSetting::new("--tls-cert", error.to_string()))?;
+        }
+        if self.grpc_addr.is_local() || security.knows_its_callers() || self.insecure_allow_remote {
+            return Ok(security);
+        }
+        Err(InvalidSetting::new(
+            "--grpc-addr",
+            format!(
+                "{} can be reached from other machines: ask them for a certificate with --tls-client-ca or for a \
+                 token with --service-token-file, use a loopback address such as 127.0.0.1, or accept the risk with \
+                 --insecure-allow-remote",
+                self.grpc_addr
+            ),
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
-    fn checked(addr: &str, insecure_allow_remote: bool) -> Result<SocketAddr, InvalidSetting> {
-        GrpcSettings { grpc_addr: addr.parse().unwrap(), insecure_allow_remote }.checked_addr()
+    fn security(flags: &[&str]) -> Result<Security, InvalidSetting> {
+        #[derive(Parser)]
+        #[command(no_binary_name = true)]
+        struct Flags {
+            #[command(flatten)]
+            grpc: GrpcSettings,
+        }
+        Flags::try_parse_from(flags).unwrap_or_else(|error| panic!("{error}")).grpc.security()
     }
 
     #[test]
-    fn every_loopback_address_is_accepted() {
-        for addr in ["127.0.0.1:1", "127.255.0.9:0", "[::1]:50051", "[::ffff:127.0.0.1]:1"] {
-            assert!(checked(addr, false).is_ok(), "{addr}");
+    fn an_address_that_others_can_reach_needs_protection_or_the_switch() {
+        for addr in ["0.0.0.0:50051", "[::]:50051", "10.0.0.1:1"] {
+            let refusal = security(&["--grpc-addr", addr]).unwrap_err().to_string();
+            for part in
+                ["--grpc-addr: ", addr, "--tls-client-ca", "--service-token-file", "--insecure-allow-remote"]
+            {
+                assert!(refusal.contains(part), "{refusal}");
+            }
+            assert!(security(&["--grpc-addr", addr, "--insecure-allow-remote"]).is_ok(), "{addr}");
+        }
+        for addr in ["127.0.0.1:50051", "unix:///run/petstore/core.sock"] {
+            assert!(security(&["--grpc-addr", addr]).is_ok(), "{addr}");
         }
     }
 
     #[test]
-    fn any_other_address_needs_the_switch() {
-        for addr in [
-            "0.0.0.0:50051",
-            "[::]:50051",
-            "10.0.0.1:1",
-            "192.168.1.5:1",
-            "[::ffff:10.0.0.1]:1",
-            "[fe80::1]:1",
-        ] {
-            let refusal = checked(addr, false).unwrap_err().to_string();
-            assert!(
-                refusal.starts_with("--grpc-addr: ") && refusal.contains("--insecure-allow-remote"),
-                "{refusal}"
-            );
-            assert!(checked(addr, true).is_ok(), "{addr}");
-        }
+    fn files_that_are_no_certificate_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "not PEM").unwrap();
+        let file = file.to_str().unwrap();
+        let refusal = security(&["--tls-cert", file, "--tls-key", file]).unwrap_err().to_string();
+        assert!(refusal.starts_with("--tls-cert: ") && refusal.contains("PEM"), "{refusal}");
+        let missing =
+            security(&["--tls-cert", file, "--tls-key", "/nonexistent/key"]).unwrap_err().to_string();
+        assert_eq!(missing, "--tls-key: cannot read /nonexistent/key: entity not found");
+    }
+
+    #[test]
+    fn a_unix_socket_does_not_speak_tls() {
+        let refusal = security(&["--grpc-addr", "unix:///run/a", "--tls-cert", "a", "--tls-key", "b"]);
+        assert_eq!(refusal.unwrap_err().to_string(), "--tls-cert: a Unix socket is served without TLS");
     }
 }

@@ -3,9 +3,12 @@
 //!
 //! Every flag `--some-flag` has the variable `PETSTORE_SOME_FLAG`; the flag wins. There is no settings file.
 
+mod core;
 mod database;
 mod edge;
+mod files;
 mod grpc;
+mod grpc_addr;
 mod limiter;
 mod process;
 mod secret_url;
@@ -18,8 +21,9 @@ use petstore_api_key::Environment;
 use petstore_core::accounts::AccountName;
 
 pub use self::{
-    database::DatabaseSettings, edge::EdgeSettings, grpc::GrpcSettings, limiter::LimiterSettings,
-    process::ProcessSettings, store::StoreSettings, table::settings_table,
+    core::CoreAddressSettings, database::DatabaseSettings, edge::EdgeSettings, files::TokenSettings,
+    grpc::GrpcSettings, grpc_addr::GrpcAddr, limiter::LimiterSettings, process::ProcessSettings,
+    store::StoreSettings, table::settings_table,
 };
 pub use crate::logging::LogFormat;
 

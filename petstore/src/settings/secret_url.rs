@@ -1,20 +1,10 @@
 //! URLs that may hold a password: where it may come from, and that it is never repeated.
 
-use std::{
-    ffi::OsStr,
-    fmt::Display,
-    fs::File,
-    io::{self, Read},
-    marker::PhantomData,
-    os::unix::fs::MetadataExt,
-    path::Path,
-    str::FromStr,
-};
+use std::{ffi::OsStr, fmt::Display, marker::PhantomData, path::Path, str::FromStr};
 
 use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind, parser::ValueSource};
 
-/// No list of URLs is longer; a file that is, is not the right one.
-const LONGEST_FILE: u64 = 64 * 1024;
+use super::files;
 
 /// Parses a URL without ever repeating it in an error, and refuses a password among the arguments, where every
 /// user of the machine can read it. The URL's own errors must be as discreet.
@@ -68,14 +58,7 @@ where
 ///
 /// What is wrong with the file, without anything of its content.
 pub(super) fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
-    let unreadable = |error: io::Error| format!("cannot read {}: {}", path.display(), error.kind());
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in
-    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
-        return Err(format!("{} must be a file of mode 0600 or stricter", path.display()));
-    }
-    let mut written = String::new();
-    file.take(LONGEST_FILE).read_to_string(&mut written).map_err(unreadable)?;
+    let written = files::secret(path)?;
     let urls = written.lines().map(str::trim).filter(|line| !line.is_empty());
     let urls: Vec<T> = urls
         .map(str::parse)

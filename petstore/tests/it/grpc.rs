@@ -1,11 +1,9 @@
 //! The gRPC edge: the same verdicts as REST, without plans.
 
-use std::time::Duration;
-
 use petstore_testkit::{
-    Plan, TestShop, eventually,
+    Plan, TestShop,
     grpc::{
-        self, Code, ServingStatus, assert_refused,
+        self, Code, Request, ServingStatus, assert_refused,
         pb::{CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
     },
 };
@@ -113,12 +111,12 @@ async fn a_status_filter_restricts_the_list() {
 }
 
 #[tokio::test]
-async fn an_unknown_status_number_is_refused_as_rest_refuses_an_unknown_word() {
+async fn an_unknown_status_number_is_not_a_valid_value() {
     let shop = TestShop::open().await;
     let mut pets = grpc::pet_store(shop.grpc_addr()).await;
     for status in [4, -1, i32::MAX] {
         let listed = pets.list_pets(ListPetsRequest { status, ..Default::default() }).await;
-        assert_eq!(assert_refused(listed, Code::InvalidArgument, "INVALID_PARAMETER"), ["status"]);
+        assert_eq!(assert_refused(listed, Code::InvalidArgument, "VALIDATION_FAILED"), ["status"]);
         let created = create(&shop, Some(NewPet { name: "Rex".into(), category_id: Some(1), status })).await;
         assert_eq!(assert_refused(created, Code::InvalidArgument, "VALIDATION_FAILED"), ["status"]);
     }
@@ -166,9 +164,32 @@ async fn a_pet_that_does_not_exist_is_not_found() {
 }
 
 #[tokio::test]
+async fn a_call_that_its_caller_named_is_answered_under_that_name() {
+    let shop = TestShop::open().await;
+    let mut pets = grpc::pet_store(shop.grpc_addr()).await;
+    let named = |name: &'static str, page_size| {
+        let mut request = Request::new(ListPetsRequest { page_size, ..Default::default() });
+        request.metadata_mut().insert("x-request-id", name.parse().unwrap());
+        request
+    };
+    let answer = pets.list_pets(named("call-0001", 1)).await.unwrap();
+    assert_eq!(answer.metadata().get("x-request-id").unwrap(), "call-0001");
+    let refusal = pets.list_pets(named("call-0002", -1)).await.unwrap_err();
+    assert_eq!(refusal.metadata().get("x-request-id").unwrap(), "call-0002");
+    assert_eq!(grpc::request_info(&refusal).as_deref(), Some("call-0002"));
+    for unfit in ["short", "a name with spaces", "<script>alert</script>"] {
+        let refusal = pets.list_pets(named(unfit, -1)).await.unwrap_err();
+        assert_eq!(grpc::request_info(&refusal), None, "{unfit}");
+        assert!(refusal.metadata().get("x-request-id").is_none(), "{unfit}");
+    }
+}
+
+#[tokio::test]
 async fn reflection_lists_the_public_service() {
     let shop = TestShop::open().await;
-    for services in [grpc::services(shop.grpc_addr()).await, grpc::services_alpha(shop.grpc_addr()).await] {
+    let channel = grpc::channel(shop.grpc_addr()).await;
+    let listed = [grpc::services(channel.clone()).await, grpc::services_alpha(channel).await];
+    for services in listed.map(Result::unwrap) {
         for name in [SERVICE, "grpc.health.v1.Health"] {
             assert!(services.iter().any(|service| service == name), "{name}: {services:?}");
         }
@@ -179,12 +200,12 @@ async fn reflection_lists_the_public_service() {
 async fn health_is_told_per_service() {
     let shop = TestShop::open().await;
     for service in ["", SERVICE] {
-        // Not serving until the store has answered once, which nothing announces.
-        eventually(Duration::from_secs(5), async || match grpc::health(shop.grpc_addr(), service).await {
-            Ok(ServingStatus::Serving) => Ok(()),
-            other => Err(format!("{service:?}: {other:?}")),
-        })
-        .await;
+        // From the first moment: the service has said that it is there.
+        assert_eq!(
+            grpc::health(shop.grpc_addr(), service).await.unwrap(),
+            ServingStatus::Serving,
+            "{service}"
+        );
     }
     assert_eq!(
         grpc::health(shop.grpc_addr(), "petstore.v1.Nothing").await.unwrap_err().code(),

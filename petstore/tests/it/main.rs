@@ -32,6 +32,8 @@ mod redis_outages;
 mod requests;
 mod routing;
 mod secrets;
+mod secure_grpc;
+mod secure_split;
 mod serve;
 mod split;
 

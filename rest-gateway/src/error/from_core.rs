@@ -26,20 +26,21 @@ impl From<&Status> for ApiError {
                 Code::DeadlineExceeded => Self::DeadlineExceeded,
                 Code::Cancelled if status.message() == TONIC_TIMEOUT => Self::DeadlineExceeded,
                 // Nobody cancels a call but this gateway, which does not look at it any more then: so the
-                // transport did, as TLS does when it refuses a certificate late.
-                Code::Unavailable | Code::Cancelled => Self::Unavailable { retry_after },
+                // transport did, as TLS does when it refuses a certificate late. And a core that does not trust
+                // this gateway is its operator's fault, not the client's.
+                Code::Unavailable | Code::Cancelled | Code::Unauthenticated | Code::PermissionDenied => {
+                    Self::Unavailable { retry_after }
+                }
                 Code::Unknown if is_transport_failure(status) => Self::Unavailable { retry_after },
                 Code::Ok
                 | Code::Unknown
                 | Code::AlreadyExists
-                | Code::PermissionDenied
                 | Code::FailedPrecondition
                 | Code::Aborted
                 | Code::OutOfRange
                 | Code::Unimplemented
                 | Code::Internal
-                | Code::DataLoss
-                | Code::Unauthenticated => Self::Internal,
+                | Code::DataLoss => Self::Internal,
             },
         }
     }

@@ -148,7 +148,11 @@ fn a_status_without_a_known_reason_is_mapped_by_its_code() {
         let expected = match code {
             Code::InvalidArgument => 400,
             Code::NotFound => 404,
-            Code::Unavailable | Code::ResourceExhausted | Code::Cancelled => 503,
+            Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::Cancelled
+            | Code::Unauthenticated
+            | Code::PermissionDenied => 503,
             Code::DeadlineExceeded => 504,
             _ => 500,
         };

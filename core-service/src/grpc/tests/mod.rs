@@ -54,7 +54,8 @@ impl Shop {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async { stopped.await.unwrap_or_default() };
-        let task = tokio::spawn(serve(listener, self.core.clone(), stopped, drain_deadline));
+        let (listener, security) = (Listener::Tcp(listener), Security::default());
+        let task = tokio::spawn(serve(listener, security, self.core.clone(), stopped, drain_deadline));
         Server { address, stop, task }
     }
 }

@@ -1,0 +1,81 @@
+//! The secret with which a gateway proves itself to a core.
+
+use std::{fmt, sync::Arc};
+
+use subtle::ConstantTimeEq;
+
+/// A secret that an operator gives to a core and to its gateways. Like a key it has no voice: no `Display`, and a
+/// `Debug` that shows nothing. Clones share it.
+#[derive(Clone)]
+pub struct ServiceToken(Arc<str>);
+
+/// What is written is not a service token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a service token has 32 to 512 characters, each a letter, a digit or one of - . _ ~ + / =")]
+pub struct InvalidServiceToken;
+
+impl ServiceToken {
+    /// 32 characters of hexadecimal digits are 128 bits: more than anybody guesses (OWASP ASVS 11.5.1).
+    const MIN_LEN: usize = 32;
+    const MAX_LEN: usize = 512;
+
+    /// The token that is written so: a `token68`, which is what a bearer credential may be (RFC 9110 §11.2).
+    ///
+    /// # Errors
+    ///
+    /// When it is too short, too long, or has other characters.
+    pub fn parse(written: &str) -> Result<Self, InvalidServiceToken> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        let is_token =
+            (Self::MIN_LEN..=Self::MAX_LEN).contains(&written.len()) && written.bytes().all(allowed);
+        is_token.then(|| Self(written.into())).ok_or(InvalidServiceToken)
+    }
+
+    /// Whether the token is what somebody shows. The time that this takes depends on the lengths alone.
+    #[must_use]
+    pub fn is(&self, shown: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(shown).into()
+    }
+
+    /// The token itself, to be sent to the core and never logged.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ServiceToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceToken(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_32_to_512_characters_of_a_bearer_credential() {
+        for written in ["a".repeat(32), "Zz09-._~+/=".repeat(3), "b".repeat(512)] {
+            assert!(ServiceToken::parse(&written).is_ok(), "{written}");
+        }
+        for written in ["a".repeat(31), "b".repeat(513), " ".repeat(40), "ä".repeat(32), "a\n".repeat(20)] {
+            assert!(ServiceToken::parse(&written).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn only_the_whole_token_is_the_token() {
+        let written = "0123456789abcdef0123456789abcdef";
+        let token = ServiceToken::parse(written).unwrap();
+        assert!(token.is(written.as_bytes()));
+        for shown in ["", "0", &written[1..], &format!("{written}0"), &written.to_uppercase()] {
+            assert!(!token.is(shown.as_bytes()), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_shown_by_accident() {
+        assert_eq!(format!("{:?}", ServiceToken::parse(&"SECRET00".repeat(4)).unwrap()), "ServiceToken(…)");
+    }
+}

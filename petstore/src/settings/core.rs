@@ -1,0 +1,63 @@
+//! Where a gateway finds the core, and how the two prove themselves to each other.
+
+use std::path::PathBuf;
+
+use petstore_gateway::core_client::{self, CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
+
+use super::{InvalidSetting, TokenSettings, files};
+
+/// Where a gateway finds the core, and how the two prove themselves to each other.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CoreAddressSettings {
+    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. The gateway starts
+    /// without the core, and is ready when it has answered
+    #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
+    pub core_url: String,
+
+    /// The authorities that a core's certificate may come from, in PEM; needed for https://
+    #[arg(long, env = "PETSTORE_CORE_CA", value_name = "FILE")]
+    pub core_ca: Option<PathBuf>,
+
+    /// The certificate that the gateway shows to the core, in PEM
+    #[arg(
+        long,
+        env = "PETSTORE_CORE_CERT",
+        requires = "core_key",
+        requires = "core_ca",
+        value_name = "FILE"
+    )]
+    pub core_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(long, env = "PETSTORE_CORE_KEY", requires = "core_cert", value_name = "FILE")]
+    pub core_key: Option<PathBuf>,
+
+    /// What the gateway shows to the core besides.
+    #[command(flatten)]
+    pub token: TokenSettings,
+}
+
+impl CoreAddressSettings {
+    /// The way to the core. It connects when it is first used.
+    pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+        let identity = match (&self.core_cert, &self.core_key) {
+            (Some(certificate), Some(key)) => {
+                Some((files::pem("--core-cert", certificate)?, files::pem("--core-key", key)?))
+            }
+            _ => None, // clap has seen to it that they come together
+        };
+        let tls = match &self.core_ca {
+            Some(authority) => Some(CoreTls { authority: files::pem("--core-ca", authority)?, identity }),
+            None => None,
+        };
+        let address = CoreAddress { url: self.core_url.clone(), tls, token: self.token.token()? };
+        core_client::connect(address).map_err(|error| {
+            let setting = match &error {
+                InvalidCoreAddress::Url | InvalidCoreAddress::NoAuthority => "--core-url",
+                InvalidCoreAddress::NotEncrypted | InvalidCoreAddress::Authority => "--core-ca",
+                InvalidCoreAddress::Tls(_) => "--core-cert",
+            };
+            InvalidSetting::new(setting, error.to_string())
+        })
+    }
+}

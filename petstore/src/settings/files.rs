@@ -1,0 +1,95 @@
+//! Files that settings name.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use petstore_api_key::ServiceToken;
+
+use super::InvalidSetting;
+
+/// No secret is longer; a file that is, is not the right one.
+const LONGEST_SECRET: u64 = 64 * 1024;
+
+/// The text of a file that nobody but its owner has access to.
+///
+/// # Errors
+///
+/// What is wrong with the file, without anything of its content.
+pub(super) fn secret(path: &Path) -> Result<String, String> {
+    let unreadable = |error: io::Error| unreadable(path, &error);
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in
+    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
+        return Err(format!("{} must be a file of mode 0600 or stricter", path.display()));
+    }
+    let mut written = String::new();
+    file.take(LONGEST_SECRET).read_to_string(&mut written).map_err(unreadable)?;
+    Ok(written)
+}
+
+/// The bytes of a PEM file. Who else may read it is not judged: orchestrators hand out keys as they can.
+pub(super) fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
+    fs::read(path).map_err(|error| InvalidSetting::new(setting, unreadable(path, &error)))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("cannot read {}: {}", path.display(), error.kind())
+}
+
+/// The token between gateways and cores.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TokenSettings {
+    /// A file with the token that gateways show to the core: 32 to 512 characters, mode 0600
+    #[arg(long, env = "PETSTORE_SERVICE_TOKEN_FILE", value_name = "FILE")]
+    pub service_token_file: Option<PathBuf>,
+}
+
+impl TokenSettings {
+    /// The token, if there is to be one.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, is open to others or holds no token.
+    pub fn token(&self) -> Result<Option<ServiceToken>, InvalidSetting> {
+        let read = |file: &Path| {
+            ServiceToken::parse(secret(file)?.trim())
+                .map_err(|error| format!("in {}: {error}", file.display()))
+        };
+        let token = self.service_token_file.as_deref().map(read).transpose();
+        token.map_err(|reason| InvalidSetting::new("--service-token-file", reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_token_is_read_from_a_file_that_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let settings = TokenSettings { service_token_file: Some(file.clone()) };
+        let missing = settings.token().unwrap_err().to_string();
+        assert!(missing.starts_with("--service-token-file: cannot read "), "{missing}");
+
+        fs::write(&file, "0123456789abcdef0123456789abcdef\n").unwrap();
+        for mode in [0o644, 0o640, 0o604] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let refusal = settings.token().unwrap_err().to_string();
+            assert!(refusal.contains("mode 0600"), "{refusal}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(settings.token().unwrap().unwrap().is(b"0123456789abcdef0123456789abcdef"));
+
+        fs::write(&file, "too short").unwrap();
+        let refusal = settings.token().unwrap_err().to_string();
+        assert!(refusal.contains("32 to 512") && !refusal.contains("too short"), "{refusal}");
+        assert!(TokenSettings { service_token_file: None }.token().unwrap().is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! Connecting to a core across a network or a Unix socket.
+
+use std::{fmt, time::Duration};
+
+use http::{HeaderValue, Request, header::AUTHORIZATION};
+use petstore_api_key::ServiceToken;
+use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
+use tonic::{
+    body::Body,
+    transport::{Certificate, ClientTlsConfig, Endpoint, Identity},
+};
+use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
+
+use super::CoreTransport;
+
+/// How long a TCP connection to the core may take to open, and then the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
+/// A silent core is noticed after an interval and a timeout, also when no call is under way.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Where a core is, and how gateway and core prove themselves to each other.
+#[derive(Debug)]
+pub struct CoreAddress {
+    /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`. With https, the core's certificate must be for
+    /// `HOST`.
+    pub url: String,
+    /// What https needs.
+    pub tls: Option<CoreTls>,
+    /// Sent with every call.
+    pub token: Option<ServiceToken>,
+}
+
+/// PEM files, read.
+pub struct CoreTls {
+    /// The authorities that the core's certificate may come from.
+    pub authority: Vec<u8>,
+    /// The certificate that the gateway shows, and its private key.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The address of a core that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidCoreAddress {
+    /// The URL is none.
+    #[error(
+        "must be a URL such as http://127.0.0.1:50051, https://core.example:50051 or unix:///run/core.sock"
+    )]
+    Url,
+    /// https without an authority to trust.
+    #[error("https needs the authority of the core's certificate, in --core-ca")]
+    NoAuthority,
+    /// An authority, but nothing that it could vouch for.
+    #[error("there is no TLS without https:// in --core-url")]
+    NotEncrypted,
+    /// The authority is no certificate.
+    #[error("must be certificates in PEM")]
+    Authority,
+    /// The rest of the files cannot be used.
+    #[error("the certificate and its key cannot be used: they must be PEM and belong together")]
+    Tls(#[source] tonic::transport::Error),
+}
+
+/// The transport to the core at `address`. It connects with the first call and again whenever the connection is
+/// lost. To be called inside a Tokio runtime.
+///
+/// # Errors
+/// [`InvalidCoreAddress`] when the address contradicts itself or cannot be read.
+pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress> {
+    let CoreAddress { url, tls, token } = address;
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let mut endpoint = Endpoint::from_shared(url).map_err(|_| InvalidCoreAddress::Url)?;
+    match (scheme.as_deref(), tls) {
+        (Some("http" | "unix"), None) => {}
+        (Some("http" | "unix"), Some(_)) => return Err(InvalidCoreAddress::NotEncrypted),
+        (Some("https"), None) => return Err(InvalidCoreAddress::NoAuthority),
+        (Some("https"), Some(tls)) => {
+            endpoint = endpoint.tls_config(tls.into_config()?).map_err(InvalidCoreAddress::Tls)?;
+        }
+        _ => return Err(InvalidCoreAddress::Url),
+    }
+    let channel = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true)
+        .connect_lazy()
+        .map_err(BoxError::from);
+    let Some(credential) = token.and_then(|token| credential(&token)) else {
+        return Ok(BoxCloneSyncService::new(channel));
+    };
+    Ok(BoxCloneSyncService::new(channel.map_request(move |mut request: Request<Body>| {
+        request.headers_mut().insert(AUTHORIZATION, credential.clone());
+        request
+    })))
+}
+
+/// Marked so that neither a log nor HTTP/2's table of header fields keeps it.
+fn credential(token: &ServiceToken) -> Option<HeaderValue> {
+    let mut credential = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?; // a token is ASCII
+    credential.set_sensitive(true);
+    Some(credential)
+}
+
+impl CoreTls {
+    fn into_config(self) -> Result<ClientTlsConfig, InvalidCoreAddress> {
+        // tonic passes over what it cannot read, and would then trust nobody.
+        let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.authority).collect();
+        if authorities.map_or(true, |found| found.is_empty()) {
+            return Err(InvalidCoreAddress::Authority);
+        }
+        let config = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(self.authority))
+            .timeout(HANDSHAKE_TIMEOUT);
+        Ok(match self.identity {
+            Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
+            None => config,
+        })
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for CoreTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoreTls")
+            .field("shows_a_certificate", &self.identity.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str, tls: Option<CoreTls>) -> Option<String> {
+        connect(CoreAddress { url: url.to_owned(), tls, token: None }).err().map(|error| error.to_string())
+    }
+
+    fn tls(authority: &str) -> CoreTls {
+        CoreTls { authority: authority.into(), identity: None }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_http_or_https_or_a_unix_socket() {
+        for url in ["http://127.0.0.1:50051", "HTTP://core.example", "unix:///run/petstore/core.sock"] {
+            assert_eq!(refusal(url, None), None, "{url}");
+        }
+        for url in ["", "127.0.0.1:50051", "ftp://core.example", "http//core", "http://a b", "core.example"] {
+            let refusal = refusal(url, None).unwrap_or_else(|| panic!("{url} is accepted"));
+            assert!(refusal.starts_with("must be a URL such as"), "{refusal}");
+        }
+    }
+
+    #[tokio::test]
+    async fn https_and_an_authority_come_together() {
+        assert!(refusal("https://core.example:1", None).unwrap().contains("--core-ca"));
+        for url in ["http://127.0.0.1:1", "unix:///run/core.sock"] {
+            assert!(refusal(url, Some(tls(""))).unwrap().contains("https://"), "{url}");
+        }
+        for authority in ["", "not PEM", "-----BEGIN CERTIFICATE-----\nMA==\n"] {
+            assert_eq!(
+                refusal("https://core.example:1", Some(tls(authority))).unwrap(),
+                "must be certificates in PEM"
+            );
+        }
+    }
+}
