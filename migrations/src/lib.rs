@@ -20,6 +20,7 @@ mod m0001_pets;
 mod m0002_accounts;
 mod m0003_api_keys;
 mod m0004_revision;
+mod m0005_orders;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
@@ -33,6 +34,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0002_accounts::Migration),
             Box::new(m0003_api_keys::Migration),
             Box::new(m0004_revision::Migration),
+            Box::new(m0005_orders::Migration),
         ]
     }
 }

@@ -67,7 +67,10 @@ fn the_settings_table_is_the_one_that_the_flags_make() {
     assert!(table == current, "the README's settings table is not the current one, which is:\n{current}");
 }
 
-/// Every code that the OpenAPI document knows of, with its status. That document has them from [`ErrorReason`].
+/// What no operation of REST answers with, and the status that the gRPC code stands for.
+const GRPC_ONLY: [(&str, &str); 2] = [("ORDER_NOT_FOUND", "404"), ("INVALID_ORDER_TRANSITION", "400")];
+
+/// Every code, with its status. The OpenAPI document has those of REST from [`ErrorReason`].
 fn codes() -> BTreeMap<String, String> {
     fn collect(value: &serde_json::Value, codes: &mut BTreeMap<String, String>) {
         if let Some(examples) = value.get("examples").filter(|_| value.get("schema").is_some()) {
@@ -86,7 +89,7 @@ fn codes() -> BTreeMap<String, String> {
             collect(child, codes);
         }
     }
-    let mut codes = BTreeMap::new();
+    let mut codes = GRPC_ONLY.map(|(code, status)| (code.to_owned(), status.to_owned())).into();
     collect(&petstore_gateway::openapi(), &mut codes);
     codes
 }

@@ -144,19 +144,22 @@ impl ApiError {
     }
 }
 
-/// The status that goes with a reason.
+/// The status that goes with a reason; for one that is on gRPC only, the one that its gRPC code stands for.
 const fn http_status(reason: ErrorReason) -> StatusCode {
     match reason {
         ErrorReason::ValidationFailed
         | ErrorReason::InvalidParameter
         | ErrorReason::InvalidCursor
         | ErrorReason::InvalidRequest
-        | ErrorReason::MalformedJson => StatusCode::BAD_REQUEST,
+        | ErrorReason::MalformedJson
+        | ErrorReason::InvalidOrderTransition => StatusCode::BAD_REQUEST,
         ErrorReason::MissingApiKey
         | ErrorReason::InvalidApiKey
         | ErrorReason::ApiKeyRevoked
         | ErrorReason::ApiKeyExpired => StatusCode::UNAUTHORIZED,
-        ErrorReason::PetNotFound | ErrorReason::RouteNotFound => StatusCode::NOT_FOUND,
+        ErrorReason::PetNotFound | ErrorReason::OrderNotFound | ErrorReason::RouteNotFound => {
+            StatusCode::NOT_FOUND
+        }
         ErrorReason::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorReason::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         ErrorReason::OperationRemoved => StatusCode::GONE,

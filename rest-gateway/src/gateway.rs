@@ -6,7 +6,7 @@ use bytes::Bytes;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_metrics::Collectors;
-use petstore_proto::v1::pet_store_client::PetStoreClient;
+use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
 
 use crate::{
     client_address::TrustedProxies,
@@ -40,6 +40,7 @@ pub(crate) struct GatewayState {
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyRing,
     pub(crate) pets: PetStoreClient<NamedTransport>,
+    pub(crate) orders: StoreServiceClient<NamedTransport>,
     pub(crate) metrics: Metrics,
     /// The OpenAPI document as it is sent.
     pub(crate) openapi: Bytes,
@@ -58,7 +59,8 @@ impl Gateway {
             settings,
             limiter,
             keys: KeyRing::new(core.clone(), clock.clone()),
-            pets: PetStoreClient::new(NamedTransport::from(core)),
+            pets: PetStoreClient::new(NamedTransport::from(core.clone())),
+            orders: StoreServiceClient::new(NamedTransport::from(core)),
             clock,
             metrics: Metrics::default(),
             openapi: crate::openapi().to_string().into(),

@@ -20,6 +20,7 @@ mod operation;
 mod router;
 mod routes;
 pub mod server;
+mod stability;
 
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};

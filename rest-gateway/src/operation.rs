@@ -9,6 +9,7 @@ pub(crate) enum Operation {
     ListPets,
     CreatePet,
     GetPet,
+    ListOrders,
     /// OPTIONS: which methods there are, and whether a web page may use them.
     Options,
     /// The OpenAPI document.
@@ -28,6 +29,7 @@ impl Operation {
         match path {
             "/v1/pets" if reads => Self::ListPets,
             "/v1/pets" if method == Method::POST => Self::CreatePet,
+            "/v1/store/orders" if reads => Self::ListOrders,
             "/openapi.json" if reads => Self::OpenApi,
             "/docs" if reads => Self::Docs,
             path if reads && is_one_below("/v1/pets/", path) => Self::GetPet,
@@ -42,6 +44,7 @@ impl Operation {
             Self::ListPets => "listPets",
             Self::CreatePet => "createPet",
             Self::GetPet => "getPet",
+            Self::ListOrders => "listOrders",
             Self::Options => "options",
             Self::OpenApi => "openapi",
             Self::Docs => "docs",
@@ -56,6 +59,7 @@ impl Operation {
             Self::ListPets => ("GET", "/v1/pets"),
             Self::CreatePet => ("POST", "/v1/pets"),
             Self::GetPet => ("GET", "/v1/pets/{petId}"),
+            Self::ListOrders => ("GET", "/v1/store/orders"),
             Self::Options => ("OPTIONS", ""),
             Self::OpenApi => ("GET", "/openapi.json"),
             Self::Docs => ("GET", "/docs"),

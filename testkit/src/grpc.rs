@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use petstore_proto::v1::pet_store_client::PetStoreClient;
+use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
 use tonic::transport::{self, ClientTlsConfig, Endpoint, Identity};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
@@ -38,9 +38,14 @@ pub async fn tls_channel(
     Endpoint::from_shared(format!("https://{address}")).expect("a URL").tls_config(tls)?.connect().await
 }
 
-/// A client of the public service.
+/// A client of the animals' service.
 pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
     PetStoreClient::new(channel(address).await)
+}
+
+/// A client of the orders' service.
+pub async fn store_service(address: SocketAddr) -> StoreServiceClient<Channel> {
+    StoreServiceClient::new(channel(address).await)
 }
 
 /// What `grpc.health.v1` says of a service; the empty name asks for the whole server.

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use petstore_api_key::Environment;
 
-use super::{AccountName, KeyId, KeyState, PetId, Violation, Violations};
+use super::{AccountName, KeyId, KeyState, OrderId, OrderStatus, PetId, Violation, Violations};
 
 /// What a failure came from: for the log, never for the caller.
 pub type Cause = Box<dyn Error + Send + Sync>;
@@ -12,7 +12,7 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 /// Why a call was refused or failed. `Display` is safe for a stranger; the cause is the `source`.
 #[derive(Debug, thiserror::Error)]
 pub enum PetStoreError {
-    /// Members of the animal are not allowed as they are.
+    /// Members of the animal or order are not allowed as they are.
     #[error("{0}")]
     Invalid(Violations),
     /// Parameters of the call are not allowed as they are.
@@ -24,6 +24,19 @@ pub enum PetStoreError {
     /// There is no such animal.
     #[error("there is no animal with the id {0}")]
     PetNotFound(PetId),
+    /// There is no such order.
+    #[error("there is no order with the id {0}")]
+    OrderNotFound(OrderId),
+    /// The order cannot take this step from where it is.
+    #[error("order {id} is {from} and cannot become {to}")]
+    InvalidOrderTransition {
+        /// The order.
+        id: OrderId,
+        /// What it is.
+        from: OrderStatus,
+        /// What it was to become.
+        to: OrderStatus,
+    },
     /// The database is away, busy or full: the same call may succeed later.
     #[error("the store is not available at the moment")]
     Unavailable(#[source] Cause),

@@ -4,6 +4,7 @@
 mod account;
 mod api_key;
 mod error;
+mod order;
 mod page;
 mod page_token;
 mod pet;
@@ -12,7 +13,8 @@ mod violation;
 pub use account::{Account, AccountId, AccountName, Plan, Quota};
 pub use api_key::{ApiKeyRecord, KeyId, KeyState};
 pub use error::{AccountError, Cause, PetStoreError};
-pub use page::{ListPets, Page, PageSize};
-pub use page_token::PageToken;
+pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity, ShipDate};
+pub use page::{ListOrders, ListPets, Page, PageSize};
+pub use page_token::{List, PageToken};
 pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus};
 pub use violation::{Violation, Violations};

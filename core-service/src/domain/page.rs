@@ -1,8 +1,8 @@
-//! Asking for a page of animals (specification §4.1; AIP-158).
+//! Asking for a page of a list (specification §4.1; AIP-158).
 
-use super::{PageToken, Pet, PetId, PetStatus, PetStoreError, Violation, Violations};
+use super::{List, OrderId, PageToken, PetId, PetStatus, PetStoreError, Violation, Violations};
 
-/// How many animals a page has at most: 1 to 100.
+/// How many rows a page has at most: 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize(u8);
 
@@ -33,7 +33,7 @@ impl PageSize {
     }
 }
 
-/// Asks for one page.
+/// Asks for one page of animals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListPets {
     /// At most so many.
@@ -61,50 +61,104 @@ impl ListPets {
         let mut violations = Violations::default();
         let size = violations.gather(PageSize::parse(page_size));
         let asked = violations.gather(status);
-        let token = match page_token {
-            "" => Ok(None),
-            token => PageToken::parse(token).map(Some),
-        };
-        let token = token.and_then(|token| match (token, asked) {
-            (Some(PageToken { status: of_token, .. }), Some(asked))
-                if asked.is_some() && asked != of_token =>
-            {
-                Err(PageToken::OF_ANOTHER_LIST)
-            }
-            (token, _) => Ok(token),
+        let start = parse_token(page_token, |list| match list {
+            List::Pets(status) => match asked.flatten() {
+                Some(asked) if status != Some(asked) => Err(PageToken::OF_ANOTHER_STATUS),
+                _ => Ok(status),
+            },
+            List::Orders => Err(PageToken::OF_ANOTHER_LIST),
         });
-        match (size, asked, token) {
-            (Some(size), Some(_), Ok(Some(token))) => {
-                Ok(Self { size, after: Some(token.last_id), status: token.status })
-            }
-            (Some(size), Some(status), Ok(None)) => Ok(Self { size, after: None, status }),
-            (Some(_), Some(_), Err(violation)) => Err(PetStoreError::InvalidCursor(violation)),
-            (_, Some(_), token) => {
-                violations.gather(token);
-                Err(PetStoreError::InvalidParameter(violations))
-            }
-            (_, None, token) => {
-                violations.gather(token);
-                Err(PetStoreError::Invalid(violations))
-            }
+        // An unknown number of an enumeration is no parameter that REST could have been given.
+        let fault = if asked.is_none() { PetStoreError::Invalid } else { PetStoreError::InvalidParameter };
+        let ((size, asked), start) = judge(size.zip(asked), start, violations, fault)?;
+        Ok(match start {
+            Some((status, last_id)) => Self { size, after: Some(PetId(last_id)), status },
+            None => Self { size, after: None, status: asked },
+        })
+    }
+}
+
+/// Asks for one page of orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListOrders {
+    /// At most so many.
+    pub size: PageSize,
+    /// Only orders that come after this one.
+    pub after: Option<OrderId>,
+}
+
+impl ListOrders {
+    /// Judges everything before it refuses. An empty `page_token` is the first page.
+    ///
+    /// # Errors
+    ///
+    /// As [`ListPets::parse`].
+    pub fn parse(page_size: i32, page_token: &str) -> Result<Self, PetStoreError> {
+        let mut violations = Violations::default();
+        let size = violations.gather(PageSize::parse(page_size));
+        let start = parse_token(page_token, |list| match list {
+            List::Orders => Ok(()),
+            List::Pets(_) => Err(PageToken::OF_ANOTHER_LIST),
+        });
+        let (size, start) = judge(size, start, violations, PetStoreError::InvalidParameter)?;
+        Ok(Self { size, after: start.map(|((), last_id)| OrderId(last_id)) })
+    }
+}
+
+/// Where a page begins: what `accept` makes of the token's list, and the last identifier of the page before. `None`
+/// for the first page, whose token is empty.
+fn parse_token<T>(
+    page_token: &str,
+    accept: impl FnOnce(List) -> Result<T, Violation>,
+) -> Result<Option<(T, i64)>, Violation> {
+    if page_token.is_empty() {
+        return Ok(None);
+    }
+    let token = PageToken::parse(page_token)?;
+    Ok(Some((accept(token.list)?, token.last_id)))
+}
+
+/// The parameters, or one error that names every fault: the cursor's own, if it is the only one. `rest` is `None` if there are violations.
+fn judge<R, S>(
+    rest: Option<R>,
+    start: Result<S, Violation>,
+    mut violations: Violations,
+    fault: fn(Violations) -> PetStoreError,
+) -> Result<(R, S), PetStoreError> {
+    match (rest, start) {
+        (Some(rest), Ok(start)) => Ok((rest, start)),
+        (Some(_), Err(violation)) => Err(PetStoreError::InvalidCursor(violation)),
+        (None, start) => {
+            violations.gather(start);
+            Err(fault(violations))
         }
     }
 }
 
 /// One page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct Page<T> {
     /// In ascending order of their identifier.
-    pub pets: Vec<Pet>,
+    pub rows: Vec<T>,
     /// Leads to the next page; `None` on the last one.
     pub next: Option<PageToken>,
+}
+
+impl<T> Page<T> {
+    /// The page of `list` that begins with these rows, of which one more than `size` was read if there is one.
+    pub(crate) fn cut(mut rows: Vec<T>, size: PageSize, list: List, id: impl FnOnce(&T) -> i64) -> Self {
+        let more = rows.len() > size.get();
+        rows.truncate(size.get());
+        let next = rows.last().filter(|_| more).map(|last| PageToken { list, last_id: id(last) });
+        Self { rows, next }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TOKEN: PageToken = PageToken { last_id: PetId(7), status: Some(PetStatus::Sold) };
+    const TOKEN: PageToken = PageToken { list: List::Pets(Some(PetStatus::Sold)), last_id: 7 };
 
     #[test]
     fn a_page_has_20_animals_unless_asked_and_never_more_than_100() {
@@ -127,10 +181,25 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_another_list_is_refused() {
-        let of_all = PageToken { status: None, ..TOKEN }.to_string();
-        for (token, status) in [(TOKEN.to_string(), PetStatus::Available), (of_all, PetStatus::Available)] {
-            let refusal = ListPets::parse(5, &token, Ok(Some(status))).unwrap_err();
+    fn a_token_of_another_status_is_refused() {
+        for list in [TOKEN.list, List::Pets(None)] {
+            let token = PageToken { list, ..TOKEN }.to_string();
+            let refusal = ListPets::parse(5, &token, Ok(Some(PetStatus::Available))).unwrap_err();
+            assert!(
+                matches!(refusal, PetStoreError::InvalidCursor(PageToken::OF_ANOTHER_STATUS)),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_token_of_animals_leads_to_no_orders_and_the_other_way_round() {
+        let of_orders = PageToken { list: List::Orders, ..TOKEN }.to_string();
+        assert_eq!(ListOrders::parse(5, &of_orders).unwrap().after, Some(OrderId(7)));
+        for refusal in [
+            ListPets::parse(5, &of_orders, Ok(None)).unwrap_err(),
+            ListOrders::parse(5, &TOKEN.to_string()).unwrap_err(),
+        ] {
             assert!(matches!(refusal, PetStoreError::InvalidCursor(PageToken::OF_ANOTHER_LIST)), "{refusal}");
         }
     }

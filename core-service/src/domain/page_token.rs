@@ -2,19 +2,47 @@
 
 use std::fmt;
 
-use super::{PetId, PetStatus, Violation};
+use super::{PetStatus, Violation};
+
+/// A list that is walked page by page. A token leads on in its own list only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// The animals: all, or those with a status.
+    Pets(Option<PetStatus>),
+    /// The orders.
+    Orders,
+}
+
+impl List {
+    /// The number that stands for the list in tokens.
+    const fn number(self) -> u8 {
+        match self {
+            Self::Pets(None) => 0,
+            Self::Pets(Some(status)) => status.number(),
+            Self::Orders => 16,
+        }
+    }
+
+    fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Pets(None)),
+            16 => Some(Self::Orders),
+            status => PetStatus::from_number(status).map(|status| Self::Pets(Some(status))),
+        }
+    }
+}
 
 /// Where the next page begins, and of which list it is a page. It holds no secret, and every core understands it,
 /// after a restart too.
 ///
-/// Written as 28 hexadecimal digits: version, status, last identifier, and a CRC-32 against damage. Opaque to
+/// Written as 28 hexadecimal digits: version, list, last identifier, and a CRC-32 against damage. Opaque to
 /// clients: it may change shape between releases, so they must never take it apart or keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageToken {
-    /// The last animal of the page before.
-    pub last_id: PetId,
-    /// The list's filter.
-    pub status: Option<PetStatus>,
+    /// The list, with its filter.
+    pub list: List,
+    /// The identifier of the last row of the page before.
+    pub last_id: i64,
 }
 
 const VERSION: u8 = 1;
@@ -23,8 +51,11 @@ const DIGITS: usize = 2 * (1 + 1 + 8 + 4);
 impl PageToken {
     /// What is said of a token that was changed on its way, or never was one.
     pub const DAMAGED: Violation = Violation::new("cursor", "must be the unchanged one of the page before");
-    /// What is said of a token that belongs to a list with another filter.
-    pub const OF_ANOTHER_LIST: Violation = Violation::new("cursor", "belongs to a list with another status");
+    /// What is said of a token that belongs to a list of the same things with another filter.
+    pub const OF_ANOTHER_STATUS: Violation =
+        Violation::new("cursor", "belongs to a list with another status");
+    /// What is said of a token that belongs to a list of other things.
+    pub const OF_ANOTHER_LIST: Violation = Violation::new("cursor", "belongs to another list");
 
     /// # Errors
     ///
@@ -38,37 +69,26 @@ impl PageToken {
         if written.len() != DIGITS || !digits {
             return None;
         }
-        let [_, _, version, status, id @ .., c1, c2, c3, c4] =
+        let [_, _, version, list, id @ .., c1, c2, c3, c4] =
             u128::from_str_radix(written, 16).ok()?.to_be_bytes();
         let last_id = i64::from_be_bytes(id);
-        let status = match status {
-            0 => None,
-            number => Some(PetStatus::from_number(number)?),
-        };
-        let token = Self { last_id: PetId(last_id), status };
+        let token = Self { list: List::from_number(list)?, last_id };
         let intact = u32::from_be_bytes([c1, c2, c3, c4]) == token.checksum();
         (version == VERSION && last_id > 0 && intact).then_some(token)
-    }
-
-    const fn status_number(self) -> u8 {
-        match self.status {
-            None => 0,
-            Some(status) => status.number(),
-        }
     }
 
     fn checksum(self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(b"petstore page token"); // so that not just any CRC-32 will do
-        hasher.update(&[VERSION, self.status_number()]);
-        hasher.update(&self.last_id.0.to_be_bytes());
+        hasher.update(&[VERSION, self.list.number()]);
+        hasher.update(&self.last_id.to_be_bytes());
         hasher.finalize()
     }
 }
 
 impl fmt::Display for PageToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VERSION:02x}{:02x}{:016x}{:08x}", self.status_number(), self.last_id.0, self.checksum())
+        write!(f, "{VERSION:02x}{:02x}{:016x}{:08x}", self.list.number(), self.last_id, self.checksum())
     }
 }
 
@@ -80,21 +100,23 @@ mod tests {
 
     fn tokens() -> impl Strategy<Value = PageToken> {
         let status = proptest::option::of(proptest::sample::select(&PetStatus::ALL[..]));
-        (1..=i64::MAX, status).prop_map(|(id, status)| PageToken { last_id: PetId(id), status })
+        let list = prop_oneof![status.prop_map(List::Pets), Just(List::Orders)];
+        (list, 1..=i64::MAX).prop_map(|(list, last_id)| PageToken { list, last_id })
     }
 
     #[test]
     fn the_written_form_outlives_a_release() {
         // The checksum is by another implementation (zlib). Clients are walking pages while the service is upgraded: a change here needs a new version number.
-        let token = PageToken { last_id: PetId(42), status: Some(PetStatus::Pending) };
+        let token = PageToken { list: List::Pets(Some(PetStatus::Pending)), last_id: 42 };
         assert_eq!(token.to_string(), "0102000000000000002a5745c11e");
+        let token = PageToken { list: List::Orders, last_id: 42 };
+        assert_eq!(token.to_string(), "0110000000000000002ad573abe9");
     }
 
     #[test]
     fn a_token_that_no_page_could_have_is_refused() {
-        for token in
-            [PageToken { last_id: PetId(0), status: None }, PageToken { last_id: PetId(-1), status: None }]
-        {
+        for last_id in [0, -1] {
+            let token = PageToken { list: List::Pets(None), last_id };
             assert_eq!(PageToken::parse(&token.to_string()), Err(PageToken::DAMAGED));
         }
     }

@@ -6,7 +6,8 @@
 use std::convert::Infallible;
 
 use petstore_proto::{
-    internal::v1::key_service_server::KeyServiceServer, v1::pet_store_server::PetStoreServer,
+    internal::v1::key_service_server::KeyServiceServer,
+    v1::{pet_store_server::PetStoreServer, store_service_server::StoreServiceServer},
 };
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -27,6 +28,7 @@ mod request_id;
 mod security;
 mod server;
 mod status;
+mod store_service;
 
 pub use connection::Listener;
 pub(crate) use metrics::CallMetrics;
@@ -65,10 +67,13 @@ fn services(core: &Core) -> Routes {
     let pet_store = PetStoreServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
+    let store_service = StoreServiceServer::new(core.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
     let key_service = KeyServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
-    Routes::new(pet_store).add_service(key_service)
+    Routes::new(pet_store).add_service(store_service).add_service(key_service)
 }
 
 #[cfg(test)]

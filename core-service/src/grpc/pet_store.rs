@@ -21,7 +21,7 @@ impl PetStore for Core {
         self.answer("ListPets", request, |request| async move {
             let page = self.store.list_pets(convert::list_pets(&request)?).await?;
             Ok(ListPetsResponse {
-                pets: page.pets.into_iter().map(convert::pet).collect(),
+                pets: page.rows.into_iter().map(convert::pet).collect(),
                 next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
             })
         })

@@ -32,7 +32,11 @@ pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error
         PetStoreError::Unavailable(_) | PetStoreError::Overloaded => {
             details.set_retry_info(Some(RETRY_DELAY));
         }
-        PetStoreError::PetNotFound(_) | PetStoreError::DeadlineExceeded | PetStoreError::Bug(_) => {}
+        PetStoreError::PetNotFound(_)
+        | PetStoreError::OrderNotFound(_)
+        | PetStoreError::InvalidOrderTransition { .. }
+        | PetStoreError::DeadlineExceeded
+        | PetStoreError::Bug(_) => {}
     }
     Status::with_error_details(code, error.to_string(), details)
 }
@@ -48,6 +52,10 @@ const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {
         PetStoreError::InvalidParameter(_) => (Code::InvalidArgument, ErrorReason::InvalidParameter),
         PetStoreError::InvalidCursor(_) => (Code::InvalidArgument, ErrorReason::InvalidCursor),
         PetStoreError::PetNotFound(_) => (Code::NotFound, ErrorReason::PetNotFound),
+        PetStoreError::OrderNotFound(_) => (Code::NotFound, ErrorReason::OrderNotFound),
+        PetStoreError::InvalidOrderTransition { .. } => {
+            (Code::FailedPrecondition, ErrorReason::InvalidOrderTransition)
+        }
         PetStoreError::Unavailable(_) => (Code::Unavailable, ErrorReason::Unavailable),
         PetStoreError::Overloaded => (Code::Unavailable, ErrorReason::Overloaded),
         PetStoreError::DeadlineExceeded => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
@@ -75,7 +83,9 @@ fn log(rpc: &'static str, request_id: Option<&str>, reason: &str, error: &PetSto
         PetStoreError::Invalid(_)
         | PetStoreError::InvalidParameter(_)
         | PetStoreError::InvalidCursor(_)
-        | PetStoreError::PetNotFound(_) => {
+        | PetStoreError::PetNotFound(_)
+        | PetStoreError::OrderNotFound(_)
+        | PetStoreError::InvalidOrderTransition { .. } => {
             tracing::debug!(rpc, request.id = request_id, reason, "{rpc} refused");
         }
     }
@@ -98,7 +108,7 @@ fn chain(cause: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{PetId, PetStatus, Violations};
+    use crate::domain::{OrderId, OrderStatus, PetId, PetStatus, Violations};
 
     fn violations() -> Violations {
         Violations::from(PetStatus::UNKNOWN)
@@ -107,11 +117,18 @@ mod tests {
     #[test]
     fn every_failure_has_its_code_and_reason() {
         use PetStoreError as E;
-        let cases: [(PetStoreError, Code, &str); 8] = [
+        let transition = E::InvalidOrderTransition {
+            id: OrderId(7),
+            from: OrderStatus::Placed,
+            to: OrderStatus::Delivered,
+        };
+        let cases: [(PetStoreError, Code, &str); 10] = [
             (E::Invalid(violations()), Code::InvalidArgument, "VALIDATION_FAILED"),
             (E::InvalidParameter(violations()), Code::InvalidArgument, "INVALID_PARAMETER"),
             (E::InvalidCursor(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_CURSOR"),
             (E::PetNotFound(PetId(7)), Code::NotFound, "PET_NOT_FOUND"),
+            (E::OrderNotFound(OrderId(7)), Code::NotFound, "ORDER_NOT_FOUND"),
+            (transition, Code::FailedPrecondition, "INVALID_ORDER_TRANSITION"),
             (E::Unavailable("secret".into()), Code::Unavailable, "UNAVAILABLE"),
             (E::Overloaded, Code::Unavailable, "OVERLOADED"),
             (E::DeadlineExceeded, Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),

@@ -22,6 +22,7 @@ mod fault;
 mod keys;
 mod metrics;
 mod open;
+mod orders;
 mod pets;
 mod postgres;
 mod resolution;

@@ -3,7 +3,7 @@
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
 use super::{Store, entity::pet};
-use crate::domain::{ListPets, NewPet, Page, PageToken, Pet, PetId, PetStatus, PetStoreError};
+use crate::domain::{List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
 
 impl Store {
     /// Adds an animal, and assigns its identifier.
@@ -27,15 +27,11 @@ impl Store {
     }
 
     /// One page. Costs the same at any depth: it begins where the page before ended, by key.
-    pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page, PetStoreError> {
+    pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let query = page_query(list);
         let rows = self.read(|| query.clone().all(&self.reader)).await?;
-        let mut pets = rows.into_iter().map(Pet::try_from).collect::<Result<Vec<_>, PetStoreError>>()?;
-        let more = pets.len() > list.size.get();
-        pets.truncate(list.size.get());
-        let next =
-            pets.last().filter(|_| more).map(|last| PageToken { last_id: last.id, status: list.status });
-        Ok(Page { pets, next })
+        let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::pets::add;
 
-const SERVICE: &str = "petstore.v1.PetStore";
+const SERVICES: [&str; 2] = ["petstore.v1.PetStore", "petstore.v1.StoreService"];
 
 #[tokio::test]
 async fn a_pet_created_on_one_edge_is_seen_on_the_other() {
@@ -185,12 +185,12 @@ async fn a_call_that_its_caller_named_is_answered_under_that_name() {
 }
 
 #[tokio::test]
-async fn reflection_lists_the_public_service() {
+async fn reflection_lists_the_public_services() {
     let shop = TestShop::open().await;
     let channel = grpc::channel(shop.grpc_addr()).await;
     let listed = [grpc::services(channel.clone()).await, grpc::services_alpha(channel).await];
     for services in listed.map(Result::unwrap) {
-        for name in [SERVICE, "grpc.health.v1.Health"] {
+        for name in SERVICES.into_iter().chain(["grpc.health.v1.Health"]) {
             assert!(services.iter().any(|service| service == name), "{name}: {services:?}");
         }
     }
@@ -199,7 +199,7 @@ async fn reflection_lists_the_public_service() {
 #[tokio::test]
 async fn health_is_told_per_service() {
     let shop = TestShop::open().await;
-    for service in ["", SERVICE] {
+    for service in SERVICES.into_iter().chain([""]) {
         // From the first moment: the service has said that it is there.
         assert_eq!(
             grpc::health(shop.grpc_addr(), service).await.unwrap(),

@@ -25,6 +25,7 @@ mod list_pets;
 mod logs;
 mod metrics;
 mod openapi;
+mod orders;
 mod pets;
 mod redis_exactness;
 mod redis_operation;

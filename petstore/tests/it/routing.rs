@@ -22,7 +22,8 @@ async fn an_unknown_path_or_a_trailing_slash_is_not_found() {
         "/v1/pet",
         "/v1/petsx",
         "/v1/store",
-        "/v1/store/orders",
+        "/v1/store/orders/",
+        "/v1/store/orders/1",
         "/v1/usage",
         "/v1/categories",
         "/v1/v1/pets",
@@ -47,6 +48,7 @@ async fn another_method_is_refused_with_those_that_are_allowed() {
     for (path, methods, allowed) in [
         ("/v1/pets", ["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "get"], LIST.as_slice()),
         ("/v1/pets/1", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
+        ("/v1/store/orders", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
     ] {
         for method in methods {
             let answer = client.send(method, path, &[], "").await;
@@ -61,7 +63,12 @@ async fn another_method_is_refused_with_those_that_are_allowed() {
 async fn options_tells_the_allowed_methods_to_anyone() {
     let shop = TestShop::open().await;
     for client in [shop.anonymous(), shop.anonymous().with_key("x"), shop.client_on(Plan::Free).await] {
-        for (path, allowed) in [("/v1/pets", LIST.as_slice()), ("/v1/pets/1", &ONE), ("/v1/pets/x", &ONE)] {
+        for (path, allowed) in [
+            ("/v1/pets", LIST.as_slice()),
+            ("/v1/pets/1", &ONE),
+            ("/v1/pets/x", &ONE),
+            ("/v1/store/orders", &ONE),
+        ] {
             let answer = client.send("OPTIONS", path, &[], "").await;
             answer.assert_status(204);
             assert_eq!(allow(&answer), allowed.iter().copied().collect(), "{path}: {answer:?}");

@@ -64,12 +64,13 @@ pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
     match reason {
         R::ValidationFailed => pointless(
             INVALID_ARGUMENT,
-            "A member of the animal is missing, has the wrong type or a value that is not allowed. One message \
+            "A member of the animal (gRPC: or of the order) is missing, has the wrong type or a value that is not allowed. One message \
              names every such member: what is missing or has the wrong type comes first, and when that is right, \
              the values.",
             "Correct the members that the message names. `name` has 1 to 255 characters, is not blank and holds no \
              control characters. `categoryId` is a 64-bit integer written without a fraction or an exponent. \
-             `status` is `available`, `pending` or `sold`, or left out; `null` is not allowed.",
+             `status` is `available`, `pending` or `sold`, or left out; `null` is not allowed. In an order, `quantity` \
+             is at least 1 and `shipDate` a moment from 1970 to 9999.",
         ),
         R::InvalidParameter => pointless(
             INVALID_ARGUMENT,
@@ -128,6 +129,18 @@ pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
             "There is no animal with this identifier. Whatever is not a 64-bit integer in its shortest form names \
              no animal either.",
             "Look the animal up in the list, `GET /v1/pets`. Identifiers ascend and may have gaps.",
+        ),
+        R::OrderNotFound => pointless(
+            Some("NOT_FOUND"),
+            "There is no order with this identifier. On gRPC only: REST lists orders and fetches none.",
+            "Look the order up in the list, `StoreService.ListOrders`. Identifiers ascend and may have gaps.",
+        ),
+        R::InvalidOrderTransition => pointless(
+            Some("FAILED_PRECONDITION"),
+            "The order cannot become what was asked from what it is: an order goes from placed to approved, and from \
+             approved to delivered. On gRPC only.",
+            "Fetch the order with `StoreService.GetOrder`. If it is already what it was to become, an earlier call \
+             has done it.",
         ),
         R::RouteNotFound => pointless(
             None,

@@ -201,7 +201,7 @@ fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
     for reason in error_codes::all() {
         let Some(grpc) = explanation(reason).grpc else { continue };
         let expected = match grpc {
-            "INVALID_ARGUMENT" => 400,
+            "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => 400,
             "NOT_FOUND" => 404,
             "INTERNAL" => 500,
             "UNAVAILABLE" => 503,

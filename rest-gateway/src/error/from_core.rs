@@ -53,7 +53,8 @@ fn named_reason(status: &Status) -> Option<ErrorReason> {
     is_of_core(reason).then_some(reason)
 }
 
-/// Whether the core gives this reason. The others are judged here, from what only HTTP can express; above all a
+/// Whether the core gives this reason to a gateway. The others belong to calls that a gateway does not make, or are
+/// judged here, from what only HTTP can express; above all a
 /// 429 is never passed on, because its header fields would not agree with it.
 const fn is_of_core(reason: ErrorReason) -> bool {
     match reason {
@@ -66,6 +67,8 @@ const fn is_of_core(reason: ErrorReason) -> bool {
         | ErrorReason::DeadlineExceeded
         | ErrorReason::Internal => true,
         ErrorReason::Unspecified
+        | ErrorReason::OrderNotFound
+        | ErrorReason::InvalidOrderTransition
         | ErrorReason::InvalidRequest
         | ErrorReason::MalformedJson
         | ErrorReason::MissingApiKey

@@ -137,6 +137,8 @@ fn every_reason_has_the_status_of_the_table() {
         ("DEADLINE_EXCEEDED", 504),
         ("INTERNAL", 500),
         ("API_KEY_BANNED", 429),
+        ("ORDER_NOT_FOUND", 404),
+        ("INVALID_ORDER_TRANSITION", 400),
     ];
     assert_eq!(table, expected);
 }

@@ -5,9 +5,11 @@
 
 mod document;
 mod new_pet;
+mod order;
 mod pet;
 mod pet_status;
 
 pub(crate) use new_pet::new_pet;
+pub(crate) use order::orders_body;
 pub(crate) use pet::{pet_body, pets_body};
 pub(crate) use pet_status::{STATUS_WORDS, status_from_word, word_of};

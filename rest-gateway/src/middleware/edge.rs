@@ -23,7 +23,9 @@ use super::{
     rate_headers,
     request_id::{RequestId, X_REQUEST_ID},
 };
-use crate::{client_address::ClientAddress, cors, deprecation, error::ApiError, gateway::GatewayState};
+use crate::{
+    client_address::ClientAddress, cors, deprecation, error::ApiError, gateway::GatewayState, stability,
+};
 
 /// Answers a request: judges its head, admits it, lets `inner` route and handle it, and completes the answer.
 ///
@@ -41,6 +43,7 @@ where
     let observation = Observation::begin(&gateway, &parts);
     let versioned = is_versioned(parts.uri.path());
     let deprecated = deprecation::concerns(parts.uri.path());
+    let stability = stability::of(parts.uri.path());
     let grant = cors::judge(&gateway.settings.cors_origins, &parts);
     let request_id = RequestId::of(&parts.headers, &gateway.clock);
     let address = client_address(&gateway, &parts);
@@ -82,6 +85,9 @@ where
     }
     if deprecated {
         deprecation::write(headers);
+    }
+    if let Some(stability) = stability {
+        headers.insert(stability::X_STABILITY, stability.as_header());
     }
     if let Some(grant) = grant {
         grant.write(headers);

@@ -10,7 +10,7 @@ use crate::{
     limit::{Decision, LimiterUnavailable, Outcome, Scope, WindowView},
 };
 
-/// Every reason that a REST client may see: all but the one that is never sent.
+/// Every reason but the one that is never sent.
 pub(crate) fn all() -> impl Iterator<Item = ErrorReason> {
     const BOUND: i32 = 1_000; // far above the highest number in use; numbers may have gaps
     (1..BOUND).filter_map(|number| ErrorReason::try_from(number).ok())
@@ -18,7 +18,12 @@ pub(crate) fn all() -> impl Iterator<Item = ErrorReason> {
 
 /// Every code that a REST client may see.
 pub(super) fn codes() -> Vec<&'static str> {
-    all().map(code).collect()
+    all().filter(|reason| !is_grpc_only(*reason)).map(code).collect()
+}
+
+/// Whether no operation of REST can fail for this reason.
+const fn is_grpc_only(reason: ErrorReason) -> bool {
+    matches!(reason, ErrorReason::OrderNotFound | ErrorReason::InvalidOrderTransition)
 }
 
 /// How a reason is written in an Error body.
@@ -58,6 +63,8 @@ pub(super) fn sample(reason: ErrorReason) -> ApiError {
         R::ApiKeyRevoked => Unresolved::Revoked.into(),
         R::ApiKeyExpired => Unresolved::Expired.into(),
         R::PetNotFound => ApiError::PetNotFound,
+        R::OrderNotFound => of_core(reason, "there is no order with the id 7"),
+        R::InvalidOrderTransition => of_core(reason, "order 7 is placed and cannot become delivered"),
         R::RouteNotFound => ApiError::RouteNotFound,
         R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS" },
         R::RequestTimeout => ApiError::RequestTimeout,
@@ -75,6 +82,11 @@ pub(super) fn sample(reason: ErrorReason) -> ApiError {
         R::DeadlineExceeded => ApiError::DeadlineExceeded,
         R::Unspecified | R::Internal => ApiError::Internal,
     }
+}
+
+/// A refusal of the core.
+fn of_core(reason: ErrorReason, message: &str) -> ApiError {
+    ApiError::Core { reason, message: message.to_owned(), retry_after: None }
 }
 
 /// A refusal on plan Free.

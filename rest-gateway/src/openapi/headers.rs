@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::reference;
-use crate::deprecation;
+use crate::{deprecation, stability::Stability};
 
 /// Header fields of every response under `/v1`, whatever its status, as (field, component).
 const ON_EVERY_RESPONSE: [(&str, &str); 7] = [
@@ -21,6 +21,9 @@ const ON_EVERY_RESPONSE: [(&str, &str); 7] = [
 pub(super) const OF_DEPRECATED: [(&str, &str); 3] =
     [("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "SuccessorLink")];
 
+/// Header fields of every response of an experimental operation, as (field, component).
+pub(super) const OF_EXPERIMENTAL: [(&str, &str); 1] = [("X-Stability", "Experimental")];
+
 /// The `headers` member of a response: those of every response, and these.
 pub(super) fn of_response(own: &[(&str, &str)]) -> Value {
     ON_EVERY_RESPONSE
@@ -33,7 +36,7 @@ pub(super) fn of_response(own: &[(&str, &str)]) -> Value {
 
 pub(super) fn headers() -> Value {
     let mut headers = Map::new();
-    for group in [rate_limit(), general(), paging(), deprecation()] {
+    for group in [rate_limit(), general(), paging(), deprecation(), stability()] {
         if let Value::Object(group) = group {
             headers.extend(group);
         }
@@ -151,6 +154,16 @@ fn deprecation() -> Value {
             "required": true,
             "description": "What replaces the operation.",
             "schema": { "type": "string", "const": value("link") },
+        },
+    })
+}
+
+fn stability() -> Value {
+    json!({
+        "Experimental": {
+            "required": true,
+            "description": "The operation may change or go away at any time.",
+            "schema": { "type": "string", "const": Stability::Experimental.word() },
         },
     })
 }

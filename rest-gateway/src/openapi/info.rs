@@ -11,6 +11,9 @@ pub(super) const SECURITY_SCHEME: &str = "ApiKey";
 /// The tag of every operation on animals.
 pub(super) const PETS: &str = "Pets";
 
+/// The tag of every operation on orders.
+pub(super) const ORDERS: &str = "Orders";
+
 const DESCRIPTION: &str = "\
 Manages animals for sale in a store.
 
@@ -49,7 +52,10 @@ pub(super) fn servers() -> Value {
 }
 
 pub(super) fn tags() -> Value {
-    json!([{ "name": PETS, "description": "The catalogue of animals." }])
+    json!([
+        { "name": PETS, "description": "The catalogue of animals." },
+        { "name": ORDERS, "description": "The store's orders. Experimental." },
+    ])
 }
 
 pub(super) fn security_schemes() -> Value {

@@ -9,7 +9,7 @@ pub(super) fn parameters() -> Value {
         "Limit": {
             "name": "limit",
             "in": "query",
-            "description": "At most so many animals. Another value than on the page before is allowed.",
+            "description": "At most so many items. Another value than on the page before is allowed.",
             "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 },
         },
         "Status": {

@@ -6,11 +6,13 @@ use super::{
     headers, info, reference,
     responses::{self, Failure},
 };
+use crate::stability::Stability;
 
 pub(super) fn paths() -> Value {
     json!({
         "/pets": { "get": list_pets(), "post": create_pet() },
         "/pets/{petId}": { "get": get_pet() },
+        "/store/orders": { "get": list_orders() },
     })
 }
 
@@ -49,6 +51,34 @@ fn list_pets() -> Value {
             reference("parameters", "Cursor"),
         ],
         "responses": with_failures("200", page, &[&responses::INVALID_LIST]),
+    })
+}
+
+fn list_orders() -> Value {
+    let own_headers =
+        [&headers::OF_EXPERIMENTAL[..], &[("X-Next-Cursor", "NextCursor"), ("Link", "PageLink")]].concat();
+    let page = json!({
+        "description": "A page of orders; an empty array when there are none.",
+        "headers": headers::of_response(&own_headers),
+        "content": { "application/json": { "schema": reference("schemas", "Orders") } },
+        "links": {
+            "nextPage": {
+                "operationId": "listOrders",
+                "parameters": { "cursor": "$response.header.X-Next-Cursor" },
+                "description": "The next page, if there is one.",
+            },
+        },
+    });
+    json!({
+        "operationId": "listOrders",
+        "tags": [info::ORDERS],
+        "summary": "List orders",
+        "description": "Experimental: it may change or go away at any time. A page of the store's orders in ascending \
+                        order of their identifier; every key sees all of them. Orders are placed by the store's own \
+                        systems, and never change the status of an animal.",
+        "x-stability": Stability::Experimental.word(),
+        "parameters": [reference("parameters", "Limit"), reference("parameters", "Cursor")],
+        "responses": with_inline_failures(page, &[&responses::INVALID_LIST], &headers::OF_EXPERIMENTAL),
     })
 }
 
@@ -95,17 +125,12 @@ fn create_pet() -> Value {
 }
 
 fn get_pet() -> Value {
-    let mut responses = Map::new();
     let pet = json!({
         "description": "The animal.",
         "headers": headers::of_response(&headers::OF_DEPRECATED),
         "content": { "application/json": { "schema": reference("schemas", "Pet") } },
     });
-    responses.insert("200".to_owned(), pet);
     let own = [&responses::INVALID_REQUEST, &responses::PET_NOT_FOUND, &responses::OPERATION_REMOVED];
-    for failure in responses::OF_EVERY_OPERATION.into_iter().chain(own) {
-        responses.insert(failure.status(), failure.response(&headers::OF_DEPRECATED));
-    }
     json!({
         "operationId": "getPet",
         "tags": [info::PETS],
@@ -116,7 +141,7 @@ fn get_pet() -> Value {
         "x-stability": "stable",
         "x-sunset": "2030-12-05",
         "parameters": [reference("parameters", "PetId")],
-        "responses": sorted(responses),
+        "responses": with_inline_failures(pet, &own, &headers::OF_DEPRECATED),
     })
 }
 
@@ -125,6 +150,15 @@ fn with_failures(status: &str, success: Value, own: &[&Failure]) -> Value {
     let failures = responses::OF_EVERY_OPERATION.iter().chain(own);
     let mut responses: Map<_, _> = failures.map(|failure| (failure.status(), failure.reference())).collect();
     responses.insert(status.to_owned(), success);
+    sorted(responses)
+}
+
+/// As [`with_failures`], with header fields of the operation's own on every response; the success has them already.
+fn with_inline_failures(success: Value, own: &[&Failure], more_headers: &[(&str, &str)]) -> Value {
+    let failures = responses::OF_EVERY_OPERATION.iter().chain(own);
+    let mut responses: Map<_, _> =
+        failures.map(|failure| (failure.status(), failure.response(more_headers))).collect();
+    responses.insert("200".to_owned(), success);
     sorted(responses)
 }
 

@@ -25,6 +25,12 @@ pub(super) fn schemas() -> Value {
             "description": "Animals, in ascending order of their identifier.",
             "items": reference("schemas", "Pet"),
         },
+        "Order": order(),
+        "Orders": {
+            "type": "array",
+            "description": "Orders, in ascending order of their identifier.",
+            "items": reference("schemas", "Order"),
+        },
         "Error": error(),
     })
 }
@@ -64,6 +70,48 @@ fn new_pet() -> Value {
             "status": status("May be left out, and then stays so; null is not allowed."),
         },
         "example": { "name": "Rex", "categoryId": 7, "status": "available" },
+    })
+}
+
+fn order() -> Value {
+    json!({
+        "type": "object",
+        "description": "An order for an animal. Experimental.",
+        "required": ["id", "petId", "quantity", "status", "complete"],
+        "properties": {
+            "id": {
+                "type": "integer",
+                "format": "int64",
+                "minimum": 1,
+                "description": "Assigned by the service; ascending, gaps allowed.",
+            },
+            "petId": {
+                "type": "integer",
+                "format": "int64",
+                "minimum": 1,
+                "description": "The animal that was ordered.",
+            },
+            "quantity": { "type": "integer", "format": "int32", "minimum": 1, "description": "How many." },
+            "shipDate": {
+                "type": "string",
+                "format": "date-time",
+                "description": "When it is to be shipped, in UTC; left out when that was not said.",
+            },
+            "status": {
+                "type": "string",
+                "description": "How far the order has come.",
+                "enum": ["placed", "approved", "delivered"],
+            },
+            "complete": { "type": "boolean", "description": "Whether it was delivered." },
+        },
+        "example": {
+            "id": 1,
+            "petId": 1,
+            "quantity": 1,
+            "shipDate": "2026-11-23T09:00:00Z",
+            "status": "placed",
+            "complete": false,
+        },
     })
 }
 

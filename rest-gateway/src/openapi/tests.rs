@@ -59,7 +59,7 @@ fn operation_ids_are_those_of_the_specification_and_unique() {
             ids.push(value["operationId"].as_str().unwrap());
         }
     });
-    assert_eq!(ids, ["listPets", "createPet", "getPet"]);
+    assert_eq!(ids, ["listPets", "createPet", "getPet", "listOrders"]);
 }
 
 #[test]
@@ -118,6 +118,16 @@ fn getting_an_animal_is_deprecated_and_its_responses_all_say_until_when() {
     assert_eq!((&operation["deprecated"], &operation["x-sunset"]), (&true.into(), &"2030-12-05".into()));
     for (status, response) in operation["responses"].as_object().unwrap() {
         assert!(response["headers"].get("Sunset").is_some(), "{status} does not");
+    }
+}
+
+#[test]
+fn an_operation_that_is_not_stable_says_so_on_every_response() {
+    let document = document();
+    let operation = &document["paths"]["/store/orders"]["get"];
+    assert_eq!(operation["x-stability"], "experimental");
+    for (status, response) in operation["responses"].as_object().unwrap() {
+        assert!(response["headers"].get("X-Stability").is_some(), "{status} does not");
     }
 }
 

@@ -142,7 +142,11 @@ async fn what_is_wrong_with_the_head_comes_first_and_costs_nothing() {
 #[tokio::test]
 async fn options_needs_no_key_and_costs_nothing() {
     let app = gateway(&[]);
-    for (path, allow) in [("/v1/pets", "GET, HEAD, POST, OPTIONS"), ("/v1/pets/1", "GET, HEAD, OPTIONS")] {
+    for (path, allow) in [
+        ("/v1/pets", "GET, HEAD, POST, OPTIONS"),
+        ("/v1/pets/1", "GET, HEAD, OPTIONS"),
+        ("/v1/store/orders", "GET, HEAD, OPTIONS"),
+    ] {
         let answer = ask(&app, "OPTIONS", path, &[]).await;
         assert_eq!((answer.status, answer.header("allow"), complete(&answer)), (204, allow, 600));
         assert!(answer.body.is_empty() && !answer.headers.contains_key("access-control-allow-origin"));
@@ -160,6 +164,16 @@ async fn the_deprecated_path_says_so_whatever_happens() {
         assert_eq!(answer.header("link"), r#"</v1/pets?status=available>; rel="successor-version""#);
     }
     assert!(!ask(&app, "GET", "/v1/pets", &[]).await.headers.contains_key("deprecation"));
+}
+
+#[tokio::test]
+async fn the_experimental_path_says_so_whatever_happens() {
+    let app = gateway(&[]);
+    for method in ["GET", "OPTIONS", "PATCH"] {
+        let answer = ask(&app, method, "/v1/store/orders?limit=0", &[]).await;
+        assert_eq!(answer.header("x-stability"), "experimental", "{method}");
+    }
+    assert!(!ask(&app, "GET", "/v1/pets", &[]).await.headers.contains_key("x-stability"));
 }
 
 #[tokio::test]

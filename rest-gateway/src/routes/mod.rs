@@ -1,6 +1,8 @@
 //! The handlers, one folder per resource. A handler translates, calls the core and answers.
 
 pub(crate) mod openapi;
+pub(crate) mod orders;
+mod paging;
 pub(crate) mod pets;
 
 use axum::response::Response;

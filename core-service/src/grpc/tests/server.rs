@@ -14,7 +14,7 @@ async fn health_follows_the_store_and_a_watcher_does_not_hold_up_the_drain() {
     let server = shop.serve(Duration::from_mins(1)).await;
     let mut client = HealthClient::new(server.transport());
     let mut watched = Vec::new();
-    for service in ["", "petstore.v1.PetStore"] {
+    for service in ["", "petstore.v1.PetStore", "petstore.v1.StoreService"] {
         let request = HealthCheckRequest { service: service.into() };
         watched.push(client.watch(request).await.unwrap().into_inner());
     }
@@ -49,7 +49,7 @@ async fn reflection_shows_the_public_services_and_not_the_internal_one() {
         panic!()
     };
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    for public in ["petstore.v1.PetStore", "grpc.health.v1.Health"] {
+    for public in ["petstore.v1.PetStore", "petstore.v1.StoreService", "grpc.health.v1.Health"] {
         assert!(names.iter().any(|name| name == public), "{names:?}");
     }
     assert!(!names.iter().any(|name| name.contains("internal")), "{names:?}");

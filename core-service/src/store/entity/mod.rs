@@ -2,5 +2,6 @@
 
 pub(super) mod account;
 pub(super) mod api_key;
+pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod revision;

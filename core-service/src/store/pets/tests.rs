@@ -50,7 +50,7 @@ async fn what_is_not_there_is_not_found() {
         assert_eq!(store.find_pet(PetId(id)).await.unwrap(), None);
     }
     let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
-    assert_eq!(store.list_pets(list).await.unwrap(), Page { pets: vec![], next: None });
+    assert_eq!(store.list_pets(list).await.unwrap(), Page { rows: vec![], next: None });
 }
 
 /// Every shape of the query for a page.
@@ -107,9 +107,9 @@ async fn a_walk_that_began_meets_what_was_added_behind_its_position() {
     let size = PageSize::parse(2).unwrap();
     let first = store.list_pets(ListPets { size, after: None, status: None }).await.unwrap();
     store.insert_pet(new_pet("Late", None)).await.unwrap();
-    let after = first.next.map(|token| token.last_id);
+    let after = first.next.map(|token| PetId(token.last_id));
     let rest = store.list_pets(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
-    let ids: Vec<_> = rest.pets.iter().map(|pet| pet.id.0).collect();
+    let ids: Vec<_> = rest.rows.iter().map(|pet| pet.id.0).collect();
     assert_eq!((ids, rest.next), (vec![3, 4, 5], None));
 }
 
@@ -120,8 +120,8 @@ async fn walk(store: &Store, status: Option<PetStatus>, sizes: &[i32]) -> Vec<Pe
     for &size in sizes.iter().cycle().take(100) {
         let list = ListPets::parse(size, &token, Ok(status)).unwrap();
         let page = store.list_pets(list).await.unwrap();
-        assert!(page.pets.len() <= list.size.get());
-        walked.extend(page.pets);
+        assert!(page.rows.len() <= list.size.get());
+        walked.extend(page.rows);
         match page.next {
             Some(next) => token = next.to_string(),
             None => break,

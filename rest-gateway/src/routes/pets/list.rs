@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
-use petstore_proto::v1::{ErrorReason, ListPetsRequest, ListPetsResponse, PetStatus};
+use http::Uri;
+use petstore_proto::v1::{ListPetsRequest, ListPetsResponse, PetStatus};
 
-use super::{page_link::List, query::Query};
+use super::query::Query;
 use crate::{
-    core_client, error::ApiError, gateway::GatewayState, json::pets_body, middleware::Caller, routes::json,
+    core_client,
+    error::ApiError,
+    gateway::GatewayState,
+    json::{pets_body, word_of},
+    middleware::Caller,
+    routes::paging::{self, ListUrl},
 };
-
-const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 pub(crate) async fn list(
     State(gateway): State<Arc<GatewayState>>,
@@ -29,7 +32,8 @@ pub(crate) async fn list(
         status: status.unwrap_or_default().into(),
     };
     let page = ask(&gateway, &caller, request).await?;
-    Ok(answer(List { limit, status }, is_first, &page))
+    let list = ListUrl::new("/v1/pets").with("limit", limit).with("status", status.and_then(word_of));
+    Ok(paging::answer(&list, is_first, pets_body(&page.pets), &page.next_page_token))
 }
 
 async fn ask(
@@ -41,64 +45,17 @@ async fn ask(
     core_client::answer(gateway.pets.clone().list_pets(request), caller).await
 }
 
-fn answer(list: List, is_first: bool, page: &ListPetsResponse) -> Response {
-    let mut response = json(StatusCode::OK, pets_body(&page.pets));
-    let next_cursor = Some(page.next_page_token.as_str()).filter(|token| !token.is_empty());
-    if let Some(Ok(links)) = list.links(next_cursor, is_first).map(HeaderValue::try_from) {
-        response.headers_mut().insert(header::LINK, links);
-    }
-    if let Some(Ok(cursor)) = next_cursor.map(HeaderValue::from_str) {
-        response.headers_mut().insert(X_NEXT_CURSOR, cursor);
-    }
-    response
-}
-
-/// One error that names all faults of the query. Only the core can tell a good cursor from a bad one, so a cursor
-/// beside other faults is put before it too.
+/// Only the core can tell a good cursor from a bad one, so a cursor beside other faults is put before it too.
 async fn refuse(gateway: &GatewayState, caller: &Caller, query: Query<'_>) -> ApiError {
     let Query { limit, status, cursor } = query;
     let cursor = match cursor {
         Ok(Some(cursor)) => {
             let status = status.as_ref().copied().unwrap_or_default().unwrap_or(PetStatus::Unspecified);
             let request = ListPetsRequest { page_size: 1, page_token: cursor.into(), status: status.into() };
-            match ask(gateway, caller, request).await {
-                Err(ApiError::Core { reason: ErrorReason::InvalidCursor, message, .. }) => Some(message),
-                // An outage is no fault of the query, whose other faults are certain.
-                Ok(_) | Err(_) => None,
-            }
+            paging::cursor_fault(ask(gateway, caller, request).await)
         }
         Ok(None) => None,
         Err(fault) => Some(fault),
     };
-    match (limit.err(), status.err(), cursor) {
-        (None, None, Some(cursor)) => ApiError::InvalidCursor(cursor),
-        (limit, status, cursor) => {
-            let faults: Vec<String> = [limit, status, cursor].into_iter().flatten().collect();
-            ApiError::InvalidParameter(faults.join("; "))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALL: List = List { limit: None, status: None };
-
-    #[test]
-    fn a_page_with_a_successor_names_its_cursor() {
-        let page = ListPetsResponse { pets: Vec::new(), next_page_token: "abc".to_owned() };
-        let response = answer(ALL, true, &page);
-        assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers()[X_NEXT_CURSOR], "abc");
-        assert_eq!(response.headers()[header::LINK], r#"</v1/pets?cursor=abc>; rel="next""#);
-    }
-
-    #[test]
-    fn the_last_page_names_none() {
-        let response = answer(ALL, true, &ListPetsResponse::default());
-        assert!(
-            !response.headers().contains_key(X_NEXT_CURSOR) && !response.headers().contains_key(header::LINK)
-        );
-    }
+    paging::refusal([limit.err(), status.err()], cursor)
 }

@@ -4,7 +4,6 @@ mod body;
 mod create;
 mod get;
 mod list;
-mod page_link;
 mod query;
 
 pub(crate) use create::create;

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::percent_decode_str;
 use petstore_proto::v1::PetStatus;
 
-use crate::json::{STATUS_WORDS, status_from_word};
-
-/// The most animals on a page.
-const MAX_LIMIT: u8 = 100;
+use crate::{
+    json::{STATUS_WORDS, status_from_word},
+    routes::paging::{self, Parameter},
+};
 
 /// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other parameters
 /// are ignored.
@@ -16,77 +15,18 @@ const MAX_LIMIT: u8 = 100;
 pub(super) struct Query<'a> {
     pub(super) limit: Result<Option<u8>, String>,
     pub(super) status: Result<Option<PetStatus>, String>,
-    /// Opaque here: whether it is a cursor is the core's to say.
     pub(super) cursor: Result<Option<Cow<'a, str>>, String>,
 }
 
 impl<'a> Query<'a> {
     pub(super) fn parse(query: &'a str) -> Self {
-        let mut given = Given::default();
-        for parameter in query.split('&') {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let slot = match &*percent_decode_str(name).decode_utf8_lossy() {
-                "limit" => &mut given.limit,
-                "status" => &mut given.status,
-                "cursor" => &mut given.cursor,
-                _ => continue,
-            };
-            *slot = match slot {
-                Parameter::Absent => {
-                    percent_decode_str(value).decode_utf8().map_or(Parameter::Unreadable, Parameter::Once)
-                }
-                _ => Parameter::Unreadable,
-            };
-        }
-        Self {
-            limit: given.limit.judge(limit, || format!("limit must be a whole number from 1 to {MAX_LIMIT}")),
-            status: given
-                .status
-                .judge(|word| status_from_word(&word), || format!("status must be one of {STATUS_WORDS}")),
-            cursor: given.cursor.judge(
-                |cursor| (!cursor.is_empty()).then_some(cursor),
-                || "cursor must be given once, as the page before has it".to_owned(),
-            ),
-        }
+        let [limit, status, cursor] = paging::given(query, ["limit", "status", "cursor"]);
+        Self { limit: paging::limit(limit), status: judge_status(status), cursor: paging::cursor(cursor) }
     }
 }
 
-#[derive(Default)]
-struct Given<'a> {
-    limit: Parameter<'a>,
-    status: Parameter<'a>,
-    cursor: Parameter<'a>,
-}
-
-/// A parameter's value after percent-decoding (RFC 3986 §2.1).
-#[derive(Default)]
-enum Parameter<'a> {
-    #[default]
-    Absent,
-    Once(Cow<'a, str>),
-    /// Given twice, or not UTF-8.
-    Unreadable,
-}
-
-impl<'a> Parameter<'a> {
-    fn judge<T>(
-        self,
-        parse: impl FnOnce(Cow<'a, str>) -> Option<T>,
-        fault: impl FnOnce() -> String,
-    ) -> Result<Option<T>, String> {
-        match self {
-            Self::Absent => Ok(None),
-            Self::Once(value) => parse(value).map(Some).ok_or_else(fault),
-            Self::Unreadable => Err(fault()),
-        }
-    }
-}
-
-/// `[1-9][0-9]*`, up to the most.
-#[expect(clippy::needless_pass_by_value, reason = "a parser of a parameter takes the parameter")]
-fn limit(digits: Cow<'_, str>) -> Option<u8> {
-    let canonical = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
-    digits.parse().ok().filter(|limit| canonical && *limit <= MAX_LIMIT)
+fn judge_status(parameter: Parameter<'_>) -> Result<Option<PetStatus>, String> {
+    parameter.judge(|word| status_from_word(&word), || format!("status must be one of {STATUS_WORDS}"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! Table `orders`.
+
+use petstore_clock::UnixMillis;
+use sea_orm::entity::prelude::*;
+
+use crate::domain::{Order, OrderId, OrderStatus, PetId, PetStoreError, Quantity, ShipDate};
+
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "orders")]
+pub(crate) struct Model {
+    #[sea_orm(primary_key)]
+    pub id: i64,
+    pub pet_id: i64,
+    pub quantity: i64,
+    pub ship_date: Option<i64>,
+    pub status: i16,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+impl TryFrom<Model> for Order {
+    type Error = PetStoreError;
+
+    fn try_from(row: Model) -> Result<Self, Self::Error> {
+        let broken =
+            |column: &str| PetStoreError::Bug(format!("order {} has a broken {column}", row.id).into());
+        let quantity = i32::try_from(row.quantity).ok().and_then(|quantity| Quantity::parse(quantity).ok());
+        let ship_date = |millis| ShipDate::stored(UnixMillis(u64::try_from(millis).ok()?));
+        Ok(Self {
+            id: OrderId(row.id),
+            pet_id: PetId(row.pet_id),
+            quantity: quantity.ok_or_else(|| broken("quantity"))?,
+            ship_date: match row.ship_date {
+                None => None,
+                Some(millis) => Some(ship_date(millis).ok_or_else(|| broken("ship_date"))?),
+            },
+            status: OrderStatus::from_number(row.status).ok_or_else(|| broken("status"))?,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Orders in the database.
+
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, SqlErr,
+    sea_query::Expr,
+};
+
+use super::{Store, entity::order};
+use crate::domain::{List, ListOrders, NewOrder, Order, OrderId, OrderStatus, Page, PetStoreError};
+
+impl Store {
+    /// Places an order, and assigns its identifier. The foreign key tells whether there is such an animal.
+    pub(crate) async fn insert_order(&self, new: NewOrder) -> Result<Order, PetStoreError> {
+        let row = order::ActiveModel {
+            pet_id: Set(new.pet_id.0),
+            quantity: Set(new.quantity.get().into()),
+            ship_date: Set(new.ship_date.map(|date| date.get().0.try_into().unwrap_or(i64::MAX))),
+            status: Set(status_column(OrderStatus::Placed)),
+            ..Default::default()
+        };
+        let insert = Box::pin(order::Entity::insert(row).exec_with_returning(&self.writer)); // 20 KB of state
+        self.within(async {
+            let row = insert.await.map_err(|error| match error.sql_err() {
+                Some(SqlErr::ForeignKeyConstraintViolation(_)) => PetStoreError::PetNotFound(new.pet_id),
+                _ => error.into(),
+            })?;
+            row.try_into()
+        })
+        .await
+    }
+
+    /// The order, if there is one.
+    pub(crate) async fn find_order(&self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
+        // `.all()` for the reason in `find_pet`.
+        let mut rows = self.read(|| order::Entity::find_by_id(id.0).all(&self.reader)).await?;
+        rows.pop().map(Order::try_from).transpose()
+    }
+
+    /// One page. Costs the same at any depth: it begins where the page before ended, by key.
+    pub(crate) async fn list_orders(&self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
+        let mut query = order::Entity::find().order_by_asc(order::Column::Id);
+        if let Some(after) = list.after {
+            query = query.filter(order::Column::Id.gt(after.0));
+        }
+        let query = query.limit(list.size.get() as u64 + 1); // one more tells whether another page follows
+        let rows = self.read(|| query.clone().all(&self.reader)).await?;
+        let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
+    }
+
+    /// Takes an order to `to`, if it stands right before that: one statement, so that of any number of calls at
+    /// once exactly one succeeds.
+    pub(crate) async fn advance_order(&self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
+        self.within(async {
+            let updated = match to.predecessor() {
+                Some(from) => self.step(id, from, to).await?,
+                None => Vec::new(),
+            };
+            if let Some(row) = updated.into_iter().next() {
+                return row.try_into();
+            }
+            // From the writer: what stands on another connection may not be seen here yet.
+            let row = order::Entity::find_by_id(id.0).all(&self.writer).await?.pop();
+            let from = row.map(Order::try_from).transpose()?.ok_or(PetStoreError::OrderNotFound(id))?.status;
+            Err(PetStoreError::InvalidOrderTransition { id, from, to })
+        })
+        .await
+    }
+
+    async fn step(
+        &self,
+        id: OrderId,
+        from: OrderStatus,
+        to: OrderStatus,
+    ) -> Result<Vec<order::Model>, DbErr> {
+        let update = order::Entity::update_many()
+            .col_expr(order::Column::Status, Expr::value(status_column(to)))
+            .filter(order::Column::Id.eq(id.0))
+            .filter(order::Column::Status.eq(status_column(from)));
+        Box::pin(update.exec_with_returning(&self.writer)).await
+    }
+}
+
+fn status_column(status: OrderStatus) -> i16 {
+    status.number().into()
+}
+
+#[cfg(test)]
+mod tests;

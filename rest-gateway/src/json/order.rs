@@ -1,0 +1,66 @@
+//! Orders as JSON.
+
+use petstore_proto::v1::{Order, OrderStatus};
+use serde::Serialize;
+
+/// The Order object. `shipDate` is RFC 3339 in UTC, and left out when none was given.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OrderBody {
+    id: i64,
+    pet_id: i64,
+    quantity: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ship_date: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    complete: bool,
+}
+
+impl From<&Order> for OrderBody {
+    fn from(order: &Order) -> Self {
+        Self {
+            id: order.id,
+            pet_id: order.pet_id,
+            quantity: order.quantity,
+            ship_date: order.ship_date.map(|date| date.to_string()),
+            status: OrderStatus::try_from(order.status).ok().and_then(word_of),
+            complete: order.complete,
+        }
+    }
+}
+
+/// An array of orders.
+pub(crate) fn orders_body(orders: &[Order]) -> Vec<u8> {
+    let orders: Vec<OrderBody> = orders.iter().map(OrderBody::from).collect();
+    // Serialising strings and numbers into memory does not fail.
+    serde_json::to_vec(&orders).unwrap_or_default()
+}
+
+/// How a status is spelt. The core never leaves it out.
+const fn word_of(status: OrderStatus) -> Option<&'static str> {
+    match status {
+        OrderStatus::Unspecified => None,
+        OrderStatus::Placed => Some("placed"),
+        OrderStatus::Approved => Some("approved"),
+        OrderStatus::Delivered => Some("delivered"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_has_its_members_and_leaves_out_a_ship_date_that_was_not_given() {
+        let mut order = Order { id: 1, pet_id: i64::MAX, quantity: 2, ..Order::default() };
+        order.set_status(OrderStatus::Placed);
+        let mut later = Order { id: 2, pet_id: 7, quantity: 1, complete: true, ..Order::default() };
+        later.set_status(OrderStatus::Delivered);
+        let date = later.ship_date.get_or_insert_default();
+        (date.seconds, date.nanos) = (1_795_176_000, 500_000_000);
+        let expected = r#"[{"id":1,"petId":9223372036854775807,"quantity":2,"status":"placed","complete":false},{"id":2,"petId":7,"quantity":1,"shipDate":"2026-11-20T12:00:00.500Z","status":"delivered","complete":true}]"#;
+        assert_eq!(String::from_utf8(orders_body(&[order, later])).unwrap(), expected);
+        assert_eq!(orders_body(&[]), b"[]");
+    }
+}

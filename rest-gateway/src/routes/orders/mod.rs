@@ -1,0 +1,5 @@
+//! `/v1/store/orders`: the orders. Experimental; they are placed over gRPC.
+
+mod list;
+
+pub(crate) use list::list;

@@ -1,0 +1,87 @@
+//! Links between the pages of a list (RFC 8288).
+
+use std::fmt::{Display, Write};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// All but the unreserved characters of RFC 3986 §2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The first page of the list that a client asked for, in its words: a parameter that it left out stays out.
+#[derive(Clone, Debug)]
+pub(in crate::routes) struct ListUrl(String);
+
+impl ListUrl {
+    /// The list at `path`, without parameters.
+    pub(in crate::routes) fn new(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// The same list with one parameter more, if there is a value.
+    #[must_use]
+    pub(in crate::routes) fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
+        if let Some(value) = value {
+            self.add(name, value);
+        }
+        self
+    }
+
+    /// The `Link` field of a page: the next one, if there is one, and from any later page the first. `None` if
+    /// there is nothing to link to.
+    pub(super) fn links(&self, next_cursor: Option<&str>, is_first: bool) -> Option<String> {
+        let next = next_cursor.map(|cursor| {
+            let mut next = self.clone();
+            next.add("cursor", utf8_percent_encode(cursor, RESERVED));
+            format!("<{}>; rel=\"next\"", next.0)
+        });
+        let first = (!is_first).then(|| format!("<{}>; rel=\"first\"", self.0));
+        match (next, first) {
+            (Some(next), Some(first)) => Some(format!("{next}, {first}")),
+            (next, first) => next.or(first),
+        }
+    }
+
+    fn add(&mut self, name: &str, value: impl Display) {
+        let separator = if self.0.contains('?') { '&' } else { '?' };
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "{separator}{name}={value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bare() -> ListUrl {
+        ListUrl::new("/v1/pets").with("limit", None::<u8>)
+    }
+
+    fn narrow() -> ListUrl {
+        ListUrl::new("/v1/pets").with("limit", Some(5)).with("status", Some("sold"))
+    }
+
+    #[test]
+    fn an_only_page_links_to_nothing() {
+        assert_eq!(narrow().links(None, true), None);
+    }
+
+    #[test]
+    fn the_next_page_is_asked_for_in_the_clients_words() {
+        assert_eq!(bare().links(Some("abc"), true).unwrap(), r#"</v1/pets?cursor=abc>; rel="next""#);
+        let expected = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next""#;
+        assert_eq!(narrow().links(Some("abc"), true).unwrap(), expected);
+    }
+
+    #[test]
+    fn later_pages_also_link_to_the_first() {
+        let expected = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next", </v1/pets?limit=5&status=sold>; rel="first""#;
+        assert_eq!(narrow().links(Some("abc"), false).unwrap(), expected);
+        assert_eq!(bare().links(None, false).unwrap(), r#"</v1/pets>; rel="first""#);
+    }
+
+    #[test]
+    fn a_cursor_cannot_break_out_of_the_link() {
+        let links = bare().links(Some("a>;\r\n\"&=é"), true).unwrap();
+        assert_eq!(links, r#"</v1/pets?cursor=a%3E%3B%0D%0A%22%26%3D%C3%A9>; rel="next""#);
+    }
+}
