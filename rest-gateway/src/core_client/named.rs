@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
-use tonic::body::Body;
+use http::{Request, Response, StatusCode};
+use tonic::{Status, body::Body};
 use tower::{BoxError, Service};
 
 use super::CoreTransport;
@@ -49,6 +49,37 @@ impl Future for Call {
     type Output = Result<Response<Body>, TransportError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map_err(TransportError)
+        Pin::new(&mut self.0).poll(cx).map(|answered| grpc_only(answered.map_err(TransportError)?))
+    }
+}
+
+/// Lets through what a gRPC server says: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC over
+/// HTTP2, "HTTP2 Transport Mapping"). Anything else was said by a proxy on the way, and its body is no message.
+fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
+    if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {
+        return Ok(response);
+    }
+    Err(TransportError(format!("HTTP status {} from between here and the core", response.status()).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::v1::{GetPetRequest, pet_store_client::PetStoreClient};
+    use tower::service_fn;
+
+    use super::*;
+    use crate::error::ApiError;
+
+    #[tokio::test]
+    async fn a_proxys_own_answer_is_an_outage_and_not_a_fault() {
+        let proxy = service_fn(async |_: Request<Body>| {
+            let mut answer = Response::new(Body::new("<html>no server is available</html>".to_owned()));
+            *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            Ok::<_, BoxError>(answer)
+        });
+        let mut client = PetStoreClient::new(NamedTransport::from(CoreTransport::new(proxy)));
+        #[expect(deprecated, reason = "any call will do")]
+        let status = client.get_pet(GetPetRequest { pet_id: 1 }).await.unwrap_err();
+        assert!(matches!(ApiError::from(&status), ApiError::Unavailable { .. }), "{status:?}");
     }
 }
