@@ -13,6 +13,7 @@ use crate::settings::GrpcAddr;
 #[derive(Debug, Default)]
 pub(crate) struct Announcement {
     pub(crate) http: Option<SocketAddr>,
+    pub(crate) https: Option<SocketAddr>,
     pub(crate) grpc: Option<GrpcAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) store: Option<String>,
@@ -35,6 +36,9 @@ impl Announcement {
         };
         if let Some(addr) = self.http {
             line("REST", &format_args!("http://{addr}/v1"));
+        }
+        if let Some(addr) = self.https {
+            line("HTTPS", &format_args!("https://{addr}/v1"));
         }
         if let Some(addr) = &self.grpc {
             line("gRPC", addr);
@@ -76,6 +80,7 @@ mod tests {
             admin: Some("127.0.0.1:9090".parse().unwrap()),
             store: Some("sqlite://data/petstore.db".to_owned()),
             first_key_file: Some("data/first-api-key".into()),
+            ..Announcement::default()
         };
         assert_eq!(
             announcement.text(),
@@ -92,10 +97,14 @@ mod tests {
     fn what_a_process_does_not_have_is_not_announced() {
         let gateway = Announcement {
             http: Some("[::1]:80".parse().unwrap()),
+            https: Some("[::1]:443".parse().unwrap()),
             admin: Some("[::1]:9090".parse().unwrap()),
             ..Announcement::default()
         };
-        assert_eq!(gateway.text(), "REST   http://[::1]:80/v1\nadmin  http://[::1]:9090\n");
+        assert_eq!(
+            gateway.text(),
+            "REST   http://[::1]:80/v1\nHTTPS  https://[::1]:443/v1\nadmin  http://[::1]:9090\n"
+        );
     }
 
     #[test]

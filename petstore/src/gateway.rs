@@ -8,7 +8,7 @@ use petstore_gateway::Gateway;
 use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
-    listener::bind,
+    listener::{bind, bind_rest},
     process::{self, Process},
     settings::{
         self, CoreAddressSettings, EdgeSettings, EnvironmentSettings, LimiterSettings, ProcessSettings,
@@ -51,7 +51,9 @@ impl GatewaySettings {
 #[derive(Debug)]
 pub struct Running {
     /// Where REST is served; the real port, if 0 was asked for.
-    pub http_addr: SocketAddr,
+    pub http_addr: Option<SocketAddr>,
+    /// Where REST is served over HTTPS.
+    pub https_addr: Option<SocketAddr>,
     /// Where `/livez` and `/readyz` are served.
     pub admin_addr: SocketAddr,
     process: Process,
@@ -73,23 +75,27 @@ impl Running {
 pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, StartError> {
     let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;
-    let http = bind("--http-addr", settings.edge.http_addr).await?;
+    let rest = bind_rest(&settings.edge).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
     let gateway = Gateway::new(settings.edge.gateway(settings.environment.environment), core, limiter, clock);
-    let http_addr = process.serve_http(http, gateway);
+    let rest = process.serve_rest(rest, gateway);
     process.ready();
-    Ok(Running { http_addr, admin_addr, process })
+    Ok(Running { http_addr: rest.http, https_addr: rest.https, admin_addr, process })
 }
 
 pub(crate) fn run(settings: GatewaySettings) -> Result<(), Failure> {
     process::run(&settings.process.clone(), async |clock| {
-        let Running { http_addr, admin_addr, process } = start(settings, clock).await?;
-        let announcement =
-            Announcement { http: Some(http_addr), admin: Some(admin_addr), ..Announcement::default() };
-        Ok((process, announcement))
+        let running = start(settings, clock).await?;
+        let announcement = Announcement {
+            http: running.http_addr,
+            https: running.https_addr,
+            admin: Some(running.admin_addr),
+            ..Announcement::default()
+        };
+        Ok((running.process, announcement))
     })
 }

@@ -11,7 +11,7 @@ use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
     first_key,
-    listener::{bind, bind_grpc},
+    listener::{bind, bind_grpc, bind_rest},
     process::{self, Process},
     settings::{
         self, EdgeSettings, EnvironmentSettings, GrpcAddr, GrpcSettings, LimiterSettings, ProcessSettings,
@@ -58,7 +58,9 @@ impl ServeSettings {
 #[derive(Debug)]
 pub struct Running {
     /// Where REST is served; the real port, if 0 was asked for.
-    pub http_addr: SocketAddr,
+    pub http_addr: Option<SocketAddr>,
+    /// Where REST is served over HTTPS.
+    pub https_addr: Option<SocketAddr>,
     /// Where gRPC is served.
     pub grpc_addr: GrpcAddr,
     /// Where the admin port is served.
@@ -100,7 +102,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let security = settings.grpc.security()?;
     let redis = settings.limiter.redis(&clock)?;
     // Ports come first: they fail soonest, and a store must not be created for nothing.
-    let http = bind("--http-addr", settings.edge.http_addr).await?;
+    let rest = bind_rest(&settings.edge).await?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
@@ -119,9 +121,17 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
         clock,
     );
     let grpc_addr = process.serve_grpc(grpc, security, core);
-    let http_addr = process.serve_http(http, gateway);
+    let rest = process.serve_rest(rest, gateway);
     process.ready();
-    Ok(Running { http_addr, grpc_addr, admin_addr, first_key_file, store, process })
+    Ok(Running {
+        http_addr: rest.http,
+        https_addr: rest.https,
+        grpc_addr,
+        admin_addr,
+        first_key_file,
+        store,
+        process,
+    })
 }
 
 pub(crate) fn run(settings: ServeSettings) -> Result<(), Failure> {
@@ -129,7 +139,8 @@ pub(crate) fn run(settings: ServeSettings) -> Result<(), Failure> {
         let url = settings.store.database.url()?;
         let running = start(settings, clock).await?;
         let announcement = Announcement {
-            http: Some(running.http_addr),
+            http: running.http_addr,
+            https: running.https_addr,
             grpc: Some(running.grpc_addr),
             admin: Some(running.admin_addr),
             store: Some(url.to_string()),

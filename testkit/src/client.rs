@@ -5,12 +5,16 @@ use std::{net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
-use tokio::{net::TcpStream, task::AbortHandle};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::AbortHandle,
+};
 
-use crate::Answer;
+use crate::{Answer, Authority, Protocol, Tls};
 
 /// Longer than any deadline of the service: what takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -22,13 +26,14 @@ pub struct Client {
     address: SocketAddr,
     key: Option<String>,
     fields: Vec<(String, String)>,
+    tls: Option<Tls>,
 }
 
 impl Client {
     /// Speaks to the address without a key.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, key: None, fields: Vec::new() }
+        Self { address, key: None, fields: Vec::new(), tls: None }
     }
 
     /// The same client with this key.
@@ -49,6 +54,12 @@ impl Client {
     #[must_use]
     pub fn at(&self, address: SocketAddr) -> Self {
         Self { address, ..self.clone() }
+    }
+
+    /// The same client over HTTPS, trusting this authority.
+    #[must_use]
+    pub fn over_tls(&self, authority: &Authority, protocol: Protocol) -> Self {
+        Self { tls: Some(Tls::trusting(authority, protocol)), ..self.clone() }
     }
 
     /// The key, when the client has one.
@@ -86,12 +97,12 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
-        Connection::open(self.address).await.exchange(self.request(method, path, headers, body.into())).await
+        Connection::open(self).await.exchange(self.request(method, path, headers, body.into())).await
     }
 
     /// So many `GET path`, one after another over one connection. All the answers, in order.
     pub async fn sends(&self, count: usize, path: &str) -> Vec<Answer> {
-        let mut connection = Connection::open(self.address).await;
+        let mut connection = Connection::open(self).await;
         let mut answers = Vec::with_capacity(count);
         for _ in 0..count {
             answers.push(connection.exchange(self.request("GET", path, &[], Bytes::new())).await);
@@ -103,7 +114,7 @@ impl Client {
     pub async fn sends_at_once(&self, count: usize, path: &str) -> Vec<Answer> {
         let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
-            connections.push(Connection::open(self.address).await);
+            connections.push(Connection::open(self).await);
         }
         let exchanges = connections.into_iter().map(|mut connection| {
             let request = self.request("GET", path, &[], Bytes::new());
@@ -119,10 +130,12 @@ impl Client {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Request<Full<Bytes>> {
-        let mut request = Request::builder()
-            .method(Method::from_bytes(method.as_bytes()).expect("a method"))
-            .uri(path)
-            .header(header::HOST, self.address.to_string());
+        let request = Request::builder().method(Method::from_bytes(method.as_bytes()).expect("a method"));
+        let mut request = if self.tls.as_ref().map(Tls::protocol) == Some(Protocol::Http2) {
+            request.uri(format!("https://{}{path}", self.address)) // it has `:authority` in place of Host
+        } else {
+            request.uri(path).header(header::HOST, self.address.to_string())
+        };
         if let Some(key) = &self.key {
             request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
         }
@@ -136,28 +149,63 @@ impl Client {
     }
 }
 
-/// One HTTP/1.1 connection; closed when dropped.
+/// One connection; closed when dropped.
 struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: Sender,
     driver: AbortHandle,
 }
 
+/// Sends requests in one of the versions of HTTP.
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
 impl Connection {
-    async fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.expect("the service accepts connections");
-        stream.set_nodelay(true).expect("a TCP socket");
+    async fn open(client: &Client) -> Self {
+        let Some(tls) = &client.tls else {
+            let stream = TcpStream::connect(client.address).await.expect("the service accepts connections");
+            stream.set_nodelay(true).expect("a TCP socket");
+            return Self::in_http1(stream).await;
+        };
+        let stream = tls.connect(client.address).await.expect("a TLS handshake");
+        match tls.protocol() {
+            Protocol::Http1 => Self::in_http1(stream).await,
+            Protocol::Http2 => Self::in_http2(stream).await,
+        }
+    }
+
+    async fn in_http1(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a handshake");
         let driver = tokio::spawn(async move {
             let _ = connection.await; // its faults are seen by the exchange
         });
-        Self { sender, driver: driver.abort_handle() }
+        Self { sender: Sender::Http1(sender), driver: driver.abort_handle() }
+    }
+
+    async fn in_http2(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.expect("a handshake");
+        let driver = tokio::spawn(async move {
+            let _ = connection.await; // its faults are seen by the exchange
+        });
+        Self { sender: Sender::Http2(sender), driver: driver.abort_handle() }
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Answer {
         let what = format!("{} {}", request.method(), request.uri());
         let exchange = async {
-            self.sender.ready().await?;
-            let (head, body) = self.sender.send_request(request).await?.into_parts();
+            let response = match &mut self.sender {
+                Sender::Http1(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await?
+                }
+                Sender::Http2(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await?
+                }
+            };
+            let (head, body) = response.into_parts();
             Ok::<_, hyper::Error>(Answer::new(
                 head.status.as_u16(),
                 head.headers,

@@ -153,7 +153,7 @@ impl Server {
         Client::new(self.address("admin"))
     }
 
-    /// The announced address of `REST`, `gRPC` or `admin`.
+    /// The announced address of `REST`, `HTTPS`, `gRPC` or `admin`.
     #[must_use]
     pub fn address(&self, port: &str) -> SocketAddr {
         *self.addresses.get(port).unwrap_or_else(|| panic!("no {port} in {:?}", self.addresses))
@@ -216,7 +216,8 @@ fn addresses(announcement: &str) -> HashMap<String, SocketAddr> {
         .lines()
         .filter_map(|line| {
             let (name, rest) = line.split_once(' ')?;
-            let address = rest.trim().trim_start_matches("http://").split('/').next()?;
+            let address =
+                rest.trim().trim_start_matches("http://").trim_start_matches("https://").split('/').next()?;
             Some((name.to_owned(), address.parse().ok()?))
         })
         .collect()

@@ -29,6 +29,7 @@ pub mod load;
 pub mod raw;
 mod shop;
 mod store_database;
+mod tls;
 
 pub use answer::{Answer, Rate};
 pub use certificates::{Authority, Certificate};
@@ -37,3 +38,4 @@ pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;
 pub use petstore_test_servers::{Engine, eventually, faults, servers};
 pub use shop::{SharedCounters, TestShop};
+pub use tls::{Protocol, Tls};

@@ -135,8 +135,8 @@ impl TestShop {
     /// Where each gateway serves REST.
     #[must_use]
     pub fn gateways(&self) -> Vec<SocketAddr> {
-        let further = self.further_gateways.iter().map(|gateway| gateway.http_addr);
-        [self.running.http_addr].into_iter().chain(further).collect()
+        let further = self.further_gateways.iter().map(|gateway| gateway.http_addr.expect("plain HTTP"));
+        self.running.http_addr.into_iter().chain(further).collect()
     }
 
     /// Speaks to the admin port of each gateway.
@@ -178,7 +178,7 @@ impl TestShop {
     /// Speaks REST without a key.
     #[must_use]
     pub fn anonymous(&self) -> Client {
-        Client::new(self.running.http_addr)
+        Client::new(self.running.http_addr.expect("plain HTTP"))
     }
 
     /// Speaks to the admin port.

@@ -1,5 +1,6 @@
 //! Ports, bound by whoever composes the process.
 
+mod rest;
 mod unix;
 
 use std::{fmt, io, net::SocketAddr};
@@ -7,7 +8,10 @@ use std::{fmt, io, net::SocketAddr};
 use petstore_core::grpc;
 use tokio::{net::TcpListener, task::spawn_blocking};
 
-pub(crate) use self::unix::SocketFile;
+pub(crate) use self::{
+    rest::{BoundRest, RestAddrs, bind_rest},
+    unix::SocketFile,
+};
 use crate::{error::StartError, settings::GrpcAddr};
 
 /// A bound port, with its real number if 0 was asked for.

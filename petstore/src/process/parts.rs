@@ -14,7 +14,7 @@ use petstore_gateway::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
     router,
-    server::{self, ConnectionMetrics, ServerLimits},
+    server::{self, ConnectionMetrics, ServerLimits, Transport},
 };
 use tokio::task::spawn_blocking;
 
@@ -22,7 +22,7 @@ use super::{Phase, Process};
 use crate::{
     admin,
     error::StartError,
-    listener::{Bound, BoundGrpc},
+    listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
     settings::GrpcAddr,
 };
 
@@ -33,26 +33,33 @@ impl Process {
         let limits = self.limits();
         let metrics = ConnectionMetrics::default(); // of no interest
         self.add("the admin port", Phase::ClosingAdmin, |end| {
-            server::serve(port.listener, app, limits, metrics, end)
+            server::serve(port.listener, Transport::Plain, app, limits, metrics, end)
         });
         port.addr
     }
 
     /// Serves REST, and keeps what the gateway knows of keys current.
-    pub(crate) fn serve_http(&mut self, port: Bound, gateway: Gateway) -> SocketAddr {
-        let (app, limits) = (router(gateway.clone()), self.limits());
+    pub(crate) fn serve_rest(&mut self, ports: BoundRest, gateway: Gateway) -> RestAddrs {
+        let addrs = ports.addrs();
+        let app = router(gateway.clone());
         let metrics = ConnectionMetrics::default();
         self.metrics.add(metrics.collectors());
-        self.add("the REST port", Phase::ClosingHttp, |end| {
-            server::serve(port.listener, app, limits, metrics, end)
-        });
+        let http = ports.http.map(|port| ("the REST port", port, Transport::Plain));
+        let https =
+            ports.https.map(|(port, certificate)| ("the HTTPS port", port, Transport::Tls(certificate)));
+        for (name, port, transport) in http.into_iter().chain(https) {
+            let (app, limits, metrics) = (app.clone(), self.limits(), metrics.clone());
+            self.add(name, Phase::ClosingHttp, |end| {
+                server::serve(port.listener, transport, app, limits, metrics, end)
+            });
+        }
         self.sources.gateway = Some(gateway.clone());
         self.metrics.add(gateway.metrics());
         self.add("the gateway's background work", Phase::ClosingBackground, async move |end| {
             gateway.run_background(end).await;
             Ok(())
         });
-        port.addr
+        addrs
     }
 
     /// Counts requests in Redis, if there is one, else in this process. Redis has been tried when this returns: it

@@ -1,6 +1,6 @@
 //! Where REST is served, and to whom.
 
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use petstore_api_key::Environment;
 use petstore_gateway::{
@@ -13,9 +13,34 @@ use super::socket_addr;
 /// Where REST is served, and to whom.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EdgeSettings {
-    /// Where REST is served
-    #[arg(long, env = "PETSTORE_HTTP_ADDR", default_value = "127.0.0.1:8080", value_parser = socket_addr, value_name = "ADDR")]
-    pub http_addr: SocketAddr,
+    /// Where REST is served without encryption, over HTTP/1.1; off where it is not
+    #[arg(long, env = "PETSTORE_HTTP_ADDR", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    pub http_addr: PlainAddr,
+
+    /// Where REST is served over HTTPS, as HTTP/2 or HTTP/1.1; needs --https-cert and --https-key
+    #[arg(
+        long,
+        env = "PETSTORE_HTTPS_ADDR",
+        requires = "https_cert",
+        value_parser = socket_addr,
+        value_name = "ADDR"
+    )]
+    pub https_addr: Option<SocketAddr>,
+
+    /// The certificate of the HTTPS port, and those between it and its authority's, in PEM. A new one is taken into use
+    /// when the file changes
+    #[arg(
+        long,
+        env = "PETSTORE_HTTPS_CERT",
+        requires = "https_key",
+        requires = "https_addr",
+        value_name = "FILE"
+    )]
+    pub https_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(long, env = "PETSTORE_HTTPS_KEY", requires = "https_cert", value_name = "FILE")]
+    pub https_key: Option<PathBuf>,
 
     /// A reverse proxy, or a block of them, whose X-Forwarded-For is believed; may be repeated, in the variable
     /// separated by commas
@@ -26,6 +51,32 @@ pub struct EdgeSettings {
     /// the variable separated by commas
     #[arg(long, env = "PETSTORE_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
     pub cors_origin: Vec<CorsOrigin>,
+}
+
+/// Where HTTP is served without encryption, if it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainAddr {
+    /// Nowhere.
+    Off,
+    /// At this address.
+    At(SocketAddr),
+}
+
+impl FromStr for PlainAddr {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        if written == "off" { Ok(Self::Off) } else { socket_addr(written).map(Self::At) }
+    }
+}
+
+impl fmt::Display for PlainAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(addr) => addr.fmt(f),
+        }
+    }
 }
 
 impl EdgeSettings {

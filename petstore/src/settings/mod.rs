@@ -21,9 +21,16 @@ use petstore_api_key::Environment;
 use petstore_core::accounts::AccountName;
 
 pub use self::{
-    core::CoreAddressSettings, database::DatabaseSettings, edge::EdgeSettings, files::TokenSettings,
-    grpc::GrpcSettings, grpc_addr::GrpcAddr, limiter::LimiterSettings, process::ProcessSettings,
-    store::StoreSettings, table::settings_table,
+    core::CoreAddressSettings,
+    database::DatabaseSettings,
+    edge::{EdgeSettings, PlainAddr},
+    files::TokenSettings,
+    grpc::GrpcSettings,
+    grpc_addr::GrpcAddr,
+    limiter::LimiterSettings,
+    process::ProcessSettings,
+    store::StoreSettings,
+    table::settings_table,
 };
 pub use crate::logging::LogFormat;
 

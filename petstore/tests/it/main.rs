@@ -20,6 +20,8 @@ mod engines;
 mod get_pet;
 mod grpc;
 mod headers;
+mod hostile_http2;
+mod https;
 mod limits;
 mod list_pets;
 mod logs;

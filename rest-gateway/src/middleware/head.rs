@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::{HeaderMap, HeaderValue, Uri, Version, header, request::Parts};
+use http::{HeaderMap, Uri, Version, header, request::Parts};
 
 use crate::error::ApiError;
 
@@ -14,28 +14,52 @@ const MAX_FIELDS_LEN: usize = 32 * 1024;
 const FIELD_OVERHEAD: usize = ": \r\n".len();
 
 /// Refuses a target or header fields that are too large, and a request that does not name its host once
-/// (RFC 9112 §3.2).
+/// (RFC 9112 §3.2, RFC 9113 §8.3.1).
 pub(super) fn check(request: &Parts) -> Result<(), ApiError> {
-    if target_len(&request.uri) > MAX_TARGET {
+    if target_len(request) > MAX_TARGET {
         return Err(ApiError::UriTooLong);
     }
     if request.headers.len() > MAX_FIELDS || fields_len(&request.headers) > MAX_FIELDS_LEN {
         return Err(ApiError::HeadersTooLarge);
     }
-    let mut hosts = request.headers.get_all(header::HOST).into_iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if is_host(host) => Ok(()),
-        // The field is younger than HTTP/1.0, whose clients need not send it.
-        (None, None) if request.version == Version::HTTP_10 => Ok(()),
-        _ => Err(ApiError::InvalidHost),
-    }
+    if names_its_host(request) { Ok(()) } else { Err(ApiError::InvalidHost) }
 }
 
-/// The length as it was sent: `/path?query`, or all of an absolute URL.
-fn target_len(uri: &Uri) -> usize {
+fn names_its_host(request: &Parts) -> bool {
+    let mut hosts = request.headers.get_all(header::HOST).into_iter();
+    let field = match (hosts.next().map(|host| host.to_str()), hosts.next()) {
+        (None, None) => None,
+        (Some(Ok(host)), None) => Some(host),
+        (Some(_), _) | (None, Some(_)) => return false,
+    };
+    let named = match (request.version, field, request.uri.authority()) {
+        // `:authority` takes the field's place; who sends both means the same with both.
+        (Version::HTTP_2, Some(field), Some(authority))
+            if !authority.as_str().eq_ignore_ascii_case(field) =>
+        {
+            None
+        }
+        (Version::HTTP_2, _, Some(authority)) => Some(authority.as_str()),
+        // The field is younger than HTTP/1.0, whose clients need not send it.
+        (Version::HTTP_10, None, _) => return true,
+        (_, field, _) => field,
+    };
+    named.is_some_and(is_host)
+}
+
+/// The length as it was sent: `/path?query`, in HTTP/1 maybe all of an absolute URL.
+fn target_len(request: &Parts) -> usize {
+    let uri = &request.uri;
+    if request.version == Version::HTTP_2 {
+        return path_len(uri);
+    }
     let scheme = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
-    scheme + authority + uri.path_and_query().map_or(0, |path| path.as_str().len())
+    scheme + authority + path_len(uri)
+}
+
+fn path_len(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |path| path.as_str().len())
 }
 
 fn fields_len(headers: &HeaderMap) -> usize {
@@ -44,10 +68,7 @@ fn fields_len(headers: &HeaderMap) -> usize {
 
 /// `uri-host [ ":" port ]` (RFC 9110 §7.2). Empty is right only for a target without an authority, which no
 /// target of the `http` scheme is.
-fn is_host(host: &HeaderValue) -> bool {
-    let Ok(host) = host.to_str() else {
-        return false;
-    };
+fn is_host(host: &str) -> bool {
     if let Some(literal) = host.strip_prefix('[') {
         return literal
             .split_once(']')
@@ -81,6 +102,7 @@ fn is_registered_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
@@ -133,6 +155,36 @@ mod tests {
         let mut request = request(&[]);
         request.version = Version::HTTP_10;
         assert_eq!(check(&request), Ok(()));
+    }
+
+    #[test]
+    fn in_http_2_the_authority_takes_the_hosts_place_and_agrees_with_it() {
+        let check = |uri: &'static str, hosts: &[&str]| {
+            let mut request = request(hosts);
+            request.version = Version::HTTP_2;
+            request.uri = Uri::from_static(uri);
+            super::check(&request)
+        };
+        for hosts in [&[][..], &["shop.example:8443"], &["SHOP.example:8443"]] {
+            assert_eq!(check("https://shop.example:8443/v1/pets", hosts), Ok(()), "{hosts:?}");
+        }
+        assert_eq!(check("/v1/pets", &["shop.example"]), Ok(()), "translated from HTTP/1.1");
+        for hosts in [&["other.example"][..], &["shop.example"], &["shop.example:8443"; 2], &[""]] {
+            let refused = check("https://shop.example:8443/v1/pets", hosts);
+            assert_eq!(refused, Err(ApiError::InvalidHost), "{hosts:?}");
+        }
+        assert_eq!(check("/v1/pets", &[]), Err(ApiError::InvalidHost));
+        assert_eq!(check("https://user@shop.example/v1/pets", &[]), Err(ApiError::InvalidHost));
+    }
+
+    #[test]
+    fn in_http_2_the_target_is_the_path() {
+        let mut request = request(&[]);
+        request.version = Version::HTTP_2;
+        for (len, expected) in [(8192, Ok(())), (8193, Err(ApiError::UriTooLong))] {
+            request.uri = format!("https://shop.example/{}", "y".repeat(len - 1)).parse().unwrap();
+            assert_eq!(check(&request), expected);
+        }
     }
 
     #[test]

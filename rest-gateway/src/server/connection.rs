@@ -1,44 +1,65 @@
 //! One connection, from its first byte to its last.
 
-use std::{
-    convert::Infallible,
-    future::{Future, poll_fn},
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, extract::ConnectInfo, response::Response, routing::future::RouteFuture};
 use http::Request;
-use hyper::{body::Incoming, server::conn::http1, service::Service};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpStream, sync::watch, time::sleep};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::Service,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::watch,
+    time::timeout,
+};
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::server::TlsStream;
 
-use super::{limits::ServerLimits, linger::linger};
+use super::{
+    Transport,
+    conversation::{End, converse},
+    limits::ServerLimits,
+    linger::linger,
+};
+
+/// HTTP/2, beyond what is a limit of the server: streams that a peer may open and reset before it is taken for an
+/// attacker (CVE-2023-44487), and streams that we may have to reset.
+const MAX_PENDING_RESETS: usize = 20;
+const MAX_ERROR_RESETS: usize = 64;
+/// How much of a body a client may send before it is read, per stream and per connection.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How much of an answer is kept per stream until the client takes it.
+const SEND_BUFFER: usize = 64 * 1024;
+/// A silent client is asked whether it is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What all connections have in common.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Connections {
     app: Router,
+    transport: Transport,
     limits: Arc<ServerLimits>,
-    http: http1::Builder,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
     /// Closes when the server stops.
     stopping: watch::Receiver<()>,
 }
 
 impl Connections {
-    pub(super) fn new(app: Router, limits: ServerLimits, stopping: watch::Receiver<()>) -> Self {
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(limits.header_read_timeout)
-            .max_headers(limits.max_headers)
-            .max_buf_size(limits.max_buf_size)
-            // A client that has said all may close its half and still be answered. It also saves a look at the
-            // socket during each request; an abandoned request runs to its own deadline.
-            .half_close(true);
-        Self { app, limits: Arc::new(limits), http, stopping }
+    pub(super) fn new(
+        app: Router,
+        transport: Transport,
+        limits: ServerLimits,
+        stopping: watch::Receiver<()>,
+    ) -> Self {
+        let (http1, http2) = (http1(&limits), http2(&limits));
+        Self { app, transport, limits: Arc::new(limits), http1, http2, stopping }
     }
 
     pub(super) fn limits(&self) -> &ServerLimits {
@@ -51,74 +72,102 @@ impl Connections {
         stream: TcpStream,
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let service = PeerService { app: self.app.clone(), peer };
-        run(stream, service, self.http.clone(), Arc::clone(&self.limits), self.stopping.clone())
+        let connections = self.clone(); // shares everything
+        async move { connections.run(stream, peer).await }
     }
-}
 
-async fn run(
-    stream: TcpStream,
-    service: PeerService,
-    http: http1::Builder,
-    limits: Arc<ServerLimits>,
-    mut stopping: watch::Receiver<()>,
-) {
-    let peer = service.peer;
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
-    }
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_read_timeout(Some(limits.read_stall));
-    stream.set_write_timeout(Some(limits.write_stall));
-    let mut connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
-
-    let mut age = pin!(sleep(spread(limits.max_connection_age, peer)));
-    let mut leaving = Leaving::No;
-    loop {
-        let ended = poll_fn(|cx| connection.poll_without_shutdown(cx));
-        tokio::select! {
-            biased;
-            ended = ended => {
-                if let Err(error) = ended {
-                    tracing::debug!(%peer, %error, "a connection ended early");
-                }
-                break;
-            }
-            () = &mut age => {
-                if leaving == Leaving::OfAge {
-                    tracing::debug!(%peer, "cut off a connection that did not end with its age");
-                    return;
-                }
-                leaving = Leaving::OfAge;
-                age.set(sleep(limits.connection_age_grace));
-            }
-            // The sender says nothing but that it is gone.
-            _ = stopping.changed(), if leaving == Leaving::No => leaving = Leaving::OfStop,
+    async fn run(self, stream: TcpStream, peer: SocketAddr) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
-        // Lets the request under way finish, with `Connection: close`, and closes an idle connection at once.
-        Pin::new(&mut connection).graceful_shutdown();
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_read_timeout(Some(self.limits.read_stall));
+        stream.set_write_timeout(Some(self.limits.write_stall));
+        let stream = Box::pin(stream);
+        match self.transport {
+            Transport::Plain => self.converse_in_http1(stream, peer).await,
+            Transport::Tls(_) => match self.shake_hands(stream).await {
+                Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                    self.converse_in_http2(stream, peer).await;
+                }
+                Ok(stream) => self.converse_in_http1(stream, peer).await,
+                Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
+            },
+        }
     }
-    let stream = connection.into_parts().io.into_inner();
-    linger(stream, limits.linger_bytes, limits.linger).await;
+
+    /// Gives up when the server stops: nothing has been asked yet.
+    async fn shake_hands<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
+        let Transport::Tls(certificate) = &self.transport else {
+            return Err(io::ErrorKind::Unsupported.into()); // only asked for with TLS
+        };
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            shaken = timeout(self.limits.tls_handshake, certificate.acceptor().accept(stream)) => {
+                shaken.map_err(|_| io::ErrorKind::TimedOut)?
+            }
+            _ = stopping.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    async fn converse_in_http1<I>(&self, stream: I, peer: SocketAddr)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        let mut connection = self.http1.serve_connection(TokioIo::new(stream), self.service(peer));
+        match converse(&mut connection, peer, &self.limits, self.stopping.clone()).await {
+            End::Over => {
+                let stream = connection.into_parts().io.into_inner();
+                linger(stream, self.limits.linger_bytes, self.limits.linger).await;
+            }
+            End::OverAge => {}
+        }
+    }
+
+    /// HTTP/2 says in a frame that an answer is complete, so that there is nothing to linger for.
+    async fn converse_in_http2<I>(&self, stream: I, peer: SocketAddr)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut connection = self.http2.serve_connection(TokioIo::new(stream), self.service(peer));
+        let _ = converse(&mut connection, peer, &self.limits, self.stopping.clone()).await;
+    }
+
+    fn service(&self, peer: SocketAddr) -> PeerService {
+        PeerService { app: self.app.clone(), peer }
+    }
 }
 
-/// Why a connection is to end after the request under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
-    No,
-    OfStop,
-    OfAge,
+fn http1(limits: &ServerLimits) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read_timeout)
+        .max_headers(limits.max_headers)
+        .max_buf_size(limits.max_buf_size)
+        // A client that has said all may close its half and still be answered. It also saves a look at the
+        // socket during each request; an abandoned request runs to its own deadline.
+        .half_close(true);
+    http
 }
 
-/// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is as
-/// good as a random number here.
-fn spread(age: Duration, peer: SocketAddr) -> Duration {
-    let tenth = age / 10;
-    age.saturating_add(tenth * u32::from(peer.port() % 64) / 64)
+fn http2(limits: &ServerLimits) -> http2::Builder<TokioExecutor> {
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.timer(TokioTimer::new())
+        .max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(limits.max_header_list)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_local_error_reset_streams(MAX_ERROR_RESETS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    http
 }
 
 /// The app, told who the peer is.
-struct PeerService {
+#[derive(Debug)]
+pub(super) struct PeerService {
     app: Router,
     peer: SocketAddr,
 }

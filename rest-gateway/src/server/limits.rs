@@ -8,9 +8,16 @@ pub struct ServerLimits {
     /// How long a request's head may take to arrive, from the moment that the connection waits for it: so it is
     /// also how long a connection may be idle between requests. Default 9 s.
     pub header_read_timeout: Duration,
-    /// Header fields in a head; with more, the answer is a bare 431. Default 256.
+    /// How long a TLS handshake may take. Default 5 s.
+    pub tls_handshake: Duration,
+    /// Header fields in a head of HTTP/1.1; with more, the answer is a bare 431. Default 256.
     pub max_headers: usize,
-    /// Bytes of a head, and of anything else that is buffered; with a larger head, the answer is a bare 431.
+    /// Bytes of the header fields of HTTP/2, as RFC 9113 §6.5.2 counts them; with more, the answer is a bare 431.
+    /// Default 64 KiB.
+    pub max_header_list: u32,
+    /// Requests at once on one connection of HTTP/2. Default 100.
+    pub max_streams: u32,
+    /// Bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger head, the answer is a bare 431.
     /// At least 8192. Default 64 KiB.
     pub max_buf_size: usize,
     /// Connections at once; more wait until one closes. Default 10,000.
@@ -39,7 +46,10 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             header_read_timeout: Duration::from_secs(9),
+            tls_handshake: Duration::from_secs(5),
             max_headers: 256,
+            max_header_list: 64 * 1024,
+            max_streams: 100,
             max_buf_size: 64 * 1024,
             max_connections: 10_000,
             max_connections_per_address: 1_024,

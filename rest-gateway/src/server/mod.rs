@@ -1,10 +1,13 @@
-//! Sockets: accepts connections and serves HTTP/1.1 on them, within bounds of number, time and memory.
+//! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory: HTTP/1.1 in plain
+//! text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
 //!
 //! Not `axum::serve`: that has no timeout for half-sent heads, and its graceful shutdown waits for ever for a
 //! client that neither speaks nor leaves.
 
 mod address_counts;
+mod certificate;
 mod connection;
+mod conversation;
 mod limits;
 mod linger;
 mod metrics;
@@ -22,10 +25,23 @@ use tokio::{
 };
 
 use self::{address_counts::AddressCounts, connection::Connections};
-pub use self::{limits::ServerLimits, metrics::ConnectionMetrics};
+pub use self::{
+    certificate::{Certificate, CertificateFiles, InvalidCertificate},
+    limits::ServerLimits,
+    metrics::ConnectionMetrics,
+};
 
 /// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What carries HTTP.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// Bytes that everybody on the way can read.
+    Plain,
+    /// TLS, with this certificate, whose files are followed while the port is served.
+    Tls(Certificate),
+}
 
 /// Serves `app` on the listener's connections until `shutdown`. Then it accepts no more, lets every request that
 /// is under way finish, and returns when the last connection is closed or [`ServerLimits::drain_deadline`] has
@@ -37,6 +53,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// None at present: a failed accept is logged and tried again.
 pub async fn serve(
     listener: TcpListener,
+    transport: Transport,
     app: Router,
     limits: ServerLimits,
     metrics: ConnectionMetrics,
@@ -45,7 +62,11 @@ pub async fn serve(
     let (stop, stopping) = watch::channel(());
     let slots = Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS)));
     let addresses = AddressCounts::new(limits.max_connections_per_address);
-    let connections = Connections::new(app, limits, stopping);
+    let mut watching = JoinSet::new(); // ends with this function
+    if let Transport::Tls(certificate) = &transport {
+        watching.spawn(certificate.clone().keep_current());
+    }
+    let connections = Connections::new(app, transport, limits, stopping);
     let drain_deadline = connections.limits().drain_deadline;
 
     let mut open = JoinSet::new();

@@ -47,7 +47,14 @@ impl Running {
         Self {
             addr,
             stop,
-            ended: tokio::spawn(serve(listener, app, limits, ConnectionMetrics::default(), shutdown)),
+            ended: tokio::spawn(serve(
+                listener,
+                Transport::Plain,
+                app,
+                limits,
+                ConnectionMetrics::default(),
+                shutdown,
+            )),
         }
     }
 

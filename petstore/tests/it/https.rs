@@ -1,0 +1,205 @@
+//! REST over HTTPS: the same promises, over HTTP/1.1 and HTTP/2.
+
+use std::{fs, time::Duration};
+
+use petstore_testkit::{
+    Authority, Certificate, Client, Installation, Protocol, Server, Tls, eventually, raw,
+};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+
+use crate::{FIRST_KEY, PORTS, pets::created, petstore};
+
+/// How long a new certificate may take to be in use.
+const REPLACED: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn both_versions_of_http_keep_the_same_promises() {
+    let shop = Shop::open(&[]).await;
+    for protocol in Protocol::ALL {
+        let client = shop.client(protocol);
+        let id = created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MAX})).await);
+        let got = client.get(&format!("/v1/pets/{id}")).await;
+        assert_eq!(got.assert_status(200).json()["categoryId"], i64::MAX, "{got:?}");
+        assert_eq!(got.header("deprecation"), "@1764892800");
+        let listed = client.get("/v1/pets?limit=1").await;
+        assert_eq!(listed.assert_status(200).rate().limit, 60, "{listed:?}");
+        assert_eq!(listed.header("cache-control"), "no-store");
+        assert!(!listed.header("x-request-id").is_empty(), "{listed:?}");
+
+        client.get("/v1/pets?limit=0").await.assert_error(400, "INVALID_PARAMETER");
+        client.post_text("/v1/pets", "{").await.assert_error(400, "MALFORMED_JSON");
+        client.post_text("/v1/pets", &"x".repeat(70_000)).await.assert_error(413, "BODY_TOO_LARGE");
+        client.get("/v1/nothing").await.assert_error(404, "ROUTE_NOT_FOUND");
+        client.send("PUT", "/v1/pets", &[], "").await.assert_error(405, "METHOD_NOT_ALLOWED");
+        let head = client.send("HEAD", "/v1/pets", &[], "").await;
+        assert_eq!((head.assert_status(200).body(), head.rate().limit), (&b""[..], 60), "{head:?}");
+        shop.anonymous(protocol).get("/v1/pets").await.assert_error(401, "MISSING_API_KEY");
+    }
+}
+
+#[tokio::test]
+async fn a_head_is_judged_alike_in_both_versions() {
+    let shop = Shop::open(&[]).await;
+    for protocol in Protocol::ALL {
+        let client = shop.client(protocol);
+        let long = |len: usize| format!("/v1/pets?x={}", "y".repeat(len - 11));
+        client.get(&long(8_192)).await.assert_status(200);
+        client.get(&long(8_193)).await.assert_error(414, "URI_TOO_LONG");
+        let many = (0..100)
+            .fold(client.clone(), |client, number| client.with_header("x-field", &number.to_string()));
+        many.get("/v1/pets").await.assert_error(431, "HEADERS_TOO_LARGE");
+        let large = client.with_header("x-field", &"v".repeat(33 * 1_024));
+        large.get("/v1/pets").await.assert_error(431, "HEADERS_TOO_LARGE");
+        // In HTTP/1.1 this is a second Host; in HTTP/2 one that contradicts the authority.
+        let refused = client.with_header("host", "other.example").get("/v1/pets").await;
+        refused.assert_error(400, "INVALID_REQUEST");
+    }
+    let agreeing =
+        shop.client(Protocol::Http2).with_header("host", &shop.server.address("HTTPS").to_string());
+    agreeing.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn requests_share_one_connection_of_http_2() {
+    let shop = Shop::open(&[]).await;
+    let answers = shop.client(Protocol::Http2).sends(61, "/v1/pets").await;
+    let refused = answers.iter().filter(|answer| answer.status() == 429).count();
+    assert_eq!(refused, 1, "the sixty-first request of a minute");
+}
+
+#[tokio::test]
+async fn neither_port_answers_in_the_others_language() {
+    let shop = Shop::open(&[]).await;
+    let plain = b"GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let answer = raw::exchange(shop.server.address("HTTPS"), plain).await;
+    assert!(!answer.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&answer));
+    let tls = Tls::trusting(&shop.authority, Protocol::Http1);
+    tls.connect(shop.server.address("REST")).await.expect_err("a handshake with the plain port");
+}
+
+#[tokio::test]
+async fn the_plain_port_can_be_switched_off() {
+    let shop = Shop::open(&["--http-addr", "off"]).await;
+    assert!(!shop.server.stdout().contains("REST"), "{}", shop.server.stdout());
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let exit = shop.server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+
+    let exit = petstore().run(&["serve", "--http-addr", "off"]).await;
+    assert_eq!(exit.code, Some(2), "{exit:?}");
+    assert!(exit.stderr.contains("--http-addr") && exit.stderr.contains("--https-addr"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_taken_into_use_and_a_broken_one_is_not() {
+    let shop = Shop::open(&[]).await;
+    let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
+    let new = other.issue("127.0.0.1");
+    let tls = Tls::trusting(&other, Protocol::Http2);
+    tls.connect(address).await.expect_err("it is not in use yet");
+    let kept = shop.client(Protocol::Http1);
+
+    fs::write(&shop.certificate.file, "not a certificate").unwrap();
+    let line = "the new HTTPS certificate cannot be used";
+    eventually(REPLACED, async || {
+        let log = shop.server.stderr();
+        if log.contains(line) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    kept.get("/v1/pets").await.assert_status(200);
+
+    fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
+    fs::copy(&new.file, &shop.certificate.file).unwrap();
+    eventually(REPLACED, async || tls.connect(address).await.map(drop).map_err(|error| error.to_string()))
+        .await;
+    assert!(shop.server.stderr().matches(line).count() <= 2, "{}", shop.server.stderr());
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_begin_the_handshake_is_closed() {
+    let shop = Shop::open(&[]).await;
+    let mut silent = raw::connect(shop.server.address("HTTPS")).await;
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let mut read = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(15), silent.read_to_end(&mut read)).await;
+    assert!(end.is_ok(), "still open");
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_keep_the_service_from_ending() {
+    let shop = Shop::open(&["--drain-deadline", "3s"]).await;
+    let address = shop.server.address("HTTPS");
+    let mut open = Vec::new();
+    for protocol in Protocol::ALL {
+        open.push(Tls::trusting(&shop.authority, protocol).connect(address).await.unwrap());
+    }
+    let _before_the_handshake = raw::connect(address).await;
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let exit = shop.server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(exit.took < Duration::from_secs(6), "{exit:?}");
+}
+
+#[tokio::test]
+async fn settings_of_https_that_cannot_be_used_are_named() {
+    let (authority, installation) = (Authority::new(), petstore());
+    let (one, other) = (authority.issue("a"), authority.issue("b"));
+    for (flags, named) in [
+        (["--https-addr", "127.0.0.1:0"].as_slice(), "--https-cert"),
+        (&["--https-addr", "127.0.0.1:0", "--https-cert", &one.file], "--https-key"),
+        (&["--https-cert", &one.file, "--https-key", &one.key_file], "--https-addr"),
+        (
+            &["--https-addr", "127.0.0.1:0", "--https-cert", &one.file, "--https-key", &other.key_file],
+            "--https-cert",
+        ),
+        (
+            &["--https-addr", "127.0.0.1:0", "--https-cert", "nothing", "--https-key", &other.key_file],
+            "--https-cert",
+        ),
+        (
+            &["--https-addr", "127.0.0.1:0", "--https-cert", &one.key_file, "--https-key", &one.file],
+            "--https-cert",
+        ),
+    ] {
+        let exit = installation.run(&[["serve"].as_slice(), &PORTS, flags].concat()).await;
+        assert_eq!(exit.code, Some(2), "{flags:?}: {exit:?}");
+        assert!(exit.stderr.contains(named) && exit.stderr.lines().count() == 1, "{flags:?}: {exit:?}");
+        assert!(!installation.folder().join("data").exists(), "{flags:?}: a store was made for nothing");
+    }
+}
+
+/// The service with an HTTPS port.
+struct Shop {
+    authority: Authority,
+    certificate: Certificate,
+    installation: Installation,
+    server: Server,
+}
+
+impl Shop {
+    async fn open(flags: &[&str]) -> Self {
+        let (authority, installation) = (Authority::new(), petstore());
+        let certificate = authority.issue("127.0.0.1");
+        let https = [
+            "--https-addr",
+            "127.0.0.1:0",
+            "--https-cert",
+            &certificate.file,
+            "--https-key",
+            &certificate.key_file,
+        ];
+        let http = if flags.contains(&"--http-addr") { 2 } else { 0 };
+        let server =
+            installation.start(&[["serve"].as_slice(), &PORTS[http..], &https, flags].concat()).await;
+        Self { authority, certificate, installation, server }
+    }
+
+    fn anonymous(&self, protocol: Protocol) -> Client {
+        Client::new(self.server.address("HTTPS")).over_tls(&self.authority, protocol)
+    }
+
+    fn client(&self, protocol: Protocol) -> Client {
+        self.anonymous(protocol).with_key(self.installation.read(FIRST_KEY).trim())
+    }
+}
