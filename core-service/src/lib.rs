@@ -14,6 +14,7 @@ use petstore_metrics::Collectors;
 use tokio::sync::Semaphore;
 
 pub mod accounts;
+mod background;
 mod database_url;
 pub mod domain;
 pub mod grpc;

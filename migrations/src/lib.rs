@@ -21,6 +21,7 @@ mod m0002_accounts;
 mod m0003_api_keys;
 mod m0004_revision;
 mod m0005_orders;
+mod m0008_create_requests;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
@@ -35,6 +36,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_api_keys::Migration),
             Box::new(m0004_revision::Migration),
             Box::new(m0005_orders::Migration),
+            Box::new(m0008_create_requests::Migration),
         ]
     }
 }

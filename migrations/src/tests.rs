@@ -30,17 +30,17 @@ async fn schema(db: &DatabaseConnection) -> Vec<String> {
 async fn every_change_can_be_applied_and_taken_back_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder.path().join("pets.db")).await;
-    assert_eq!(states(&db).await, [MigrationState::Pending; 5]);
+    assert_eq!(states(&db).await, [MigrationState::Pending; 6]);
     assert!(schema(&db).await.is_empty(), "asking for the status must write nothing");
 
     up(&db).await.unwrap();
-    assert_eq!(states(&db).await, [MigrationState::Applied; 5]);
+    assert_eq!(states(&db).await, [MigrationState::Applied; 6]);
     let full = schema(&db).await;
 
-    for _ in 0..5 {
+    for _ in 0..6 {
         down(&db, 1).await.unwrap();
     }
-    assert_eq!(states(&db).await, [MigrationState::Pending; 5]);
+    assert_eq!(states(&db).await, [MigrationState::Pending; 6]);
     up(&db).await.unwrap();
     assert_eq!(schema(&db).await, full);
 }
@@ -53,7 +53,7 @@ async fn any_number_may_migrate_one_file_at_once() {
         if round % 2 == 0 {
             let db = open(&path).await; // not quite a new file: the changes were applied and taken back
             up(&db).await.unwrap();
-            down(&db, 5).await.unwrap();
+            down(&db, 6).await.unwrap();
         }
         let migrating = (0..4).map(|_| {
             let path = path.clone();
@@ -64,7 +64,7 @@ async fn any_number_may_migrate_one_file_at_once() {
         });
         for task in migrating.collect::<Vec<_>>() {
             let db = task.await.unwrap().unwrap();
-            assert_eq!(states(&db).await, [MigrationState::Applied; 5]);
+            assert_eq!(states(&db).await, [MigrationState::Applied; 6]);
         }
     }
 }
@@ -96,6 +96,7 @@ fn every_int64_fits_its_column_on_postgresql_too() {
         m0003_api_keys::api_keys(),
         m0004_revision::revision(),
         m0005_orders::orders(),
+        m0008_create_requests::create_requests(),
     ];
     for table in tables {
         let sql = table.to_string(PostgresQueryBuilder);

@@ -3,7 +3,7 @@
 use std::{error::Error, future::Future, time::Duration};
 
 use http::{Request, Response, StatusCode};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tonic::{Status, body::Body, metadata::MetadataValue};
 use tower::{BoxError, util::BoxCloneSyncService};
 
@@ -11,9 +11,11 @@ use crate::{error::ApiError, middleware::Caller};
 
 mod connect;
 mod named;
+mod retry;
 
 pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
 pub(crate) use named::NamedTransport;
+pub(crate) use retry::{RetryBudget, once_more};
 
 /// Carries gRPC calls to the core. The all-in-one process passes the core's own service, so that a call costs
 /// no socket; a gateway of its own passes what [`connect`] returns.
@@ -22,23 +24,21 @@ pub type CoreTransport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxE
 /// How long a call to the core may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// A request to the core on behalf of `caller`: it carries the deadline and the request's name.
-pub(crate) fn request<T>(message: T, caller: &Caller) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    request.set_timeout(DEADLINE);
-    if let Ok(request_id) = MetadataValue::try_from(caller.request_id.as_header().as_bytes()) {
-        request.metadata_mut().insert("x-request-id", request_id);
-    }
-    request
-}
-
-/// The core's answer to `call`, within the deadline also when the core does not keep to it. A failure is logged
-/// here, once.
-pub(crate) async fn answer<T>(
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+/// Asks the core on behalf of `caller`, within the deadline also when the core does not keep to it, and once more if
+/// the answer is lost: `rpc` has to mean the same when it arrives twice. A failure is logged here, once.
+pub(crate) async fn ask<M, T, F>(
+    message: M,
     caller: &Caller,
-) -> Result<T, ApiError> {
-    match timeout(DEADLINE, call).await {
+    retries: &RetryBudget,
+    rpc: impl Fn(tonic::Request<M>) -> F,
+) -> Result<T, ApiError>
+where
+    M: Clone,
+    F: Future<Output = Result<tonic::Response<T>, Status>>,
+{
+    let deadline = Instant::now() + DEADLINE;
+    let attempts = once_more(retries, deadline, |left| rpc(request(message.clone(), caller, left)));
+    match timeout_at(deadline, attempts).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => {
             let error = ApiError::from(&status);
@@ -50,6 +50,16 @@ pub(crate) async fn answer<T>(
             Err(ApiError::DeadlineExceeded)
         }
     }
+}
+
+/// A request that carries the time that is left and the request's name.
+fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(left);
+    if let Ok(request_id) = MetadataValue::try_from(caller.request_id.as_header().as_bytes()) {
+        request.metadata_mut().insert("x-request-id", request_id);
+    }
+    request
 }
 
 /// A client's mistake is of interest to nobody else; an outage may pass; a fault of ours needs someone.

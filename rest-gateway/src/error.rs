@@ -15,6 +15,8 @@ use crate::{
 
 mod from_core;
 
+pub(crate) use from_core::is_transport_failure;
+
 /// Why there is an Error body instead of what was asked for. `Display` is the body's `message`: safe for a
 /// stranger, causes are logged where the error is made.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -59,6 +61,12 @@ pub(crate) enum ApiError {
     InvalidParameter(String),
     #[error("{0}")]
     InvalidCursor(String),
+    #[error("Idempotency-Key must be one field of 1 to 255 visible ASCII characters")]
+    InvalidIdempotencyKey,
+    #[error("a request with this Idempotency-Key is still under way")]
+    IdempotencyInProgress { retry_after: Option<Duration> },
+    #[error("this Idempotency-Key was used for another animal")]
+    IdempotencyKeyReused,
     #[error("there is no animal with this id")]
     PetNotFound,
 
@@ -104,6 +112,9 @@ impl ApiError {
             Self::ValidationFailed(_) => ErrorReason::ValidationFailed,
             Self::InvalidParameter(_) => ErrorReason::InvalidParameter,
             Self::InvalidCursor(_) => ErrorReason::InvalidCursor,
+            Self::InvalidIdempotencyKey => ErrorReason::InvalidIdempotencyKey,
+            Self::IdempotencyInProgress { .. } => ErrorReason::IdempotencyInProgress,
+            Self::IdempotencyKeyReused => ErrorReason::IdempotencyKeyReused,
             Self::PetNotFound => ErrorReason::PetNotFound,
             Self::Core { reason, .. } => *reason,
             Self::Unavailable { .. } | Self::Key(Unresolved::CoreAway) => ErrorReason::Unavailable,
@@ -118,17 +129,20 @@ impl ApiError {
         http_status(self.reason())
     }
 
-    /// `Retry-After` in whole seconds: always with 429 and 503, and where the core asks for it.
+    /// `Retry-After` in whole seconds: always with 409, 429 and 503, and where the core asks for it.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
             Self::OverLimit(decision) => decision.retry_after_secs(),
             Self::Core { retry_after, .. }
+            | Self::IdempotencyInProgress { retry_after }
             | Self::Unavailable { retry_after }
             | Self::Overloaded { retry_after } => retry_after.map(whole_seconds),
             _ => None,
         };
-        let status = self.status();
-        let required = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
+        let required = matches!(
+            self.status(),
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
         known.or_else(|| required.then_some(1))
     }
 
@@ -150,6 +164,7 @@ const fn http_status(reason: ErrorReason) -> StatusCode {
         ErrorReason::ValidationFailed
         | ErrorReason::InvalidParameter
         | ErrorReason::InvalidCursor
+        | ErrorReason::InvalidIdempotencyKey
         | ErrorReason::InvalidRequest
         | ErrorReason::MalformedJson
         | ErrorReason::InvalidOrderTransition => StatusCode::BAD_REQUEST,
@@ -162,6 +177,8 @@ const fn http_status(reason: ErrorReason) -> StatusCode {
         }
         ErrorReason::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorReason::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+        ErrorReason::IdempotencyInProgress => StatusCode::CONFLICT,
+        ErrorReason::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorReason::OperationRemoved => StatusCode::GONE,
         ErrorReason::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorReason::UriTooLong => StatusCode::URI_TOO_LONG,

@@ -10,7 +10,7 @@ use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client:
 
 use crate::{
     client_address::TrustedProxies,
-    core_client::{CoreTransport, NamedTransport},
+    core_client::{CoreTransport, NamedTransport, RetryBudget},
     cors::CorsOrigin,
     keys::KeyRing,
     limit::RateLimiter,
@@ -41,6 +41,7 @@ pub(crate) struct GatewayState {
     pub(crate) keys: KeyRing,
     pub(crate) pets: PetStoreClient<NamedTransport>,
     pub(crate) orders: StoreServiceClient<NamedTransport>,
+    pub(crate) retries: RetryBudget,
     pub(crate) metrics: Metrics,
     /// The OpenAPI document as it is sent.
     pub(crate) openapi: Bytes,
@@ -61,6 +62,7 @@ impl Gateway {
             keys: KeyRing::new(core.clone(), clock.clone()),
             pets: PetStoreClient::new(NamedTransport::from(core.clone())),
             orders: StoreServiceClient::new(NamedTransport::from(core)),
+            retries: RetryBudget::new(),
             clock,
             metrics: Metrics::default(),
             openapi: crate::openapi().to_string().into(),

@@ -21,6 +21,15 @@ pub enum PetStoreError {
     /// The page token alone is not acceptable.
     #[error("{0}")]
     InvalidCursor(Violation),
+    /// The name of the creation is not of the right form.
+    #[error("{0}")]
+    InvalidRequestId(Violation),
+    /// The name of the creation was used for another animal.
+    #[error("the request id was used for another animal")]
+    RequestIdReused,
+    /// A creation of that name is still under way: the same call may be answered later.
+    #[error("a request with this request id is still under way")]
+    RequestInProgress,
     /// There is no such animal.
     #[error("there is no animal with the id {0}")]
     PetNotFound(PetId),

@@ -8,6 +8,7 @@ mod order;
 mod page;
 mod page_token;
 mod pet;
+mod request_id;
 mod violation;
 
 pub use account::{Account, AccountId, AccountName, Plan, Quota};
@@ -17,4 +18,5 @@ pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity, ShipDate};
 pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use page_token::{List, PageToken};
 pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus};
+pub use request_id::{Created, RequestId};
 pub use violation::{Violation, Violations};

@@ -4,13 +4,14 @@ use petstore_clock::UnixMillis;
 use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
-    domain::{KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan, Violation},
+    domain::{KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan, RequestId, Violation},
     store::ResolvedKey,
 };
 
-pub(super) fn new_pet(request: v1::CreatePetRequest) -> Result<NewPet, PetStoreError> {
+pub(super) fn new_pet(request: v1::CreatePetRequest) -> Result<(Option<RequestId>, NewPet), PetStoreError> {
+    let request_id = RequestId::parse(&request.request_id)?;
     let pet = request.pet.unwrap_or_default(); // an animal without members says best what it lacks
-    NewPet::parse(pet.name, pet.category_id, status(pet.status))
+    Ok((request_id, NewPet::parse(pet.name, pet.category_id, status(pet.status))?))
 }
 
 pub(super) fn list_pets(request: &v1::ListPetsRequest) -> Result<ListPets, PetStoreError> {

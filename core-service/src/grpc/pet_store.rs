@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use super::convert;
 use crate::{
     Core,
-    domain::{PetId, PetStoreError},
+    domain::{Created, PetId, PetStoreError},
 };
 
 #[tonic::async_trait]
@@ -33,8 +33,11 @@ impl PetStore for Core {
         request: Request<CreatePetRequest>,
     ) -> Result<Response<CreatePetResponse>, Status> {
         self.answer("CreatePet", request, |request| async move {
-            let pet = self.store.insert_pet(convert::new_pet(request)?).await?;
-            Ok(CreatePetResponse { pet: Some(convert::pet(pet)) })
+            let created = match convert::new_pet(request)? {
+                (Some(id), new) => self.store.insert_pet_once(&id, new, self.clock.now()).await?,
+                (None, new) => Created { pet: self.store.insert_pet(new).await?, replayed: false },
+            };
+            Ok(CreatePetResponse { pet: Some(convert::pet(created.pet)), replayed: created.replayed })
         })
         .await
     }

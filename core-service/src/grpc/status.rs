@@ -28,11 +28,14 @@ pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error
         PetStoreError::Invalid(violations) | PetStoreError::InvalidParameter(violations) => {
             violations.iter().for_each(|violation| add_violation(&mut details, violation));
         }
-        PetStoreError::InvalidCursor(violation) => add_violation(&mut details, violation),
-        PetStoreError::Unavailable(_) | PetStoreError::Overloaded => {
+        PetStoreError::InvalidCursor(violation) | PetStoreError::InvalidRequestId(violation) => {
+            add_violation(&mut details, violation);
+        }
+        PetStoreError::Unavailable(_) | PetStoreError::Overloaded | PetStoreError::RequestInProgress => {
             details.set_retry_info(Some(RETRY_DELAY));
         }
-        PetStoreError::PetNotFound(_)
+        PetStoreError::RequestIdReused
+        | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
         | PetStoreError::InvalidOrderTransition { .. }
         | PetStoreError::DeadlineExceeded
@@ -51,6 +54,9 @@ const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {
         PetStoreError::Invalid(_) => (Code::InvalidArgument, ErrorReason::ValidationFailed),
         PetStoreError::InvalidParameter(_) => (Code::InvalidArgument, ErrorReason::InvalidParameter),
         PetStoreError::InvalidCursor(_) => (Code::InvalidArgument, ErrorReason::InvalidCursor),
+        PetStoreError::InvalidRequestId(_) => (Code::InvalidArgument, ErrorReason::InvalidIdempotencyKey),
+        PetStoreError::RequestIdReused => (Code::AlreadyExists, ErrorReason::IdempotencyKeyReused),
+        PetStoreError::RequestInProgress => (Code::Aborted, ErrorReason::IdempotencyInProgress),
         PetStoreError::PetNotFound(_) => (Code::NotFound, ErrorReason::PetNotFound),
         PetStoreError::OrderNotFound(_) => (Code::NotFound, ErrorReason::OrderNotFound),
         PetStoreError::InvalidOrderTransition { .. } => {
@@ -83,6 +89,9 @@ fn log(rpc: &'static str, request_id: Option<&str>, reason: &str, error: &PetSto
         PetStoreError::Invalid(_)
         | PetStoreError::InvalidParameter(_)
         | PetStoreError::InvalidCursor(_)
+        | PetStoreError::InvalidRequestId(_)
+        | PetStoreError::RequestIdReused
+        | PetStoreError::RequestInProgress
         | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
         | PetStoreError::InvalidOrderTransition { .. } => {
@@ -122,10 +131,13 @@ mod tests {
             from: OrderStatus::Placed,
             to: OrderStatus::Delivered,
         };
-        let cases: [(PetStoreError, Code, &str); 10] = [
+        let cases: [(PetStoreError, Code, &str); 13] = [
             (E::Invalid(violations()), Code::InvalidArgument, "VALIDATION_FAILED"),
             (E::InvalidParameter(violations()), Code::InvalidArgument, "INVALID_PARAMETER"),
             (E::InvalidCursor(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_CURSOR"),
+            (E::InvalidRequestId(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY"),
+            (E::RequestIdReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
+            (E::RequestInProgress, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             (E::PetNotFound(PetId(7)), Code::NotFound, "PET_NOT_FOUND"),
             (E::OrderNotFound(OrderId(7)), Code::NotFound, "ORDER_NOT_FOUND"),
             (transition, Code::FailedPrecondition, "INVALID_ORDER_TRANSITION"),
@@ -145,7 +157,8 @@ mod tests {
             assert_eq!(status.message(), message);
             assert!(!message.contains("secret"), "{message}");
             let retry = details.retry_info().and_then(|info| info.retry_delay);
-            assert_eq!(retry, (code == Code::Unavailable).then_some(Duration::from_secs(1)), "{reason}");
+            let passes = matches!(code, Code::Unavailable | Code::Aborted);
+            assert_eq!(retry, passes.then_some(Duration::from_secs(1)), "{reason}");
             assert_eq!(details.bad_request().is_some(), invalid, "{reason}");
         }
     }

@@ -17,6 +17,7 @@ use tokio::time;
 use crate::domain::PetStoreError;
 
 mod accounts;
+mod create_requests;
 mod entity;
 mod fault;
 mod keys;
@@ -26,6 +27,7 @@ mod orders;
 mod pets;
 mod postgres;
 mod resolution;
+mod running;
 pub mod schema;
 mod sqlite;
 
@@ -37,6 +39,7 @@ pub(crate) use metrics::StatementMetrics;
 pub(crate) use resolution::ResolvedKey;
 
 use postgres::Suspicion;
+use running::Running;
 
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
 /// connection (1 s) and for the write lock (2 s) together.
@@ -54,15 +57,28 @@ pub struct Store {
     reader: DatabaseConnection,
     deadline: Duration,
     suspicion: Arc<Suspicion>,
+    running: Running,
 }
 
 impl Store {
     fn on_sqlite(writer: DatabaseConnection, reader: DatabaseConnection) -> Self {
-        Self { writer, reader, deadline: SQLITE_DEADLINE, suspicion: Arc::new(Suspicion::none()) }
+        Self {
+            writer,
+            reader,
+            deadline: SQLITE_DEADLINE,
+            suspicion: Arc::new(Suspicion::none()),
+            running: Running::default(),
+        }
     }
 
     fn on_postgres(pool: DatabaseConnection, suspicion: Arc<Suspicion>) -> Self {
-        Self { writer: pool.clone(), reader: pool, deadline: POSTGRES_DEADLINE, suspicion }
+        Self {
+            writer: pool.clone(),
+            reader: pool,
+            deadline: POSTGRES_DEADLINE,
+            suspicion,
+            running: Running::default(),
+        }
     }
 
     /// Closes every connection, once the calls under way are done, or after 5 s. The writer goes last, since it

@@ -8,13 +8,7 @@ use crate::domain::{List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStor
 impl Store {
     /// Adds an animal, and assigns its identifier.
     pub(crate) async fn insert_pet(&self, new: NewPet) -> Result<Pet, PetStoreError> {
-        let row = pet::ActiveModel {
-            name: Set(new.name.into_string()),
-            category_id: Set(new.category_id.0),
-            status: Set(new.status.map(status_column)),
-            ..Default::default()
-        };
-        let insert = Box::pin(pet::Entity::insert(row).exec_with_returning(&self.writer)); // 20 KB of state
+        let insert = Box::pin(pet::Entity::insert(pet_row(new)).exec_with_returning(&self.writer)); // 20 KB of state
         self.within(async { insert.await?.try_into() }).await
     }
 
@@ -32,6 +26,16 @@ impl Store {
         let rows = self.read(|| query.clone().all(&self.reader)).await?;
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
+    }
+}
+
+/// The row to be added; the database gives it its identifier.
+pub(super) fn pet_row(new: NewPet) -> pet::ActiveModel {
+    pet::ActiveModel {
+        name: Set(new.name.into_string()),
+        category_id: Set(new.category_id.0),
+        status: Set(new.status.map(status_column)),
+        ..Default::default()
     }
 }
 

@@ -84,8 +84,13 @@ impl Process {
         limiter
     }
 
-    /// Serves gRPC.
+    /// Serves gRPC, and does what the core has to do besides.
     pub(crate) fn serve_grpc(&mut self, port: BoundGrpc, security: Security, core: Core) -> GrpcAddr {
+        let background = core.clone();
+        self.add("the core's background work", Phase::ClosingBackground, async move |end| {
+            background.run_background(end).await;
+            Ok(())
+        });
         let BoundGrpc { listener, addr, file } = port;
         let deadline = self.drain_deadline;
         self.metrics.add(core.metrics());

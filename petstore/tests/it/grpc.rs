@@ -27,7 +27,13 @@ async fn a_pet_created_on_one_edge_is_seen_on_the_other() {
 
     let pet =
         NewPet { name: "Tom".into(), category_id: Some(i64::MAX), status: PetStatus::Unspecified.into() };
-    let tom = pets.create_pet(CreatePetRequest { pet: Some(pet) }).await.unwrap().into_inner().pet.unwrap();
+    let tom = pets
+        .create_pet(CreatePetRequest { pet: Some(pet), ..Default::default() })
+        .await
+        .unwrap()
+        .into_inner()
+        .pet
+        .unwrap();
     let listed = client.get("/v1/pets").await;
     assert_eq!(
         listed.json(),
@@ -214,7 +220,10 @@ async fn health_is_told_per_service() {
 }
 
 async fn create(shop: &TestShop, pet: Option<NewPet>) -> Result<Pet, grpc::Status> {
-    let answer = grpc::pet_store(shop.grpc_addr()).await.create_pet(CreatePetRequest { pet }).await?;
+    let answer = grpc::pet_store(shop.grpc_addr())
+        .await
+        .create_pet(CreatePetRequest { pet, ..Default::default() })
+        .await?;
     Ok(answer.into_inner().pet.expect("a pet"))
 }
 

@@ -124,6 +124,23 @@ pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
             "Use the key that took its place, or have the operator create another one. Rotating a key before it \
              expires leaves time for the change: both are valid for a while.",
         ),
+        R::InvalidIdempotencyKey => pointless(
+            INVALID_ARGUMENT,
+            "`Idempotency-Key` is empty, repeated, longer than 255 characters or holds something else than visible \
+             ASCII. On gRPC, `request_id` may have 400.",
+            "Send one `Idempotency-Key` without spaces, such as a UUID, or none.",
+        ),
+        R::IdempotencyInProgress => waiting(
+            Some("ABORTED"),
+            "The first request with this `Idempotency-Key` is still under way, so there is no answer to repeat yet.",
+            "Send the same request with the same key again after the seconds in `Retry-After`.",
+        ),
+        R::IdempotencyKeyReused => pointless(
+            Some("ALREADY_EXISTS"),
+            "Within the last 24 hours the account has added another animal with this `Idempotency-Key`. Name, category \
+             and status have to be the same for a repetition; spacing and order do not matter. Nothing was stored.",
+            "Make a new key for every animal, and keep it for the repetitions of that request only.",
+        ),
         R::PetNotFound => pointless(
             Some("NOT_FOUND"),
             "There is no animal with this identifier. Whatever is not a 64-bit integer in its shortest form names \
@@ -220,8 +237,8 @@ pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
         R::Unavailable => waiting(
             UNAVAILABLE,
             "A part of the service is away for a moment: its core, its database, or room on its disk.",
-            "Wait and try again. An animal that you were adding may have been added: look for it before you send \
-             it again.",
+            "Wait and try again. An animal that you were adding may have been added: with an `Idempotency-Key`, send \
+             the same request again; without one, look for it first.",
         ),
         R::Overloaded => waiting(
             UNAVAILABLE,
@@ -238,7 +255,8 @@ pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
         R::DeadlineExceeded => backoff(
             Some("DEADLINE_EXCEEDED"),
             "The service did not answer within 5 seconds of the request's last byte.",
-            "Try again. An animal that you were adding may have been added: look for it before you send it again.",
+            "Try again. An animal that you were adding may have been added: with an `Idempotency-Key`, send the same \
+             request again; without one, look for it first.",
         ),
         R::Unspecified | R::Internal => backoff(
             Some("INTERNAL"),

@@ -191,7 +191,7 @@ async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
 #[test]
 fn waiting_is_advised_exactly_where_the_answer_says_how_long() {
     for reason in error_codes::all() {
-        let says_how_long = matches!(error_codes::status(reason), 429 | 503);
+        let says_how_long = matches!(error_codes::status(reason), 409 | 429 | 503);
         assert_eq!(explanation(reason).retry == Retry::AfterRetryAfter, says_how_long, "{reason:?}");
     }
 }
@@ -203,6 +203,8 @@ fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
         let expected = match grpc {
             "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => 400,
             "NOT_FOUND" => 404,
+            "ABORTED" => 409,
+            "ALREADY_EXISTS" => 422,
             "INTERNAL" => 500,
             "UNAVAILABLE" => 503,
             "DEADLINE_EXCEEDED" => 504,

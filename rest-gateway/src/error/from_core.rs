@@ -18,6 +18,10 @@ impl From<&Status> for ApiError {
         let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
         match named_reason(status) {
             Some(ErrorReason::Internal) => Self::Internal,
+            // Named as on this edge: a client knows of no request id.
+            Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
+            Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },
+            Some(ErrorReason::IdempotencyKeyReused) => Self::IdempotencyKeyReused,
             Some(reason) => Self::Core { reason, message: status.message().to_owned(), retry_after },
             None => match status.code() {
                 Code::InvalidArgument => Self::ValidationFailed("the request is not valid".to_owned()),
@@ -31,7 +35,7 @@ impl From<&Status> for ApiError {
                 Code::Unavailable | Code::Cancelled | Code::Unauthenticated | Code::PermissionDenied => {
                     Self::Unavailable { retry_after }
                 }
-                Code::Unknown if is_transport_failure(status) => Self::Unavailable { retry_after },
+                _ if is_transport_failure(status) => Self::Unavailable { retry_after },
                 Code::Ok
                 | Code::Unknown
                 | Code::AlreadyExists
@@ -54,13 +58,16 @@ fn named_reason(status: &Status) -> Option<ErrorReason> {
 }
 
 /// Whether the core gives this reason to a gateway. The others belong to calls that a gateway does not make, or are
-/// judged here, from what only HTTP can express; above all a
-/// 429 is never passed on, because its header fields would not agree with it.
+/// judged here, from what only HTTP can express; above all a 429 is never passed on, because its header fields would
+/// not agree with it.
 const fn is_of_core(reason: ErrorReason) -> bool {
     match reason {
         ErrorReason::ValidationFailed
         | ErrorReason::InvalidParameter
         | ErrorReason::InvalidCursor
+        | ErrorReason::InvalidIdempotencyKey
+        | ErrorReason::IdempotencyInProgress
+        | ErrorReason::IdempotencyKeyReused
         | ErrorReason::PetNotFound
         | ErrorReason::Unavailable
         | ErrorReason::Overloaded
@@ -90,9 +97,10 @@ const fn is_of_core(reason: ErrorReason) -> bool {
     }
 }
 
-/// Whether an `UNKNOWN` was made on this side: then it has a source, or was made by the generated client
-/// because the transport was not ready.
-fn is_transport_failure(status: &Status) -> bool {
+/// Whether the status was made on this side: then it has a source (whatever its code: a connection that was cut
+/// half-way through an answer is `INTERNAL` to tonic), or was made by the generated client because the transport was
+/// not ready.
+pub(crate) fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
         || status.message() == "transport error"
         || status.message().starts_with("Service was not ready")

@@ -90,6 +90,13 @@ fn every_reason_of_the_core_keeps_its_code_and_gets_its_status() {
         let error = ApiError::from(&status);
         let expected = match reason {
             ErrorReason::ValidationFailed | ErrorReason::InvalidParameter | ErrorReason::InvalidCursor => 400,
+            ErrorReason::InvalidIdempotencyKey
+            | ErrorReason::IdempotencyInProgress
+            | ErrorReason::IdempotencyKeyReused => {
+                assert_eq!(error.reason(), reason);
+                assert!(error.to_string().contains("Idempotency-Key"), "named as on this edge: {error}");
+                continue;
+            }
             ErrorReason::PetNotFound => 404,
             ErrorReason::Unavailable | ErrorReason::Overloaded => 503,
             ErrorReason::DeadlineExceeded => 504,
@@ -137,6 +144,9 @@ fn every_reason_has_the_status_of_the_table() {
         ("DEADLINE_EXCEEDED", 504),
         ("INTERNAL", 500),
         ("API_KEY_BANNED", 429),
+        ("INVALID_IDEMPOTENCY_KEY", 400),
+        ("IDEMPOTENCY_IN_PROGRESS", 409),
+        ("IDEMPOTENCY_KEY_REUSED", 422),
         ("ORDER_NOT_FOUND", 404),
         ("INVALID_ORDER_TRANSITION", 400),
     ];
@@ -179,6 +189,10 @@ fn tonics_own_timeout_is_504_and_a_broken_transport_503() {
     assert_eq!(ApiError::from(&Status::unknown("Service was not ready: transport error")), away);
     assert_eq!(ApiError::from(&Status::from_error("connection reset".into())), away);
     assert_eq!(ApiError::from(&Status::unknown("a server said so")), ApiError::Internal);
+    // Half an answer is INTERNAL to tonic.
+    let mut half = Status::internal("h2 protocol error");
+    half.set_source(std::sync::Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+    assert_eq!(ApiError::from(&half), away);
 }
 
 #[test]
@@ -200,6 +214,8 @@ async fn a_503_asks_for_the_cores_delay_rounded_up_or_a_second() {
             assert_eq!((status, headers[header::RETRY_AFTER].to_str().unwrap()), (503, expected));
         }
     }
+    let (_, headers, _) = answer(ApiError::IdempotencyInProgress { retry_after: None }).await;
+    assert_eq!(headers[header::RETRY_AFTER], "1");
     let (_, headers, _) = answer(ApiError::from(LimiterUnavailable)).await;
     assert_eq!(headers[header::RETRY_AFTER], "1");
 }

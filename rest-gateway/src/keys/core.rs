@@ -10,10 +10,10 @@ use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportUseRequest, ResolveKeyRequest, ResolveKeyResponse,
     key_service_client::KeyServiceClient,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
 
-use crate::core_client::{CoreTransport, NamedTransport};
+use crate::core_client::{CoreTransport, NamedTransport, RetryBudget, once_more};
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -29,6 +29,7 @@ pub(super) struct CoreAway;
 #[derive(Debug)]
 pub(super) struct KeyService {
     client: KeyServiceClient<NamedTransport>,
+    retries: RetryBudget,
     answered_once: AtomicBool,
     /// Whether it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
@@ -37,7 +38,12 @@ pub(super) struct KeyService {
 impl KeyService {
     pub(super) fn new(core: CoreTransport) -> Self {
         let client = KeyServiceClient::new(core.into());
-        Self { client, answered_once: AtomicBool::new(false), is_away: AtomicBool::new(false) }
+        Self {
+            client,
+            retries: RetryBudget::new(),
+            answered_once: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
+        }
     }
 
     /// Whether it ever told of changes.
@@ -57,7 +63,13 @@ impl KeyService {
             return Err(CoreAway);
         }
         let question = ResolveKeyRequest { digest: digest.0.to_vec() };
-        let answer = within_deadline(self.client.clone().resolve_key(request(question))).await;
+        let attempts = once_more(&self.retries, Instant::now() + DEADLINE, |left| {
+            let mut client = self.client.clone();
+            let mut question = Request::new(question.clone());
+            question.set_timeout(left);
+            async move { client.resolve_key(question).await }
+        });
+        let answer = within_deadline(attempts).await;
         answer.map_err(|cause| {
             tracing::debug!(%cause, "could not resolve an API key");
             CoreAway

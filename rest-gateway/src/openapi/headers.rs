@@ -113,6 +113,10 @@ fn general() -> Value {
             "schema": { "type": "string" },
             "example": "GET, HEAD, OPTIONS",
         },
+        "IdempotencyReplayed": {
+            "description": "true: the animal was added by an earlier request with the same Idempotency-Key.",
+            "schema": { "type": "string", "const": "true" },
+        },
         "Location": {
             "description": "The animal's own path, until GET of it is removed on 5 December 2030.",
             "schema": { "type": "string", "pattern": "^/v1/pets/[1-9][0-9]*$" },

@@ -26,6 +26,14 @@ pub(super) fn parameters() -> Value {
                             form between releases, so do not build or take it apart.",
             "schema": { "type": "string", "minLength": 1 },
         },
+        "IdempotencyKey": {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "description": "Makes it safe to send the request again when its answer was lost: for 24 hours the same key \
+                            with the same animal is answered with the animal that was added then. Any text that the \
+                            account has not used before, such as a UUID.",
+            "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]{1,255}$" },
+        },
         "PetId": {
             "name": "petId",
             "in": "path",

@@ -85,7 +85,10 @@ fn list_orders() -> Value {
 fn create_pet() -> Value {
     let created = json!({
         "description": "The animal, with its identifier. It is stored durably.",
-        "headers": headers::of_response(&[("Location", "Location")]),
+        "headers": headers::of_response(&[
+            ("Location", "Location"),
+            ("Idempotency-Replayed", "IdempotencyReplayed"),
+        ]),
         "content": { "application/json": { "schema": reference("schemas", "Pet") } },
         "links": {
             "createdPet": {
@@ -100,6 +103,8 @@ fn create_pet() -> Value {
         &responses::REQUEST_TIMEOUT,
         &responses::BODY_TOO_LARGE,
         &responses::UNSUPPORTED_MEDIA_TYPE,
+        &responses::IDEMPOTENCY_IN_PROGRESS,
+        &responses::IDEMPOTENCY_KEY_REUSED,
     ];
     json!({
         "operationId": "createPet",
@@ -108,6 +113,7 @@ fn create_pet() -> Value {
         "description": "The body is strict JSON (RFC 8259): duplicate members, trailing data, invalid UTF-8, lone \
                         surrogates and nesting over 64 are refused. It is at most 64 KiB and arrives within 5 seconds.",
         "x-stability": "stable",
+        "parameters": [reference("parameters", "IdempotencyKey")],
         "requestBody": {
             "required": true,
             "content": {

@@ -28,9 +28,9 @@ pub(super) const INVALID_LIST: Failure = Failure {
 };
 pub(super) const INVALID_PET: Failure = Failure {
     name: "InvalidPet",
-    description: "The body is not strict JSON, misses required fields or contains invalid values. One message names \
-                  every such field.",
-    reasons: &[R::ValidationFailed, R::MalformedJson, R::InvalidRequest],
+    description: "The body is not strict JSON, misses required fields or contains invalid values (one message names \
+                  every such field), or the Idempotency-Key is not of the right form.",
+    reasons: &[R::ValidationFailed, R::MalformedJson, R::InvalidIdempotencyKey, R::InvalidRequest],
     headers: &[],
 };
 pub(super) const INVALID_REQUEST: Failure = Failure {
@@ -67,6 +67,18 @@ pub(super) const REQUEST_TIMEOUT: Failure = Failure {
     name: "RequestTimeout",
     description: "The body did not arrive within 5 seconds.",
     reasons: &[R::RequestTimeout],
+    headers: &[],
+};
+pub(super) const IDEMPOTENCY_IN_PROGRESS: Failure = Failure {
+    name: "IdempotencyInProgress",
+    description: "The first request with this Idempotency-Key is still under way.",
+    reasons: &[R::IdempotencyInProgress],
+    headers: RETRY_AFTER,
+};
+pub(super) const IDEMPOTENCY_KEY_REUSED: Failure = Failure {
+    name: "IdempotencyKeyReused",
+    description: "The Idempotency-Key was used for another animal within the last 24 hours.",
+    reasons: &[R::IdempotencyKeyReused],
     headers: &[],
 };
 pub(super) const OPERATION_REMOVED: Failure = Failure {
@@ -171,8 +183,15 @@ const OUTSIDE_OPERATIONS: [&Failure; 2] = [&ROUTE_NOT_FOUND, &METHOD_NOT_ALLOWED
 
 /// Whatever is referred to, by name.
 pub(super) fn components() -> Value {
-    const OF_ONE_OPERATION: [&Failure; 5] =
-        [&INVALID_LIST, &INVALID_PET, &REQUEST_TIMEOUT, &BODY_TOO_LARGE, &UNSUPPORTED_MEDIA_TYPE];
+    const OF_ONE_OPERATION: [&Failure; 7] = [
+        &INVALID_LIST,
+        &INVALID_PET,
+        &REQUEST_TIMEOUT,
+        &IDEMPOTENCY_IN_PROGRESS,
+        &BODY_TOO_LARGE,
+        &UNSUPPORTED_MEDIA_TYPE,
+        &IDEMPOTENCY_KEY_REUSED,
+    ];
     let all = OF_EVERY_OPERATION.into_iter().chain(OF_ONE_OPERATION).chain(OUTSIDE_OPERATIONS);
     all.map(|failure| (failure.name.to_owned(), failure.response(&[]))).collect::<Map<_, _>>().into()
 }

@@ -86,7 +86,7 @@ impl Server {
 
 fn new_pet(name: &str, status: PetStatus) -> CreatePetRequest {
     let pet = NewPet { name: name.into(), category_id: Some(7), status: status.into() };
-    CreatePetRequest { pet: Some(pet) }
+    CreatePetRequest { pet: Some(pet), ..Default::default() }
 }
 
 fn reason(status: &Status) -> String {

@@ -20,7 +20,7 @@ async fn both_transports_give_the_same_answers() {
             verdict(&missing),
             refused(Code::NotFound, "PET_NOT_FOUND", "there is no animal with the id -7")
         );
-        let invalid = client.create_pet(CreatePetRequest { pet: None }).await.unwrap_err();
+        let invalid = client.create_pet(CreatePetRequest::default()).await.unwrap_err();
         assert_eq!(
             verdict(&invalid),
             refused(

@@ -44,6 +44,11 @@ pub(super) fn is_lost_race(error: &DbErr) -> bool {
     code(error).is_some_and(|code| code.starts_with("40"))
 }
 
+/// Whether a lock was not free in time.
+pub(in crate::store) fn is_lock_timeout(error: &DbErr) -> bool {
+    code(error) == Some("55P03")
+}
+
 /// Whether the server refused user, password or address.
 pub(in crate::store) fn is_refused_login(error: &sqlx::Error) -> bool {
     state(error).is_some_and(|code| code.starts_with("28"))

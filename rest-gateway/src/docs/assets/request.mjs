@@ -4,16 +4,18 @@
 export function requestOf(operation, values, body) {
   let path = operation.path;
   const query = new URLSearchParams();
+  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   for (const { name, in: place } of operation.parameters) {
     const value = values[name] ?? "";
     if (place === "path") path = path.replace(`{${name}}`, encodeURIComponent(value));
     else if (place === "query" && value !== "") query.append(name, value);
+    else if (place === "header" && value !== "") headers[name] = value;
   }
   const search = query.size > 0 ? `?${query}` : "";
   return {
     method: operation.method,
     path: operation.base + path + search,
-    headers: body === undefined ? {} : { "Content-Type": "application/json" },
+    headers,
     body,
   };
 }

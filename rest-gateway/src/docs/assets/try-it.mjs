@@ -9,7 +9,7 @@ import { curlOf, requestOf, send } from "./request.mjs";
 // A form for the operation. `idPrefix` keeps ids apart where an operation is on the page twice.
 export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Send" } = {}) {
   const fields = operation.parameters
-    .filter((parameter) => parameter.in === "path" || parameter.in === "query")
+    .filter((parameter) => ["path", "query", "header"].includes(parameter.in))
     .map((parameter) => field(api, parameter, `${idPrefix}-${parameter.name}`));
   const body = operation.body && bodyField(operation.body, `${idPrefix}-body`);
   const request = () =>

@@ -40,8 +40,11 @@ async fn ask(
     caller: &Caller,
     request: ListOrdersRequest,
 ) -> Result<ListOrdersResponse, ApiError> {
-    let request = core_client::request(request, caller);
-    core_client::answer(gateway.orders.clone().list_orders(request), caller).await
+    core_client::ask(request, caller, &gateway.retries, |request| {
+        let mut core = gateway.orders.clone();
+        async move { core.list_orders(request).await }
+    })
+    .await
 }
 
 /// Only the core can tell a good cursor from a bad one, so a cursor beside a wrong limit is put before it too.

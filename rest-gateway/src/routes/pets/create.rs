@@ -9,7 +9,10 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::CreatePetRequest;
 
-use super::body;
+use super::{
+    body,
+    idempotency_key::{CreationName, IDEMPOTENCY_REPLAYED},
+};
 use crate::{
     core_client, deprecation,
     error::ApiError,
@@ -24,9 +27,16 @@ pub(crate) async fn create(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let name = CreationName::parse(request.headers(), &caller, &gateway.clock);
     let body = body::read_json(request).await?;
-    let request = core_client::request(CreatePetRequest { pet: Some(new_pet(&body)?) }, &caller);
-    let created = core_client::answer(gateway.pets.clone().create_pet(request), &caller).await?;
+    let name = name?;
+    let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: name.as_str().to_owned() };
+    let created = core_client::ask(message, &caller, &gateway.retries, |request| {
+        let mut core = gateway.pets.clone();
+        async move { core.create_pet(request).await }
+    })
+    .await
+    .map_err(|error| name.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json(StatusCode::CREATED, pet_body(&pet));
@@ -34,6 +44,10 @@ pub(crate) async fn create(
         && let Ok(location) = HeaderValue::try_from(format!("/v1/pets/{}", pet.id))
     {
         response.headers_mut().insert(header::LOCATION, location);
+    }
+    // An answer that only this gateway had asked for twice is the client's first.
+    if created.replayed && name.is_of_client() {
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }

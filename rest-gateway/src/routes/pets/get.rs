@@ -21,10 +21,14 @@ pub(crate) async fn get(
         return Err(ApiError::OperationRemoved);
     }
     let pet_id = pet_id(uri.path()).ok_or(ApiError::PetNotFound)?;
-    let request = core_client::request(GetPetRequest { pet_id }, &caller);
-    let mut core = gateway.pets.clone();
-    #[expect(deprecated, reason = "served until its removal date")]
-    let found = core_client::answer(core.get_pet(request), &caller).await?;
+    let found = core_client::ask(GetPetRequest { pet_id }, &caller, &gateway.retries, |request| {
+        let mut core = gateway.pets.clone();
+        #[expect(deprecated, reason = "served until its removal date")]
+        async move {
+            core.get_pet(request).await
+        }
+    })
+    .await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json(StatusCode::OK, pet_body(&pet)))
 }

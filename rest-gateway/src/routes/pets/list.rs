@@ -41,8 +41,11 @@ async fn ask(
     caller: &Caller,
     request: ListPetsRequest,
 ) -> Result<ListPetsResponse, ApiError> {
-    let request = core_client::request(request, caller);
-    core_client::answer(gateway.pets.clone().list_pets(request), caller).await
+    core_client::ask(request, caller, &gateway.retries, |request| {
+        let mut core = gateway.pets.clone();
+        async move { core.list_pets(request).await }
+    })
+    .await
 }
 
 /// Only the core can tell a good cursor from a bad one, so a cursor beside other faults is put before it too.

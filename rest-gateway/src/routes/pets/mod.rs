@@ -3,6 +3,7 @@
 mod body;
 mod create;
 mod get;
+mod idempotency_key;
 mod list;
 mod query;
 

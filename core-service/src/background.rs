@@ -1,0 +1,45 @@
+//! What the core does besides answering: it forgets which requests added which animals once a day has passed.
+
+use std::time::Duration;
+
+use tokio::time;
+
+use crate::Core;
+
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Rows of one statement, so that none holds its locks for long.
+const BATCH: u64 = 1_000;
+/// Statements of one round. Creations would have to come at 5,000 a second for a day to outrun this.
+const BATCHES: usize = 50;
+
+impl Core {
+    /// Sweeps until `shutdown`. Any number of cores may do so at once.
+    pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send) {
+        let sweeping = async {
+            let mut ticks = time::interval(INTERVAL);
+            ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                self.sweep().await;
+            }
+        };
+        tokio::select! {
+            () = sweeping => {}
+            () = shutdown => {}
+        }
+    }
+
+    async fn sweep(&self) {
+        for _ in 0..BATCHES {
+            match self.store.forget_requests(self.clock.now(), BATCH).await {
+                Ok(BATCH..) => tokio::task::yield_now().await, // others first
+                Ok(_) => return,
+                Err(error) => {
+                    let cause = std::error::Error::source(&error);
+                    tracing::debug!(cause, "old request ids could not be removed: {error}");
+                    return; // the next round tries again
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Creations that can be asked for again: who asks twice by the same name gets one animal.
+
+use petstore_clock::UnixMillis;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect, QueryTrait, TryInsertResult,
+};
+
+use super::{
+    Store,
+    entity::{account::moment_column, create_request, pet},
+    fault,
+    pets::pet_row,
+};
+use crate::domain::{Created, NewPet, Pet, PetStoreError, RequestId};
+
+/// How often one call tries: again after an expired name was removed, and again on another connection.
+const ATTEMPTS: usize = 3;
+
+/// Why an animal was not added.
+pub(super) enum NotAdded {
+    /// There is a creation of that name.
+    NameTaken,
+    /// Another core works on one of that name.
+    InProgress,
+    Failed(DbErr),
+}
+
+impl From<DbErr> for NotAdded {
+    fn from(error: DbErr) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Store {
+    /// Adds an animal, or finds the one that an earlier call of that name has added. The database settles races:
+    /// the name is stored with the animal in one transaction.
+    pub(crate) async fn insert_pet_once(
+        &self,
+        id: &RequestId,
+        new: NewPet,
+        now: UnixMillis,
+    ) -> Result<Created, PetStoreError> {
+        let _run = self.running.begin(id).ok_or(PetStoreError::RequestInProgress)?;
+        let work = async {
+            let mut lost_connections = 0;
+            for _ in 0..ATTEMPTS {
+                match Box::pin(self.try_insert(id, &new, now)).await {
+                    Ok(pet) => return Ok(Created { pet, replayed: false }),
+                    Err(NotAdded::InProgress) => return Err(PetStoreError::RequestInProgress),
+                    Err(NotAdded::NameTaken) => {
+                        if let Some(pet) = self.find_created(id, now).await? {
+                            let is_same = (&pet.name, pet.category_id, pet.status)
+                                == (&new.name, new.category_id, new.status);
+                            return if is_same {
+                                Ok(Created { pet, replayed: true })
+                            } else {
+                                Err(PetStoreError::RequestIdReused)
+                            };
+                        }
+                    }
+                    // Whether it was added is not known; the name will tell.
+                    Err(NotAdded::Failed(error)) if lost_connections == 0 && self.may_pass(&error) => {
+                        lost_connections += 1;
+                    }
+                    Err(NotAdded::Failed(error)) => return Err(error.into()),
+                }
+            }
+            Err(PetStoreError::RequestInProgress) // the name comes and goes: others are at it
+        };
+        self.within(work).await
+    }
+
+    async fn try_insert(&self, id: &RequestId, new: &NewPet, now: UnixMillis) -> Result<Pet, NotAdded> {
+        let transaction = self.begin_beside_others().await?;
+        let pet = pet::Entity::insert(pet_row(new.clone())).exec_with_returning(&transaction).await?;
+        claim(&transaction, id, pet.id, now).await?;
+        transaction.commit().await?;
+        pet.try_into().map_err(|error: PetStoreError| NotAdded::Failed(DbErr::Custom(error.to_string())))
+    }
+
+    /// The animal that a creation of that name has added.
+    async fn find_created(&self, id: &RequestId, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
+        let Some(request) = self.find_request(id, now).await? else { return Ok(None) };
+        let pet = pet::Entity::find_by_id(request.pet_id).all(&self.reader).await?.into_iter().next();
+        let pet =
+            pet.ok_or_else(|| PetStoreError::Bug(format!("pet {} is missing", request.pet_id).into()))?;
+        pet.try_into().map(Some)
+    }
+
+    /// What is stored under that name; a name that has expired is removed instead.
+    pub(super) async fn find_request(
+        &self,
+        id: &RequestId,
+        now: UnixMillis,
+    ) -> Result<Option<create_request::Model>, PetStoreError> {
+        let requests = create_request::Entity::find_by_id(id.as_str()).all(&self.reader).await?;
+        let Some(request) = requests.into_iter().next() else { return Ok(None) };
+        if request.created_at > moment_column(expiry(now)) {
+            return Ok(Some(request));
+        }
+        create_request::Entity::delete_many()
+            .filter(create_request::Column::RequestId.eq(id.as_str()))
+            .filter(create_request::Column::CreatedAt.eq(request.created_at))
+            .exec(&self.writer)
+            .await?;
+        Ok(None)
+    }
+
+    /// Forgets names that have expired, the oldest first, at most so many. How many those were.
+    pub(crate) async fn forget_requests(&self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
+        let oldest = create_request::Entity::find()
+            .select_only()
+            .column(create_request::Column::RequestId)
+            .filter(create_request::Column::CreatedAt.lte(moment_column(expiry(now))))
+            .order_by_asc(create_request::Column::CreatedAt)
+            .limit(most)
+            .into_query();
+        let delete = create_request::Entity::delete_many()
+            .filter(create_request::Column::RequestId.in_subquery(oldest))
+            .exec(&self.writer);
+        self.within(async { Ok(delete.await?.rows_affected) }).await
+    }
+}
+
+/// Stores the name in the transaction that adds the animal, so that both are there or neither. Of transactions that
+/// claim one name, the others wait here for the end of the first.
+pub(super) async fn claim(
+    transaction: &DatabaseTransaction,
+    id: &RequestId,
+    pet_id: i64,
+    now: UnixMillis,
+) -> Result<(), NotAdded> {
+    let request = create_request::ActiveModel {
+        request_id: Set(id.as_str().to_owned()),
+        pet_id: Set(pet_id),
+        created_at: Set(moment_column(now)),
+    };
+    // A taken name is to be expected, and no failure of a statement.
+    let insert = create_request::Entity::insert(request).on_conflict_do_nothing();
+    match insert.exec_without_returning(transaction).await {
+        Ok(TryInsertResult::Inserted(1..)) => Ok(()),
+        Ok(_) => Err(NotAdded::NameTaken),
+        Err(error) if fault::postgres::is_lock_timeout(&error) => Err(NotAdded::InProgress),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is as old as this has expired.
+fn expiry(now: UnixMillis) -> UnixMillis {
+    let kept = u64::try_from(RequestId::KEPT.as_millis()).unwrap_or(u64::MAX);
+    UnixMillis(now.0.saturating_sub(kept))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    domain::PetId,
+    store::test_support::{new_store, open},
+};
+
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+fn id(name: &str) -> RequestId {
+    RequestId::parse(name).unwrap().unwrap()
+}
+
+fn pet(name: &str) -> NewPet {
+    NewPet::parse(name.into(), Some(1), Ok(None)).unwrap()
+}
+
+#[tokio::test]
+async fn the_same_name_and_animal_are_one_creation() {
+    let (store, home) = new_store().await;
+    let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap();
+    assert!(!first.replayed);
+    for store in [store, open(&home).await] {
+        let again = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap();
+        assert_eq!(again, Created { replayed: true, ..first.clone() });
+    }
+}
+
+#[tokio::test]
+async fn another_animal_by_the_same_name_is_refused_and_not_added() {
+    let (store, _home) = new_store().await;
+    let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
+    for other in [
+        pet("rex"),
+        NewPet::parse("Rex".into(), Some(2), Ok(None)).unwrap(),
+        NewPet::parse("Rex".into(), Some(1), Ok(Some(crate::domain::PetStatus::Sold))).unwrap(),
+    ] {
+        let refusal = store.insert_pet_once(&id("a"), other, NOW).await.unwrap_err();
+        assert!(matches!(refusal, PetStoreError::RequestIdReused), "{refusal:?}");
+    }
+    let next = store.insert_pet_once(&id("A"), pet("Rex"), NOW).await.unwrap();
+    assert!(!next.replayed && next.pet.id > first.id, "names differ by case");
+}
+
+#[tokio::test]
+async fn of_twins_one_adds_the_animal_whichever_core_they_ask() {
+    let (store, home) = new_store().await;
+    let stores = [store, open(&home).await];
+    for round in 0..10 {
+        let name = format!("round-{round}");
+        let asking: Vec<_> = (0..8)
+            .map(|number| {
+                let (store, name) = (stores[number % 2].clone(), id(&name));
+                tokio::spawn(async move { store.insert_pet_once(&name, pet("Rex"), NOW).await })
+            })
+            .collect();
+        let mut added = Vec::new();
+        for answer in asking {
+            match answer.await.unwrap() {
+                Ok(created) => added.push((created.pet.id, created.replayed)),
+                Err(PetStoreError::RequestInProgress) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(added.iter().filter(|(_, replayed)| !replayed).count(), 1, "{added:?}");
+        assert!(added.iter().all(|(id, _)| *id == added[0].0), "{added:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_twin_of_a_creation_under_way_is_told_so() {
+    let (store, home) = new_store().await;
+    let lock = open(&home).await.lock_for_writing().await;
+    let first = tokio::spawn({
+        let store = store.clone();
+        async move { store.insert_pet_once(&id("a"), pet("Rex"), NOW).await }
+    });
+    while store.running.begin(&id("a")).is_some() {
+        tokio::task::yield_now().await; // the first has not begun
+    }
+    let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
+    assert!(matches!(refusal, PetStoreError::RequestInProgress), "{refusal:?}");
+    lock.rollback().await.unwrap();
+    assert!(!first.await.unwrap().unwrap().replayed);
+    assert!(store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn a_creation_that_failed_leaves_its_name_free() {
+    let (store, home) = new_store().await;
+    let lock = open(&home).await.lock_for_writing().await;
+    let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
+    assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
+    lock.rollback().await.unwrap();
+    assert!(!store.insert_pet_once(&id("a"), pet("Mia"), NOW).await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn a_name_is_kept_for_24_hours() {
+    let (store, _home) = new_store().await;
+    let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
+    let almost = NOW.plus(Duration::from_hours(24)).0 - 1;
+    assert!(store.insert_pet_once(&id("a"), pet("Rex"), UnixMillis(almost)).await.unwrap().replayed);
+    let later = NOW.plus(Duration::from_hours(24));
+    let second = store.insert_pet_once(&id("a"), pet("Mia"), later).await.unwrap();
+    assert!(!second.replayed && second.pet.id > first.id);
+    assert!(store.insert_pet_once(&id("a"), pet("Mia"), later).await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn the_sweep_forgets_what_has_expired_a_bounded_number_at_a_time() {
+    let (store, _home) = new_store().await;
+    for number in 0..5 {
+        store
+            .insert_pet_once(&id(&number.to_string()), pet("Rex"), UnixMillis(NOW.0 + number))
+            .await
+            .unwrap();
+    }
+    let later = UnixMillis(NOW.plus(Duration::from_hours(24)).0 + 3);
+    assert_eq!(store.forget_requests(later, 3).await.unwrap(), 3);
+    assert_eq!(store.forget_requests(later, 3).await.unwrap(), 1);
+    assert_eq!(store.forget_requests(later, 3).await.unwrap(), 0);
+    assert!(store.insert_pet_once(&id("4"), pet("Rex"), later).await.unwrap().replayed);
+    assert!(store.find_pet(PetId(1)).await.unwrap().is_some(), "the animals stay");
+}

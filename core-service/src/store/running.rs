@@ -1,0 +1,35 @@
+//! Which creations are under way.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::domain::RequestId;
+
+/// The names of the creations that this process works on. No more than it takes on calls at once.
+#[derive(Clone, Default)]
+pub(super) struct Running(Arc<Mutex<HashSet<RequestId>>>);
+
+/// One creation under way; over when dropped.
+pub(super) struct Run {
+    running: Running,
+    id: RequestId,
+}
+
+impl Running {
+    /// `None` if one of that name is under way.
+    pub(super) fn begin(&self, id: &RequestId) -> Option<Run> {
+        self.names().insert(id.clone()).then(|| Run { running: self.clone(), id: id.clone() })
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves a set half changed
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.running.names().remove(&self.id);
+    }
+}

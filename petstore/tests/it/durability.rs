@@ -1,0 +1,186 @@
+//! What was answered with 201 is there, once, whatever is killed or cut.
+//!
+//! `PETSTORE_TEST_LONG=1` (`scripts/test --long`) makes more rounds of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use petstore_testkit::{
+    Client, Engine, Installation, Server,
+    faults::{Fault, Proxy},
+    grpc,
+};
+use serde_json::{Value, json};
+
+use crate::{pets::created, petstore_on};
+
+/// How many rounds, in the short and in the long form.
+fn rounds(short: usize, long: usize) -> usize {
+    if std::env::var_os("PETSTORE_TEST_LONG").is_some() { long } else { short }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_after_the_commit_makes_one_pet() {
+    for engine in Engine::ALL {
+        let installation = petstore_on(engine).await;
+        let core = start_core(&installation, "127.0.0.1:0").await;
+        let proxy = Proxy::to(core.address("gRPC")).await;
+        let gateway = start_gateway(&installation, &proxy.address().to_string()).await;
+        let client = gateway.client(&key(&installation).await);
+        client.get("/v1/pets").await.assert_status(200);
+
+        let cuts = rounds(30, 200);
+        let mut added = HashSet::new();
+        for number in 0..cuts {
+            // A gateway repeats a fifth of its calls and no more: these are the other four.
+            client.sends(5, "/v1/pets?limit=1").await;
+            // In place of the answer, or at any point of its frames.
+            proxy.set(Fault::CutOnce { response_bytes: number as u64 % 40 * 3 }).await;
+            let pet = json!({"name": format!("Pet {number}"), "categoryId": 1});
+            assert!(added.insert(created(&client.post("/v1/pets", &pet).await)), "{engine:?}: {number}");
+        }
+        proxy.set(Fault::None).await;
+        assert!(proxy.cuts() >= cuts as u64 * 3 / 4, "only {} cuts", proxy.cuts());
+        let stored = all_pets(&core).await;
+        assert_eq!(stored.len(), cuts, "{engine:?}");
+        assert_eq!(stored.into_keys().collect::<HashSet<_>>(), added);
+    }
+}
+
+#[tokio::test]
+async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
+    for engine in Engine::ALL {
+        let installation = petstore_on(engine).await;
+        let mut core = start_core(&installation, "127.0.0.1:0").await;
+        let address = core.address("gRPC").to_string();
+        let gateway = start_gateway(&installation, &address).await;
+        let client = gateway.client(&key(&installation).await);
+        client.get("/v1/pets").await.assert_status(200);
+
+        let load = Load::start(&client);
+        for round in 0..rounds(3, 20) {
+            let before = load.acknowledged();
+            let some_time = RandomState::new().hash_one(round) % 300;
+            tokio::time::sleep(Duration::from_millis(some_time)).await;
+            core.crash().await;
+            core = start_core(&installation, &address).await;
+            petstore_testkit::eventually(Duration::from_secs(10), async || {
+                if load.acknowledged() > before { Ok(()) } else { Err("nothing is added".to_owned()) }
+            })
+            .await;
+        }
+        let acknowledged = load.stop().await;
+        let stored = all_pets(&core).await;
+        for (id, name) in &acknowledged {
+            assert_eq!(stored.get(id), Some(name), "{engine:?}: acknowledged, and lost or changed");
+        }
+        let names: HashSet<_> = stored.values().collect();
+        assert_eq!(names.len(), stored.len(), "{engine:?}: a pet was added twice");
+        println!("{engine:?}: {} acknowledged, {} stored", acknowledged.len(), stored.len());
+    }
+}
+
+/// Clients that each add one pet after the other, and ask again with the same key until it is acknowledged.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    acknowledged: Arc<Mutex<HashMap<i64, String>>>,
+    clients: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(client: &Client) -> Self {
+        let (is_over, acknowledged) =
+            (Arc::new(AtomicBool::new(false)), Arc::<Mutex<HashMap<_, _>>>::default());
+        let numbers = Arc::new(AtomicU32::new(0));
+        let clients = (0..4).map(|_| {
+            let (client, is_over) = (client.clone(), Arc::clone(&is_over));
+            let (acknowledged, numbers) = (Arc::clone(&acknowledged), Arc::clone(&numbers));
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let name = format!("Pet {}", numbers.fetch_add(1, Ordering::Relaxed));
+                    let id = add(&client, &name).await;
+                    let earlier = acknowledged.lock().unwrap().insert(id, name);
+                    assert_eq!(earlier, None, "the id {id} was assigned twice");
+                }
+            })
+        });
+        let clients = clients.collect();
+        Self { is_over, acknowledged, clients }
+    }
+
+    fn acknowledged(&self) -> usize {
+        self.acknowledged.lock().unwrap().len()
+    }
+
+    async fn stop(self) -> HashMap<i64, String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.await.unwrap();
+        }
+        self.acknowledged.lock().unwrap().clone()
+    }
+}
+
+async fn add(client: &Client, name: &str) -> i64 {
+    let client = client.with_header("idempotency-key", &name.replace(' ', "-"));
+    let pet = json!({"name": name, "categoryId": 1});
+    for _ in 0..150 {
+        let answer = client.post("/v1/pets", &pet).await;
+        match answer.status() {
+            201 => return created(&answer),
+            409 | 503 | 504 => tokio::time::sleep(Duration::from_millis(100)).await, // it is the client's turn
+            _ => panic!("{answer:?}"),
+        }
+    }
+    panic!("{name} was never added");
+}
+
+/// Every pet that the core keeps, with its name.
+async fn all_pets(core: &Server) -> HashMap<i64, String> {
+    let mut pets = grpc::pet_store(core.address("gRPC")).await;
+    let (mut all, mut page_token) = (HashMap::new(), String::new());
+    loop {
+        let request = grpc::pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
+        let page = pets.list_pets(request).await.unwrap().into_inner();
+        all.extend(page.pets.into_iter().map(|pet| (pet.id, pet.name)));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return all;
+        }
+    }
+}
+
+/// A key that no limit is in the way of.
+async fn key(installation: &Installation) -> String {
+    let limits = ["--plan", "enterprise", "--per-minute", "1000000", "--per-day", "1000000"];
+    let account = installation.run(&[["account", "create", "load"].as_slice(), &limits].concat()).await;
+    assert_eq!(account.code, Some(0), "{account:?}");
+    let key = installation.run(&["key", "create", "--account", "load", "--output", "json"]).await;
+    let key: Value = serde_json::from_str(&key.stdout).unwrap();
+    key["key"].as_str().unwrap().to_owned()
+}
+
+async fn start_core(installation: &Installation, address: &str) -> Server {
+    installation.start(&["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"]).await
+}
+
+async fn start_gateway(installation: &Installation, core: &str) -> Server {
+    let core = format!("http://{core}");
+    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    let gateway = installation.start(&[["gateway", "--core-url", &core].as_slice(), &ports].concat()).await;
+    petstore_testkit::eventually(Duration::from_secs(10), async || {
+        match gateway.admin().get("/readyz").await {
+            ready if ready.status() == 200 => Ok(()),
+            unready => Err(format!("{unready:?}")),
+        }
+    })
+    .await;
+    gateway
+}

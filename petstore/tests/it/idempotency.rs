@@ -1,0 +1,151 @@
+//! `Idempotency-Key` on `POST /v1/pets`, and `request_id` on gRPC.
+
+use std::time::Duration;
+
+use petstore_testkit::{
+    Answer, Client, Plan, TestShop,
+    grpc::{
+        self, Code,
+        pb::{CreatePetRequest, NewPet},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::pets::{created, ids};
+
+const KEY: &str = "idempotency-key";
+
+async fn post(client: &Client, key: &str, pet: &Value) -> Answer {
+    client.with_header(KEY, key).post("/v1/pets", pet).await
+}
+
+fn rex() -> Value {
+    json!({"name": "Rex", "categoryId": 7, "status": "sold"})
+}
+
+#[tokio::test]
+async fn the_same_key_and_pet_are_one_pet_and_the_answer_says_so() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let first = post(&client, "k-1", &rex()).await;
+    let id = created(&first);
+    assert!(first.values("idempotency-replayed").is_empty(), "{first:?}");
+
+    let body = r#" {"status":"sold", "x":[1], "categoryId":7,"n\u0061me":"Rex"} "#;
+    let again = client.with_header(KEY, "k-1").post_text("/v1/pets", body).await;
+    again.assert_status(201);
+    assert_eq!(again.json(), first.json());
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.header("location"), format!("/v1/pets/{id}"));
+    assert_eq!(ids(&client.get("/v1/pets").await), [id]);
+}
+
+#[tokio::test]
+async fn another_pet_with_the_same_key_is_refused_and_not_stored() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    created(&post(&client, "k-1", &rex()).await);
+    for other in [
+        json!({"name": "rex", "categoryId": 7, "status": "sold"}),
+        json!({"name": "Rex", "categoryId": 8, "status": "sold"}),
+        json!({"name": "Rex", "categoryId": 7, "status": "pending"}),
+        json!({"name": "Rex", "categoryId": 7}),
+    ] {
+        post(&client, "k-1", &other).await.assert_error(422, "IDEMPOTENCY_KEY_REUSED");
+    }
+    assert_eq!(ids(&client.get("/v1/pets").await).len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_of_the_wrong_form_is_refused() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for key in ["", "a b", "\u{e9}", &"x".repeat(256)] {
+        post(&client, key, &rex()).await.assert_error(400, "INVALID_IDEMPOTENCY_KEY");
+    }
+    let twice = client.with_header(KEY, "a").with_header(KEY, "a");
+    twice.post("/v1/pets", &rex()).await.assert_error(400, "INVALID_IDEMPOTENCY_KEY");
+    created(&post(&client, &"~".repeat(255), &rex()).await);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_account_and_all_its_keys_share_it() {
+    let shop = TestShop::open().await;
+    let account = shop.account_on(Plan::Free).await;
+    let (one, same) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    let other = shop.client_on(Plan::Free).await;
+    let id = created(&post(&one, "k-1", &rex()).await);
+    assert_eq!(created(&post(&same, "k-1", &rex()).await), id);
+    assert_ne!(created(&post(&other, "k-1", &rex()).await), id);
+}
+
+#[tokio::test]
+async fn without_a_key_every_request_adds_a_pet() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let one = created(&client.post("/v1/pets", &rex()).await);
+    let other = created(&client.post("/v1/pets", &rex()).await);
+    assert!(other > one);
+}
+
+#[tokio::test]
+async fn a_key_is_kept_for_24_hours() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let id = created(&post(&client, "k-1", &rex()).await);
+    shop.advance(Duration::from_hours(24) - Duration::from_millis(1));
+    assert_eq!(created(&post(&client, "k-1", &rex()).await), id);
+    shop.advance(Duration::from_millis(1));
+    let later = post(&client, "k-1", &rex()).await;
+    assert!(created(&later) > id, "{later:?}");
+    assert!(later.values("idempotency-replayed").is_empty(), "{later:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_was_refused_leaves_its_key_free() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    post(&client, "k-1", &json!({"name": " ", "categoryId": 7})).await.assert_error(400, "VALIDATION_FAILED");
+    let answer = post(&client, "k-1", &rex()).await;
+    created(&answer);
+    assert!(answer.values("idempotency-replayed").is_empty(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn of_twins_at_once_one_is_added_and_the_others_hear_of_it_or_that_it_is_under_way() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let pet = rex();
+    let answers = futures_util::future::join_all((0..12).map(|_| post(&client, "k-1", &pet))).await;
+    let mut added = 0;
+    for answer in &answers {
+        if answer.status() == 409 {
+            answer.assert_error(409, "IDEMPOTENCY_IN_PROGRESS");
+            assert_eq!(answer.retry_after(), 1, "{answer:?}");
+        } else {
+            created(answer);
+            added += usize::from(answer.values("idempotency-replayed").is_empty());
+        }
+    }
+    assert_eq!(added, 1, "{answers:?}");
+    assert_eq!(ids(&client.get("/v1/pets").await).len(), 1);
+}
+
+#[tokio::test]
+async fn over_grpc_a_request_id_does_the_same() {
+    let shop = TestShop::open().await;
+    let mut pets = grpc::pet_store(shop.grpc_addr()).await;
+    let request = |request_id: &str, name: &str| CreatePetRequest {
+        pet: Some(NewPet { name: name.to_owned(), category_id: Some(1), status: 0 }),
+        request_id: request_id.to_owned(),
+    };
+    let first = pets.create_pet(request("r-1", "Rex")).await.unwrap().into_inner();
+    let again = pets.create_pet(request("r-1", "Rex")).await.unwrap().into_inner();
+    assert_eq!((first.replayed, again.replayed), (false, true));
+    assert_eq!(first.pet, again.pet);
+    let reused = pets.create_pet(request("r-1", "Mia")).await;
+    grpc::assert_refused(reused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED");
+    let invalid = pets.create_pet(request("r 1", "Rex")).await;
+    let named = grpc::assert_refused(invalid, Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY");
+    assert_eq!(named, ["request_id"]);
+}

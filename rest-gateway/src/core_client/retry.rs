@@ -1,0 +1,153 @@
+//! Asking the core once more when an answer was lost on its way.
+
+use std::{
+    error::Error,
+    future::Future,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tonic::{ConnectError, Response, Status, TimeoutExpired};
+
+use crate::error::is_transport_failure;
+
+/// Between the two attempts, so that gateways that lost the same core do not all come back at once.
+const PAUSE_MILLIS: std::ops::RangeInclusive<u64> = 25..=75;
+
+/// A fifth of the calls may be repeated, so that an outage is not answered with twice the load. Beyond that a few,
+/// and never more than a burst's worth.
+#[derive(Debug)]
+pub(crate) struct RetryBudget {
+    /// In tenths of a retry.
+    tenths: AtomicU32,
+}
+
+const PER_CALL: u32 = 2;
+const PER_RETRY: u32 = 10;
+const AT_FIRST: u32 = 3 * PER_RETRY;
+const MOST: u32 = 100 * PER_RETRY;
+
+impl RetryBudget {
+    pub(crate) const fn new() -> Self {
+        Self { tenths: AtomicU32::new(AT_FIRST) }
+    }
+
+    fn earn(&self) {
+        let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(PER_CALL).min(MOST));
+        let _ = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned); // an error: it is full
+    }
+
+    fn spend(&self) -> bool {
+        let spent = |tenths: u32| tenths.checked_sub(PER_RETRY);
+        self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
+    }
+}
+
+/// Makes the attempt, and once more if the connection broke after the question was sent. An attempt is handed the
+/// time that is left. Only for calls that mean the same when they arrive twice.
+pub(crate) async fn once_more<T, F>(
+    budget: &RetryBudget,
+    deadline: Instant,
+    attempt: impl Fn(Duration) -> F,
+) -> Result<Response<T>, Status>
+where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    budget.earn();
+    let answer = attempt(deadline.saturating_duration_since(Instant::now())).await;
+    match answer {
+        Err(status) if was_lost(&status) => {
+            let pause = Duration::from_millis(rand::random_range(PAUSE_MILLIS));
+            let left = deadline.saturating_duration_since(Instant::now() + pause);
+            if left.is_zero() || !budget.spend() {
+                return Err(status);
+            }
+            tracing::debug!(cause = status.source(), "asking the core once more: {}", status.message());
+            sleep(pause).await;
+            attempt(left).await
+        }
+        answer => answer,
+    }
+}
+
+/// Whether the answer was lost. A core that cannot be reached at all was not asked, and is not back in milliseconds;
+/// and whoever waited in vain waits no second time.
+fn was_lost(status: &Status) -> bool {
+    is_transport_failure(status)
+        && !is_caused_by::<ConnectError>(status)
+        && !is_caused_by::<TimeoutExpired>(status)
+}
+
+fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<E>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Mutex};
+
+    use super::*;
+
+    fn cut() -> Status {
+        Status::from_error(io::Error::from(io::ErrorKind::ConnectionReset).into())
+    }
+
+    async fn ask(budget: &RetryBudget, answers: Vec<Result<u8, Status>>) -> (Result<u8, Status>, usize) {
+        let total = answers.len();
+        let answers = Mutex::new(answers.into_iter());
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let answer = once_more(budget, deadline, |_| {
+            let next = answers.lock().unwrap().next().unwrap();
+            async move { next.map(Response::new) }
+        })
+        .await;
+        let left = answers.lock().unwrap().len();
+        (answer.map(Response::into_inner), total - left)
+    }
+
+    #[tokio::test]
+    async fn a_lost_answer_is_asked_for_once_more_and_no_other_refusal_is() {
+        let budget = RetryBudget::new();
+        let (answer, asked) = ask(&budget, vec![Err(cut()), Ok(7)]).await;
+        assert_eq!((answer.unwrap(), asked), (7, 2));
+        let (answer, asked) = ask(&budget, vec![Err(cut()), Err(cut()), Ok(7)]).await;
+        assert!(answer.is_err() && asked == 2);
+        let away =
+            Status::from_error(ConnectError(io::Error::from(io::ErrorKind::ConnectionRefused).into()).into());
+        let late = Status::from_error(TimeoutExpired(()).into());
+        for refusal in [Status::unavailable("said by the core"), Status::not_found("no"), away, late] {
+            let (answer, asked) = ask(&budget, vec![Err(refusal), Ok(7)]).await;
+            assert!(answer.is_err() && asked == 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_attempt_begins_after_the_deadline() {
+        let attempts = Mutex::new(0);
+        let answer: Result<Response<()>, _> = once_more(&RetryBudget::new(), Instant::now(), |_| {
+            *attempts.lock().unwrap() += 1;
+            async { Err(cut()) }
+        })
+        .await;
+        assert!(answer.is_err());
+        assert_eq!(*attempts.lock().unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_fifth_of_the_calls_may_be_repeated() {
+        let budget = RetryBudget::new();
+        let mut asked = 0;
+        for _ in 0..100 {
+            asked += ask(&budget, vec![Err(cut()), Err(cut())]).await.1;
+        }
+        assert_eq!(asked, 100 + 3 + 20);
+    }
+}
