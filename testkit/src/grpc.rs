@@ -11,7 +11,7 @@ use tonic_types::StatusExt;
 use crate::{Authority, Certificate};
 
 pub use petstore_proto::v1 as pb;
-pub use tonic::{Code, Request, Status, transport::Channel};
+pub use tonic::{Code, Request, Response, Status, transport::Channel};
 pub use tonic_health::pb::health_check_response::ServingStatus;
 
 /// A connection to the port.
@@ -125,6 +125,12 @@ pub fn assert_refused<T: std::fmt::Debug>(
     );
     let violations = details.bad_request().map(|bad_request| bad_request.field_violations.clone());
     violations.unwrap_or_default().into_iter().map(|violation| violation.field).collect()
+}
+
+/// The reason in the `google.rpc.ErrorInfo` of a refusal; empty if it has none.
+#[must_use]
+pub fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
 /// The name under which a refusal says that the call was known: `google.rpc.RequestInfo`.

@@ -30,6 +30,7 @@ mod logs;
 mod metrics;
 mod openapi;
 mod orders;
+mod parity;
 mod pets;
 mod redis_exactness;
 mod redis_operation;
