@@ -27,6 +27,9 @@ use store::{StatementMetrics, Store};
 
 /// How many calls the core works on at once, over all its transports; what comes on top is refused at once.
 const MAX_CALLS: usize = 512;
+/// How many chunks of up to 1,000 animals are written at once; others wait, in their order. So many keep two cores
+/// and a database busy, and leave connections for calls that want one animal.
+const MAX_BULK: usize = 4;
 
 /// What the gRPC services work with. Clones share everything.
 #[derive(Clone, Debug)]
@@ -36,6 +39,7 @@ pub struct Core {
     /// Whose keys are known; `None` for those of every environment.
     environment: Option<Environment>,
     capacity: Arc<Semaphore>,
+    bulk: Arc<Semaphore>,
     calls: CallMetrics,
     statements: StatementMetrics,
 }
@@ -46,7 +50,8 @@ impl Core {
     pub fn new(store: Store, clock: Clock) -> Self {
         let (store, statements) = store.counted();
         let capacity = Arc::new(Semaphore::new(MAX_CALLS));
-        Self { store, clock, environment: None, capacity, calls: CallMetrics::default(), statements }
+        let bulk = Arc::new(Semaphore::new(MAX_BULK));
+        Self { store, clock, environment: None, capacity, bulk, calls: CallMetrics::default(), statements }
     }
 
     /// The core of one installation: keys of the other environment are unknown to it.

@@ -22,6 +22,7 @@ mod m0003_api_keys;
 mod m0004_revision;
 mod m0005_orders;
 mod m0008_create_requests;
+mod m0009_imports;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
@@ -37,6 +38,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_revision::Migration),
             Box::new(m0005_orders::Migration),
             Box::new(m0008_create_requests::Migration),
+            Box::new(m0009_imports::Migration),
         ]
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
+use tokio_stream::Stream;
 use tonic::transport::{self, ClientTlsConfig, Endpoint, Identity};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
@@ -46,6 +47,11 @@ pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
 /// A client of the orders' service.
 pub async fn store_service(address: SocketAddr) -> StoreServiceClient<Channel> {
     StoreServiceClient::new(channel(address).await)
+}
+
+/// The messages of a stream to the service.
+pub fn messages<T: Send + 'static>(messages: Vec<T>) -> impl Stream<Item = T> + Send + 'static {
+    tokio_stream::iter(messages)
 }
 
 /// What `grpc.health.v1` says of a service; the empty name asks for the whole server.

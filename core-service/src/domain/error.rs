@@ -4,7 +4,9 @@ use std::error::Error;
 
 use petstore_api_key::Environment;
 
-use super::{AccountName, KeyId, KeyState, OrderId, OrderStatus, PetId, Violation, Violations};
+use super::{
+    AccountName, BatchViolations, KeyId, KeyState, OrderId, OrderStatus, PetId, Violation, Violations,
+};
 
 /// What a failure came from: for the log, never for the caller.
 pub type Cause = Box<dyn Error + Send + Sync>;
@@ -15,6 +17,9 @@ pub enum PetStoreError {
     /// Members of the animal or order are not allowed as they are.
     #[error("{0}")]
     Invalid(Violations),
+    /// Members of animals of a batch are not allowed as they are.
+    #[error("{0}")]
+    InvalidBatch(BatchViolations),
     /// Parameters of the call are not allowed as they are.
     #[error("{0}")]
     InvalidParameter(Violations),
@@ -58,6 +63,12 @@ pub enum PetStoreError {
     /// A fault of the service itself.
     #[error("the service failed to answer")]
     Bug(#[source] Cause),
+}
+
+impl From<Violations> for PetStoreError {
+    fn from(violations: Violations) -> Self {
+        Self::Invalid(violations)
+    }
 }
 
 /// Why an operation on accounts or keys was refused or failed. For operators; it never travels over gRPC.

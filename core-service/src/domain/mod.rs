@@ -3,7 +3,9 @@
 
 mod account;
 mod api_key;
+mod batch;
 mod error;
+mod import;
 mod order;
 mod page;
 mod page_token;
@@ -13,7 +15,9 @@ mod violation;
 
 pub use account::{Account, AccountId, AccountName, Plan, Quota};
 pub use api_key::{ApiKeyRecord, KeyId, KeyState};
+pub use batch::{Batch, BatchViolations};
 pub use error::{AccountError, Cause, PetStoreError};
+pub use import::{ImportChunk, ImportId, ImportProgress, Imported};
 pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity, ShipDate};
 pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use page_token::{List, PageToken};

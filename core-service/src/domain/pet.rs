@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{PetStoreError, Violation, Violations};
+use super::{Violation, Violations};
 
 /// Identifies an animal: positive, assigned upward, never twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,19 +43,19 @@ impl NewPet {
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`], naming every member that is not allowed.
+    /// Every member that is not allowed.
     pub fn parse(
         name: String,
         category_id: Option<i64>,
         status: Result<Option<PetStatus>, Violation>,
-    ) -> Result<Self, PetStoreError> {
+    ) -> Result<Self, Violations> {
         let mut violations = Violations::default();
         let name = violations.gather(PetName::parse(name));
         let category_id = violations.gather(CategoryId::parse(category_id));
         let status = violations.gather(status);
         match (name, category_id, status) {
             (Some(name), Some(category_id), Some(status)) => Ok(Self { name, category_id, status }),
-            _ => Err(PetStoreError::Invalid(violations)),
+            _ => Err(violations),
         }
     }
 }

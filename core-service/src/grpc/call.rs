@@ -5,13 +5,13 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::time;
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{request_id::RequestId, status::to_status};
 use crate::{Core, domain::PetStoreError};
 
-/// How long a call may take if its caller does not ask for less.
-const MAX_DURATION: Duration = Duration::from_secs(5);
+/// How long a call may take if its caller does not ask for less; and how long each step of a stream.
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
 /// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own timer,
 /// whose answer has no reason, does not come first.
 const MARGIN: Duration = Duration::from_millis(50);
@@ -27,8 +27,35 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
+        self.answer_within(MAX_DURATION, rpc, request, work).await
+    }
+
+    /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its caller
+    /// likes.
+    pub(super) async fn answer_stream<M, T, F>(
+        &self,
+        rpc: &'static str,
+        request: Request<Streaming<M>>,
+        work: impl FnOnce(Streaming<M>) -> F,
+    ) -> Result<Response<T>, Status>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
+        self.answer_within(Duration::MAX, rpc, request, work).await
+    }
+
+    async fn answer_within<M, T, F>(
+        &self,
+        longest: Duration,
+        rpc: &'static str,
+        request: Request<M>,
+        work: impl FnOnce(M) -> F,
+    ) -> Result<Response<T>, Status>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
         let started = time::Instant::now();
-        let deadline = deadline(request.metadata());
+        let deadline = deadline(request.metadata(), longest);
         let request_id = RequestId::of(request.metadata());
         let bounded = async {
             let _permit = self.capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
@@ -55,11 +82,11 @@ impl Core {
     }
 }
 
-fn deadline(metadata: &MetadataMap) -> Duration {
+fn deadline(metadata: &MetadataMap, longest: Duration) -> Duration {
     let asked = metadata.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
     match asked {
-        Some(asked) => MAX_DURATION.min(asked.saturating_sub(MARGIN.min(asked / 10))),
-        None => MAX_DURATION,
+        Some(asked) => longest.min(asked.saturating_sub(MARGIN.min(asked / 10))),
+        None => longest,
     }
 }
 

@@ -4,14 +4,32 @@ use petstore_clock::UnixMillis;
 use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
-    domain::{KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan, RequestId, Violation},
+    domain::{
+        Batch, KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan, RequestId, Violation,
+        Violations,
+    },
     store::ResolvedKey,
 };
 
 pub(super) fn new_pet(request: v1::CreatePetRequest) -> Result<(Option<RequestId>, NewPet), PetStoreError> {
     let request_id = RequestId::parse(&request.request_id)?;
-    let pet = request.pet.unwrap_or_default(); // an animal without members says best what it lacks
-    Ok((request_id, NewPet::parse(pet.name, pet.category_id, status(pet.status))?))
+    Ok((request_id, animal(request.pet)?))
+}
+
+/// An animal to be added.
+pub(super) fn animal(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
+    let pet = pet.unwrap_or_default(); // an animal without members says best what it lacks
+    NewPet::parse(pet.name, pet.category_id, status(pet.status))
+}
+
+pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch, PetStoreError> {
+    Batch::parse(request.requests.into_iter().map(|request| {
+        if request.request_id.is_empty() {
+            animal(request.pet)
+        } else {
+            Err(Violation::new("request_id", "must be empty in a batch").into())
+        }
+    }))
 }
 
 pub(super) fn list_pets(request: &v1::ListPetsRequest) -> Result<ListPets, PetStoreError> {

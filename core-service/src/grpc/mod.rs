@@ -6,8 +6,7 @@
 use std::convert::Infallible;
 
 use petstore_proto::{
-    internal::v1::key_service_server::KeyServiceServer,
-    v1::{pet_store_server::PetStoreServer, store_service_server::StoreServiceServer},
+    internal::v1::key_service_server::KeyServiceServer, v1::store_service_server::StoreServiceServer,
 };
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -16,10 +15,12 @@ use tower::{BoxError, Service, ServiceBuilder};
 use crate::Core;
 
 mod access;
+mod by_size;
 mod call;
 mod connection;
 mod convert;
 mod health;
+mod import;
 mod key_service;
 mod metrics;
 mod pet_store;
@@ -30,12 +31,13 @@ mod server;
 mod status;
 mod store_service;
 
+use by_size::BySize;
 pub use connection::Listener;
 pub(crate) use metrics::CallMetrics;
 pub use security::{InvalidTls, Security, TlsFiles};
 pub use server::serve;
 
-/// The largest message, either way. A page of 100 animals with the longest names has 110 KiB.
+/// The largest message of most methods, either way. A page of 100 animals with the longest names has 110 KiB.
 const MAX_MESSAGE: usize = 256 * 1024;
 
 /// The public and the internal services, health and reflection. Health says that all is well: only [`serve`]
@@ -64,16 +66,13 @@ pub fn in_memory(
 }
 
 fn services(core: &Core) -> Routes {
-    let pet_store = PetStoreServer::new(core.clone())
-        .max_decoding_message_size(MAX_MESSAGE)
-        .max_encoding_message_size(MAX_MESSAGE);
     let store_service = StoreServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
     let key_service = KeyServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
-    Routes::new(pet_store).add_service(store_service).add_service(key_service)
+    Routes::new(BySize::new(core)).add_service(store_service).add_service(key_service)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! `petstore.v1.PetStore`.
 
 use petstore_proto::v1::{
-    CreatePetRequest, CreatePetResponse, GetPetRequest, GetPetResponse, ListPetsRequest, ListPetsResponse,
+    BatchCreatePetsRequest, BatchCreatePetsResponse, CreatePetRequest, CreatePetResponse, GetPetRequest,
+    GetPetResponse, ImportPetsRequest, ImportPetsResponse, ListPetsRequest, ListPetsResponse,
     pet_store_server::PetStore,
 };
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
-use super::convert;
+use super::{convert, import::import};
 use crate::{
     Core,
     domain::{Created, PetId, PetStoreError},
@@ -49,5 +50,27 @@ impl PetStore for Core {
             Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
         })
         .await
+    }
+
+    async fn batch_create_pets(
+        &self,
+        request: Request<BatchCreatePetsRequest>,
+    ) -> Result<Response<BatchCreatePetsResponse>, Status> {
+        self.answer("BatchCreatePets", request, |request| async move {
+            let batch = convert::batch(request)?;
+            let _permit = self.bulk.acquire().await; // never closed
+            let pets = self.store.insert_pets(batch).await?;
+            Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(convert::pet).collect() })
+        })
+        .await
+    }
+
+    async fn import_pets(
+        &self,
+        request: Request<Streaming<ImportPetsRequest>>,
+    ) -> Result<Response<ImportPetsResponse>, Status> {
+        let answer = self.answer_stream("ImportPets", request, |messages| import(self, messages)).await?;
+        let (metadata, result, extensions) = answer.into_parts();
+        Ok(Response::from_parts(metadata, result?, extensions))
     }
 }

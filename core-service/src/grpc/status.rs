@@ -28,6 +28,11 @@ pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error
         PetStoreError::Invalid(violations) | PetStoreError::InvalidParameter(violations) => {
             violations.iter().for_each(|violation| add_violation(&mut details, violation));
         }
+        PetStoreError::InvalidBatch(violations) => {
+            violations.iter().for_each(|(field, rule)| {
+                details.add_bad_request_violation(field, rule);
+            });
+        }
         PetStoreError::InvalidCursor(violation) | PetStoreError::InvalidRequestId(violation) => {
             add_violation(&mut details, violation);
         }
@@ -51,7 +56,9 @@ pub(super) fn reason(error: &PetStoreError) -> &'static str {
 
 const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {
     match error {
-        PetStoreError::Invalid(_) => (Code::InvalidArgument, ErrorReason::ValidationFailed),
+        PetStoreError::Invalid(_) | PetStoreError::InvalidBatch(_) => {
+            (Code::InvalidArgument, ErrorReason::ValidationFailed)
+        }
         PetStoreError::InvalidParameter(_) => (Code::InvalidArgument, ErrorReason::InvalidParameter),
         PetStoreError::InvalidCursor(_) => (Code::InvalidArgument, ErrorReason::InvalidCursor),
         PetStoreError::InvalidRequestId(_) => (Code::InvalidArgument, ErrorReason::InvalidIdempotencyKey),
@@ -87,6 +94,7 @@ fn log(rpc: &'static str, request_id: Option<&str>, reason: &str, error: &PetSto
             tracing::error!(rpc, request.id = request_id, reason, cause, "{rpc} failed: {error}");
         }
         PetStoreError::Invalid(_)
+        | PetStoreError::InvalidBatch(_)
         | PetStoreError::InvalidParameter(_)
         | PetStoreError::InvalidCursor(_)
         | PetStoreError::InvalidRequestId(_)
@@ -165,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_every_field() {
-        let error = crate::domain::NewPet::parse(String::new(), None, Ok(None)).unwrap_err();
+        let error = crate::domain::NewPet::parse(String::new(), None, Ok(None)).unwrap_err().into();
         let status = to_status("CreatePet", None, &error);
         assert_eq!(status.message(), "name must not be blank; categoryId is required");
         let fields = status.get_error_details().bad_request().unwrap().field_violations.clone();

@@ -17,6 +17,7 @@ use tokio::time;
 use crate::domain::PetStoreError;
 
 mod accounts;
+mod bulk;
 mod create_requests;
 mod entity;
 mod fault;

@@ -12,6 +12,7 @@
 mod address_limit;
 mod authentication;
 mod bans;
+mod batch;
 mod cli;
 mod cors;
 mod create_pet;
@@ -24,6 +25,7 @@ mod headers;
 mod hostile_http2;
 mod https;
 mod idempotency;
+mod import_pets;
 mod limits;
 mod list_pets;
 mod logs;

@@ -19,6 +19,7 @@ use super::*;
 use crate::store::test_support::{Home, new_store, open};
 
 mod bounds;
+mod bulk;
 mod key_service;
 mod pet_store;
 mod server;

@@ -3,6 +3,7 @@
 pub(super) mod account;
 pub(super) mod api_key;
 pub(super) mod create_request;
+pub(super) mod import;
 pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod revision;

@@ -1,0 +1,132 @@
+//! `ImportPets`: a stream of chunks, each of which takes effect by itself.
+
+use std::time::Duration;
+
+use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
+use tokio::time;
+use tonic::{Status, Streaming};
+
+use super::{call::MAX_DURATION, convert, status};
+use crate::{
+    Core,
+    domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},
+};
+
+/// How long the next message may take; a test does not wait that long.
+const IDLE: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
+/// The rejected lines that an answer names: with the longest texts they fit into a message.
+const NAMED: usize = 8_000;
+
+/// One call.
+#[derive(Debug)]
+struct Import<'a> {
+    core: &'a Core,
+    id: ImportId,
+    strict: bool,
+    progress: ImportProgress,
+    created: i64,
+    rejected: i64,
+    rejected_lines: Vec<RejectedLine>,
+}
+
+/// Takes the stream to its end. A stream that breaks is told as tonic tells it; what had arrived has taken effect.
+pub(super) async fn import(
+    core: &Core,
+    mut messages: Streaming<ImportPetsRequest>,
+) -> Result<Result<ImportPetsResponse, Status>, PetStoreError> {
+    let first = match next(&mut messages).await? {
+        Ok(first) => first.unwrap_or_default(), // without a name, that is
+        Err(broken) => return Ok(Err(broken)),
+    };
+    let id = ImportId::parse(&first.import_id).map_err(invalid)?;
+    let progress = core.store.import_progress(&id).await?;
+    let strict = first.strict;
+    let mut import =
+        Import { core, id, strict, progress, created: 0, rejected: 0, rejected_lines: Vec::new() };
+    let mut message = Some(first);
+    while let Some(chunk) = message {
+        import.take(chunk).await?;
+        if import.is_over() {
+            break;
+        }
+        message = match next(&mut messages).await? {
+            Ok(next) => next,
+            Err(broken) => return Ok(Err(broken)),
+        };
+    }
+    Ok(Ok(import.answer()))
+}
+
+async fn next(
+    messages: &mut Streaming<ImportPetsRequest>,
+) -> Result<Result<Option<ImportPetsRequest>, Status>, PetStoreError> {
+    time::timeout(IDLE, messages.message()).await.map_err(|_| PetStoreError::DeadlineExceeded)
+}
+
+fn invalid(violation: Violation) -> PetStoreError {
+    PetStoreError::Invalid(violation.into())
+}
+
+impl Import<'_> {
+    /// Whether a line was rejected that ends the call.
+    fn is_over(&self) -> bool {
+        self.strict && self.rejected > 0
+    }
+
+    async fn take(&mut self, message: ImportPetsRequest) -> Result<(), PetStoreError> {
+        if !message.import_id.is_empty() && message.import_id != self.id.as_str() {
+            return Err(invalid(Violation::new("import_id", "must be the same in all messages of a call")));
+        }
+        let chunk = self.judge(message)?;
+        if chunk.last_line == 0 {
+            return Ok(()); // it asks for the position, or is rejected from the first line on
+        }
+        let work = async {
+            let _permit = self.core.bulk.acquire().await; // never closed
+            self.core.store.import(&self.id, chunk, self.core.clock.now()).await
+        };
+        let imported =
+            time::timeout(MAX_DURATION, work).await.map_err(|_| PetStoreError::DeadlineExceeded)??;
+        self.created += imported.created;
+        self.progress = imported.progress;
+        Ok(())
+    }
+
+    /// Leaves out what is not allowed; what is not to come any more as well, if that ends the call.
+    fn judge(&mut self, message: ImportPetsRequest) -> Result<ImportChunk, PetStoreError> {
+        let numbers: Vec<i64> = message.lines.iter().map(|line| line.line).collect();
+        let mut last_line = ImportChunk::end(&numbers, message.last_line)?;
+        let mut lines = Vec::with_capacity(message.lines.len());
+        for line in message.lines {
+            match convert::animal(line.pet) {
+                Ok(pet) => lines.push((line.line, pet)),
+                Err(violations) => {
+                    self.reject(line.line, &PetStoreError::Invalid(violations));
+                    if self.is_over() {
+                        last_line = line.line - 1;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(ImportChunk { lines, last_line })
+    }
+
+    fn reject(&mut self, line: i64, error: &PetStoreError) {
+        self.rejected += 1;
+        if self.rejected_lines.len() < NAMED {
+            let (reason, message) = (status::reason(error).to_owned(), error.to_string());
+            self.rejected_lines.push(RejectedLine { line, reason, message });
+        }
+    }
+
+    fn answer(self) -> ImportPetsResponse {
+        ImportPetsResponse {
+            last_line: self.progress.last_line,
+            created: self.created,
+            created_in_all: self.progress.created,
+            rejected: self.rejected,
+            rejected_lines: self.rejected_lines,
+        }
+    }
+}
