@@ -1,4 +1,5 @@
-//! What the core does besides answering: it forgets which requests added which animals once a day has passed.
+//! What the core does besides answering: it forgets which requests added which animals once a day has passed, and
+//! looks after the replicas.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const BATCH: u64 = 1_000;
 const BATCHES: usize = 50;
 
 impl Core {
-    /// Sweeps until `shutdown`. Any number of cores may do so at once.
+    /// Does so until `shutdown`. Any number of cores may do so at once.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send) {
         let sweeping = async {
             let mut ticks = time::interval(INTERVAL);
@@ -25,6 +26,7 @@ impl Core {
         };
         tokio::select! {
             () = sweeping => {}
+            never = self.store.watch_replicas() => match never {},
             () = shutdown => {}
         }
     }

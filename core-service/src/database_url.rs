@@ -35,6 +35,17 @@ impl DatabaseUrl {
         }
     }
 
+    /// Whether this could be a replica of that store: a PostgreSQL database of the same name on another server.
+    #[must_use]
+    pub fn may_replicate(&self, store: &Self) -> bool {
+        match (&self.0, &store.0) {
+            (Place::Postgres(here), Place::Postgres(there)) => {
+                here.database() == there.database() && here.host() != there.host()
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.0
     }
@@ -142,6 +153,21 @@ mod tests {
             let parsed: DatabaseUrl = url.parse().unwrap();
             assert_eq!((parsed.to_string(), format!("{parsed:?}")), (shown.to_owned(), shown.to_owned()));
             assert_eq!(parsed.sqlite_file(), None);
+        }
+    }
+
+    #[test]
+    fn a_replica_is_a_database_of_the_same_name_on_another_server() {
+        let may_replicate = |replica: &str, store: &str| {
+            replica.parse::<DatabaseUrl>().unwrap().may_replicate(&store.parse().unwrap())
+        };
+        let (file, shop) = ("sqlite://petstore.db", "postgres://petstore@one/shop");
+        assert!(may_replicate("postgres://reader@two/shop", shop));
+        assert!(may_replicate("postgres://petstore@one:5433/shop", shop));
+        for (replica, store) in
+            [(file, file), (shop, file), (file, shop), ("postgres://petstore@two/other", shop), (shop, shop)]
+        {
+            assert!(!may_replicate(replica, store), "{replica} {store}");
         }
     }
 

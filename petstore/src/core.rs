@@ -29,13 +29,14 @@ pub(crate) fn run(settings: &CoreSettings) -> Result<(), Failure> {
 
 async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announcement), StartError> {
     let url = settings.store.database.url()?;
+    let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
-    let store = process.open_store(&url, settings.store.open_options()).await?;
+    let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
     let core = Core::new(store, clock).of(settings.environment.environment);
     let grpc_addr = process.serve_grpc(grpc, security, core);
     process.ready();

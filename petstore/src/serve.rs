@@ -99,6 +99,7 @@ impl Running {
 /// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing runs.
 pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
     let url = settings.store.database.url()?;
+    let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
     let redis = settings.limiter.redis(&clock)?;
     // Ports come first: they fail soonest, and a store must not be created for nothing.
@@ -109,7 +110,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let mut process = Process::new(&settings.process);
     let admin_addr = process.serve_admin(admin);
     let environment = settings.environment.environment;
-    let store = process.open_store(&url, settings.store.open_options()).await?;
+    let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;

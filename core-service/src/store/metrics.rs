@@ -39,7 +39,7 @@ impl Store {
     /// The same store, whose statements are counted, and the counters.
     pub(crate) fn counted(mut self) -> (Self, StatementMetrics) {
         let metrics = StatementMetrics::new();
-        for connections in [&mut self.writer, &mut self.reader] {
+        for connections in [&mut self.writer, &mut self.reader].into_iter().chain(self.replicas.pools_mut()) {
             let StatementMetrics { durations, failures } = metrics.clone();
             let system = system(connections);
             connections.set_metric_callback(move |statement| {
@@ -65,13 +65,14 @@ impl Store {
             DbBackend::Sqlite => vec![("writer", self.writer.clone()), ("reader", self.reader.clone())],
             _ => vec![("shared", self.writer.clone())],
         };
-        vec![Sampled::boxed(counts, move |counts: &IntGaugeVec| {
+        let pools = Sampled::boxed(counts, move |counts: &IntGaugeVec| {
             for (name, pool) in &pools {
                 let (idle, used) = usage(pool);
                 counts.with_label_values(&[*name, "idle"]).set(idle);
                 counts.with_label_values(&[*name, "used"]).set(used);
             }
-        })]
+        });
+        vec![pools, self.replicas.metrics()]
     }
 }
 

@@ -27,6 +27,7 @@ mod open;
 mod orders;
 mod pets;
 mod postgres;
+mod replicas;
 mod resolution;
 mod running;
 pub mod schema;
@@ -40,6 +41,7 @@ pub(crate) use metrics::StatementMetrics;
 pub(crate) use resolution::ResolvedKey;
 
 use postgres::Suspicion;
+use replicas::Replicas;
 use running::Running;
 
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
@@ -59,6 +61,7 @@ pub struct Store {
     deadline: Duration,
     suspicion: Arc<Suspicion>,
     running: Running,
+    replicas: Replicas,
 }
 
 impl Store {
@@ -69,6 +72,7 @@ impl Store {
             deadline: SQLITE_DEADLINE,
             suspicion: Arc::new(Suspicion::none()),
             running: Running::default(),
+            replicas: Replicas::default(),
         }
     }
 
@@ -79,6 +83,7 @@ impl Store {
             deadline: POSTGRES_DEADLINE,
             suspicion,
             running: Running::default(),
+            replicas: Replicas::default(),
         }
     }
 
@@ -86,6 +91,7 @@ impl Store {
     /// tidies a file up.
     pub async fn close(self) {
         let closing = async {
+            self.replicas.close().await;
             for connections in [self.reader, self.writer] {
                 if let Err(error) = connections.close().await {
                     tracing::warn!(cause = %error, "the store could not be closed");

@@ -1,6 +1,9 @@
 //! Animals in the database.
 
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, DatabaseConnection, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Select,
+};
 
 use super::{Store, entity::pet};
 use crate::domain::{List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
@@ -12,18 +15,31 @@ impl Store {
         self.within(async { insert.await?.try_into() }).await
     }
 
-    /// The animal, if there is one.
+    /// The animal, if there is one. A replica that has it is as good as the primary, for an animal never changes; one
+    /// that lacks it may only be late.
     pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         // `.all()` and not `.one()`, which binds a LIMIT, and SQLite prepares a statement with a bound LIMIT anew
         // each time.
-        let mut rows = self.read(|| pet::Entity::find_by_id(id.0).all(&self.reader)).await?;
+        let find = |db: DatabaseConnection| async move { pet::Entity::find_by_id(id.0).all(&db).await };
+        let mut rows = self.ask_replica(find).await.unwrap_or_default();
+        if rows.is_empty() {
+            rows = self.read(|| find(self.reader.clone())).await?;
+        }
         rows.pop().map(Pet::try_from).transpose()
     }
 
-    /// One page. Costs the same at any depth: it begins where the page before ended, by key.
+    /// One page, from a replica if there is one: then what was added within the last seconds may be missing. Costs
+    /// the same at any depth: it begins where the page before ended, by key.
     pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let query = page_query(list);
-        let rows = self.read(|| query.clone().all(&self.reader)).await?;
+        let find = |db: DatabaseConnection| {
+            let query = query.clone();
+            async move { query.all(&db).await }
+        };
+        let rows = match self.ask_replica(find).await {
+            Some(rows) => rows,
+            None => self.read(|| find(self.reader.clone())).await?,
+        };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
     }

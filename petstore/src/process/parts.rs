@@ -102,13 +102,14 @@ impl Process {
         addr
     }
 
-    /// Opens the store.
+    /// Opens the store, with its replicas.
     pub(crate) async fn open_store(
         &mut self,
         url: &DatabaseUrl,
+        replicas: &[DatabaseUrl],
         options: OpenOptions,
     ) -> Result<Store, StartError> {
-        let store = Store::open(url, options).await?;
+        let store = Store::open(url, options).await?.with_replicas(url, replicas).await?;
         self.sources.store = Some(store.clone());
         Ok(store)
     }

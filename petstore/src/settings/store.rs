@@ -1,9 +1,17 @@
 //! Where the store is, and how a server uses it.
 
-use clap::builder::BoolishValueParser;
-use petstore_core::store::OpenOptions;
+use std::path::PathBuf;
 
-use super::DatabaseSettings;
+use clap::builder::BoolishValueParser;
+use petstore_core::{
+    DatabaseUrl,
+    store::{OpenError, OpenOptions},
+};
+
+use super::{
+    DatabaseSettings, InvalidSetting,
+    secret_url::{self, SecretUrl},
+};
 
 /// Where the store is, and how a server uses it.
 #[derive(Clone, Debug, clap::Args)]
@@ -12,6 +20,23 @@ pub struct StoreSettings {
     #[command(flatten)]
     pub database: DatabaseSettings,
 
+    /// A streaming replica of the PostgreSQL store, to read animals from: lists may then be up to 10 seconds late. May be
+    /// repeated; in the variable separated by commas. A URL with a password is taken from the variable or from
+    /// --replica-url-file only
+    #[arg(
+        long,
+        env = "PETSTORE_REPLICA_URL",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_parser = SecretUrl::<DatabaseUrl>::of("replica-url"),
+        value_name = "URL"
+    )]
+    pub replica_url: Vec<DatabaseUrl>,
+
+    /// A file that holds the URLs of read replicas, one a line; nobody but its owner may have access to it (mode 0600)
+    #[arg(long, env = "PETSTORE_REPLICA_URL_FILE", conflicts_with = "replica_url", value_name = "FILE")]
+    pub replica_url_file: Option<PathBuf>,
+
     /// Leaves the schema to `petstore migrate`: a store whose schema is not up to date is refused, and a missing one
     /// is not created
     #[arg(long, env = "PETSTORE_NO_MIGRATE", value_parser = BoolishValueParser::new())]
@@ -19,6 +44,26 @@ pub struct StoreSettings {
 }
 
 impl StoreSettings {
+    /// Where the replicas of that store are, from the file if one is given.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is open to others, and when a URL cannot be that of a replica.
+    pub fn replicas(&self, store: &DatabaseUrl) -> Result<Vec<DatabaseUrl>, InvalidSetting> {
+        let (flag, urls) = match &self.replica_url_file {
+            None => ("--replica-url", Ok(self.replica_url.clone())),
+            Some(file) => ("--replica-url-file", secret_url::read::<DatabaseUrl>(file)),
+        };
+        let urls = urls.and_then(|urls| {
+            if urls.iter().all(|url| url.may_replicate(store)) {
+                Ok(urls)
+            } else {
+                Err(OpenError::NotReplicated.to_string())
+            }
+        });
+        urls.map_err(|reason| InvalidSetting::new(flag, reason))
+    }
+
     pub(crate) fn open_options(&self) -> OpenOptions {
         OpenOptions { migrate: !self.no_migrate, quick_check: true }
     }

@@ -37,6 +37,7 @@ mod pets;
 mod redis_exactness;
 mod redis_operation;
 mod redis_outages;
+mod replicas;
 mod requests;
 mod routing;
 mod secrets;

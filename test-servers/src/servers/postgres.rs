@@ -66,6 +66,28 @@ impl PostgresServer {
         }
     }
 
+    /// Starts a server that follows the primary, and answers reads: a copy of all its databases. The primary has to
+    /// trust whoever asks, as it does without a password.
+    pub async fn start_replica(primary: &Self) -> Self {
+        let process = Supervised::new(Signal::QUIT);
+        let access = Access { port: 0, ..primary.access.clone() };
+        let options = primary.options.clone();
+        let mut server = Self { access, options, databases: AtomicUsize::new(0), process };
+        server.give_away_folder();
+        let mut copy = server.command("pg_basebackup");
+        copy.args(["--pgdata=data", "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+        copy.args(["--host=127.0.0.1", "--port", &primary.access.port.to_string(), "--username", ROLE]);
+        run(copy.into(), HINT).await.unwrap_or_else(|error| panic!("pg_basebackup: {error}"));
+        loop {
+            server.access.port = free_port();
+            match server.run().await {
+                Ok(()) => return server,
+                Err(StartFault::PortTaken) => {}
+                Err(StartFault::Ended(how)) => panic!("postgres ended with {how}"),
+            }
+        }
+    }
+
     /// Where it listens: the target of a [`Proxy`](crate::faults::Proxy).
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -163,10 +185,8 @@ impl PostgresServer {
     }
 
     async fn init(&mut self) {
+        self.give_away_folder();
         let folder = self.process.folder();
-        if let Some((uid, gid)) = role_account() {
-            chown(folder, Some(uid), Some(gid)).expect("root may give a folder away");
-        }
         let mut initdb = self.command("initdb");
         initdb.args(["--pgdata=data", "--username", ROLE, "--encoding=UTF8", "--no-locale", "--no-sync"]);
         if let Some(password) = self.options.password {
@@ -176,6 +196,12 @@ impl PostgresServer {
             initdb.arg("--auth=trust");
         }
         run(initdb.into(), HINT).await.unwrap_or_else(|error| panic!("initdb: {error}"));
+    }
+
+    fn give_away_folder(&self) {
+        if let Some((uid, gid)) = role_account() {
+            chown(self.process.folder(), Some(uid), Some(gid)).expect("root may give a folder away");
+        }
     }
 
     async fn run(&mut self) -> Result<(), StartFault> {
@@ -228,5 +254,5 @@ impl PostgresServer {
 /// The first line of `postmaster.pid` is the process, the eighth its state.
 fn is_ready(pid_file: &str, pid: Pid) -> bool {
     let line = |index| pid_file.lines().nth(index).unwrap_or_default().trim();
-    line(0) == pid.as_raw_nonzero().to_string() && line(7) == "ready"
+    line(0) == pid.as_raw_nonzero().to_string() && matches!(line(7), "ready" | "standby")
 }

@@ -116,6 +116,9 @@ pub enum OpenError {
         /// Its encoding.
         encoding: String,
     },
+    /// A replica that cannot be one.
+    #[error("a replica has to be a PostgreSQL database of the same name as the store's, on another server")]
+    NotReplicated,
     /// Any other failure of PostgreSQL.
     #[error("cannot open {store}")]
     Postgres {

@@ -36,7 +36,7 @@ impl PostgresAddress {
     }
 
     /// `HOST:PORT`, or the folder of the Unix socket.
-    pub(super) fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         match self.0.get_socket() {
             Some(socket) => socket.display().to_string(),
             None => format!("{}:{}", self.0.get_host(), self.0.get_port()),
@@ -49,7 +49,7 @@ impl PostgresAddress {
     }
 
     /// The database.
-    pub(super) fn database(&self) -> &str {
+    pub(crate) fn database(&self) -> &str {
         self.0.get_database().unwrap_or_default()
     }
 }

@@ -1,0 +1,145 @@
+use petstore_test_servers::{
+    eventually,
+    servers::{Database, PostgresOptions, PostgresServer},
+};
+
+use super::*;
+use crate::{
+    domain::{ListPets, NewPet, PageSize, Pet, PetId, RequestId},
+    store::OpenOptions,
+};
+
+/// Longer than it takes to notice that a replica is late.
+const SOON: Duration = Duration::from_secs(30);
+const OPEN: OpenOptions = OpenOptions { migrate: true, quick_check: false };
+const NOW: petstore_clock::UnixMillis = petstore_clock::UnixMillis(1_800_000_000_000);
+
+fn url(written: &str) -> DatabaseUrl {
+    written.parse().unwrap()
+}
+
+fn rex() -> NewPet {
+    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+}
+
+/// A store on the database, that reads from the replica and looks after it.
+async fn open(database: &Database, replica: &PostgresServer) -> Store {
+    let primary = url(&database.url());
+    let replica = url(&database.url_at(replica.address()));
+    let store = Store::open(&primary, OPEN).await.unwrap().with_replicas(&primary, &[replica]).await.unwrap();
+    let watched = store.clone();
+    tokio::spawn(async move { watched.watch_replicas().await });
+    store
+}
+
+async fn uses(store: &Store, expected: usize) {
+    eventually(SOON, async || {
+        let used = store.replicas.all.iter().filter(|replica| replica.is_usable()).count();
+        if used == expected { Ok(()) } else { Err(format!("{used} are used")) }
+    })
+    .await;
+}
+
+async fn shows(store: &Store, expected: usize) {
+    eventually(SOON, async || match listed(store).await {
+        pets if pets.len() == expected => Ok(()),
+        pets => Err(format!("{pets:?}")),
+    })
+    .await;
+}
+
+async fn listed(store: &Store) -> Vec<Pet> {
+    let list = ListPets { size: PageSize::MAX, after: None, status: None };
+    store.list_pets(list).await.unwrap().rows
+}
+
+#[tokio::test]
+async fn lists_come_from_a_replica_while_it_follows_and_an_animal_is_found_wherever_it_is() {
+    let primary = PostgresServer::start(PostgresOptions::default()).await;
+    let replica = PostgresServer::start_replica(&primary).await;
+    let database = primary.database().await;
+    let store = open(&database, &replica).await;
+    let first = store.insert_pet(rex()).await.unwrap();
+    assert_eq!(store.find_pet(first.id).await.unwrap(), Some(first.clone()));
+    uses(&store, 1).await;
+    shows(&store, 1).await;
+
+    // Now what it shows can be told from what the primary shows.
+    replica.psql("SELECT pg_wal_replay_pause()").await;
+    let id = RequestId::parse("a").unwrap().unwrap();
+    let second = store.insert_pet_once(&id, rex(), NOW).await.unwrap().pet;
+    shows(&store, 1).await; // late
+    assert_eq!(store.find_pet(second.id).await.unwrap(), Some(second.clone()), "never late");
+    assert!(store.insert_pet_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
+
+    uses(&store, 0).await; // it is too late by now
+    assert_eq!(listed(&store).await, [first.clone(), second.clone()]);
+    replica.psql("SELECT pg_wal_replay_resume()").await;
+    uses(&store, 1).await;
+    assert_eq!(listed(&store).await, [first, second]);
+}
+
+#[tokio::test]
+async fn while_a_replica_is_away_the_primary_answers() {
+    let primary = PostgresServer::start(PostgresOptions::default()).await;
+    let mut replica = PostgresServer::start_replica(&primary).await;
+    let database = primary.database().await;
+    let store = open(&database, &replica).await;
+    let pet = store.insert_pet(rex()).await.unwrap();
+    uses(&store, 1).await;
+
+    replica.pause();
+    for _ in 0..5 {
+        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet.clone()));
+        assert_eq!(listed(&store).await, std::slice::from_ref(&pet));
+    }
+    replica.resume();
+    uses(&store, 1).await;
+    replica.kill9().await;
+    for _ in 0..5 {
+        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet.clone()));
+        assert_eq!(store.find_pet(PetId(99)).await.unwrap(), None);
+        assert_eq!(listed(&store).await, std::slice::from_ref(&pet));
+    }
+    replica.restart().await;
+    uses(&store, 1).await;
+}
+
+#[tokio::test]
+async fn while_the_primary_is_away_a_replica_answers_and_nothing_is_added() {
+    let mut primary = PostgresServer::start(PostgresOptions::default()).await;
+    let replica = PostgresServer::start_replica(&primary).await;
+    let database = primary.database().await;
+    let store = open(&database, &replica).await;
+    let pet = store.insert_pet(rex()).await.unwrap();
+    uses(&store, 1).await;
+    shows(&store, 1).await;
+
+    primary.stop_immediate().await;
+    let list = ListPets { size: PageSize::MAX, after: None, status: None };
+    eventually(SOON, async || {
+        let (found, page) = tokio::join!(store.find_pet(pet.id), store.list_pets(list));
+        assert_eq!(found.map_err(|error| error.to_string())?, Some(pet.clone()));
+        assert_eq!(page.map_err(|error| error.to_string())?.rows, std::slice::from_ref(&pet));
+        Ok(())
+    })
+    .await;
+    assert!(matches!(store.insert_pet(rex()).await, Err(PetStoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_server_that_follows_another_one_or_none_is_passed_over() {
+    let [primary, stranger] = [
+        PostgresServer::start(PostgresOptions::default()).await,
+        PostgresServer::start(PostgresOptions::default()).await,
+    ];
+    let database = primary.database().await;
+    assert_eq!(stranger.database().await.name(), database.name());
+    let copy_of_stranger = PostgresServer::start_replica(&stranger).await;
+    for other in [&stranger, &copy_of_stranger] {
+        let store = open(&database, other).await;
+        let looked_at = store.primary().await.unwrap();
+        store.replicas.all[0].look(&looked_at).await;
+        assert!(!store.replicas.all[0].is_usable());
+    }
+}
