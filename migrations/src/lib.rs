@@ -21,6 +21,8 @@ mod m0002_accounts;
 mod m0003_api_keys;
 mod m0004_revision;
 mod m0005_orders;
+mod m0006_bans;
+mod m0007_usage;
 mod m0008_create_requests;
 mod m0009_imports;
 
@@ -37,6 +39,8 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_api_keys::Migration),
             Box::new(m0004_revision::Migration),
             Box::new(m0005_orders::Migration),
+            Box::new(m0006_bans::Migration),
+            Box::new(m0007_usage::Migration),
             Box::new(m0008_create_requests::Migration),
             Box::new(m0009_imports::Migration),
         ]

@@ -101,6 +101,9 @@ fn every_int64_fits_its_column_on_postgresql_too() {
         m0003_api_keys::api_keys(),
         m0004_revision::revision(),
         m0005_orders::orders(),
+        m0006_bans::bans(),
+        m0007_usage::usage_days(),
+        m0007_usage::usage_reporters(),
         m0008_create_requests::create_requests(),
         m0009_imports::imports(),
     ];

@@ -6,7 +6,7 @@ use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
 
 use crate::{
-    domain::{AccountError, AccountName, ApiKeyRecord, KeyId, Violation},
+    domain::{Account, AccountError, AccountName, ApiKeyRecord, KeyId, Violation},
     store::{NewApiKey, Store},
 };
 
@@ -51,6 +51,15 @@ pub async fn list(store: &Store, account: Option<&AccountName>) -> Result<Vec<Ap
         store.find_account(name).await?;
     }
     Ok(store.list_keys(account).await?)
+}
+
+/// The account that a key belongs to.
+///
+/// # Errors
+///
+/// [`AccountError::KeyNotFound`], or the store's error.
+pub async fn owner(store: &Store, id: KeyId) -> Result<Account, AccountError> {
+    store.owner_of(id).await
 }
 
 /// Revokes a key for good. Revoking it again changes nothing.

@@ -5,11 +5,14 @@ use petstore_api_key::ApiKey;
 use petstore_clock::Clock;
 
 pub use crate::domain::{
-    Account, AccountError, AccountId, AccountName, ApiKeyRecord, KeyId, KeyState, Plan, Quota,
+    Account, AccountError, AccountId, AccountName, ApiKeyRecord, Ban, BanRecord, Day, KeyId, KeyState, Plan,
+    Quota, Tally, UsageDay,
 };
 use crate::store::Store;
 
+pub mod bans;
 pub mod keys;
+pub mod usage;
 
 pub use keys::IssuedKey;
 
@@ -37,6 +40,15 @@ pub async fn create(
 /// The store's error.
 pub async fn list(store: &Store) -> Result<Vec<Account>, AccountError> {
     Ok(store.list_accounts().await?)
+}
+
+/// The account of that name.
+///
+/// # Errors
+///
+/// [`AccountError::AccountNotFound`], or the store's error.
+pub async fn find(store: &Store, name: &AccountName) -> Result<Account, AccountError> {
+    store.find_account(name).await
 }
 
 /// Puts an account on another plan, from its running windows on.

@@ -3,6 +3,7 @@
 
 mod account;
 mod api_key;
+mod ban;
 mod batch;
 mod error;
 mod import;
@@ -11,10 +12,13 @@ mod page;
 mod page_token;
 mod pet;
 mod request_id;
+mod usage;
 mod violation;
 
 pub use account::{Account, AccountId, AccountName, Plan, Quota};
 pub use api_key::{ApiKeyRecord, KeyId, KeyState};
+pub(crate) use ban::BanNote;
+pub use ban::{Ban, BanRecord};
 pub use batch::{Batch, BatchViolations};
 pub use error::{AccountError, Cause, PetStoreError};
 pub use import::{ImportChunk, ImportId, ImportProgress, Imported};
@@ -23,4 +27,5 @@ pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use page_token::{List, PageToken};
 pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus};
 pub use request_id::{Created, RequestId};
+pub use usage::{Day, Tally, UsageDay};
 pub use violation::{Violation, Violations};

@@ -5,8 +5,8 @@ use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
     domain::{
-        Batch, KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan, RequestId, Violation,
-        Violations,
+        AccountId, Ban, Batch, Day, KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan,
+        RequestId, Tally, UsageDay, Violation, Violations,
     },
     store::ResolvedKey,
 };
@@ -72,7 +72,37 @@ pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::Resol
         plan: plan.into(),
         per_minute: int64(quota.per_minute),
         per_day: int64(quota.per_day),
+        last_ban: key.ban.and_then(|note| note.last_ban(now)).map(ban),
     }
+}
+
+pub(super) fn ban(ban: Ban) -> internal::Ban {
+    internal::Ban { imposed_at_ms: int64(ban.from.0), ends_at_ms: int64(ban.until.0) }
+}
+
+pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreError> {
+    let moment = |millis| UnixMillis(u64::try_from(millis).unwrap_or_default());
+    let ban = ban.unwrap_or_default(); // one that is absent does not end after it begins either
+    Ban::new(moment(ban.imposed_at_ms), moment(ban.ends_at_ms)).map_err(refused)
+}
+
+pub(super) fn usage_row(row: internal::UsageRow) -> Result<(AccountId, UsageDay), PetStoreError> {
+    let internal::UsageDay { day, succeeded, client_errors, refused: limited, server_errors, get_pet } =
+        row.day.unwrap_or_default();
+    if [day, succeeded, client_errors, limited, server_errors, get_pet].iter().any(|number| *number < 0) {
+        return Err(refused(Violation::new("rows", "must not have negative numbers")));
+    }
+    let tally = Tally { succeeded, client_errors, refused: limited, server_errors, get_pet };
+    Ok((AccountId(row.account_id), UsageDay { day: Day(day), tally }))
+}
+
+pub(super) fn usage_day(UsageDay { day, tally }: UsageDay) -> internal::UsageDay {
+    let Tally { succeeded, client_errors, refused, server_errors, get_pet } = tally;
+    internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
+}
+
+fn refused(violation: Violation) -> PetStoreError {
+    PetStoreError::InvalidParameter(violation.into())
 }
 
 fn status(number: i32) -> Result<Option<PetStatus>, Violation> {

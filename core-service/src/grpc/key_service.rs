@@ -3,8 +3,9 @@
 use petstore_api_key::KeyDigest;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{
-    AccountChange, ListChangesRequest, ListChangesResponse, ReportUseRequest, ReportUseResponse,
-    ResolveKeyRequest, ResolveKeyResponse, key_service_server::KeyService,
+    AccountChange, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse,
+    ReportUseRequest, ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse,
+    key_service_server::KeyService,
 };
 use tonic::{Request, Response, Status};
 
@@ -69,6 +70,19 @@ impl KeyService for Core {
             let uses = request.uses.into_iter().map(|key| Ok((key.key_id, moment(key.last_used_at_ms)?)));
             self.store.record_use(&uses.collect::<Result<Vec<_>, PetStoreError>>()?).await?;
             Ok(ReportUseResponse {})
+        })
+        .await
+    }
+
+    async fn report_ban(
+        &self,
+        request: Request<ReportBanRequest>,
+    ) -> Result<Response<ReportBanResponse>, Status> {
+        self.answer("ReportBan", request, |request| async move {
+            let reported = convert::reported_ban(request.ban)?;
+            let now = self.clock.now();
+            let (last_ban, revision) = self.store.report_ban(&request.key_id, reported, now).await?;
+            Ok(ReportBanResponse { last_ban: last_ban.map(convert::ban), revision })
         })
         .await
     }

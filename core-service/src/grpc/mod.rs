@@ -6,7 +6,8 @@
 use std::convert::Infallible;
 
 use petstore_proto::{
-    internal::v1::key_service_server::KeyServiceServer, v1::store_service_server::StoreServiceServer,
+    internal::v1::{key_service_server::KeyServiceServer, usage_service_server::UsageServiceServer},
+    v1::store_service_server::StoreServiceServer,
 };
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -30,6 +31,7 @@ mod security;
 mod server;
 mod status;
 mod store_service;
+mod usage_service;
 
 use by_size::BySize;
 pub use connection::Listener;
@@ -72,7 +74,13 @@ fn services(core: &Core) -> Routes {
     let key_service = KeyServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
-    Routes::new(BySize::new(core)).add_service(store_service).add_service(key_service)
+    let usage_service = UsageServiceServer::new(core.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    Routes::new(BySize::new(core))
+        .add_service(store_service)
+        .add_service(key_service)
+        .add_service(usage_service)
 }
 
 #[cfg(test)]

@@ -117,15 +117,16 @@ async fn insert(
     }
 }
 
-/// Takes note, in a transaction that changes an account or one of its keys, that the account changed.
-pub(super) async fn touch(transaction: &DatabaseTransaction, account_id: i64) -> Result<(), DbErr> {
+/// Takes note, in a transaction that changes an account or one of its keys, that the account changed. The revision
+/// of that change.
+pub(super) async fn touch(transaction: &DatabaseTransaction, account_id: i64) -> Result<i64, DbErr> {
     let revision = next_revision(transaction).await?;
     account::Entity::update_many()
         .col_expr(account::Column::Revision, Expr::value(revision))
         .filter(account::Column::Id.eq(account_id))
         .exec(transaction)
-        .await
-        .map(drop)
+        .await?;
+    Ok(revision)
 }
 
 /// Raises the revision in the transaction of the change itself: the row stays locked until that commit, so

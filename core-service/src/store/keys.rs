@@ -63,6 +63,14 @@ impl Store {
         rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
     }
 
+    /// The account that a key belongs to.
+    pub(crate) async fn owner_of(&self, id: KeyId) -> Result<Account, AccountError> {
+        let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
+        let row = self.read(|| find.clone().all(&self.reader)).await?.pop();
+        let owner = row.and_then(|(_, account)| account); // a foreign key guarantees that there is one
+        Ok(owner.ok_or(AccountError::KeyNotFound(id))?.try_into()?)
+    }
+
     /// Revokes a key; one that is revoked already stays as it is.
     pub(crate) async fn revoke_key(&self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, AccountError> {
         self.within(async {
@@ -140,7 +148,8 @@ fn key_row(account_id: i64, key: NewApiKey) -> api_key::ActiveModel {
     }
 }
 
-async fn find(
+/// A key and the name of its account.
+pub(super) async fn find(
     transaction: &DatabaseTransaction,
     id: KeyId,
 ) -> Result<(api_key::Model, AccountName), AccountError> {
@@ -164,6 +173,6 @@ async fn set_moment(
 }
 
 /// A foreign key guarantees that there is an account.
-fn name_of(account: Option<account::Model>) -> AccountName {
+pub(super) fn name_of(account: Option<account::Model>) -> AccountName {
     AccountName::stored(account.map(|account| account.name).unwrap_or_default())
 }

@@ -17,6 +17,7 @@ use tokio::time;
 use crate::domain::PetStoreError;
 
 mod accounts;
+mod bans;
 mod bulk;
 mod create_requests;
 mod entity;
@@ -32,6 +33,7 @@ mod resolution;
 mod running;
 pub mod schema;
 mod sqlite;
+mod usage;
 
 pub use open::{OpenError, OpenOptions};
 pub use postgres::PostgresAddress;

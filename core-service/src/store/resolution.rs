@@ -11,10 +11,12 @@ use super::{
     Store,
     entity::{
         account::{self, moment_column, stored_moment, stored_plan},
-        api_key, revision,
+        api_key,
+        ban::{self, stored_note},
+        revision,
     },
 };
-use crate::domain::{AccountId, PetStoreError, Plan};
+use crate::domain::{AccountId, BanNote, PetStoreError, Plan};
 
 /// What a gateway needs to know of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub(crate) struct ResolvedKey {
     pub(crate) plan: Plan,
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) revoked_at: Option<UnixMillis>,
+    pub(crate) ban: Option<BanNote>,
 }
 
 /// The accounts that changed after a revision.
@@ -58,6 +61,7 @@ impl Store {
                 (account::Entity, account::Column::PerMinute),
                 (account::Entity, account::Column::PerDay),
             ])
+            .columns([(ban::Entity, ban::Column::ImposedAt), (ban::Entity, ban::Column::EndsAt)])
             .from(revision::Entity)
             .join(
                 JoinType::LeftJoin,
@@ -73,6 +77,11 @@ impl Store {
                 account::Entity,
                 Expr::col((account::Entity, account::Column::Id))
                     .equals((api_key::Entity, api_key::Column::AccountId)),
+            )
+            .join(
+                JoinType::LeftJoin,
+                ban::Entity,
+                Expr::col((ban::Entity, ban::Column::KeyId)).equals((api_key::Entity, api_key::Column::Id)),
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
@@ -161,6 +170,8 @@ struct ResolvedRow {
     plan: Option<String>,
     per_minute: Option<i64>,
     per_day: Option<i64>,
+    imposed_at: Option<i64>,
+    ends_at: Option<i64>,
 }
 
 impl ResolvedRow {
@@ -174,6 +185,10 @@ impl ResolvedRow {
             plan: stored_plan(&plan, self.per_minute, self.per_day)?,
             expires_at: self.expires_at.map(stored_moment),
             revoked_at: self.revoked_at.map(stored_moment),
+            ban: self
+                .imposed_at
+                .zip(self.ends_at)
+                .map(|(imposed_at, ends_at)| stored_note(imposed_at, ends_at)),
         }))
     }
 }

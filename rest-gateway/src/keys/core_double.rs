@@ -9,8 +9,9 @@ use std::{
 
 use petstore_api_key::ApiKey;
 use petstore_proto::internal::v1::{
-    AccountChange, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan, ReportUseRequest,
-    ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse, ResolvedKey, key_service_server,
+    AccountChange, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan, ReportBanRequest,
+    ReportBanResponse, ReportUseRequest, ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse,
+    ResolvedKey, key_service_server,
 };
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
@@ -66,6 +67,7 @@ impl CoreDouble {
             plan: Plan::Free.into(),
             per_minute: 60,
             per_day: 1_000,
+            last_ban: None,
         }));
     }
 
@@ -119,5 +121,18 @@ impl key_service_server::KeyService for CoreDouble {
     ) -> Result<Response<ReportUseResponse>, Status> {
         self.up()?.reports.push(request.into_inner().uses);
         Ok(Response::new(ReportUseResponse {}))
+    }
+
+    async fn report_ban(
+        &self,
+        request: Request<ReportBanRequest>,
+    ) -> Result<Response<ReportBanResponse>, Status> {
+        let mut state = self.up()?;
+        state.revision += 1;
+        let ReportBanRequest { key_id, ban } = request.into_inner();
+        for key in state.keys.values_mut().filter(|key| key.key_id == key_id) {
+            key.last_ban = ban;
+        }
+        Ok(Response::new(ReportBanResponse { last_ban: ban, revision: state.revision }))
     }
 }

@@ -1,6 +1,6 @@
-use petstore_api_key::Environment;
+use petstore_api_key::{ApiKey, Environment};
 use petstore_proto::internal::v1::{
-    KeyState, KeyUse, ListChangesRequest, Plan, ReportUseRequest, ResolveKeyRequest,
+    Ban, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest, ResolveKeyRequest,
 };
 
 use super::*;
@@ -72,4 +72,28 @@ async fn a_report_of_use_is_bounded_and_judged() {
     let refusal = |message| refused(Code::InvalidArgument, "INVALID_PARAMETER", message);
     assert_eq!(report(1_001, 0).await.unwrap_err(), refusal("uses must be at most 1000"));
     assert_eq!(report(1, -1).await.unwrap_err(), refusal("last_used_at_ms must not be negative"));
+}
+
+#[tokio::test]
+async fn a_reported_ban_is_told_with_its_key_until_a_day_after_its_end() {
+    let shop = Shop::open().await;
+    let Core { store, clock, .. } = &shop.core;
+    let key = ApiKey::generate(Environment::Production);
+    let record = accounts::create_first(store, clock, &key).await.unwrap().unwrap();
+    let last_ban = async || {
+        let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
+        let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
+        (answer.key.unwrap().last_ban, answer.revision)
+    };
+    let ban = Ban { imposed_at_ms: 1_800_000_000_000, ends_at_ms: 1_800_000_300_000 };
+    let report = ReportBanRequest { key_id: record.id.to_string(), ban: Some(ban) };
+    let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
+    assert_eq!((answer.last_ban, answer.revision), last_ban().await);
+    assert_eq!(answer.last_ban, Some(ban));
+    shop.hand.advance(Duration::from_mins(5 + 24 * 60));
+    assert_eq!(last_ban().await, (None, answer.revision));
+
+    let error = shop.keys().report_ban(ReportBanRequest { ban: None, ..report }).await.unwrap_err();
+    let message = "ban must end after it begins";
+    assert_eq!(verdict(&error), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
 }

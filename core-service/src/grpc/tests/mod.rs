@@ -23,6 +23,7 @@ mod bulk;
 mod key_service;
 mod pet_store;
 mod server;
+mod usage_service;
 
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 

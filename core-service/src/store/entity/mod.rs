@@ -2,8 +2,11 @@
 
 pub(super) mod account;
 pub(super) mod api_key;
+pub(super) mod ban;
 pub(super) mod create_request;
 pub(super) mod import;
 pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod revision;
+pub(super) mod usage_day;
+pub(super) mod usage_reporter;

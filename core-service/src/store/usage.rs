@@ -1,0 +1,177 @@
+//! Counts of use in the database.
+
+use std::time::Duration;
+
+use petstore_clock::UnixMillis;
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, FromQueryResult, QueryFilter,
+    QueryOrder, QuerySelect,
+    sea_query::{Expr, ExprTrait, OnConflict, Order, Query},
+};
+
+use super::{
+    Store,
+    entity::{account::moment_column, usage_day, usage_reporter},
+};
+use crate::domain::{AccountId, Day, PetStoreError, UsageDay};
+
+/// How many days are kept, today included.
+const KEPT_DAYS: i64 = 90;
+/// How many rows one report forgets that are older; the next one goes on.
+const SWEEP: u64 = 1_000;
+/// After so long without a report a gateway's run is over: the numbers of its reports are forgotten.
+const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
+
+/// The counts of one account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Ascending; days without requests are left out.
+    pub(crate) days: Vec<UsageDay>,
+    /// The number of the reporter's last report that was counted; 0 if there was none, or there are no days.
+    pub(crate) last_report: i64,
+}
+
+impl Store {
+    /// Adds a report to the counts, unless it was counted already. Both in one transaction, so that a report whose
+    /// answer was lost can be sent again. Reports of several gateways touch rows in the same order, so that none waits
+    /// for another that waits for it.
+    pub(crate) async fn record_usage(
+        &self,
+        reporter: &str,
+        number: i64,
+        rows: &[(AccountId, UsageDay)],
+        now: UnixMillis,
+    ) -> Result<(), PetStoreError> {
+        self.within(async {
+            let transaction = self.begin_beside_others().await?;
+            if is_new(&transaction, reporter, number, now).await? {
+                add(&transaction, rows).await?;
+                forget_what_is_old(&transaction, now).await?;
+                transaction.commit().await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The account's counts since a day, and how many of the reporter's reports are in them: one statement, so that
+    /// the two belong together.
+    pub(crate) async fn usage_of(
+        &self,
+        account: AccountId,
+        since: Day,
+        reporter: &str,
+    ) -> Result<Usage, PetStoreError> {
+        use usage_day::Column as C;
+        let last_report = Query::select()
+            .column(usage_reporter::Column::LastReport)
+            .from(usage_reporter::Entity)
+            .and_where(Expr::col(usage_reporter::Column::Id).eq(reporter))
+            .take();
+        let query = Query::select()
+            .columns([
+                C::AccountId,
+                C::Day,
+                C::Succeeded,
+                C::ClientErrors,
+                C::Refused,
+                C::ServerErrors,
+                C::GetPet,
+            ])
+            .expr_as(last_report, "last_report")
+            .from(usage_day::Entity)
+            .and_where(Expr::col(C::AccountId).eq(account.0))
+            .and_where(Expr::col(C::Day).gte(since.0))
+            .order_by(C::Day, Order::Asc)
+            .take();
+        let mut usage = Usage::default();
+        for row in self.read(|| self.reader.query_all(&query)).await? {
+            usage.days.push(usage_day::Model::from_query_result(&row, "")?.into());
+            usage.last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
+        }
+        Ok(usage)
+    }
+}
+
+/// Takes note of the report's number, and whether it had not been seen. The row's lock lets a repeated report wait
+/// for the one that is under way.
+async fn is_new(
+    transaction: &DatabaseTransaction,
+    reporter: &str,
+    number: i64,
+    now: UnixMillis,
+) -> Result<bool, DbErr> {
+    let remember = Query::insert()
+        .into_table(usage_reporter::Entity)
+        .columns([
+            usage_reporter::Column::Id,
+            usage_reporter::Column::LastReport,
+            usage_reporter::Column::ReportedAt,
+        ])
+        .values_panic([reporter.into(), number.into(), moment_column(now).into()])
+        .on_conflict(
+            OnConflict::column(usage_reporter::Column::Id)
+                .update_columns([usage_reporter::Column::LastReport, usage_reporter::Column::ReportedAt])
+                .action_and_where(
+                    Expr::col((usage_reporter::Entity, usage_reporter::Column::LastReport)).lt(number),
+                )
+                .to_owned(),
+        )
+        .take();
+    Ok(transaction.execute(&remember).await?.rows_affected() > 0)
+}
+
+async fn add(transaction: &DatabaseTransaction, rows: &[(AccountId, UsageDay)]) -> Result<(), DbErr> {
+    use usage_day::Column as C;
+    const COUNTS: [C; 5] = [C::Succeeded, C::ClientErrors, C::Refused, C::ServerErrors, C::GetPet];
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sum = |column: C| {
+        let sum = Expr::col((usage_day::Entity, column)).add(Expr::col(("excluded", column)));
+        (column, sum)
+    };
+    let mut insert = Query::insert();
+    insert.into_table(usage_day::Entity).columns([C::AccountId, C::Day].into_iter().chain(COUNTS));
+    let mut rows = rows.to_vec();
+    rows.sort_unstable_by_key(|(account, usage)| (*account, usage.day));
+    for (account, UsageDay { day, tally }) in rows {
+        insert.values_panic([
+            account.0.into(),
+            day.0.into(),
+            tally.succeeded.into(),
+            tally.client_errors.into(),
+            tally.refused.into(),
+            tally.server_errors.into(),
+            tally.get_pet.into(),
+        ]);
+    }
+    insert.on_conflict(OnConflict::columns([C::AccountId, C::Day]).values(COUNTS.map(sum)).to_owned());
+    transaction.execute(&insert).await.map(drop)
+}
+
+/// Forgets runs that are over, and a bounded number of rows of the oldest day that is too old.
+async fn forget_what_is_old(transaction: &DatabaseTransaction, now: UnixMillis) -> Result<(), DbErr> {
+    let silent_since = moment_column(now.minus(REPORTER_MEMORY));
+    usage_reporter::Entity::delete_many()
+        .filter(usage_reporter::Column::ReportedAt.lt(silent_since))
+        .exec(transaction)
+        .await?;
+    let old = usage_day::Entity::find()
+        .filter(usage_day::Column::Day.lte(Day::of(now).minus(KEPT_DAYS).0))
+        .order_by_asc(usage_day::Column::Day)
+        .limit(SWEEP)
+        .all(transaction)
+        .await?;
+    let Some(oldest) = old.first().map(|row| row.day) else { return Ok(()) };
+    let accounts = old.iter().filter(|row| row.day == oldest).map(|row| row.account_id);
+    usage_day::Entity::delete_many()
+        .filter(usage_day::Column::Day.eq(oldest))
+        .filter(usage_day::Column::AccountId.is_in(accounts))
+        .exec(transaction)
+        .await
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests;
