@@ -7,10 +7,14 @@ use std::{
 
 use axum::{
     Router,
-    extract::{ConnectInfo, State},
+    extract::{ConnectInfo, Path, State},
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
+};
+use petstore_gateway::{
+    limit::{Quota, Subject},
+    standing_json,
 };
 use petstore_metrics::Exposition;
 use serde_json::{Value, json};
@@ -53,6 +57,8 @@ pub(crate) fn router(health: Health, metrics: Exposition) -> Router {
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(async move || ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())))
+        .route("/standing/{account}/{per_minute}/{per_day}", get(standing_of_account))
+        .route("/standing/{account}/{per_minute}/{per_day}/{key}", get(standing_of_key))
         .route("/log-level", get(log_level).put(set_log_level))
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
@@ -63,6 +69,35 @@ async fn readyz(State(health): State<Health>) -> Response {
     let readiness = health.readiness().await;
     let status = if readiness.takes_requests() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     answer(status, &readiness.body())
+}
+
+/// How an account stands, for `petstore usage`, which knows its plan from the store; this process has the counters.
+async fn standing_of_account(
+    State(health): State<Health>,
+    Path((account, per_minute, per_day)): Path<(i64, u64, u64)>,
+) -> Response {
+    standing(&health, &Subject::Account(account), Quota { per_minute, per_day }).await
+}
+
+/// The same of a key.
+async fn standing_of_key(
+    State(health): State<Health>,
+    Path((account_id, per_minute, per_day, key_id)): Path<(i64, u64, u64, String)>,
+) -> Response {
+    let key = Subject::Key { account_id, key_id: key_id.into() };
+    standing(&health, &key, Quota { per_minute, per_day }).await
+}
+
+async fn standing(health: &Health, subject: &Subject, quota: Quota) -> Response {
+    let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.as_ref()) else {
+        return not_found().await;
+    };
+    match gateway.standing(subject, quota).await {
+        Ok(standing) => answer(StatusCode::OK, &standing_json(&standing)),
+        Err(unavailable) => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "LIMITER_UNAVAILABLE", &unavailable.to_string())
+        }
+    }
 }
 
 async fn log_level() -> Response {
@@ -89,7 +124,7 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 async fn not_found() -> Response {
-    let paths = "the admin port has /livez, /readyz, /metrics and /log-level";
+    let paths = "the admin port has /livez, /readyz, /metrics, /standing and /log-level";
     refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 

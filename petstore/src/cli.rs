@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{account, core, gateway, key, migrate, serve};
+use crate::{account, ban, core, gateway, key, migrate, serve, usage};
 
 /// The Animal Store Service: animals for sale, over REST and gRPC.
 ///
@@ -33,6 +33,11 @@ pub(crate) enum Verb {
     /// Manage API keys
     #[command(subcommand)]
     Key(key::Key),
+    /// Manage bans of API keys
+    #[command(subcommand)]
+    Ban(ban::Ban),
+    /// Show what an account has used, and how its keys stand
+    Usage(usage::UsageSettings),
     /// Print the OpenAPI document of the REST interface
     Openapi,
 }

@@ -8,7 +8,10 @@ use petstore_core::{
     store::OpenError,
 };
 
-use crate::{first_key::FirstKeyError, output, settings::InvalidSetting};
+use crate::{
+    first_key::FirstKeyError, output, redis_counters::RedisCountersError,
+    running_service::RunningServiceError, settings::InvalidSetting,
+};
 
 /// Why a process of the service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +58,10 @@ pub(crate) enum Failure {
     Interrupted,
     #[error(transparent)]
     Accounts(#[from] AccountError),
+    #[error(transparent)]
+    Redis(#[from] RedisCountersError),
+    #[error(transparent)]
+    RunningService(#[from] RunningServiceError),
     #[error("cannot print the result")]
     Print(#[source] io::Error),
     /// A key was made that nobody has seen.
@@ -86,7 +93,7 @@ impl Failure {
                 output::note(&first_paragraph(&error.render().to_string()));
                 ExitCode::from(2)
             }
-            Self::Start(StartError::Setting(_)) => {
+            Self::Start(StartError::Setting(_)) | Self::Redis(RedisCountersError::Setting(_)) => {
                 output::note(&self.line());
                 ExitCode::from(2)
             }
@@ -95,6 +102,8 @@ impl Failure {
             | Self::PartEnded { .. }
             | Self::Interrupted
             | Self::Accounts(_)
+            | Self::Redis(RedisCountersError::Away(_))
+            | Self::RunningService(_)
             | Self::Print(_)
             | Self::KeyNotShown { .. } => {
                 output::note(&self.line());

@@ -66,6 +66,12 @@ pub(crate) struct AccountSetting {
     account: AccountName,
 }
 
+impl AccountSetting {
+    pub(crate) fn name(&self) -> &AccountName {
+        &self.account
+    }
+}
+
 pub(crate) fn run(verb: Key) -> Result<(), Failure> {
     let clock = Clock::system();
     match verb {
@@ -100,7 +106,7 @@ pub(crate) fn run(verb: Key) -> Result<(), Failure> {
 }
 
 /// Not clap's to parse, since clap repeats what it refuses: it may be a key that was taken for its identifier.
-fn key_id(written: &str) -> Result<KeyId, InvalidSetting> {
+pub(crate) fn key_id(written: &str) -> Result<KeyId, InvalidSetting> {
     written
         .parse()
         .map_err(|_| InvalidSetting::new("ID", "must be the identifier that `petstore key list` shows"))

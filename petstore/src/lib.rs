@@ -8,6 +8,7 @@ mod account;
 mod admin;
 mod administration;
 mod announcement;
+mod ban;
 mod cli;
 mod core;
 mod duration;
@@ -22,8 +23,11 @@ mod openapi;
 mod output;
 mod process;
 mod readiness;
+mod redis_counters;
+mod running_service;
 pub mod serve;
 pub mod settings;
+mod usage;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -58,6 +62,8 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Migrate(verb) => migrate::run(verb),
         Verb::Account(verb) => account::run(verb),
         Verb::Key(verb) => key::run(verb),
+        Verb::Ban(verb) => ban::run(verb),
+        Verb::Usage(settings) => usage::run(&settings),
         Verb::Openapi => openapi::run(),
     }
 }

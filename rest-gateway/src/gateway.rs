@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, sync::Arc};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_metrics::Collectors;
@@ -13,8 +14,9 @@ use crate::{
     core_client::{CoreTransport, NamedTransport, RetryBudget},
     cors::CorsOrigin,
     keys::KeyRing,
-    limit::RateLimiter,
+    limit::{LimiterUnavailable, Quota, RateLimiter, Standing, Subject},
     metrics::Metrics,
+    usage::UsageCounter,
 };
 
 /// What an operator chooses.
@@ -26,6 +28,8 @@ pub struct GatewaySettings {
     pub trusted_proxies: TrustedProxies,
     /// The origins whose web pages may read answers (CORS); none by default.
     pub cors_origins: Vec<CorsOrigin>,
+    /// Whether keys that ignore 429 are banned, and bans hold.
+    pub bans: bool,
 }
 
 /// The gateway's state. Clones share it.
@@ -43,6 +47,7 @@ pub(crate) struct GatewayState {
     pub(crate) orders: StoreServiceClient<NamedTransport>,
     pub(crate) retries: RetryBudget,
     pub(crate) metrics: Metrics,
+    pub(crate) usage: Arc<UsageCounter>,
     /// The OpenAPI document as it is sent.
     pub(crate) openapi: Bytes,
 }
@@ -58,8 +63,9 @@ impl Gateway {
     ) -> Self {
         Self(Arc::new(GatewayState {
             settings,
+            keys: KeyRing::new(core.clone(), Arc::clone(&limiter), clock.clone()),
             limiter,
-            keys: KeyRing::new(core.clone(), clock.clone()),
+            usage: Arc::new(UsageCounter::new(core.clone(), clock.clone())),
             pets: PetStoreClient::new(NamedTransport::from(core.clone())),
             orders: StoreServiceClient::new(NamedTransport::from(core)),
             retries: RetryBudget::new(),
@@ -69,11 +75,13 @@ impl Gateway {
         }))
     }
 
-    /// Keeps what is known of keys up to date until `shutdown`. Without it, revoked keys are not noticed.
+    /// Keeps what is known of keys up to date and reports usage until `shutdown`, and then what is left of it.
+    /// Without it, revoked keys are not noticed.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send + 'static) {
-        let keys = self.0.keys.clone();
-        drop(self); // only the ring is needed while the process ends
-        keys.keep_current(shutdown).await;
+        let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
+        drop(self); // only these are needed while the process ends
+        let shutdown = shutdown.shared();
+        tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
     }
 
     pub(crate) fn into_state(self) -> Arc<GatewayState> {
@@ -86,6 +94,14 @@ impl Gateway {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
         collectors
+    }
+
+    /// How a caller stands, for an operator.
+    ///
+    /// # Errors
+    /// The counters cannot be reached, and the operator chose to refuse then.
+    pub async fn standing(&self, subject: &Subject, quota: Quota) -> Result<Standing, LimiterUnavailable> {
+        self.0.limiter.inspect(subject, quota).await
     }
 
     /// How ready the gateway is now.

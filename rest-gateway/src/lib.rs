@@ -21,8 +21,10 @@ mod router;
 mod routes;
 pub mod server;
 mod stability;
+mod usage;
 
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};
+pub use json::standing_json;
 pub use openapi::document as openapi;
 pub use router::router;

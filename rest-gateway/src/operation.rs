@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use crate::routes::usage;
+
 /// What a request asks for, by its method and path alone: it is known before anybody is authenticated, and of a request
 /// that is refused too. HEAD asks for what GET does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +12,7 @@ pub(crate) enum Operation {
     CreatePet,
     GetPet,
     ListOrders,
+    GetUsage,
     /// OPTIONS: which methods there are, and whether a web page may use them.
     Options,
     /// The OpenAPI document.
@@ -30,6 +33,7 @@ impl Operation {
             "/v1/pets" if reads => Self::ListPets,
             "/v1/pets" if method == Method::POST => Self::CreatePet,
             "/v1/store/orders" if reads => Self::ListOrders,
+            usage::PATH if reads => Self::GetUsage,
             "/openapi.json" if reads => Self::OpenApi,
             "/docs" if reads => Self::Docs,
             path if reads && is_one_below("/v1/pets/", path) => Self::GetPet,
@@ -45,6 +49,7 @@ impl Operation {
             Self::CreatePet => "createPet",
             Self::GetPet => "getPet",
             Self::ListOrders => "listOrders",
+            Self::GetUsage => "getUsage",
             Self::Options => "options",
             Self::OpenApi => "openapi",
             Self::Docs => "docs",
@@ -60,6 +65,7 @@ impl Operation {
             Self::CreatePet => ("POST", "/v1/pets"),
             Self::GetPet => ("GET", "/v1/pets/{petId}"),
             Self::ListOrders => ("GET", "/v1/store/orders"),
+            Self::GetUsage => ("GET", usage::PATH),
             Self::Options => ("OPTIONS", ""),
             Self::OpenApi => ("GET", "/openapi.json"),
             Self::Docs => ("GET", "/docs"),

@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     gateway::{Gateway, GatewayState},
     middleware::edge,
-    routes::{openapi, orders, pets},
+    routes::{openapi, orders, pets, usage},
 };
 
 /// The public interface. Give it to [`server::serve`](crate::server::serve), which tells it who is calling.
@@ -35,6 +35,7 @@ pub fn router(gateway: Gateway) -> Router {
         .route("/v1/pets", resource("GET, HEAD, POST, OPTIONS", get(pets::list).post(pets::create)))
         .route("/v1/pets/{pet_id}", resource("GET, HEAD, OPTIONS", get(pets::get))) // until 2030-12-05
         .route("/v1/store/orders", resource("GET, HEAD, OPTIONS", get(orders::list))) // experimental
+        .route(usage::PATH, resource("GET, HEAD, OPTIONS", get(usage::get))) // costs no quota
         .route("/openapi.json", resource("GET, HEAD, OPTIONS", get(openapi::get))) // open to everybody
         .merge(docs::routes()) // likewise; its failures are pages too
         .fallback(async || ApiError::RouteNotFound)

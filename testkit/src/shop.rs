@@ -22,7 +22,7 @@ use petstore::{
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ClockHand, UnixMillis};
 use petstore_core::{
-    accounts::{self, IssuedKey, keys},
+    accounts::{self, BanRecord, IssuedKey, bans, keys},
     domain::{AccountName, KeyId, Plan, Quota},
 };
 use tempfile::TempDir;
@@ -50,6 +50,7 @@ pub struct TestShop {
     clock: Clock,
     hand: ClockHand,
     environment: Environment,
+    database_url: String,
     accounts: AtomicU32,
     key_ids: Mutex<HashMap<String, KeyId>>,
     _folder: TempDir,
@@ -78,9 +79,30 @@ impl TestShop {
         let flags = [["--gateways", &count].as_slice(), flags].concat();
         let mut shop = Self::start_on(START, &flags, Some(counters)).await;
         for _ in 1..gateways {
-            shop.add_gateway(counters, &flags).await;
+            shop.add_gateway(Some(counters), &flags).await;
         }
         shop
+    }
+
+    /// Opens the shop with so many gateways on one core, each of which counts in its own process.
+    pub async fn open_apart(gateways: u16) -> Self {
+        let mut shop = Self::start_on(START, &[], None).await;
+        for _ in 1..gateways {
+            shop.add_gateway(None, &[]).await;
+        }
+        shop
+    }
+
+    /// Closes the shop, in order, and opens it again on the same store, with one gateway. Its clock goes on.
+    pub async fn reopen(self, counters: &SharedCounters) -> Self {
+        for gateway in self.further_gateways {
+            gateway.stop().await;
+        }
+        self.running.stop().await;
+        let mut settings = settings(&self.database_url, &[]);
+        counters.apply(&mut settings.limiter);
+        let running = serve::start(settings, self.clock.clone()).await.expect("the service starts");
+        Self { running, further_gateways: Vec::new(), ..self }
     }
 
     async fn start(moment: &str, flags: &[&str]) -> Self {
@@ -109,6 +131,7 @@ impl TestShop {
             clock,
             hand,
             environment,
+            database_url: database,
             accounts: AtomicU32::new(0),
             key_ids: Mutex::default(),
             _folder: folder,
@@ -116,12 +139,14 @@ impl TestShop {
         }
     }
 
-    async fn add_gateway(&mut self, counters: &SharedCounters, flags: &[&str]) {
+    async fn add_gateway(&mut self, counters: Option<&SharedCounters>, flags: &[&str]) {
         let core = format!("http://{}", self.grpc_addr());
         let flags =
             [["--core-url", &core, "--http-addr", FREE, "--admin-addr", FREE].as_slice(), flags].concat();
         let mut settings = GatewaySettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"));
-        counters.apply(&mut settings.limiter);
+        if let Some(counters) = counters {
+            counters.apply(&mut settings.limiter);
+        }
         let running = gateway::start(settings, self.clock.clone()).await.expect("the gateway starts");
         let admin = Client::new(running.admin_addr);
         eventually(SOON, async || match admin.get("/readyz").await {
@@ -224,6 +249,23 @@ impl TestShop {
     pub async fn revoke(&self, client: &Client) {
         let id = self.key_id(client);
         keys::revoke(self.running.store(), &self.clock, id).await.expect("the key is there");
+    }
+
+    /// Bans the client's key for so long, as an operator does where gateways count in their own process.
+    pub async fn ban(&self, client: &Client, length: Duration) {
+        let banned = bans::add(self.running.store(), &self.clock, self.key_id(client), length).await;
+        banned.expect("the key is there");
+    }
+
+    /// Lifts the ban of the client's key.
+    pub async fn lift_ban(&self, client: &Client) {
+        let lifted = bans::lift(self.running.store(), &self.clock, self.key_id(client)).await;
+        lifted.expect("the key is there");
+    }
+
+    /// The bans that the store knows.
+    pub async fn bans(&self) -> Vec<BanRecord> {
+        bans::list(self.running.store(), &self.clock).await.expect("the store answers")
     }
 
     /// Replaces the client's key: the old one works for the grace period beside that of the client given back.

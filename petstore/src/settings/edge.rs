@@ -51,6 +51,19 @@ pub struct EdgeSettings {
     /// the variable separated by commas
     #[arg(long, env = "PETSTORE_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
     pub cors_origin: Vec<CorsOrigin>,
+
+    /// Whether an API key that goes on sending after 429 is banned for a while; off also passes over bans in force
+    #[arg(long, env = "PETSTORE_BANS", default_value = "on", value_enum, value_name = "SWITCH")]
+    pub bans: Switch,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
 }
 
 /// Where HTTP is served without encryption, if it is.
@@ -85,6 +98,7 @@ impl EdgeSettings {
             environment,
             trusted_proxies: TrustedProxies::new(self.trusted_proxy.clone()),
             cors_origins: self.cors_origin.clone(),
+            bans: self.bans == Switch::On,
         }
     }
 }

@@ -1,35 +1,18 @@
 //! Where requests are counted.
 
-use std::{num::NonZeroU16, path::PathBuf, time::Duration};
+use std::{num::NonZeroU16, time::Duration};
 
 use petstore_clock::Clock;
-use petstore_gateway::limit::{OnRedisFailure, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings};
+use petstore_gateway::limit::{OnRedisFailure, RedisLimiter, ResilienceSettings};
 
-use super::{
-    InvalidSetting,
-    secret_url::{self, SecretUrl},
-};
+use super::{InvalidSetting, RedisSettings};
 
 /// Where requests are counted.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimiterSettings {
-    /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, or `rediss://` for TLS; the nodes of a
-    /// Redis Cluster, if it is repeated or, in the variable, separated by commas. Without it requests are counted in
-    /// this process. A URL with a password is taken from the variable or from --redis-url-file only
-    #[arg(
-        long,
-        env = "PETSTORE_REDIS_URL",
-        hide_env_values = true,
-        value_delimiter = ',',
-        value_parser = SecretUrl::<RedisUrl>::of("redis-url"),
-        value_name = "URL"
-    )]
-    pub redis_url: Vec<RedisUrl>,
-
-    /// A file that holds Redis's URL, or those of a Cluster's nodes, one a line; nobody but its owner may have access
-    /// to it (mode 0600)
-    #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
-    pub redis_url_file: Option<PathBuf>,
+    /// Where Redis is, if they are counted there.
+    #[command(flatten)]
+    pub redis: RedisSettings,
 
     /// How many gateways count in the same Redis: while it is away, each admits its part of every limit
     #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
@@ -47,32 +30,12 @@ pub struct LimiterSettings {
 }
 
 impl LimiterSettings {
-    /// Where Redis is, from the file if one is given. Nothing without Redis.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, is open to others or holds something else.
-    pub fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
-        match &self.redis_url_file {
-            None => Ok(self.redis_url.clone()),
-            Some(file) => {
-                secret_url::read(file).map_err(|reason| InvalidSetting::new("--redis-url-file", reason))
-            }
-        }
-    }
-
     /// The limiter that counts in Redis, if there is one. It has not connected yet.
     pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
-        let urls = self.redis_urls()?;
-        if urls.is_empty() {
-            return Ok(None);
-        }
-        let settings = RedisSettings { urls };
-        let limiter = match self.redis_by_clock {
-            None => RedisLimiter::new(settings),
-            Some(deadline) => RedisLimiter::with_clock(settings, clock.clone(), deadline),
-        };
-        limiter.map(Some).map_err(|error| InvalidSetting::new("--redis-url", error.to_string()))
+        self.redis.limiter_by(|servers| match self.redis_by_clock {
+            None => RedisLimiter::new(servers),
+            Some(deadline) => RedisLimiter::with_clock(servers, clock.clone(), deadline),
+        })
     }
 
     pub(crate) const fn resilience(&self) -> ResilienceSettings {
@@ -97,7 +60,7 @@ mod tests {
 
     fn urls(flags: &[&str]) -> Vec<String> {
         let settings = Flags::try_parse_from(flags).unwrap().limiter;
-        settings.redis_urls().unwrap().iter().map(ToString::to_string).collect()
+        settings.redis.urls().unwrap().iter().map(ToString::to_string).collect()
     }
 
     fn refusal(flags: &[&str]) -> String {

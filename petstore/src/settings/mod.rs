@@ -11,6 +11,7 @@ mod grpc;
 mod grpc_addr;
 mod limiter;
 mod process;
+mod redis;
 mod secret_url;
 mod store;
 mod table;
@@ -23,12 +24,13 @@ use petstore_core::accounts::AccountName;
 pub use self::{
     core::CoreAddressSettings,
     database::DatabaseSettings,
-    edge::{EdgeSettings, PlainAddr},
+    edge::{EdgeSettings, PlainAddr, Switch},
     files::TokenSettings,
     grpc::GrpcSettings,
     grpc_addr::GrpcAddr,
     limiter::LimiterSettings,
     process::ProcessSettings,
+    redis::RedisSettings,
     store::StoreSettings,
     table::settings_table,
 };

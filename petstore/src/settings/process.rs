@@ -8,7 +8,7 @@ use crate::{duration, logging::LogFormat};
 /// What every process of the service has: an admin port, an orderly end and a log.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
-    /// Where /livez, /readyz, /metrics and /log-level are served. It is for operators: keep it from the public
+    /// Where /livez, /readyz, /metrics, /standing and /log-level are served. It is for operators: keep it from the public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_parser = socket_addr, value_name = "ADDR")]
     pub admin_addr: SocketAddr,
 

@@ -26,6 +26,7 @@ mod hostile_http2;
 mod https;
 mod idempotency;
 mod import_pets;
+mod lasting_bans;
 mod limits;
 mod list_pets;
 mod logs;
@@ -45,6 +46,7 @@ mod secure_grpc;
 mod secure_split;
 mod serve;
 mod split;
+mod usage;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
 

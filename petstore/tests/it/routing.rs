@@ -24,7 +24,8 @@ async fn an_unknown_path_or_a_trailing_slash_is_not_found() {
         "/v1/store",
         "/v1/store/orders/",
         "/v1/store/orders/1",
-        "/v1/usage",
+        "/v1/usage/",
+        "/v1/usages",
         "/v1/categories",
         "/v1/v1/pets",
         "/v1/%70ets/",
@@ -49,6 +50,7 @@ async fn another_method_is_refused_with_those_that_are_allowed() {
         ("/v1/pets", ["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "get"], LIST.as_slice()),
         ("/v1/pets/1", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
         ("/v1/store/orders", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
+        ("/v1/usage", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
     ] {
         for method in methods {
             let answer = client.send(method, path, &[], "").await;

@@ -8,8 +8,11 @@ mod new_pet;
 mod order;
 mod pet;
 mod pet_status;
+mod usage;
 
 pub(crate) use new_pet::new_pet;
 pub(crate) use order::orders_body;
 pub(crate) use pet::{pet_body, pets_body};
 pub(crate) use pet_status::{STATUS_WORDS, status_from_word, word_of};
+pub use usage::standing_json;
+pub(crate) use usage::usage_body;

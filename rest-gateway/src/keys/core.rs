@@ -7,12 +7,13 @@ use std::{
 
 use petstore_api_key::KeyDigest;
 use petstore_proto::internal::v1::{
-    KeyUse, ListChangesRequest, ListChangesResponse, ReportUseRequest, ResolveKeyRequest, ResolveKeyResponse,
-    key_service_client::KeyServiceClient,
+    KeyUse, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
+    ResolveKeyRequest, ResolveKeyResponse, key_service_client::KeyServiceClient,
 };
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
 
+use super::bans;
 use crate::core_client::{CoreTransport, NamedTransport, RetryBudget, once_more};
 
 /// How long one call may take.
@@ -88,6 +89,17 @@ impl KeyService {
             Ok(_) | Err(_) => {}
         }
         answer.map_err(|_| CoreAway)
+    }
+
+    /// Reports a ban, and learns what holds then.
+    pub(super) async fn report_ban(&self, report: &bans::Report) -> Result<ReportBanResponse, CoreAway> {
+        let ban = Some(bans::ban_to_core(report.ban));
+        let report = ReportBanRequest { key_id: report.key_id.to_string(), ban };
+        let answer = within_deadline(self.client.clone().report_ban(request(report))).await;
+        answer.map_err(|cause| {
+            tracing::debug!(%cause, "could not report a ban");
+            CoreAway
+        })
     }
 
     /// Reports uses, in batches, until one fails or the deadline passes: the rest is dropped, because an operator

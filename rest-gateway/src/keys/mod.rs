@@ -1,6 +1,7 @@
 //! API keys at the edge (specification §5): read from the request, judged by their form, resolved by the core,
 //! and remembered for as long as that may be trusted.
 
+mod bans;
 mod bearer;
 mod budget;
 mod changes;

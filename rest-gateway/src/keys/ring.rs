@@ -10,15 +10,20 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     KnownKey, Unresolved,
+    bans::{Bans, ban_from_core},
     budget::Budget,
     changes::{Changes, Stamp},
-    core::KeyService,
+    core::{CoreAway, KeyService},
     entry::Entry,
     flights::Flights,
     metrics::KeyMetrics,
     uses::Uses,
 };
-use crate::{client_address::ClientAddress, core_client::CoreTransport};
+use crate::{
+    client_address::ClientAddress,
+    core_client::CoreTransport,
+    limit::{Decision, Quota, RateLimiter, Subject},
+};
 
 /// The most keys that are remembered.
 const MAX_KNOWN: u64 = 50_000;
@@ -37,6 +42,9 @@ const PACE_AWAY: Duration = Duration::from_millis(250);
 
 /// How often uses are reported.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// How long after a failure the core is told of bans again.
+const BAN_REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often the core may answer a question with what it has itself declared outdated.
 const ATTEMPTS: usize = 3;
@@ -59,6 +67,7 @@ struct Ring {
     budget: Budget,
     uses: Uses,
     metrics: KeyMetrics,
+    bans: Bans,
 }
 
 /// What is remembered of a digest.
@@ -71,9 +80,9 @@ pub(super) enum Memory {
 }
 
 impl KeyRing {
-    /// A ring that knows no key yet.
+    /// A ring that knows no key yet, and keeps the bans of `limiter` and those of the core alike.
     #[must_use]
-    pub fn new(core: CoreTransport, clock: Clock) -> Self {
+    pub fn new(core: CoreTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
         Self(Arc::new(Ring {
             core: KeyService::new(core),
             clock,
@@ -84,6 +93,7 @@ impl KeyRing {
             budget: Budget::new(),
             uses: Uses::default(),
             metrics: KeyMetrics::default(),
+            bans: Bans::new(limiter),
         }))
     }
 
@@ -110,8 +120,13 @@ impl KeyRing {
         Ok(known)
     }
 
-    /// Asks the core once a second which accounts changed, and tells it now and then when keys were last used, until
-    /// `shutdown`. Without this, keys are trusted for thirty seconds whatever happens to them.
+    /// Takes note that the limiter refused a request: if that was because of a new ban, the core is told.
+    pub async fn note_refusal(&self, subject: &Subject, quota: Quota, decision: &Decision) {
+        self.0.bans.refused(subject, quota, decision).await;
+    }
+
+    /// Asks the core once a second which accounts changed, and tells it of bans, and now and then when keys were
+    /// last used, until `shutdown`. Without this, keys are trusted for thirty seconds whatever happens to them.
     pub async fn keep_current(self, shutdown: impl Future<Output = ()>) {
         let follow = async {
             let mut reported = Instant::now();
@@ -124,10 +139,20 @@ impl KeyRing {
                 sleep(if self.core_is_up() { PACE } else { PACE_AWAY }).await;
             }
         };
+        let report_bans = async {
+            loop {
+                self.0.bans.imposed().await;
+                while self.0.report_bans().await.is_err() {
+                    sleep(BAN_REPORT_PAUSE).await;
+                }
+            }
+        };
         tokio::select! {
             () = shutdown => {}
             () = follow => {}
+            () = report_bans => {}
         }
+        let _ = self.0.report_bans().await; // what fails now is lost: windows end with the process too
         self.0.report_uses().await;
     }
 
@@ -195,12 +220,15 @@ impl Ring {
             let (asked_at, history) = (self.clock.now(), self.changes.history());
             let answer = self.core.resolve(digest).await.map_err(|_| Unresolved::CoreAway)?;
             let key = answer.key.ok_or(Unresolved::Unknown)?;
+            let ban = key.last_ban.and_then(ban_from_core);
             let stamp = Stamp { account_id: key.account_id, revision: answer.revision, history, asked_at };
             let Some(entry) = Entry::read(key, stamp) else {
                 tracing::error!("the core's answer about an API key makes no sense: is it a newer version?");
                 return Err(Unresolved::CoreAway);
             };
-            if self.changes.confirm(stamp, self.clock.now()) {
+            let now = self.clock.now();
+            if self.changes.confirm(stamp, now) {
+                self.bans.told(&entry.key.key_id, ban, stamp, now).await;
                 return Ok(Arc::new(entry));
             }
         }
@@ -213,6 +241,19 @@ impl Ring {
         if let Ok(answer) = self.core.list_changes(after).await {
             self.changes.learn(&answer, after, asked_at);
         }
+    }
+
+    /// Tells the core of new bans, until it fails to answer.
+    async fn report_bans(&self) -> Result<(), CoreAway> {
+        for report in self.bans.unreported() {
+            let (asked_at, history) = (self.clock.now(), self.changes.history());
+            let answer = self.core.report_ban(&report).await?;
+            let (account_id, revision) = (report.account_id, answer.revision);
+            let stamp = Stamp { account_id, revision, history, asked_at };
+            let ban = answer.last_ban.and_then(ban_from_core);
+            self.bans.answered(&report, ban, stamp, self.clock.now()).await;
+        }
+        Ok(())
     }
 
     async fn report_uses(&self) {

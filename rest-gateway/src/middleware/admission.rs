@@ -12,7 +12,8 @@ use crate::{
     error::ApiError,
     gateway::GatewayState,
     keys::{KnownKey, Unresolved, bearer},
-    limit::{Decision, LimiterUnavailable, Outcome, Quota, Scope, Subject, WindowView},
+    limit::{Decision, LimiterUnavailable, Outcome, Quota, Scope, Standing, Subject, WindowView},
+    routes::usage,
 };
 
 /// Who sent a request that was admitted. Only such a request has one, so a handler that asks for it cannot be
@@ -38,22 +39,53 @@ pub(super) struct Admission {
     pub(super) verdict: Result<(), ApiError>,
     /// `None` when nothing was counted.
     pub(super) decision: Option<Decision>,
+    /// How the account stands, for a question about that.
+    pub(super) standing: Option<Standing>,
 }
 
 /// Authenticates the request and counts it: against the account if its key is valid, and against the client
 /// address if there is no valid key.
-pub(super) async fn admit(gateway: &GatewayState, headers: &HeaderMap, address: ClientAddress) -> Admission {
-    match authenticate(gateway, headers, address).await {
+pub(super) async fn admit(gateway: &GatewayState, parts: &Parts, address: ClientAddress) -> Admission {
+    match authenticate(gateway, &parts.headers, address).await {
+        Ok(key) if parts.uri.path() == usage::PATH => admit_to_usage(gateway, key).await,
         Ok(key) => {
-            let subject = Subject::Key { account_id: key.account_id, key_id: Arc::clone(&key.key_id) };
-            let quota = key.quota;
+            let (subject, quota) = (subject(gateway, &key), key.quota);
             take(gateway, &subject, quota, Ok(key)).await
         }
         // Nobody's fault but ours, so nobody pays for it.
         Err(error @ ApiError::Key(Unresolved::CoreAway | Unresolved::Overloaded)) => {
-            Admission { key: None, verdict: Err(error), decision: None }
+            Admission { key: None, verdict: Err(error), decision: None, standing: None }
         }
         Err(error) => take(gateway, &Subject::Address(address), Quota::ADDRESS, Err(error)).await,
+    }
+}
+
+/// A question about usage costs no quota and is answered also when that is used up, and in a ban: it has a limit of
+/// its own, which shows itself only when it refuses.
+async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
+    let own = Subject::Usage(key.account_id);
+    let (subject, quota) = (subject(gateway, &key), key.quota);
+    let admission = take(gateway, &own, Quota::USAGE, Ok(key)).await;
+    if admission.verdict.is_err() {
+        return admission;
+    }
+    match gateway.limiter.inspect(&subject, quota).await {
+        Ok(standing) => {
+            Admission { decision: Some(standing.decision), standing: Some(standing), ..admission }
+        }
+        Err(unavailable) => {
+            let decision = Some(undecided(quota, gateway.clock.now()));
+            Admission { verdict: Err(unavailable.into()), decision, ..admission }
+        }
+    }
+}
+
+/// Whose windows and conduct a request with the key counts in.
+fn subject(gateway: &GatewayState, key: &KnownKey) -> Subject {
+    if gateway.settings.bans {
+        Subject::Key { account_id: key.account_id, key_id: Arc::clone(&key.key_id) }
+    } else {
+        Subject::Account(key.account_id)
     }
 }
 
@@ -82,10 +114,13 @@ async fn take(
     };
     let (refusal, decision) = match taken {
         Ok(decision) if decision.outcome == Outcome::Admitted => (refusal, decision),
-        Ok(decision) => (Some(ApiError::OverLimit(decision)), decision),
+        Ok(decision) => {
+            gateway.keys.note_refusal(subject, quota, &decision).await;
+            (Some(ApiError::OverLimit(decision)), decision)
+        }
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
-    Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision) }
+    Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision), standing: None }
 }
 
 /// What to show for a request that was not counted: the client address's values.

@@ -24,7 +24,8 @@ use super::{
     request_id::{RequestId, X_REQUEST_ID},
 };
 use crate::{
-    client_address::ClientAddress, cors, deprecation, error::ApiError, gateway::GatewayState, stability,
+    client_address::ClientAddress, cors, deprecation, error::ApiError, gateway::GatewayState, routes::usage,
+    stability,
 };
 
 /// Answers a request: judges its head, admits it, lets `inner` route and handle it, and completes the answer.
@@ -51,18 +52,23 @@ where
     let (mut key, mut decision) = (None, None);
     let mut passage = head::check(&parts);
     if passage.is_ok() && versioned && parts.method != Method::OPTIONS {
-        passage = match unwinding(admission::admit(&gateway, &parts.headers, address)).await {
+        passage = match unwinding(admission::admit(&gateway, &parts, address)).await {
             Ok(admission) => {
                 (key, decision) = (admission.key, admission.decision);
                 if let (Ok(()), Some(key)) = (&admission.verdict, &key) {
                     let caller = Caller { key: Arc::clone(key), request_id: request_id.clone() };
                     parts.extensions.insert(caller);
                 }
+                if let Some(standing) = admission.standing {
+                    parts.extensions.insert(standing);
+                }
                 admission.verdict
             }
             Err(panicked) => Err(panicked),
         };
     }
+    let counts_for = key.as_ref().map(|key| key.account_id).filter(|_| parts.uri.path() != usage::PATH);
+    let is_get_pet = deprecated && matches!(parts.method, Method::GET | Method::HEAD);
     let answered = match passage {
         Ok(()) => unwinding(inner.oneshot(Request::from_parts(parts, body))).await,
         Err(refusal) => Err(refusal),
@@ -73,6 +79,9 @@ where
         Err(error) => error.into_response(),
     };
 
+    if let Some(account_id) = counts_for {
+        gateway.usage.count(account_id, response.status(), is_get_pet);
+    }
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID, request_id.as_header().clone());
     if versioned {

@@ -24,6 +24,9 @@ pub(super) const OF_DEPRECATED: [(&str, &str); 3] =
 /// Header fields of every response of an experimental operation, as (field, component).
 pub(super) const OF_EXPERIMENTAL: [(&str, &str); 1] = [("X-Stability", "Experimental")];
 
+/// Header fields of every response of an operation in beta, as (field, component).
+pub(super) const OF_BETA: [(&str, &str); 1] = [("X-Stability", "Beta")];
+
 /// The `headers` member of a response: those of every response, and these.
 pub(super) fn of_response(own: &[(&str, &str)]) -> Value {
     ON_EVERY_RESPONSE
@@ -168,6 +171,11 @@ fn stability() -> Value {
             "required": true,
             "description": "The operation may change or go away at any time.",
             "schema": { "type": "string", "const": Stability::Experimental.word() },
+        },
+        "Beta": {
+            "required": true,
+            "description": "The operation is meant to stay, but may still change in ways that are no addition.",
+            "schema": { "type": "string", "const": Stability::Beta.word() },
         },
     })
 }

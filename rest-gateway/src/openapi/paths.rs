@@ -13,6 +13,7 @@ pub(super) fn paths() -> Value {
         "/pets": { "get": list_pets(), "post": create_pet() },
         "/pets/{petId}": { "get": get_pet() },
         "/store/orders": { "get": list_orders() },
+        "/usage": { "get": get_usage() },
     })
 }
 
@@ -148,6 +149,24 @@ fn get_pet() -> Value {
         "x-sunset": "2030-12-05",
         "parameters": [reference("parameters", "PetId")],
         "responses": with_inline_failures(pet, &own, &headers::OF_DEPRECATED),
+    })
+}
+
+fn get_usage() -> Value {
+    let usage = json!({
+        "description": "The account's plan, windows, ban and requests by day.",
+        "headers": headers::of_response(&headers::OF_BETA),
+        "content": { "application/json": { "schema": reference("schemas", "Usage") } },
+    });
+    json!({
+        "operationId": "getUsage",
+        "tags": [info::ACCOUNT],
+        "summary": "See what the account has used",
+        "description": "Costs no quota, and is answered also when the quota is used up and in a ban. It has a limit of \
+                        its own, 60 a minute for each account, which the rate limit fields show only when it refuses; \
+                        otherwise they show the account's windows. Requests of the last seconds may be missing.",
+        "x-stability": Stability::Beta.word(),
+        "responses": with_inline_failures(usage, &[&responses::INVALID_REQUEST], &headers::OF_BETA),
     })
 }
 

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::{errors, reference};
 
+mod usage;
+
 /// 1 to 255 characters with no control character (Unicode category `Cc`) among them and at least one that is not
 /// white space (Unicode property `White_Space`). The sets are spelled out, for what `\s` means differs between
 /// dialects of regular expressions.
@@ -31,6 +33,9 @@ pub(super) fn schemas() -> Value {
             "description": "Orders, in ascending order of their identifier.",
             "items": reference("schemas", "Order"),
         },
+        "Usage": usage::usage(),
+        "UsageWindow": usage::window(),
+        "UsageDay": usage::day(),
         "Error": error(),
     })
 }

@@ -59,7 +59,7 @@ fn operation_ids_are_those_of_the_specification_and_unique() {
             ids.push(value["operationId"].as_str().unwrap());
         }
     });
-    assert_eq!(ids, ["listPets", "createPet", "getPet", "listOrders"]);
+    assert_eq!(ids, ["listPets", "createPet", "getPet", "listOrders", "getUsage"]);
 }
 
 #[test]

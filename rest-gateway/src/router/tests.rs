@@ -52,6 +52,7 @@ fn without_core(cors_origins: &[&str]) -> Gateway {
         environment: Environment::Production,
         trusted_proxies: TrustedProxies::default(),
         cors_origins: cors_origins.iter().map(|origin| origin.parse().unwrap()).collect(),
+        bans: true,
     };
     let away =
         service_fn(async |_| Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into()));

@@ -4,6 +4,7 @@ pub(crate) mod openapi;
 pub(crate) mod orders;
 mod paging;
 pub(crate) mod pets;
+pub(crate) mod usage;
 
 use axum::response::Response;
 use bytes::Bytes;

@@ -33,7 +33,7 @@ impl SharedCounters {
     }
 
     pub(super) fn apply(&self, settings: &mut LimiterSettings) {
-        settings.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
+        settings.redis.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
         settings.redis_by_clock = self.by_clock.then_some(GENEROUS);
     }
 }

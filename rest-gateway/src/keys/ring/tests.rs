@@ -10,7 +10,7 @@ use petstore_proto::internal::v1::KeyState;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::keys::core_double::CoreDouble;
+use crate::{keys::core_double::CoreDouble, limit::InProcessLimiter};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 
@@ -24,7 +24,8 @@ impl Rig {
     fn new() -> Self {
         let core = CoreDouble::new();
         let (clock, hand) = Clock::manual(START);
-        Self { ring: KeyRing::new(core.transport(), clock), core, hand }
+        let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
+        Self { ring: KeyRing::new(core.transport(), limiter, clock), core, hand }
     }
 
     fn waits(&self, secs: u64) {

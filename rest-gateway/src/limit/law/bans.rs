@@ -60,6 +60,10 @@ impl Key {
         self.record.conduct.at(self.now().0).strikes
     }
 
+    fn banned(&self) -> bool {
+        peek(self.record, self.quota, self.now()).outcome == Outcome::Banned
+    }
+
     /// Ignores 429 until it is banned; answers with the ban's length in milliseconds.
     fn provokes_a_ban(&mut self) -> u64 {
         self.sends(); // at the latest this opens a refused period
@@ -231,6 +235,44 @@ fn clients_that_ignore_429_are_banned_at_one_and_at_a_hundred_requests_a_second(
         let mut key = Key::new(FREE);
         let banned = (0..within / every).any(|_| key.waits(every).sends().outcome == Outcome::Banned);
         assert!(banned, "one request every {every} ms for {within} ms");
+    }
+}
+
+/// A hundred thousand clients, each with its own key and plan. Each sends until its first 429, of up to 1,000
+/// requests in flight all arrive within a second of it, and then it is silent until its `Retry-After` has passed.
+#[test]
+fn of_a_hundred_thousand_clients_that_stop_at_their_first_429_none_is_ever_struck() {
+    let mut random = Numbers(1);
+    for client in 0..100_000_u64 {
+        let mut key = Key::new(Quota { per_minute: 1 + random.below(5), per_day: 1 + random.below(10) });
+        let most_in_flight = if client % 100 == 0 { 1_000 } else { 20 };
+        for _ in 0..3 {
+            let wait = loop {
+                if let Some(wait) = key.waits(random.below(20_000)).sends().retry_after_secs() {
+                    break wait;
+                }
+            };
+            let (first_429, in_flight) = (key.millis, random.below(most_in_flight + 1));
+            for arrived in 0..in_flight {
+                key.millis = first_429 + 999 * (arrived + 1) / in_flight; // in order, the last after 999 ms
+                key.sends();
+            }
+            assert_eq!((key.strikes(), key.banned()), (0, false), "client {client}");
+            key.millis = first_429 + wait * 1_000;
+        }
+    }
+}
+
+/// Numbers that look random and are always the same (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut number = self.0;
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (number ^ (number >> 31)) % bound
     }
 }
 

@@ -1,0 +1,121 @@
+//! What the verbs ask the service that runs, over its admin port.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use axum::{
+    body::{Body, to_bytes},
+    http::{Request, StatusCode, Uri, header::HOST},
+};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use petstore_core::accounts::{Account, KeyId};
+use serde_json::Value;
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::{error::Failure, redis_counters::quota};
+
+/// How long one question may take.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// No answer is longer.
+const LONGEST: usize = 64 * 1024;
+
+/// `http://HOST:PORT`.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminUrl(String);
+
+impl FromStr for AdminUrl {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        const RIGHT: &str = "must be the URL of an admin port, such as http://127.0.0.1:9090";
+        let url: Uri = written.parse().map_err(|_| RIGHT)?;
+        let authority = url.authority().filter(|authority| authority.port().is_some()).ok_or(RIGHT)?;
+        let is_plain =
+            url.scheme_str() == Some("http") && matches!(url.path(), "" | "/") && url.query().is_none();
+        let has_user = authority.as_str().contains('@');
+        if is_plain && !has_user { Ok(Self(authority.as_str().to_owned())) } else { Err(RIGHT) }
+    }
+}
+
+impl fmt::Display for AdminUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.0)
+    }
+}
+
+/// Why the running service did not tell.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunningServiceError {
+    #[error("--admin-url: the service at {url} does not tell of accounts: is it a gateway?")]
+    Refused { url: AdminUrl },
+    #[error("--admin-url: no answer from {url} in time")]
+    Silent { url: AdminUrl },
+}
+
+/// The service whose admin port is there, if it runs.
+#[derive(Debug)]
+pub(crate) struct RunningService<'a>(&'a AdminUrl);
+
+impl<'a> RunningService<'a> {
+    pub(crate) fn at(url: &'a AdminUrl) -> Self {
+        Self(url)
+    }
+
+    /// How an account stands in the service's process, or a key of it; `None` if nothing listens there.
+    pub(crate) async fn standing(
+        &self,
+        account: &Account,
+        key: Option<KeyId>,
+    ) -> Result<Option<Value>, Failure> {
+        let url = || self.0.clone();
+        let Ok(stream) = TcpStream::connect(&self.0.0).await else { return Ok(None) };
+        let (quota, account) = (quota(account), account.id.0);
+        let key = key.map(|key| format!("/{key}")).unwrap_or_default();
+        let path = format!("/standing/{account}/{}/{}{key}", quota.per_minute, quota.per_day);
+        match timeout(DEADLINE, self.get(stream, &path)).await {
+            Ok(Ok((StatusCode::OK, body))) => match serde_json::from_slice(&body) {
+                Ok(standing) => Ok(Some(standing)),
+                Err(_) => Err(RunningServiceError::Refused { url: url() }.into()),
+            },
+            Ok(Ok(_)) => Err(RunningServiceError::Refused { url: url() }.into()),
+            Ok(Err(_)) | Err(_) => Err(RunningServiceError::Silent { url: url() }.into()),
+        }
+    }
+
+    async fn get(&self, stream: TcpStream, path: &str) -> Result<(StatusCode, Vec<u8>), Unanswered> {
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|_| Unanswered)?;
+        let request =
+            Request::get(path).header(HOST, &self.0.0).body(Body::empty()).map_err(|_| Unanswered)?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(|_| Unanswered)?;
+            let (head, body) = response.into_parts();
+            let body = to_bytes(Body::new(body), LONGEST).await.map_err(|_| Unanswered)?;
+            Ok((head.status, body.to_vec()))
+        };
+        tokio::pin!(exchange, connection);
+        tokio::select! {
+            answer = &mut exchange => answer,
+            _ = &mut connection => exchange.await,
+        }
+    }
+}
+
+/// The exchange broke off.
+#[derive(Debug)]
+struct Unanswered;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_url_is_a_plain_host_and_port() {
+        for right in ["http://127.0.0.1:9090", "http://[::1]:1/", "http://core.internal:9090"] {
+            assert!(right.parse::<AdminUrl>().is_ok(), "{right}");
+        }
+        for wrong in ["127.0.0.1:9090", "https://a:1", "http://a", "http://a:1/x", "http://u:p@a:1", ""] {
+            assert!(wrong.parse::<AdminUrl>().unwrap_err().contains("http://127.0.0.1:9090"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Bans outlive the process that imposed them, hold on every gateway, and obey operators.
+
+use std::time::Duration;
+
+use petstore_testkit::servers::{RedisOptions, RedisServer};
+use petstore_testkit::{Client, Installation, Plan, Server, SharedCounters, TestShop, eventually};
+use serde_json::Value;
+
+use crate::{PORTS, petstore};
+
+/// How long what an operator does, or another gateway, may take to act.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Between questions, so that a minute's requests last.
+const PAUSE: Duration = Duration::from_millis(200);
+
+#[tokio::test]
+async fn a_ban_holds_on_every_gateway_that_counts_for_itself_and_so_does_its_end() {
+    let shop = TestShop::open_apart(2).await;
+    let client = shop.client_with(1, 1_000_000).await;
+    provoke_a_ban(&shop, &client).await;
+    for at in on_every_gateway(&shop, &client) {
+        first_with("API_KEY_BANNED", &at).await;
+    }
+    shop.lift_ban(&client).await;
+    for at in on_every_gateway(&shop, &client) {
+        first_without("API_KEY_BANNED", &at).await;
+    }
+    shop.ban(&client, Duration::from_hours(1)).await;
+    for at in on_every_gateway(&shop, &client) {
+        let banned = first_with("API_KEY_BANNED", &at).await;
+        assert_eq!(
+            banned["message"].as_str().map(|text| text.contains("2026-11-20T11:00:01Z")),
+            Some(true),
+            "{banned}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn in_redis_a_ban_holds_on_every_gateway_at_once_and_after_they_restart() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let counters = SharedCounters::by_clock(&[redis.url()]);
+    let shop = TestShop::open_on(&counters, 3, &[]).await;
+    let client = shop.client_with(1, 1_000_000).await;
+    provoke_a_ban(&shop, &client).await;
+    for at in on_every_gateway(&shop, &client) {
+        at.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+    }
+    assert_eq!(shop.bans().await, [], "it is kept in Redis and nowhere else");
+    let shop = shop.reopen(&counters).await;
+    client.at(shop.gateways()[0]).get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+}
+
+#[tokio::test]
+async fn with_bans_switched_off_nobody_is_banned_and_limits_stay() {
+    let shop = TestShop::open_with(&["--bans", "off"]).await;
+    let client = shop.client_with(1, 1_000_000).await;
+    shop.ban(&client, Duration::from_hours(1)).await;
+    client.get("/v1/pets").await.assert_status(200);
+    client.get("/v1/pets").await.assert_error(429, "RATE_LIMITED");
+    shop.advance(Duration::from_secs(2));
+    client.sends(300, "/v1/pets").await.last().unwrap().assert_error(429, "RATE_LIMITED");
+    assert_eq!(client.get("/v1/usage").await.json()["strikes"], 0);
+}
+
+#[tokio::test]
+async fn a_ban_survives_a_crash_and_lasts_until_an_operator_lifts_it() {
+    let installation = petstore();
+    let server = serve(&installation).await;
+    let key = key_of_small_account(&installation).await;
+    provoke_a_ban_in_real_time(&server.client(&key)).await;
+    let [ban] = &eventually(WITHIN, async || match bans(&installation).await {
+        bans if bans.len() == 1 => Ok(bans),
+        bans => Err(format!("{bans:?}")),
+    })
+    .await[..] else {
+        unreachable!()
+    };
+    assert_eq!(ban["account"], "small", "{ban}");
+    server.crash().await;
+
+    let server = serve(&installation).await;
+    server.client(&key).get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+    let id = ban["key"].as_str().unwrap();
+    run(&installation, &["ban", "lift", id]).await;
+    first_without("API_KEY_BANNED", &server.client(&key)).await;
+    assert_eq!(bans(&installation).await, Vec::<Value>::new());
+    run(&installation, &["ban", "add", id, "--for", "1h"]).await;
+    first_with("API_KEY_BANNED", &server.client(&key)).await;
+}
+
+#[tokio::test]
+async fn with_redis_operators_see_lift_and_add_bans_there() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let url = redis.url();
+    let installation = petstore();
+    let server = installation.start(&[["serve", "--redis-url", &url].as_slice(), &PORTS].concat()).await;
+    let key = key_of_small_account(&installation).await;
+    let on_redis = ["--redis-url", url.as_str()];
+    let id = crate::only_key_id(&installation, "small").await;
+    run(&installation, &[["ban", "add", &id, "--for", "1h"].as_slice(), &on_redis].concat()).await;
+    server.client(&key).get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+    let listed = run(&installation, &[["ban", "list"].as_slice(), &on_redis].concat()).await;
+    assert_eq!(
+        (&listed[0]["key"], &listed[0]["account"]),
+        (&id.as_str().into(), &"small".into()),
+        "{listed}"
+    );
+    assert_eq!(bans(&installation).await, Vec::<Value>::new(), "the store knows nothing of it");
+    run(&installation, &[["ban", "lift", &id].as_slice(), &on_redis].concat()).await;
+    server.client(&key).get("/v1/pets").await.assert_status(200);
+
+    let usage = run(&installation, &[["usage", "--account", "small"].as_slice(), &on_redis].concat()).await;
+    assert_eq!((&usage["minute"]["used"], &usage["keys"][0]["strikes"]), (&1.into(), &0.into()), "{usage}");
+}
+
+#[tokio::test]
+async fn a_ban_that_cannot_be_reported_holds_and_is_reported_when_the_core_is_back() {
+    let installation = petstore();
+    let core = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    let first = installation.start(&core).await;
+    let address = first.address("gRPC").to_string();
+    let key = key_of_small_account(&installation).await;
+    let url = format!("http://{address}");
+    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    let gateway = installation.start(&[["gateway", "--core-url", &url].as_slice(), &ports].concat()).await;
+    let client = gateway.client(&key);
+    eventually(2 * WITHIN, async || match client.get("/v1/nothing").await {
+        known if known.status() == 404 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    first.crash().await;
+    provoke_a_ban_in_real_time(&client).await;
+    assert_eq!(bans(&installation).await, Vec::<Value>::new());
+    let core = ["core", "--grpc-addr", &address, "--admin-addr", "127.0.0.1:0"];
+    let _core = installation.start(&core).await;
+    eventually(2 * WITHIN, async || match bans(&installation).await.len() {
+        1 => Ok(()),
+        number => Err(format!("{number} bans")),
+    })
+    .await;
+    client.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+}
+
+/// Ignores 429 until the key, whose account may send one request a minute, is banned.
+async fn provoke_a_ban(shop: &TestShop, client: &Client) {
+    client.sends(2, "/v1/pets").await;
+    shop.advance(Duration::from_secs(1));
+    client.sends(101, "/v1/pets").await.last().unwrap().assert_error(429, "API_KEY_BANNED");
+}
+
+async fn provoke_a_ban_in_real_time(client: &Client) {
+    client.sends(2, "/v1/nothing").await;
+    tokio::time::sleep(Duration::from_millis(1_050)).await; // what is forgiven after a 429, by the machine's clock
+    client.sends(101, "/v1/nothing").await.last().unwrap().assert_error(429, "API_KEY_BANNED");
+}
+
+fn on_every_gateway(shop: &TestShop, client: &Client) -> Vec<Client> {
+    shop.gateways().into_iter().map(|gateway| client.at(gateway)).collect()
+}
+
+async fn first_with(code: &str, client: &Client) -> Value {
+    eventually(WITHIN, async || {
+        let answer = client.get("/v1/pets").await;
+        if answer.status() == 429 && answer.json()["code"] == code {
+            return Ok(answer.json());
+        }
+        tokio::time::sleep(PAUSE).await;
+        Err(format!("{answer:?}"))
+    })
+    .await
+}
+
+async fn first_without(code: &str, client: &Client) {
+    eventually(WITHIN, async || {
+        let answer = client.get("/v1/pets").await;
+        if answer.status() == 200 || answer.json()["code"] != code {
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+        Err(format!("{answer:?}"))
+    })
+    .await;
+}
+
+async fn serve(installation: &Installation) -> Server {
+    installation.start(&[["serve"].as_slice(), &PORTS].concat()).await
+}
+
+/// A key of the new account `small`, which may send one request a minute.
+async fn key_of_small_account(installation: &Installation) -> String {
+    let plan = ["--plan", "enterprise", "--per-minute", "1", "--per-day", "1000000"];
+    run(installation, &[["account", "create", "small"].as_slice(), &plan].concat()).await;
+    let key = run(installation, &["key", "create", "--account", "small"]).await;
+    key["key"].as_str().expect("a key").to_owned()
+}
+
+async fn bans(installation: &Installation) -> Vec<Value> {
+    run(installation, &["ban", "list"]).await.as_array().expect("a list").clone()
+}
+
+/// What a command prints as JSON.
+async fn run(installation: &Installation, args: &[&str]) -> Value {
+    let exit = installation.run(&[args, &["--output", "json"]].concat()).await;
+    assert_eq!(exit.code, Some(0), "{args:?}: {}", exit.stderr);
+    serde_json::from_str(&exit.stdout).unwrap_or_else(|error| panic!("{error}: {}", exit.stdout))
+}
+
+#[tokio::test]
+async fn a_change_of_plan_acts_on_every_gateway_and_keeps_what_was_used() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), 3, &[]).await;
+    let account = shop.account_on(Plan::Free).await;
+    let client = shop.client_of(&account).await;
+    for at in on_every_gateway(&shop, &client) {
+        at.sends(5, "/v1/pets").await;
+    }
+    shop.set_plan(&account, Plan::Pro).await;
+    for at in on_every_gateway(&shop, &client) {
+        let minute = eventually(WITHIN, async || {
+            let minute = at.get("/v1/usage").await.json()["minute"].clone(); // costs no quota
+            tokio::time::sleep(PAUSE).await;
+            if minute["limit"] == 300 { Ok(minute) } else { Err(minute.to_string()) }
+        })
+        .await;
+        assert_eq!((&minute["used"], &minute["remaining"]), (&15.into(), &285.into()));
+    }
+}
+
+#[tokio::test]
+async fn revocation_expiry_and_rotation_act_on_every_gateway_and_keep_what_was_used() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), 3, &[]).await;
+    let account = shop.account_on(Plan::Pro).await;
+    let (old, expiring) =
+        (shop.client_of(&account).await, shop.client_expiring(&account, Duration::from_mins(30)).await);
+    for client in [&old, &expiring] {
+        for at in on_every_gateway(&shop, client) {
+            at.get("/v1/pets").await.assert_status(200);
+        }
+    }
+    let new = shop.rotate(&old, Duration::from_secs(20)).await;
+    let used = new.get("/v1/pets").await;
+    assert_eq!(used.assert_status(200).rate().remaining, 300 - 7, "{used:?}");
+    for client in [&old, &new] {
+        for at in on_every_gateway(&shop, client) {
+            at.get("/v1/pets").await.assert_status(200);
+        }
+    }
+    assert_eq!(new.get("/v1/usage").await.json()["minute"]["used"], 13);
+    let refused = async |client: &Client, code| {
+        for at in on_every_gateway(&shop, client) {
+            eventually(WITHIN, async || {
+                let answer = at.get("/v1/pets").await;
+                tokio::time::sleep(PAUSE).await;
+                if answer.status() == 401 { Ok(answer) } else { Err(format!("{answer:?}")) }
+            })
+            .await
+            .assert_error(401, code);
+        }
+    };
+    shop.revoke(&new).await;
+    refused(&new, "API_KEY_REVOKED").await;
+    shop.advance(Duration::from_mins(30));
+    refused(&expiring, "API_KEY_EXPIRED").await;
+    refused(&old, "API_KEY_EXPIRED").await;
+}

@@ -1,0 +1,189 @@
+//! What an account is told of its own usage.
+
+use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1::{Plan, UsageDay};
+use serde::Serialize;
+
+use crate::{
+    keys::KnownKey,
+    limit::{Ban, Standing, WindowView},
+    usage::date,
+};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Usage {
+    plan: &'static str,
+    #[serde(flatten)]
+    standing: StandingBody,
+    days: Vec<Day>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StandingBody {
+    minute: Window,
+    day: Window,
+    strikes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strikes_reset_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ban: Option<BanTerm>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Window {
+    limit: u64,
+    used: u64,
+    remaining: u64,
+    resets_at: String,
+}
+
+#[derive(Serialize)]
+struct BanTerm {
+    from: String,
+    until: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Day {
+    date: String,
+    requests: i64,
+    by_status: ByStatus,
+    get_pet: i64,
+}
+
+#[derive(Serialize)]
+struct ByStatus {
+    #[serde(rename = "2xx")]
+    succeeded: i64,
+    #[serde(rename = "4xx")]
+    client_errors: i64,
+    #[serde(rename = "429")]
+    refused: i64,
+    #[serde(rename = "5xx")]
+    server_errors: i64,
+}
+
+/// The body of a standing with the days beside it, the latest first.
+pub(crate) fn usage_body(key: &KnownKey, standing: &Standing, days: &[UsageDay]) -> Vec<u8> {
+    let days = days.iter().map(day).collect();
+    let usage = Usage { plan: plan_word(key.plan), standing: body_of(standing), days };
+    serde_json::to_vec(&usage).unwrap_or_default() // numbers and strings do not fail
+}
+
+/// A standing as `GET /v1/usage` shows it: the windows, strikes and ban.
+#[must_use]
+pub fn standing_json(standing: &Standing) -> serde_json::Value {
+    serde_json::to_value(body_of(standing)).unwrap_or_default() // numbers and strings do not fail
+}
+
+fn body_of(standing: &Standing) -> StandingBody {
+    StandingBody {
+        minute: window(standing.decision.minute),
+        day: window(standing.decision.day),
+        strikes: standing.strikes.map_or(0, |strikes| strikes.count),
+        strikes_reset_at: standing.strikes.map(|strikes| moment(strikes.resets_at)),
+        refused_until: standing.refused_until.map(moment),
+        ban: standing
+            .ban()
+            .map(|Ban { from, until }| BanTerm { from: from.to_string(), until: moment(until) }),
+    }
+}
+
+fn window(WindowView { limit, remaining, resets_at }: WindowView) -> Window {
+    // After a change to a lower plan more may have been used than the limit, which is then shown.
+    Window { limit, used: limit.saturating_sub(remaining), remaining, resets_at: moment(resets_at) }
+}
+
+/// RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.
+fn moment(moment: UnixMillis) -> String {
+    UnixMillis::from_secs(moment.as_secs_ceil()).to_string()
+}
+
+fn day(counts: &UsageDay) -> Day {
+    let UsageDay { day, succeeded, client_errors, refused, server_errors, get_pet } = *counts;
+    Day {
+        date: date(day),
+        requests: succeeded + client_errors + refused + server_errors,
+        by_status: ByStatus { succeeded, client_errors, refused, server_errors },
+        get_pet,
+    }
+}
+
+const fn plan_word(plan: Plan) -> &'static str {
+    match plan {
+        Plan::Free => "free",
+        Plan::Pro => "pro",
+        Plan::Business => "business",
+        Plan::Enterprise => "enterprise",
+        Plan::Unspecified => "other", // of a newer core
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{Decision, Outcome, Quota, Scope, Strikes};
+
+    fn body(standing: &Standing) -> serde_json::Value {
+        let quota = Quota { per_minute: 60, per_day: 1_000 };
+        let key = KnownKey { key_id: "k".into(), account_id: 1, plan: Plan::Free, quota };
+        let day = UsageDay {
+            day: 20_777,
+            succeeded: 1,
+            client_errors: 2,
+            refused: 3,
+            server_errors: 4,
+            get_pet: 5,
+        };
+        serde_json::from_slice(&usage_body(&key, standing, &[day])).unwrap()
+    }
+
+    fn standing(outcome: Outcome) -> Standing {
+        let now = UnixMillis(1_795_200_380_250);
+        let decision = Decision {
+            outcome,
+            now,
+            minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
+            day: WindowView { limit: 1_000, remaining: 0, resets_at: UnixMillis(1_795_219_200_000) },
+            banned_until: None,
+            scope: Scope::Shared,
+        };
+        let last_ban =
+            Some(Ban { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) });
+        let strikes = Some(Strikes { count: 3, resets_at: now });
+        Standing { decision, refused_until: None, strikes, last_ban }
+    }
+
+    #[test]
+    fn it_shows_plan_windows_strikes_and_days() {
+        let expected = serde_json::json!({
+            "plan": "free",
+            "minute": { "limit": 60, "used": 1, "remaining": 59, "resetsAt": "2026-11-20T18:47:03Z" },
+            "day": { "limit": 1000, "used": 1000, "remaining": 0, "resetsAt": "2026-11-21T00:00:00Z" },
+            "strikes": 3,
+            "strikesResetAt": "2026-11-20T18:46:21Z",
+            "days": [{
+                "date": "2026-11-20",
+                "requests": 10,
+                "byStatus": { "2xx": 1, "4xx": 2, "429": 3, "5xx": 4 },
+                "getPet": 5,
+            }],
+        });
+        assert_eq!(body(&standing(Outcome::QuotaExceeded)), expected);
+    }
+
+    #[test]
+    fn a_ban_is_shown_while_it_is_in_force() {
+        let shown = &body(&standing(Outcome::Banned))["ban"];
+        assert_eq!(
+            *shown,
+            serde_json::json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" })
+        );
+    }
+}

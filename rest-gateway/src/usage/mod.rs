@@ -1,0 +1,139 @@
+//! What accounts ask for, counted by UTC day: in memory while a request is answered, reported to the core every few
+//! seconds. A request pays for a hash and a lock that is seldom contended, never for a call.
+
+mod ledger;
+
+use std::{future::Future, time::Duration};
+
+use petstore_clock::{Clock, UnixMillis};
+use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
+use tokio::time::{sleep, timeout};
+use tonic::{Code, Request, Status};
+
+use self::ledger::{Ledger, Unreported};
+use crate::{
+    core_client::{self, CoreTransport, NamedTransport, RetryBudget},
+    error::ApiError,
+    middleware::Caller,
+};
+
+/// How often counts are reported: what is counted since is lost when the process is killed.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// How long one report may take.
+const REPORT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How many days an account is shown, today included.
+pub(crate) const SHOWN_DAYS: i64 = 30;
+
+const DAY_SECS: u64 = 86_400;
+
+/// Counts, and reports the counts.
+#[derive(Debug)]
+pub(crate) struct UsageCounter {
+    core: UsageServiceClient<NamedTransport>,
+    clock: Clock,
+    ledger: Ledger,
+}
+
+impl UsageCounter {
+    /// A counter that has counted nothing yet. Its reports are those of a new run: their numbers begin again.
+    pub(crate) fn new(core: CoreTransport, clock: Clock) -> Self {
+        let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
+        Self { core: UsageServiceClient::new(core.into()), clock, ledger: Ledger::new(run.to_string()) }
+    }
+
+    /// Counts a request of the account by the status that it was answered with.
+    pub(crate) fn count(&self, account_id: i64, status: http::StatusCode, is_get_pet: bool) {
+        self.ledger.count(account_id, day_of(self.clock.now()), status.as_u16(), is_get_pet);
+    }
+
+    /// Reports until `shutdown`, and then what is left.
+    pub(crate) async fn keep_reported(&self, shutdown: impl Future<Output = ()>) {
+        let pace = async {
+            loop {
+                sleep(REPORT_EVERY).await;
+                self.report().await;
+            }
+        };
+        tokio::select! {
+            () = shutdown => {}
+            () = pace => {}
+        }
+        self.report().await;
+    }
+
+    /// Reports what was counted, until the core fails to answer: the same report is sent again later.
+    pub(crate) async fn report(&self) {
+        while let Some(report) = self.ledger.next_report() {
+            let number = report.number;
+            let mut request = Request::new(report);
+            request.set_timeout(REPORT_DEADLINE);
+            let mut core = self.core.clone();
+            let answer = timeout(REPORT_DEADLINE, core.report_usage(request)).await;
+            match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))) {
+                Ok(_) => self.ledger.answered(number),
+                Err(refusal) if refusal.code() == Code::InvalidArgument => {
+                    // It would be refused for ever.
+                    tracing::error!(cause = %refusal, "the core refuses a report of usage: it is not counted");
+                    self.ledger.answered(number);
+                }
+                Err(cause) => {
+                    tracing::debug!(%cause, "could not report usage");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The caller's account in the last [`SHOWN_DAYS`] days, today first, days without requests included. What other
+    /// gateways have not reported yet is missing.
+    pub(crate) async fn days(
+        &self,
+        caller: &Caller,
+        retries: &RetryBudget,
+    ) -> Result<Vec<UsageDay>, ApiError> {
+        let account_id = caller.key.account_id;
+        let today = day_of(self.clock.now());
+        let oldest = today - SHOWN_DAYS + 1;
+        let unreported = self.ledger.of(account_id); // before the question: nothing is missing or counted twice
+        let question =
+            GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
+        let answer = core_client::ask(question, caller, retries, |question| {
+            let mut core = self.core.clone();
+            async move { core.get_usage(question).await }
+        })
+        .await?;
+
+        let mut days: Vec<_> = (oldest..=today).map(|day| UsageDay { day, ..UsageDay::default() }).collect();
+        for counted in answer.days.iter().chain(&unreported.missing_from(answer.last_report)) {
+            if let Some(day) = days.iter_mut().find(|day| day.day == counted.day) {
+                ledger::add(day, counted);
+            }
+        }
+        days.reverse();
+        Ok(days)
+    }
+}
+
+impl Unreported {
+    /// What is not in the core's counts when the given report is the last one that is.
+    fn missing_from(self, last_report: i64) -> Vec<UsageDay> {
+        match self.number.cmp(&last_report) {
+            std::cmp::Ordering::Greater => [self.sent, self.waiting].concat(),
+            std::cmp::Ordering::Equal => self.waiting,
+            std::cmp::Ordering::Less => Vec::new(), // a later report had it all
+        }
+    }
+}
+
+/// The UTC day of a moment: days since 1970-01-01.
+fn day_of(moment: UnixMillis) -> i64 {
+    i64::try_from(moment.as_secs() / DAY_SECS).unwrap_or(i64::MAX)
+}
+
+/// `2026-11-20`.
+pub(crate) fn date(day: i64) -> String {
+    let midnight = UnixMillis::from_secs(u64::try_from(day).unwrap_or_default().saturating_mul(DAY_SECS));
+    midnight.to_string().split('T').next().unwrap_or_default().to_owned()
+}
