@@ -58,6 +58,9 @@ async fn a_head_is_judged_alike_in_both_versions() {
     let agreeing =
         shop.client(Protocol::Http2).with_header("host", &shop.server.address("HTTPS").to_string());
     agreeing.get("/v1/pets").await.assert_status(200);
+    let too_large = shop.client(Protocol::Http2).with_header("x-field", &"v".repeat(70 * 1_024));
+    let refused = too_large.get("/v1/pets").await;
+    assert_eq!(refused.assert_status(431).text(), "", "refused before there is a request");
 }
 
 #[tokio::test]

@@ -1,0 +1,136 @@
+//! Frames without end.
+
+use std::{pin::pin, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, split},
+    time::timeout,
+};
+
+use super::{
+    Port, Target, Wire,
+    frames::{
+        CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, FIELDS, GOAWAY, HEADERS, PING, RST_STREAM,
+        SETTINGS, frame, greeting,
+    },
+};
+
+/// A flood is over when so many frames were sent: then nothing has stopped it.
+const MOST_FRAMES: u32 = 200_000;
+/// So many are enough to show that a flood is taken in its turn.
+const SOME_FRAMES: u32 = 50_000;
+/// How long the service may take over a flood.
+const OVER: Duration = Duration::from_mins(1);
+
+/// The n-th frames of a flood.
+type Flood = fn(u32) -> Vec<u8>;
+
+/// CVE-2023-44487: every request is taken back at once.
+fn rapid_reset(number: u32) -> Vec<u8> {
+    let stream = 2 * number + 1;
+    let reset = frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+    [frame(HEADERS, END_HEADERS | END_STREAM, stream, FIELDS), reset].concat()
+}
+
+/// RUSTSEC-2024-0332: header fields that never end.
+fn continuations(number: u32) -> Vec<u8> {
+    if number == 0 { frame(HEADERS, 0, 1, FIELDS) } else { frame(CONTINUATION, 0, 1, &[]) }
+}
+
+/// RUSTSEC-2026-0258: a body of nothing that never ends.
+fn empty_data(number: u32) -> Vec<u8> {
+    if number == 0 { frame(HEADERS, END_HEADERS, 1, FIELDS) } else { frame(DATA, 0, 1, &[]) }
+}
+
+/// CVE-2019-9512: each has to be answered.
+fn pings(number: u32) -> Vec<u8> {
+    frame(PING, 0, 0, &u64::from(number).to_be_bytes())
+}
+
+/// CVE-2019-9515: each has to be acknowledged.
+fn settings(_: u32) -> Vec<u8> {
+    frame(SETTINGS, 0, 0, &[])
+}
+
+#[tokio::test]
+async fn a_flood_that_only_an_attacker_sends_is_cut_off() {
+    for port in Port::ALL {
+        let target = Target::open(port).await;
+        for (name, flood) in [
+            ("rapid reset", rapid_reset as Flood),
+            ("continuations", continuations),
+            ("empty data", empty_data),
+        ] {
+            let wire = target.connect().await;
+            target.withstands(name, assert_cut_off(name, flood, wire)).await;
+        }
+        target.ends_in_order().await;
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_what_has_to_be_answered_holds_up_nobody_else() {
+    for port in Port::ALL {
+        let target = Target::open(port).await;
+        for (name, flood) in [("pings", pings as Flood), ("settings", settings)] {
+            let wire = target.connect().await;
+            target.withstands(name, assert_taken_or_cut_off(name, flood, wire)).await;
+        }
+        target.ends_in_order().await;
+    }
+}
+
+/// Sends the flood until the service closes the connection.
+async fn assert_cut_off(name: &'static str, flood: Flood, wire: Box<dyn Wire>) {
+    let (is_cut_off, received) = send(name, flood, MOST_FRAMES, wire).await;
+    assert!(is_cut_off, "{name}: all the frames were taken");
+    let kinds = kinds(&received);
+    assert!(kinds.is_empty() || kinds.contains(&GOAWAY), "{name}: closed without GOAWAY: {kinds:?}");
+}
+
+/// Sends the flood to its end, or until the service closes the connection.
+async fn assert_taken_or_cut_off(name: &'static str, flood: Flood, wire: Box<dyn Wire>) {
+    let (is_cut_off, received) = send(name, flood, SOME_FRAMES, wire).await;
+    assert!(is_cut_off || !received.is_empty(), "{name}: nothing was answered");
+}
+
+/// Sends so many frames and takes all answers. Whether the service closed the connection before it had them all, and
+/// what it had to say.
+async fn send(name: &str, flood: Flood, frames: u32, wire: Box<dyn Wire>) -> (bool, Vec<u8>) {
+    let (mut reader, mut writer) = split(wire);
+    let mut received = Vec::new();
+    let sending = async {
+        writer.write_all(&greeting(None)).await?;
+        for begin in (0..frames).step_by(100) {
+            writer.write_all(&(begin..begin + 100).flat_map(flood).collect::<Vec<_>>()).await?;
+        }
+        writer.flush().await
+    };
+    let over = timeout(OVER, async {
+        // Whichever side ends first: a reset, or the end of what the service has to say.
+        let mut reading = pin!(reader.read_to_end(&mut received));
+        tokio::select! {
+            _ = &mut reading => true,
+            result = sending => {
+                let is_cut_off = result.is_err();
+                if is_cut_off {
+                    let _ = reading.await; // what is left, up to the end or the reset
+                }
+                is_cut_off
+            }
+        }
+    });
+    let is_cut_off = over.await.unwrap_or_else(|_| panic!("{name}: not over in {OVER:?}"));
+    (is_cut_off, received)
+}
+
+/// The kinds of the frames in the bytes.
+fn kinds(mut bytes: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    while let [a, b, c, kind, rest @ ..] = bytes {
+        kinds.push(*kind);
+        let len = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+        bytes = rest.get(5 + len..).unwrap_or_default(); // flags and stream come before the payload
+    }
+    kinds
+}

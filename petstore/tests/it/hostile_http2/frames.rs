@@ -1,0 +1,134 @@
+//! Frames of HTTP/2 (RFC 9113 §6), as no library would send them.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::{Port, Wire};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// `:method: POST`, `:scheme: https`, `:path: /`, `:authority: a` (RFC 7541, appendix A and §6.2.1).
+pub(super) const FIELDS: &[u8] = &[0x83, 0x87, 0x84, 0x41, 0x01, b'a'];
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
+pub(super) const GOAWAY: u8 = 7;
+pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const CONTINUATION: u8 = 9;
+
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
+
+/// A setting (RFC 9113 §6.5.2).
+pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
+pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
+/// An error code (RFC 9113 §7).
+pub(super) const REFUSED_STREAM: u32 = 7;
+pub(super) const CANCEL: u32 = 8;
+
+/// Longer than any deadline of the service.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What a client says first, with one setting or none.
+pub(super) fn greeting(setting: Option<(u16, u32)>) -> Vec<u8> {
+    let settings = setting.map(|(name, value)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat());
+    [PREFACE, &frame(SETTINGS, 0, 0, &settings.unwrap_or_default())].concat()
+}
+
+/// The field blocks of requests (RFC 7541): every field literally, for no table has to be kept then.
+fn fields(port: Port, method: u8, path: &str, key: &str) -> Vec<u8> {
+    let literal =
+        |name: &[u8], value: &str| [name, &[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+    let head = [vec![method, 0x87], literal(&[0x04], path), literal(&[0x01], "a")].concat();
+    match port {
+        Port::Https => [head, literal(&[0x0f, 0x08], &format!("Bearer {key}"))].concat(), // 23: authorization
+        Port::Grpc => [head, literal(&[0x0f, 0x10], "application/grpc")].concat(),        // 31: content-type
+    }
+}
+
+/// A request whose body does not come.
+pub(super) fn unfinished_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
+    let path = match port {
+        Port::Https => "/v1/pets",
+        Port::Grpc => "/petstore.v1.PetStore/CreatePet",
+    };
+    frame(HEADERS, END_HEADERS, stream, &fields(port, 0x83, path, key))
+}
+
+/// A request for a page of a hundred animals.
+pub(super) fn page_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
+    match port {
+        Port::Https => {
+            let fields = fields(port, 0x82, "/v1/pets?limit=100", key);
+            frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields)
+        }
+        Port::Grpc => {
+            let fields = fields(port, 0x83, "/petstore.v1.PetStore/ListPets", key);
+            let message = [0, 0, 0, 0, 2, 0x08, 100]; // not compressed, 2 bytes: page_size = 100
+            [frame(HEADERS, END_HEADERS, stream, &fields), frame(DATA, END_STREAM, stream, &message)].concat()
+        }
+    }
+}
+
+/// A frame, as the service sent it.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) stream: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Frame {
+    /// The first number of the payload, which of `RST_STREAM` is its reason.
+    pub(super) fn number(&self) -> u32 {
+        u32::from_be_bytes(self.payload.get(..4).unwrap().try_into().unwrap())
+    }
+
+    /// What a SETTINGS frame says of this setting.
+    pub(super) fn setting(&self, name: u16) -> Option<u32> {
+        let mut settings = self.payload.chunks_exact(6);
+        let setting = settings.find(|setting| setting.starts_with(&name.to_be_bytes()))?;
+        Some(u32::from_be_bytes(setting[2..].try_into().unwrap()))
+    }
+}
+
+/// A peer that says what it wants.
+pub(super) struct Peer(Box<dyn Wire>);
+
+impl Peer {
+    /// Greets the service.
+    pub(super) async fn greet(mut wire: Box<dyn Wire>, setting: Option<(u16, u32)>) -> Self {
+        wire.write_all(&greeting(setting)).await.unwrap();
+        Self(wire)
+    }
+
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes).await?;
+        self.0.flush().await
+    }
+
+    /// The next frame.
+    pub(super) async fn next(&mut self) -> Frame {
+        timeout(DEADLINE, self.read()).await.expect("a frame in time").expect("a frame")
+    }
+
+    async fn read(&mut self) -> std::io::Result<Frame> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await?;
+        let [a, b, c, kind, _flags, stream @ ..] = head;
+        let mut payload = vec![0; usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)];
+        self.0.read_exact(&mut payload).await?;
+        Ok(Frame { kind, stream: u32::from_be_bytes(stream), payload })
+    }
+}

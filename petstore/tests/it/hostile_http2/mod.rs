@@ -1,0 +1,148 @@
+//! What HTTP/2 lets a peer do to a server, done to the HTTPS port and to the gRPC port. Each time the service stays
+//! within bounds, and nobody else notices.
+
+mod bounds;
+mod floods;
+mod frames;
+
+use std::{fs, time::Duration};
+
+use petstore_testkit::{
+    Authority, Client, Installation, Protocol, Server, Tls,
+    grpc::{self, ServingStatus, pb},
+    raw,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
+};
+
+use crate::{FIRST_KEY, PORTS, petstore};
+
+/// How long somebody else may wait for an answer meanwhile. Generous: the machine may be busy with other tests.
+const SERVED: Duration = Duration::from_secs(10);
+/// How much more memory one hostile connection may cost the whole service, in a build that is not optimized.
+const MEMORY: u64 = 64 << 20;
+
+/// A port that speaks HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Https,
+    Grpc,
+}
+
+impl Port {
+    const ALL: [Self; 2] = [Self::Https, Self::Grpc];
+
+    /// Requests at once on one connection.
+    fn most_streams(self) -> u32 {
+        match self {
+            Self::Https => 100,
+            Self::Grpc => 128,
+        }
+    }
+}
+
+/// Bytes in both directions.
+trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
+
+/// The service, attacked at one of its ports.
+struct Target {
+    port: Port,
+    authority: Authority,
+    installation: Installation,
+    server: Server,
+}
+
+impl Target {
+    async fn open(port: Port) -> Self {
+        let (authority, installation) = (Authority::new(), petstore());
+        let certificate = authority.issue("127.0.0.1");
+        let flags = [
+            "--drain-deadline",
+            "3s",
+            "--https-addr",
+            "127.0.0.1:0",
+            "--https-cert",
+            &certificate.file,
+            "--https-key",
+            &certificate.key_file,
+        ];
+        let server = installation.start(&[["serve"].as_slice(), &PORTS, &flags].concat()).await;
+        Self { port, authority, installation, server }
+    }
+
+    /// A hundred animals with the longest names, so that a page of them is more than 100 KiB.
+    async fn fill(&self) {
+        let mut client = grpc::pet_store(self.server.address("gRPC")).await;
+        for _ in 0..100 {
+            let name = "\u{1F415}".repeat(255);
+            let pet = pb::NewPet { name, category_id: Some(7), status: pb::PetStatus::Sold.into() };
+            let request = pb::CreatePetRequest { pet: Some(pet), ..Default::default() };
+            client.create_pet(request).await.unwrap();
+        }
+    }
+
+    /// A connection on which HTTP/2 can begin.
+    async fn connect(&self) -> Box<dyn Wire> {
+        match self.port {
+            Port::Https => {
+                let tls = Tls::trusting(&self.authority, Protocol::Http2);
+                Box::new(tls.connect(self.server.address("HTTPS")).await.unwrap())
+            }
+            Port::Grpc => Box::new(raw::connect(self.server.address("gRPC")).await),
+        }
+    }
+
+    fn key(&self) -> String {
+        self.installation.read(FIRST_KEY).trim().to_owned()
+    }
+
+    /// Somebody else is answered at the same port, over a connection of his own.
+    async fn serves_others(&self) {
+        let begin = Instant::now();
+        match self.port {
+            Port::Https => {
+                let client = Client::new(self.server.address("HTTPS"));
+                let client = client.over_tls(&self.authority, Protocol::Http2);
+                client.get("/nothing").await.assert_status(404); // which has no limits
+            }
+            Port::Grpc => {
+                let health = grpc::health(self.server.address("gRPC"), "").await;
+                assert_eq!(health.unwrap(), ServingStatus::Serving);
+            }
+        }
+        assert!(begin.elapsed() < SERVED, "{:?}: answered after {:?}", self.port, begin.elapsed());
+    }
+
+    /// Others are served as long as the attack goes on, and once more when it is over. No memory is lost to it.
+    async fn withstands(&self, name: &str, attack: impl Future<Output = ()> + Send + 'static) {
+        self.serves_others().await;
+        let before = self.memory();
+        let attack = tokio::spawn(attack);
+        while !attack.is_finished() {
+            self.serves_others().await;
+        }
+        attack.await.unwrap();
+        self.serves_others().await;
+        let grown = self.memory().saturating_sub(before);
+        assert!(grown < MEMORY, "{name} at {:?}: {} KiB more are in use", self.port, grown >> 10);
+    }
+
+    /// The memory of the process, in bytes.
+    fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
+        let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// The service ends in order, and not much later than at the end of its drain.
+    async fn ends_in_order(self) {
+        let exit = self.server.terminate().await;
+        assert_eq!(exit.code, Some(0), "{:?}: {exit:?}", self.port);
+        assert!(exit.took < Duration::from_secs(15), "{:?}: {exit:?}", self.port);
+        assert!(!exit.stderr.contains("panicked"), "{:?}: {exit:?}", self.port);
+    }
+}
