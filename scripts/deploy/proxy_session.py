@@ -1,10 +1,12 @@
 """A session through deploy/compose/haproxy.cfg: two gateways, a core and Redis, all real, on ports of the system's choice.
+The core asks for the token that deploy/compose.yaml makes.
 
 Of the two cores that the file names only one is there, so that the proxy has one to leave out.
 """
 
 import http.client
 import json
+import os
 import re
 import socket
 import subprocess
@@ -13,6 +15,8 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+
+import yaml
 
 BINARY = sys.argv[1]
 ANY = "127.0.0.1:0"
@@ -67,16 +71,29 @@ def listening(stack: ExitStack) -> socket.socket:
     return stack.enter_context(socket.create_server(("127.0.0.1", 0)))
 
 
+def service_token(folder: Path) -> str:
+    """The file with the token, made by the service of the compose file, twice: the second time it stays."""
+    service = yaml.safe_load(Path("deploy/compose.yaml").read_text())["services"]["token"]
+    script = service["command"][0].replace("/run/petstore", str(folder)).replace("65532:65532", f"{os.getuid()}:{os.getgid()}")
+    made = []
+    for _ in range(2):
+        subprocess.run([*service["entrypoint"], script], check=True)
+        made.append((folder / "service-token").read_text())
+    assert made[0] == made[1] and re.fullmatch(r"[0-9a-f]{64}\n", made[0]), "the token that compose.yaml makes"
+    return str(folder / "service-token")
+
+
 def start(stack: ExitStack, folder: Path):
     """The proxy's address, the gateways and the core."""
     redis = str(folder / "redis.sock")  # to find out when it listens; the gateways take its port
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         redis_port = str(reserved.getsockname()[1])
     Process(stack, folder, "redis", "redis-server", "--port", redis_port, "--unixsocket", redis, "--save", "")
-    core = Process(stack, folder, "core", BINARY, "core", "--grpc-addr", ANY, "--admin-addr", ANY)
+    token = ["--service-token-file", service_token(folder)]
+    core = Process(stack, folder, "core", BINARY, "core", "--grpc-addr", ANY, "--admin-addr", ANY, *token)
     rest, grpc = listening(stack), listening(stack)
     settings = ["--http-addr", ANY, "--admin-addr", ANY, "--core-url", f"http://127.0.0.1:{grpc.getsockname()[1]}",
-                "--redis-url", f"redis://127.0.0.1:{redis_port}", "--gateways", "2", "--trusted-proxy", "127.0.0.1", "--drain-delay", "3s"]
+                "--redis-url", f"redis://127.0.0.1:{redis_port}", "--gateways", "2", "--trusted-proxy", "127.0.0.1", "--drain-delay", "3s", *token]
     gateways = [Process(stack, folder, f"gateway-{n}", BINARY, "gateway", *settings) for n in (1, 2)]
 
     text = Path("deploy/compose/haproxy.cfg").read_text()

@@ -28,13 +28,17 @@ def settings(role: str) -> set[str]:
     return set(re.findall(r"\[env: (PETSTORE_\w+)", text))
 
 
-def check_process(where: str, role: str, variables: dict[str, str], grace: float) -> None:
+def check_process(where: str, role: str, variables: dict[str, str], grace: float, mounts: tuple[str, ...] = ()) -> None:
     """What holds for every process of ours. `grace` is how many seconds it has between SIGTERM and SIGKILL."""
     if role not in ROLES:
         expect(False, f"{where}: {role!r} is not a command, or has flags: settings are variables here")
         return
     for name in variables.keys() - settings(role):
         expect(False, f"{where}: {role} has no setting {name}")
+    expect("PETSTORE_INSECURE_ALLOW_REMOTE" not in variables, f"{where}: everybody may call the core")
+    for name, path in variables.items():
+        is_file = re.search(r"_(FILE|CERT|KEY|CA)$", name)
+        expect(not is_file or path.startswith(mounts), f"{where}: {name} is in no volume")
     delay = re.fullmatch(r"(\d+)s", variables.get("PETSTORE_DRAIN_DELAY", "0s"))
     expect(delay, f"{where}: the drain delay is not in seconds")
     if delay and role != "migrate up":
@@ -50,7 +54,8 @@ def check_compose() -> None:
     expect(len(ours) == 5, f"compose: {sorted(ours)} run our image")
     for name, service in ours.items():
         grace = int(service["stop_grace_period"].rstrip("s"))
-        check_process(f"compose, {name}", " ".join(service["command"]), service["environment"], grace)
+        mounts = tuple(volume.split(":")[1] + "/" for volume in service.get("volumes", []))
+        check_process(f"compose, {name}", " ".join(service["command"]), service["environment"], grace, mounts)
         expect(service["read_only"] and service["cap_drop"] == ["ALL"], f"compose, {name}: it may do too much")
         expect("ports" not in service, f"compose, {name}: it is reachable past the proxy")
     gateways = [service for service in ours.values() if service["command"] == ["gateway"]]
@@ -86,7 +91,8 @@ def check_kubernetes() -> None:
             expect("secretKeyRef" in variable["valueFrom"], f"{where}: {variable['name']} is not a reference")
             variables[variable["name"]] = ""
         grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
-        check_process(where, " ".join(container["args"]), variables, grace)
+        mounts = tuple(mount["mountPath"] + "/" for mount in container.get("volumeMounts", []))
+        check_process(where, " ".join(container["args"]), variables, grace, mounts)
         expect(pod["spec"]["enableServiceLinks"] is False, f"{where}: Kubernetes would add variables PETSTORE_…")
         expect(pod["spec"]["securityContext"]["runAsNonRoot"], f"{where}: it may run as root")
         expect(container["securityContext"]["readOnlyRootFilesystem"], f"{where}: its file system is writable")
