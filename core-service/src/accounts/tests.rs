@@ -264,6 +264,10 @@ async fn the_time_of_last_use_only_moves_forward() {
         let listed = keys::list(&shop.store, None).await.unwrap();
         assert_eq!(listed[0].last_used_at, Some(UnixMillis(kept)));
     }
+    let twice = [11, 15, 13].map(|reported| (key.record.id.to_string(), UnixMillis(reported)));
+    shop.store.record_use(&twice).await.unwrap();
+    let listed = keys::list(&shop.store, None).await.unwrap();
+    assert_eq!(listed[0].last_used_at, Some(UnixMillis(15)), "the last of one report");
     assert_eq!(shop.changes(revision).await.1, revision, "use is no change");
 }
 

@@ -1,10 +1,12 @@
 //! What gateways ask about keys.
 
+use std::collections::BTreeMap;
+
 use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, FromQueryResult, QueryFilter,
-    sea_query::{Expr, ExprTrait, JoinType, Order, Query},
+    Condition, ConnectionTrait, FromQueryResult,
+    sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, JoinType, Order, Query, TableRef, any},
 };
 
 use super::{
@@ -123,26 +125,31 @@ impl Store {
         Ok(Changes { revision, accounts, truncated })
     }
 
-    /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over.
+    /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over. One
+    /// statement, however many keys there are: a report has to fit into the deadline of a call.
     pub(crate) async fn record_use(&self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
-        if uses.is_empty() {
+        let mut latest = BTreeMap::<&str, i64>::new(); // a row must not be updated twice by one statement
+        for (id, used_at) in uses {
+            let used_at = moment_column(*used_at);
+            latest.entry(id).and_modify(|known| *known = Ord::max(*known, used_at)).or_insert(used_at);
+        }
+        if latest.is_empty() {
             return Ok(());
         }
+        // Both engines name the columns of a list of values so.
+        let (id, used_at) = (Expr::col(("uses", "column1")), Expr::col(("uses", "column2")));
+        let last_used_at = || Expr::col((api_key::Entity, api_key::Column::LastUsedAt));
+        let values = latest.into_iter().map(IntoValueTuple::into_value_tuple).collect();
+        let update = Query::update()
+            .table(api_key::Entity)
+            .value(api_key::Column::LastUsedAt, used_at.clone())
+            .from(TableRef::ValuesList(values, "uses".into_iden()))
+            .and_where(Expr::col((api_key::Entity, api_key::Column::Id)).eq(id))
+            .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
+            .take();
         self.within(async {
-            let transaction = self.begin().await?;
-            for (id, used_at) in uses {
-                let used_at = moment_column(*used_at);
-                api_key::Entity::update_many()
-                    .col_expr(api_key::Column::LastUsedAt, Expr::value(used_at))
-                    .filter(api_key::Column::Id.eq(id))
-                    .filter(
-                        Condition::any()
-                            .add(api_key::Column::LastUsedAt.is_null())
-                            .add(api_key::Column::LastUsedAt.lt(used_at)),
-                    )
-                    .exec(&transaction)
-                    .await?;
-            }
+            let transaction = self.begin().await?; // two reports could wait for each other's rows
+            transaction.execute(&update).await?;
             Ok(transaction.commit().await?)
         })
         .await

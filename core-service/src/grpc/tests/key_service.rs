@@ -65,7 +65,7 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
 async fn a_report_of_use_is_bounded_and_judged() {
     let shop = Shop::open().await;
     let report = async |count, last_used_at_ms| {
-        let uses = vec![KeyUse { key_id: "a".into(), last_used_at_ms }; count];
+        let uses = (0..count).map(|key| KeyUse { key_id: format!("key {key}"), last_used_at_ms }).collect();
         shop.keys().report_use(ReportUseRequest { uses }).await.map_err(|status| verdict(&status))
     };
     report(1_000, 0).await.unwrap();
