@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use petstore_metrics::{Collectors, HistogramVec, IntCounterVec, IntGauge, counters, durations, gauge};
+use petstore_metrics::{
+    Collectors, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
+};
 use petstore_proto::v1::ErrorReason;
 
 use crate::{
@@ -21,6 +23,8 @@ pub(crate) struct Metrics {
     requests: IntCounterVec,
     decisions: IntCounterVec,
     near_limit: IntCounterVec,
+    strikes: IntCounter,
+    bans: IntCounter,
 }
 
 /// How a request ended.
@@ -60,6 +64,14 @@ impl Default for Metrics {
                 "Requests of keys that were admitted with 80 % of the window's limit or more used up, this one counted.",
                 &["window"],
             ),
+            strikes: counter(
+                "petstore_limiter_strikes_total",
+                "Requests of keys that went on sending after 429, more than a second after the first.",
+            ),
+            bans: counter(
+                "petstore_limiter_bans_total",
+                "Bans that strikes brought; those that operators add are not counted.",
+            ),
         }
     }
 }
@@ -72,6 +84,8 @@ impl Metrics {
             Box::new(self.requests.clone()),
             Box::new(self.decisions.clone()),
             Box::new(self.near_limit.clone()),
+            Box::new(self.strikes.clone()),
+            Box::new(self.bans.clone()),
         ]
     }
 
@@ -104,6 +118,12 @@ impl Metrics {
             Err(LimiterUnavailable) => ("unavailable", scope_word(Scope::Node)),
         };
         self.decisions.with_label_values(&[subject_word, outcome, scope]).inc();
+        if let Ok(decision) = decided
+            && decision.is_strike
+        {
+            self.strikes.inc();
+            self.bans.inc_by(u64::from(decision.outcome == Outcome::Banned));
+        }
         if let (Ok(decision), "account") = (decided, subject_word)
             && decision.outcome == Outcome::Admitted
         {

@@ -1,6 +1,6 @@
 //! What an operator reads at `/metrics` on the admin port.
 
-use std::{fmt::Write as _, fs};
+use std::{fmt::Write as _, fs, time::Duration};
 
 use petstore_testkit::{Client, Plan, TestShop, raw};
 use serde_json::json;
@@ -63,6 +63,23 @@ async fn who_is_near_the_limit_and_over_it_is_counted() {
     metrics.assert_line(
         r#"petstore_requests_total{code="RATE_LIMITED",operation="listPets",plan="enterprise"} 2"#,
     );
+}
+
+#[tokio::test]
+async fn strikes_and_the_bans_that_they_bring_are_counted() {
+    let shop = TestShop::open().await;
+    let client = shop.client_with(1, 1_000).await;
+    let counts = async || {
+        let metrics = Metrics::of(&shop.admin()).await;
+        ["strikes", "bans"].map(|what| metrics.value(&format!("petstore_limiter_{what}_total")))
+    };
+    client.sends(3, "/v1/pets").await; // one is admitted, one refused, one was in flight
+    assert_eq!(counts().await, [0.0, 0.0]);
+    shop.advance(Duration::from_secs(1));
+    client.sends(100, "/v1/pets").await;
+    assert_eq!(counts().await, [100.0, 0.0]);
+    client.sends(5, "/v1/pets").await; // the first of them is banned
+    assert_eq!(counts().await, [101.0, 1.0]);
 }
 
 #[tokio::test]

@@ -70,6 +70,7 @@ async fn a_429_says_why_and_until_when() {
     let window = |limit, remaining, reset| WindowView { limit, remaining, resets_at: UnixMillis(reset) };
     let decision = Decision {
         outcome: Outcome::RateLimited,
+        is_strike: false,
         now: UnixMillis(1_764_892_790_500),
         minute: window(60, 0, 1_764_892_799_001),
         day: window(1_000, 940, 1_764_979_200_000),

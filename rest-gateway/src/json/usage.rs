@@ -148,6 +148,7 @@ mod tests {
         let now = UnixMillis(1_795_200_380_250);
         let decision = Decision {
             outcome,
+            is_strike: false,
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 0, resets_at: UnixMillis(1_795_219_200_000) },

@@ -106,12 +106,13 @@ impl Conduct {
         if self.in_grace(now) { self } else { Self { refused: Span::default(), ..self } }
     }
 
-    /// After a request that the windows refused for `retry_after` milliseconds. To be asked of [`Self::at`].
-    pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> Self {
+    /// After a request that the windows refused for `retry_after` milliseconds, and whether that was a strike. To be
+    /// asked of [`Self::at`].
+    pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> (Self, bool) {
         if !self.refused.holds(now) {
-            return Self { refused: Span::new(now, retry_after), ..self };
+            return (Self { refused: Span::new(now, retry_after), ..self }, false);
         }
-        if self.in_grace(now) { self } else { self.struck(now, per_minute) }
+        if self.in_grace(now) { (self, false) } else { (self.struck(now, per_minute), true) }
     }
 
     /// Whether what arrives now may have been sent before the first 429 was seen.

@@ -42,6 +42,8 @@ pub struct WindowView {
 pub struct Decision {
     /// Whether the request may proceed. For a peek: whether a request would have been let in.
     pub outcome: Outcome,
+    /// Whether the request ignored a 429 (specification §8). One that is, and is [`Outcome::Banned`], brought a new ban.
+    pub is_strike: bool,
     /// When this was decided, by the limiter's clock.
     pub now: UnixMillis,
     /// The minute after this request.
@@ -143,6 +145,7 @@ mod tests {
         let now = UnixMillis(1_795_200_380_250);
         Decision {
             outcome,
+            is_strike: false,
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_795_219_200_000) },

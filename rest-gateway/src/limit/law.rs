@@ -35,9 +35,9 @@ pub(crate) fn take(record: Record, quota: Quota, now: UnixMillis) -> (Decision, 
         }
         Outcome::RateLimited | Outcome::QuotaExceeded => {
             let retry_after = decision.retry_after_secs().unwrap_or(1).saturating_mul(1_000);
-            let conduct = conduct.refused(now.0, retry_after, quota.per_minute);
+            let (conduct, is_strike) = conduct.refused(now.0, retry_after, quota.per_minute);
             // The strike that brings a ban is answered as its first refusal.
-            (in_force(decision, conduct), Record { windows, conduct })
+            (in_force(Decision { is_strike, ..decision }, conduct), Record { windows, conduct })
         }
     }
 }
@@ -65,7 +65,8 @@ fn look(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
     let current = Record { windows: record.windows.at(now.0), conduct: record.conduct.at(now.0) };
     let (minute, day) = current.windows.view(quota, now.0);
     let outcome = windows::outcome(minute, day);
-    let decision = Decision { outcome, now, minute, day, banned_until: None, scope: Scope::Shared };
+    let scope = Scope::Shared;
+    let decision = Decision { outcome, is_strike: false, now, minute, day, banned_until: None, scope };
     (in_force(decision, current.conduct), current)
 }
 

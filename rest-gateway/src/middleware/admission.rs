@@ -136,6 +136,7 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     let window = |limit| WindowView { limit, remaining: 0, resets_at };
     Decision {
         outcome: Outcome::RateLimited,
+        is_strike: false,
         now,
         minute: window(quota.per_minute),
         day: window(quota.per_day),

@@ -100,6 +100,7 @@ fn refusal(outcome: Outcome) -> Decision {
     const BAN_END: UnixMillis = UnixMillis::from_secs(1_795_201_518);
     Decision {
         outcome,
+        is_strike: false,
         now: NOW,
         minute: WindowView { limit: 60, remaining: 0, resets_at: MINUTE_END },
         day: WindowView { limit: 1_000, remaining: 0, resets_at: DAY_END },

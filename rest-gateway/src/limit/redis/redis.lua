@@ -111,13 +111,14 @@ local function keep_conduct(key, c)
   return till
 end
 
+-- Answers whether this was a strike.
 local function refuse(c, retry_after, per_minute)
   if not holds(c.refused, c.refused_till) then
     c.refused, c.refused_till = now, now + retry_after
-    return
+    return false
   end
   if now < c.refused + GRACE then
-    return
+    return false
   end
   if c.strikes == 0 then
     c.striking, c.striking_till = now, now + STRIKES_SPAN
@@ -128,6 +129,7 @@ local function refuse(c, retry_after, per_minute)
     c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
     c.ban, c.ban_till, c.ban_length = now, now + length, length
   end
+  return true
 end
 
 -- `slot` is 0, or of an address the time in which the day's limit grants one request.
@@ -168,10 +170,13 @@ local function take(owner, key, per_minute, per_day, slot)
     if key ~= owner then
       local wait = max(minute_is_over and minute_end or 0, day_is_over and day_end or 0) - now + 999
       c = c or current_conduct(key)
-      refuse(c, max(1000, wait - wait % 1000), per_minute)
+      local is_strike = refuse(c, max(1000, wait - wait % 1000), per_minute)
       conduct_till = max(conduct_till, keep_conduct(key, c))
       if holds(c.ban, c.ban_till) then
         outcome, ban = 'B', pack('>I6', c.ban_till)
+      end
+      if is_strike then
+        outcome = string.lower(outcome)
       end
     end
   end

@@ -46,11 +46,14 @@ fn fields_of(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply>
             Reply::Kept { now, record: Record { windows, conduct } }
         }
         _ => {
-            let outcome = outcome(kind)?;
+            let (outcome, is_strike) = (outcome(kind.to_ascii_uppercase())?, kind.is_ascii_lowercase());
+            if outcome == Outcome::Admitted && is_strike {
+                return None;
+            }
             let windows = fields.windows()?;
             let banned_until =
                 if outcome == Outcome::Banned { Some(UnixMillis(fields.moment()?)) } else { None };
-            Reply::Taken(Taken { now, outcome, windows, banned_until })
+            Reply::Taken(Taken { now, outcome, is_strike, windows, banned_until })
         }
     };
     fields.0.is_empty().then_some(reply)
@@ -82,6 +85,7 @@ pub(super) enum Reply {
 pub(super) struct Taken {
     now: UnixMillis,
     outcome: Outcome,
+    is_strike: bool,
     /// After the request, and only what still runs.
     windows: Windows,
     banned_until: Option<UnixMillis>,
@@ -91,8 +95,8 @@ impl Taken {
     /// The decision as the client may see it.
     pub(super) fn decision(&self, quota: Quota) -> Decision {
         let (minute, day) = self.windows.view(quota, self.now.0);
-        let Self { now, outcome, banned_until, .. } = *self;
-        Decision { outcome, now, minute, day, banned_until, scope: Scope::Shared }
+        let Self { now, outcome, is_strike, banned_until, .. } = *self;
+        Decision { outcome, is_strike, now, minute, day, banned_until, scope: Scope::Shared }
     }
 }
 
@@ -171,7 +175,12 @@ mod tests {
         fn whatever_comes_is_understood_or_refused(kind: u8, fields in prop::collection::vec(any::<u8>(), 0..90)) {
             let answer = [kind].into_iter().chain(fields.clone()).collect();
             let replies = parse(answers([answer]), 1).unwrap();
-            let size = match kind { b'A' | b'M' | b'D' => Some(28), b'B' => Some(34), b'S' => Some(0), _ => None };
+            let size = match kind {
+                b'A' | b'M' | b'D' | b'm' | b'd' => Some(28),
+                b'B' | b'b' => Some(34),
+                b'S' => Some(0),
+                _ => None,
+            };
             if kind != b'R' {
                 prop_assert_eq!(replies[0].is_ok(), size == Some(fields.len()));
             }
