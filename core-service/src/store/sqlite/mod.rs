@@ -4,7 +4,10 @@ use std::{path::Path, time::Duration};
 
 use sea_orm::{
     ConnectOptions, Database, DatabaseConnection, DbErr,
-    sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+    sqlx::{
+        Connection,
+        sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+    },
 };
 
 mod open;
@@ -53,6 +56,12 @@ async fn connect(
         .test_before_acquire(false)
         .sqlx_logging(false)
         .record_stmt_in_spans(false)
+        // On a full disk SQLite rolls back by itself, and the driver takes the transaction to be open for ever after:
+        // what it commits then is a savepoint, and lost. Such a connection is given up for a new one.
+        .map_sqlx_sqlite_before_acquire(|connection, _| {
+            let is_in_order = !connection.is_in_transaction();
+            Box::pin(async move { Ok(is_in_order) })
+        })
         .map_sqlx_sqlite_opts(move |options| {
             let options = options
                 .filename(&path)

@@ -59,7 +59,7 @@ pub(in crate::store) async fn open_writer(
 ) -> Result<DatabaseConnection, OpenError> {
     prepare_path(path, create).await?;
     let writer = patiently(path, || super::writer(path, create)).await?;
-    // SQLite opens a file that it may not write as a read-only one, without a word: ask for the write lock.
+    // SQLite opens a file that it may not write as a read-only one, without a word.
     match patiently(path, || prove_writable(&writer)).await {
         Ok(()) => Ok(writer),
         Err(error) => {
@@ -91,8 +91,12 @@ fn not_a_folder(path: &Path) -> OpenError {
     OpenError::NotAFolder { path: path.to_owned(), part }
 }
 
+/// Writes something, and takes it back. The lock alone would not tell: on a read-only file SQLite begins a transaction
+/// that only reads instead.
 async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
-    writer.begin_with_options(immediate()).await?.rollback().await
+    let transaction = writer.begin_with_options(immediate()).await?;
+    transaction.execute_unprepared("PRAGMA user_version = 0").await?;
+    transaction.rollback().await
 }
 
 async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {

@@ -1,0 +1,128 @@
+//! A SQLite store where nothing can be written: a full disk, a limit on files, a folder that is read-only.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command, time::Duration};
+
+use petstore_testkit::{
+    Client, Installation, Server, eventually,
+    grpc::{self, Code, pb},
+};
+use serde_json::json;
+
+use crate::{FIRST_KEY, PORTS, pets::created, petstore};
+
+const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
+
+/// A file of 1 MiB in the way, on a disk of 3 MiB that only this process sees.
+const ON_A_SMALL_DISK: &str = "mkdir data && mount -t tmpfs -o size=3m tmpfs data && \
+                               head -c 1048576 /dev/zero > data/filler && exec \"$@\"";
+
+/// Files of at most 1 MiB, and an error in place of the signal that usually comes with that.
+const WITH_A_LIMIT_ON_FILES: &str = "trap '' XFSZ && ulimit -S -f 2048 && exec \"$@\"";
+
+#[tokio::test]
+async fn a_full_disk_is_an_outage_for_those_who_add_and_passes_by_itself() {
+    if !Command::new("unshare").args(["--map-root-user", "--mount", "true"]).status().unwrap().success() {
+        println!("no disk can be mounted here: a limit on files, in the next test, has to do");
+        return;
+    }
+    let installation = Installation::of("unshare");
+    let flags = ["--map-root-user", "--mount", "sh", "-c", ON_A_SMALL_DISK, "sh", PETSTORE, "serve"];
+    let server = installation.start(&[flags.as_slice(), &PORTS].concat()).await;
+    let home = PathBuf::from(format!("/proc/{}/root{}", server.pid(), installation.folder().display()));
+    let client = server.client(fs::read_to_string(home.join(FIRST_KEY)).unwrap().trim());
+    fills_up_and_recovers(&server, &client, || fs::remove_file(home.join("data/filler")).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_grow_is_an_outage_for_those_who_add_and_passes_by_itself() {
+    let installation = Installation::of("sh");
+    let flags = ["-c", WITH_A_LIMIT_ON_FILES, "sh", PETSTORE, "serve"];
+    let server = installation.start(&[flags.as_slice(), &PORTS].concat()).await;
+    let client = server.client(installation.read(FIRST_KEY).trim());
+    let pid = server.pid().to_string();
+    fills_up_and_recovers(&server, &client, || {
+        let raised = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited"]).status();
+        assert!(raised.unwrap().success(), "prlimit fails");
+    })
+    .await;
+}
+
+/// Adds until nothing more can be written, makes room, and goes on.
+async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl FnOnce()) {
+    let mut pets = grpc::pet_store(server.address("gRPC")).await;
+    let mut added = Vec::new();
+    let refusal = loop {
+        assert!(added.len() < 5_000, "nothing is ever full");
+        let pet = pb::NewPet { name: "x".repeat(255), category_id: Some(1), status: 0 };
+        let request_id = format!("pet-{}", added.len());
+        match pets.create_pet(pb::CreatePetRequest { pet: Some(pet), request_id }).await {
+            Ok(created) => added.push(created.into_inner().pet.unwrap().id),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(!added.is_empty());
+    grpc::assert_refused(Err::<(), _>(refusal), Code::Unavailable, "UNAVAILABLE");
+
+    let rex = json!({"name": "Rex".repeat(80), "categoryId": 1});
+    let refused = client.post("/v1/pets", &rex).await;
+    refused.assert_error(503, "UNAVAILABLE");
+    assert!(refused.retry_after() >= 1, "{refused:?}");
+    for path in ["/v1/pets", &format!("/v1/pets/{}", added[added.len() - 1])] {
+        client.get(path).await.assert_status(200);
+    }
+    make_room();
+    let answer = eventually(Duration::from_secs(20), async || match client.post("/v1/pets", &rex).await {
+        answer if answer.status() == 201 => Ok(answer),
+        answer => {
+            tokio::time::sleep(Duration::from_secs(1)).await; // so that the minute's requests last
+            Err(format!("{answer:?}"))
+        }
+    })
+    .await;
+    added.push(created(&answer));
+    assert_eq!(all_ids(server).await, added, "whatever was acknowledged is there, and nothing else");
+}
+
+async fn all_ids(server: &Server) -> Vec<i64> {
+    let mut pets = grpc::pet_store(server.address("gRPC")).await;
+    let (mut ids, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
+        let page = pets.list_pets(request).await.unwrap().into_inner();
+        ids.extend(page.pets.iter().map(|pet| pet.id));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return ids;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_or_a_file_that_is_read_only_is_refused_at_the_start_and_left_as_it_is() {
+    let home = petstore();
+    assert_eq!(home.run(&["migrate", "up"]).await.code, Some(0));
+    let (folder, file) = (home.folder().join("data"), home.folder().join("data/petstore.db"));
+    let content = fs::read(&file).unwrap();
+    for (what, folder_mode, file_mode) in [("the folder", 0o555, 0o644), ("the file", 0o755, 0o444)] {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(folder_mode)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(file_mode)).unwrap();
+        let url = format!("sqlite://{}", file.display());
+        let (program, args) = bound_by_permissions();
+        let refused =
+            Installation::of(program).run(&[args, &["serve", "--database-url", &url], &PORTS].concat()).await;
+        assert_eq!(refused.code, Some(1), "{what}: {refused:?}");
+        assert_eq!(refused.stderr.lines().count(), 1, "{what}: {refused:?}");
+        assert!(refused.stderr.contains("--database-url: cannot open"), "{what}: {refused:?}");
+        assert!(refused.stderr.contains("petstore.db"), "{what}: {refused:?}");
+        assert_eq!(fs::read(&file).unwrap(), content, "{what}");
+    }
+}
+
+/// How to run the binary so that permissions hold for it: root has to give up the right to pass over them.
+fn bound_by_permissions() -> (&'static str, &'static [&'static str]) {
+    if fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).unwrap() == 0 {
+        ("setpriv", &["--bounding-set=-dac_override", "--", PETSTORE])
+    } else {
+        (PETSTORE, &[])
+    }
+}
