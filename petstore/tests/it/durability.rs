@@ -17,9 +17,9 @@ use petstore_testkit::{
     faults::{Fault, Proxy},
     grpc,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{pets::created, petstore_on};
+use crate::{key_without_limits, pets::created, petstore_on};
 
 /// How many rounds, in the short and in the long form.
 fn rounds(short: usize, long: usize) -> usize {
@@ -33,7 +33,7 @@ async fn an_answer_that_is_cut_off_after_the_commit_makes_one_pet() {
         let core = start_core(&installation, "127.0.0.1:0").await;
         let proxy = Proxy::to(core.address("gRPC")).await;
         let gateway = start_gateway(&installation, &proxy.address().to_string()).await;
-        let client = gateway.client(&key(&installation).await);
+        let client = gateway.client(&key_without_limits(&installation).await);
         client.get("/v1/pets").await.assert_status(200);
 
         let cuts = rounds(30, 200);
@@ -61,7 +61,7 @@ async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
         let mut core = start_core(&installation, "127.0.0.1:0").await;
         let address = core.address("gRPC").to_string();
         let gateway = start_gateway(&installation, &address).await;
-        let client = gateway.client(&key(&installation).await);
+        let client = gateway.client(&key_without_limits(&installation).await);
         client.get("/v1/pets").await.assert_status(200);
 
         let load = Load::start(&client);
@@ -155,16 +155,6 @@ async fn all_pets(core: &Server) -> HashMap<i64, String> {
             return all;
         }
     }
-}
-
-/// A key that no limit is in the way of.
-async fn key(installation: &Installation) -> String {
-    let limits = ["--plan", "enterprise", "--per-minute", "1000000", "--per-day", "1000000"];
-    let account = installation.run(&[["account", "create", "load"].as_slice(), &limits].concat()).await;
-    assert_eq!(account.code, Some(0), "{account:?}");
-    let key = installation.run(&["key", "create", "--account", "load", "--output", "json"]).await;
-    let key: Value = serde_json::from_str(&key.stdout).unwrap();
-    key["key"].as_str().unwrap().to_owned()
 }
 
 async fn start_core(installation: &Installation, address: &str) -> Server {

@@ -33,8 +33,10 @@ mod logs;
 mod metrics;
 mod openapi;
 mod orders;
+mod outages;
 mod parity;
 mod pets;
+mod postgres_tls;
 mod redis_exactness;
 mod redis_operation;
 mod redis_outages;
@@ -46,6 +48,7 @@ mod secure_grpc;
 mod secure_split;
 mod serve;
 mod split;
+mod storage;
 mod usage;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
@@ -87,6 +90,16 @@ async fn key_of_new_account(installation: &Installation) -> String {
     assert_eq!(account.code, Some(0), "{account:?}");
     let key = installation.run(&["key", "create", "--account", ACCOUNT, "--output", "json"]).await;
     assert_eq!(key.code, Some(0), "{}", key.stderr);
+    let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
+    key["key"].as_str().expect("the key").to_owned()
+}
+
+/// A key that no limit is in the way of.
+async fn key_without_limits(installation: &Installation) -> String {
+    let limits = ["--plan", "enterprise", "--per-minute", "1000000", "--per-day", "1000000"];
+    let account = installation.run(&[["account", "create", "load"].as_slice(), &limits].concat()).await;
+    assert_eq!(account.code, Some(0), "{account:?}");
+    let key = installation.run(&["key", "create", "--account", "load", "--output", "json"]).await;
     let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
     key["key"].as_str().expect("the key").to_owned()
 }

@@ -2,7 +2,12 @@
 
 use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt, path::Path};
 
-use petstore_testkit::{Client, Exit, Installation, Server, raw};
+use petstore_testkit::{
+    Client, Exit, Installation, Server,
+    grpc::{self, pb::ListPetsRequest},
+    raw,
+    servers::{PostgresOptions, PostgresServer},
+};
 use serde_json::json;
 
 use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, only_key_id, petstore};
@@ -11,6 +16,11 @@ use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, only_key_id, pet
 const GUESS: &str = "pet_live_canarycanarycanarycanarycanary000000";
 
 const REDIS_PASSWORD: &str = "canaryQ7w8e9Rt5Zu6Iop3As";
+const POSTGRES_PASSWORD: &str = "canaryY5x4C3v2B1n0M9l8K7j6";
+const SERVICE_TOKEN: &str = "canaryH6g5F4d3S2a1P0o9I8u7Z6t5R4e3W2q1";
+
+/// The files that are there to hold a secret.
+const SECRET_FILES: [&str; 3] = [FIRST_KEY, "redis-url", "service-token"];
 
 #[tokio::test]
 async fn no_secret_is_written_anywhere_by_the_whole_service() {
@@ -41,17 +51,34 @@ async fn no_secret_is_written_anywhere_by_the_whole_service() {
 
 #[tokio::test]
 async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
-    let installation = petstore();
-    let core = installation
-        .start(&["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--log-level", "trace"])
-        .await;
+    let options = PostgresOptions { password: Some(POSTGRES_PASSWORD), ..PostgresOptions::default() };
+    let mut postgres = PostgresServer::start(options).await;
+    let database = postgres.database().await;
+    let installation = petstore()
+        .with_variable("PETSTORE_DATABASE_URL", &database.url())
+        // Nobody listens there: what a failed login says is searched, too.
+        .with_variable("PETSTORE_REPLICA_URL", &database.url_at("127.0.0.1:1".parse().unwrap()));
+    secret_file(&installation, "service-token", SERVICE_TOKEN);
+    let common =
+        ["--admin-addr", "127.0.0.1:0", "--log-level", "trace", "--service-token-file", "service-token"];
+    let core = installation.start(&[&["core", "--grpc-addr", "127.0.0.1:0"], &common[..]].concat()).await;
     let key = key_of_new_account(&installation).await;
     let url = format!("http://{}", core.address("gRPC"));
-    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--log-level", "trace"];
-    let gateway = installation.start(&[["gateway", "--core-url", &url].as_slice(), &ports].concat()).await;
+    let gateway = installation
+        .start(&[&["gateway", "--core-url", &url, "--http-addr", "127.0.0.1:0"], &common[..]].concat())
+        .await;
     let client = gateway.client(&key);
-    let mut sweep = Sweep::new(&[&key, GUESS]);
+    let mut sweep = Sweep::new(&[&key, GUESS, POSTGRES_PASSWORD, SERVICE_TOKEN]);
     sweep.session(&gateway, &client).await;
+
+    postgres.stop_immediate().await;
+    sweep.said.push(("an answer".to_owned(), format!("{:?}", client.get("/v1/pets").await)));
+    let mut anonymous = grpc::pet_store(core.address("gRPC")).await;
+    let anonymous = anonymous.list_pets(ListPetsRequest::default()).await;
+    sweep.said.push(("an answer".to_owned(), format!("{anonymous:?}")));
+    for args in [&["migrate", "status"][..], &["serve"]] {
+        sweep.exit(args, &installation.run(args).await);
+    }
     sweep.observe(&gateway).await;
     sweep.observe(&core).await;
     sweep.exit(&["gateway"], &gateway.terminate().await);
@@ -153,7 +180,7 @@ impl Sweep {
             let path = entry.path();
             if path.is_dir() {
                 self.files(&path);
-            } else if !path.ends_with(FIRST_KEY) && !path.ends_with("redis-url") {
+            } else if !SECRET_FILES.iter().any(|secret| path.ends_with(secret)) {
                 let content = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
                 self.said.push((path.display().to_string(), content));
             }

@@ -1,8 +1,12 @@
 //! A real PostgreSQL.
 
 use std::{
+    fs::Permissions,
     net::SocketAddr,
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -27,6 +31,8 @@ pub struct PostgresOptions {
     pub password: Option<&'static str>,
     /// Whether commits wait for the disk. Without it they survive a crash of the server, but not of the machine.
     pub fsync: bool,
+    /// Its certificate and private key, in PEM: with them it speaks TLS to whoever asks for it.
+    pub certificate: Option<(String, String)>,
     /// Further settings, as name and value: `("max_connections", "20")`.
     pub settings: Vec<(&'static str, &'static str)>,
 }
@@ -215,6 +221,15 @@ impl PostgresServer {
             ("full_page_writes", durable),
             ("shared_buffers", "16MB"),
         ];
+        if let Some((certificate, key)) = &self.options.certificate {
+            self.keep("certificate.pem", certificate);
+            self.keep("key.pem", key);
+            settings.extend([
+                ("ssl", "on"),
+                ("ssl_cert_file", "../certificate.pem"), // from the data folder
+                ("ssl_key_file", "../key.pem"),
+            ]);
+        }
         settings.extend(&self.options.settings);
         let mut postgres = self.command("postgres");
         postgres.args(["-D", "data"]);
@@ -229,6 +244,16 @@ impl PostgresServer {
                 if is_ready(&lines, pid) { Ok(()) } else { Err(format!("postmaster.pid says {lines:?}")) }
             })
             .await
+    }
+
+    /// Writes a file that only the server can read, beside its data.
+    fn keep(&self, name: &str, content: &str) {
+        let file = self.process.folder().join(name);
+        std::fs::write(&file, content).expect("a file");
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its mode");
+        if let Some((uid, gid)) = role_account() {
+            chown(&file, Some(uid), Some(gid)).expect("root may give a file away");
+        }
     }
 
     /// One of PostgreSQL's programs, run in the server's folder. As root the server refuses to run: then it takes

@@ -65,8 +65,12 @@ async fn the_server_terminates_the_backends_of_all_databases() {
 
 #[tokio::test]
 async fn a_password_is_asked_for_and_settings_are_taken() {
-    let options =
-        PostgresOptions { password: Some("letmein"), fsync: true, settings: vec![("max_connections", "7")] };
+    let options = PostgresOptions {
+        password: Some("letmein"),
+        fsync: true,
+        settings: vec![("max_connections", "7")],
+        ..PostgresOptions::default()
+    };
     let postgres = PostgresServer::start(options).await;
     assert_eq!(postgres.url(), format!("postgres://postgres:letmein@{}/postgres", postgres.address()));
     let settings = "SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings \
