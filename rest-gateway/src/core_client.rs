@@ -93,3 +93,58 @@ fn log(error: &ApiError, status: &Status, caller: &Caller) {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use http::HeaderMap;
+    use petstore_clock::{Clock, UnixMillis};
+    use tonic::Response;
+
+    use super::*;
+    use crate::{
+        keys::{KnownKey, Plan},
+        limit::Quota,
+        middleware::RequestId,
+    };
+
+    #[tokio::test]
+    async fn an_attempt_carries_the_time_that_is_left_and_the_requests_name() {
+        let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
+        let request_id = RequestId::of(&named, &Clock::manual(UnixMillis(0)).0);
+        let caller = Caller { key: Arc::new(key()), request_id };
+        let seen = Mutex::new(Vec::new());
+        let answer: Result<(), _> = ask((), &caller, &RetryBudget::new(), |request| {
+            let field = |name| request.metadata().get(name).unwrap().to_str().unwrap().to_owned();
+            assert_eq!(field("x-request-id"), "abcdefgh");
+            let first = seen.lock().unwrap().is_empty();
+            seen.lock().unwrap().push(field("grpc-timeout"));
+            async move {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let cut = io::Error::from(io::ErrorKind::ConnectionReset);
+                if first { Err(Status::from_error(cut.into())) } else { Ok(Response::new(())) }
+            }
+        })
+        .await;
+        answer.unwrap();
+        let micros = |field: &String| field.strip_suffix('u').unwrap().parse::<u64>().unwrap();
+        let left: Vec<_> = seen.lock().unwrap().iter().map(micros).collect();
+        assert!(
+            matches!(left[..], [first, second] if second + 10_000 < first && first <= 5_000_000),
+            "{left:?}"
+        );
+    }
+
+    fn key() -> KnownKey {
+        KnownKey {
+            key_id: "k".into(),
+            account_id: 1,
+            plan: Plan::Free,
+            quota: Quota { per_minute: 60, per_day: 1_000 },
+        }
+    }
+}

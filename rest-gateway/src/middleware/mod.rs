@@ -12,3 +12,5 @@ mod rate_headers;
 mod request_id;
 
 pub(crate) use admission::Caller;
+#[cfg(test)]
+pub(crate) use request_id::RequestId;

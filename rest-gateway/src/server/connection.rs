@@ -1,6 +1,13 @@
 //! One connection, from its first byte to its last.
 
-use std::{convert::Infallible, future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, extract::ConnectInfo, response::Response, routing::future::RouteFuture};
 use http::Request;
@@ -9,7 +16,7 @@ use hyper::{
     server::conn::{http1, http2},
     service::Service,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -24,6 +31,7 @@ use super::{
     conversation::{End, converse},
     limits::ServerLimits,
     linger::linger,
+    streams::Streams,
 };
 
 /// HTTP/2, beyond what is a limit of the server: streams that a peer may open and reset before it is taken for an
@@ -46,7 +54,6 @@ pub(super) struct Connections {
     transport: Transport,
     limits: Arc<ServerLimits>,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
     /// Closes when the server stops.
     stopping: watch::Receiver<()>,
 }
@@ -58,8 +65,8 @@ impl Connections {
         limits: ServerLimits,
         stopping: watch::Receiver<()>,
     ) -> Self {
-        let (http1, http2) = (http1(&limits), http2(&limits));
-        Self { app, transport, limits: Arc::new(limits), http1, http2, stopping }
+        let http1 = http1(&limits);
+        Self { app, transport, limits: Arc::new(limits), http1, stopping }
     }
 
     pub(super) fn limits(&self) -> &ServerLimits {
@@ -115,12 +122,13 @@ impl Connections {
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let mut connection = self.http1.serve_connection(TokioIo::new(stream), self.service(peer));
-        match converse(&mut connection, peer, &self.limits, self.stopping.clone()).await {
+        let idle = pending(); // the time for a head bounds it
+        match converse(&mut connection, peer, &self.limits, self.stopping.clone(), idle).await {
             End::Over => {
                 let stream = connection.into_parts().io.into_inner();
                 linger(stream, self.limits.linger_bytes, self.limits.linger).await;
             }
-            End::OverAge => {}
+            End::Overdue => {}
         }
     }
 
@@ -129,8 +137,11 @@ impl Connections {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut connection = self.http2.serve_connection(TokioIo::new(stream), self.service(peer));
-        let _ = converse(&mut connection, peer, &self.limits, self.stopping.clone()).await;
+        let streams = Streams::new(self.limits.stream_deadline);
+        let http2 = http2(&self.limits, streams.clone());
+        let mut connection = http2.serve_connection(TokioIo::new(stream), self.service(peer));
+        let idle = streams.idle_for(self.limits.idle);
+        let _ = converse(&mut connection, peer, &self.limits, self.stopping.clone(), idle).await;
     }
 
     fn service(&self, peer: SocketAddr) -> PeerService {
@@ -150,8 +161,8 @@ fn http1(limits: &ServerLimits) -> http1::Builder {
     http
 }
 
-fn http2(limits: &ServerLimits) -> http2::Builder<TokioExecutor> {
-    let mut http = http2::Builder::new(TokioExecutor::new());
+fn http2(limits: &ServerLimits, streams: Streams) -> http2::Builder<Streams> {
+    let mut http = http2::Builder::new(streams);
     http.timer(TokioTimer::new())
         .max_concurrent_streams(limits.max_streams)
         .max_header_list_size(limits.max_header_list)

@@ -9,14 +9,14 @@ use std::{
 };
 
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
     time::sleep,
 };
 
-use super::{connection::PeerService, limits::ServerLimits};
+use super::{connection::PeerService, limits::ServerLimits, streams::Streams};
 
 /// What the two versions have in common.
 pub(super) trait Conversation {
@@ -40,7 +40,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + 'static> Conversation
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Conversation
-    for http2::Connection<TokioIo<I>, PeerService, TokioExecutor>
+    for http2::Connection<TokioIo<I>, PeerService, Streams>
 {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
         Pin::new(self).poll(cx)
@@ -56,17 +56,19 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Conversation
 pub(super) enum End {
     /// One of the two sides ended it.
     Over,
-    /// It did not end with its age, and has to be cut off.
-    OverAge,
+    /// It did not end when it was to, and has to be cut off.
+    Overdue,
 }
 
-/// Lets the conversation go on until it ends, the server stops, or it is of age.
+/// Lets the conversation go on until it ends, the server stops, it is of age, or `idle` ends.
 pub(super) async fn converse(
     conversation: &mut impl Conversation,
     peer: SocketAddr,
     limits: &ServerLimits,
     mut stopping: watch::Receiver<()>,
+    idle: impl Future<Output = ()>,
 ) -> End {
+    let mut idle = pin!(idle);
     let mut age = pin!(sleep(spread(limits.max_connection_age, peer)));
     let mut leaving = Leaving::No;
     loop {
@@ -80,11 +82,15 @@ pub(super) async fn converse(
                 return End::Over;
             }
             () = &mut age => {
-                if leaving == Leaving::OfAge {
-                    tracing::debug!(%peer, "cut off a connection that did not end with its age");
-                    return End::OverAge;
+                if leaving == Leaving::WithinGrace {
+                    tracing::debug!(%peer, "cut off a connection that did not end when it was to");
+                    return End::Overdue;
                 }
-                leaving = Leaving::OfAge;
+                leaving = Leaving::WithinGrace;
+                age.set(sleep(limits.connection_age_grace));
+            }
+            () = &mut idle, if leaving == Leaving::No => {
+                leaving = Leaving::WithinGrace;
                 age.set(sleep(limits.connection_age_grace));
             }
             // The sender says nothing but that it is gone.
@@ -94,12 +100,14 @@ pub(super) async fn converse(
     }
 }
 
-/// Why a connection is to end after the requests under way.
+/// Whether a connection is to end after the requests under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
+    /// The server stops, and cuts it off itself at its deadline.
     OfStop,
-    OfAge,
+    /// It is of age or idle.
+    WithinGrace,
 }
 
 /// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is as

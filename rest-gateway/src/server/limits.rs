@@ -31,7 +31,11 @@ pub struct ServerLimits {
     /// After this time a connection is closed between two requests, so that clients spread over new instances.
     /// Default 10 min, to which each connection adds up to a tenth of its own.
     pub max_connection_age: Duration,
-    /// How long the request under way may take after that. Default 30 s.
+    /// How long a connection of HTTP/2 may be without a request before it is closed. Default 1 min.
+    pub idle: Duration,
+    /// How long a request of HTTP/2 may take, with its answer taken in by the client. Default 1 min.
+    pub stream_deadline: Duration,
+    /// How long the requests under way may take when a connection is of age or idle. Default 30 s.
     pub connection_age_grace: Duration,
     /// How much of an unread body is taken in after the answer, so that the client sees the answer and not a
     /// reset. Default 64 KiB.
@@ -56,6 +60,8 @@ impl Default for ServerLimits {
             read_stall: Duration::from_secs(30),
             write_stall: Duration::from_secs(10),
             max_connection_age: Duration::from_mins(10),
+            idle: Duration::from_mins(1),
+            stream_deadline: Duration::from_mins(1),
             connection_age_grace: Duration::from_secs(30),
             linger_bytes: 64 * 1024,
             linger: Duration::from_secs(1),

@@ -11,6 +11,7 @@ mod conversation;
 mod limits;
 mod linger;
 mod metrics;
+mod streams;
 #[cfg(test)]
 mod tests;
 

@@ -16,6 +16,8 @@ use tokio::{
 
 use super::*;
 
+mod http2;
+
 /// Long enough never to be reached in a test that should pass.
 const NEVER: Duration = Duration::from_mins(1);
 /// Short, for the one limit that a test is about.
@@ -40,6 +42,10 @@ struct Running {
 
 impl Running {
     async fn start(app: Router, limits: ServerLimits) -> Self {
+        Self::start_over(Transport::Plain, app, limits).await
+    }
+
+    async fn start_over(transport: Transport, app: Router, limits: ServerLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -49,7 +55,7 @@ impl Running {
             stop,
             ended: tokio::spawn(serve(
                 listener,
-                Transport::Plain,
+                transport,
                 app,
                 limits,
                 ConnectionMetrics::default(),
