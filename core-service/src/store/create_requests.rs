@@ -3,7 +3,7 @@
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect, QueryTrait, TryInsertResult,
+    QuerySelect, TryInsertResult,
 };
 
 use super::{
@@ -107,19 +107,28 @@ impl Store {
         Ok(None)
     }
 
-    /// Forgets names that have expired, the oldest first, at most so many. How many those were.
+    /// Forgets names that have expired, the oldest first, at most so many and those of the same millisecond as the
+    /// last. How many those were. The bound is asked for first, since PostgreSQL reads the whole table to delete what a
+    /// subquery names.
     pub(crate) async fn forget_requests(&self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
-        let oldest = create_request::Entity::find()
-            .select_only()
-            .column(create_request::Column::RequestId)
-            .filter(create_request::Column::CreatedAt.lte(moment_column(expiry(now))))
-            .order_by_asc(create_request::Column::CreatedAt)
-            .limit(most)
-            .into_query();
-        let delete = create_request::Entity::delete_many()
-            .filter(create_request::Column::RequestId.in_subquery(oldest))
-            .exec(&self.writer);
-        self.within(async { Ok(delete.await?.rows_affected) }).await
+        use create_request::Column as C;
+        let expiry = moment_column(expiry(now));
+        self.within(async {
+            let full = create_request::Entity::find()
+                .filter(C::CreatedAt.lte(expiry))
+                .order_by_asc(C::CreatedAt)
+                .offset(most.saturating_sub(1))
+                .limit(1)
+                .all(&self.writer)
+                .await?;
+            let last = full.first().map_or(expiry, |row| row.created_at);
+            let deleted = create_request::Entity::delete_many()
+                .filter(C::CreatedAt.lte(last))
+                .exec(&self.writer)
+                .await?;
+            Ok(deleted.rows_affected)
+        })
+        .await
     }
 }
 

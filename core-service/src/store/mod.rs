@@ -186,4 +186,6 @@ impl fmt::Debug for Store {
 }
 
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 pub(crate) mod test_support;

@@ -7,7 +7,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -78,10 +78,10 @@ async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
         }
         let acknowledged = load.stop().await;
         let stored = all_pets(&core).await;
-        for (id, name) in &acknowledged {
-            assert_eq!(stored.get(id), Some(name), "{engine:?}: acknowledged, and lost or changed");
+        for (id, pet) in &acknowledged {
+            assert_eq!(stored.get(id), Some(pet), "{engine:?}: acknowledged, and lost or changed");
         }
-        let names: HashSet<_> = stored.values().collect();
+        let names: HashSet<_> = stored.values().map(|(name, _)| name).collect();
         assert_eq!(names.len(), stored.len(), "{engine:?}: a pet was added twice");
         println!("{engine:?}: {} acknowledged, {} stored", acknowledged.len(), stored.len());
     }
@@ -90,7 +90,7 @@ async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
 /// Clients that each add one pet after the other, and ask again with the same key until it is acknowledged.
 struct Load {
     is_over: Arc<AtomicBool>,
-    acknowledged: Arc<Mutex<HashMap<i64, String>>>,
+    acknowledged: Arc<Mutex<HashMap<i64, (String, i64)>>>,
     clients: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -98,15 +98,16 @@ impl Load {
     fn start(client: &Client) -> Self {
         let (is_over, acknowledged) =
             (Arc::new(AtomicBool::new(false)), Arc::<Mutex<HashMap<_, _>>>::default());
-        let numbers = Arc::new(AtomicU32::new(0));
+        let numbers = Arc::new(AtomicI64::new(0));
         let clients = (0..4).map(|_| {
             let (client, is_over) = (client.clone(), Arc::clone(&is_over));
             let (acknowledged, numbers) = (Arc::clone(&acknowledged), Arc::clone(&numbers));
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
-                    let name = format!("Pet {}", numbers.fetch_add(1, Ordering::Relaxed));
-                    let id = add(&client, &name).await;
-                    let earlier = acknowledged.lock().unwrap().insert(id, name);
+                    let number = numbers.fetch_add(1, Ordering::Relaxed);
+                    let pet = (format!("Pet {number}"), number);
+                    let id = add(&client, &pet).await;
+                    let earlier = acknowledged.lock().unwrap().insert(id, pet);
                     assert_eq!(earlier, None, "the id {id} was assigned twice");
                 }
             })
@@ -119,7 +120,7 @@ impl Load {
         self.acknowledged.lock().unwrap().len()
     }
 
-    async fn stop(self) -> HashMap<i64, String> {
+    async fn stop(self) -> HashMap<i64, (String, i64)> {
         self.is_over.store(true, Ordering::Relaxed);
         for client in self.clients {
             client.await.unwrap();
@@ -128,9 +129,9 @@ impl Load {
     }
 }
 
-async fn add(client: &Client, name: &str) -> i64 {
+async fn add(client: &Client, (name, category_id): &(String, i64)) -> i64 {
     let client = client.with_header("idempotency-key", &name.replace(' ', "-"));
-    let pet = json!({"name": name, "categoryId": 1});
+    let pet = json!({"name": name, "categoryId": category_id});
     for _ in 0..150 {
         let answer = client.post("/v1/pets", &pet).await;
         match answer.status() {
@@ -142,14 +143,14 @@ async fn add(client: &Client, name: &str) -> i64 {
     panic!("{name} was never added");
 }
 
-/// Every pet that the core keeps, with its name.
-async fn all_pets(core: &Server) -> HashMap<i64, String> {
+/// Every pet that the core keeps, with its name and category.
+async fn all_pets(core: &Server) -> HashMap<i64, (String, i64)> {
     let mut pets = grpc::pet_store(core.address("gRPC")).await;
     let (mut all, mut page_token) = (HashMap::new(), String::new());
     loop {
         let request = grpc::pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
         let page = pets.list_pets(request).await.unwrap().into_inner();
-        all.extend(page.pets.into_iter().map(|pet| (pet.id, pet.name)));
+        all.extend(page.pets.into_iter().map(|pet| (pet.id, (pet.name, pet.category_id))));
         page_token = page.next_page_token;
         if page_token.is_empty() {
             return all;

@@ -1,11 +1,10 @@
 use proptest::{prelude::*, sample::select};
-use sea_orm::{ConnectionTrait, DbBackend, QueryTrait, Statement};
 use tokio::runtime::Runtime;
 
 use super::*;
 use crate::{
     domain::{CategoryId, PageSize, PetName},
-    store::test_support::{new_database, new_file, new_store},
+    store::test_support::new_store,
 };
 
 fn new_pet(name: &str, status: Option<PetStatus>) -> NewPet {
@@ -51,51 +50,6 @@ async fn what_is_not_there_is_not_found() {
     }
     let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
     assert_eq!(store.list_pets(list).await.unwrap(), Page { rows: vec![], next: None });
-}
-
-/// Every shape of the query for a page.
-fn page_queries() -> impl Iterator<Item = ListPets> {
-    let filters = [None, Some(PetStatus::Available)];
-    let positions = [None, Some(PetId(9)), Some(PetId(19_000))];
-    filters
-        .into_iter()
-        .flat_map(move |status| positions.map(|after| ListPets { size: PageSize::MAX, after, status }))
-}
-
-#[tokio::test]
-async fn a_page_costs_the_same_at_any_depth_on_sqlite() {
-    let (store, _folder) = new_file().await;
-    for list in page_queries() {
-        let query = page_query(list).build(DbBackend::Sqlite);
-        let explain = Statement { sql: format!("EXPLAIN QUERY PLAN {}", query.sql), ..query };
-        let rows = store.reader.query_all_raw(explain).await.unwrap();
-        let plan: Vec<_> = rows.iter().map(|row| row.try_get::<String>("", "detail").unwrap()).collect();
-        let by_key = match (list.status, list.after) {
-            (None, None) => "SCAN pets", // from the first key on, until the page is full
-            (None, Some(_)) => "SEARCH pets USING INTEGER PRIMARY KEY (rowid>?)",
-            (Some(_), None) => "SEARCH pets USING INDEX pets_status_id (status=?)",
-            (Some(_), Some(_)) => "SEARCH pets USING INDEX pets_status_id (status=? AND id>?)",
-        };
-        assert_eq!(plan, [by_key], "{list:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_page_costs_the_same_at_any_depth_on_postgresql() {
-    let (store, database) = new_database().await;
-    let pets = "INSERT INTO pets (name, category_id, status) \
-                SELECT 'Rex', 1, nullif(n % 4, 0) FROM generate_series(1, 20000) AS n";
-    database.psql(pets).await;
-    database.psql("ANALYZE pets").await;
-    for list in page_queries() {
-        let query = page_query(list).build(DbBackend::Postgres);
-        let explain = Statement { sql: format!("EXPLAIN {}", query.sql), ..query };
-        let rows = store.reader.query_all_raw(explain).await.unwrap();
-        let plan: Vec<_> = rows.iter().map(|row| row.try_get_by_index::<String>(0).unwrap()).collect();
-        let plan = plan.join("\n");
-        assert!(plan.contains("Index Scan using pets_"), "{list:?}: {plan}");
-        assert!(!plan.contains("Seq Scan") && !plan.contains("Sort"), "{list:?}: {plan}");
-    }
 }
 
 #[tokio::test]

@@ -1,0 +1,173 @@
+//! How the databases carry the statements out: by key or index, whatever the size of the tables.
+//!
+//! The calls are made, and what they sent to the database is explained by it: so no statement is missed, and none is
+//! explained that is not sent.
+
+use std::sync::{Arc, Mutex};
+
+use petstore_api_key::{Environment, KeyDigest};
+use petstore_clock::UnixMillis;
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
+
+use super::{
+    Store,
+    test_support::{new_database, new_file},
+};
+use crate::domain::{
+    AccountId, Day, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PageSize, PetId, PetStatus, RequestId,
+};
+
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+/// So many rows that a plan which reads them all would not be chosen for any other reason than the lack of a better.
+const ROWS: i64 = 20_000;
+/// More than one sweep takes, by far.
+const NAMES: i64 = 200_000;
+
+/// The tables that grow.
+const TABLES: [&str; 6] = ["pets", "orders", "create_requests", "accounts", "api_keys", "usage_days"];
+
+/// Fills them.
+fn fill(engine: DbBackend) -> Vec<String> {
+    let rows = |count: i64, insert: &str| {
+        let numbers = format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count})"
+        );
+        let (into, select) = insert.split_once(" SELECT ").unwrap();
+        match engine {
+            DbBackend::Sqlite => format!("{numbers} INSERT INTO {into} SELECT {select} FROM numbers"),
+            _ => format!("INSERT INTO {into} {numbers} SELECT {select} FROM numbers"),
+        }
+    };
+    let digest = match engine {
+        DbBackend::Sqlite => "CAST('digest ' || n AS BLOB)",
+        _ => "convert_to('digest ' || n, 'UTF8')",
+    };
+    vec![
+        rows(ROWS, "pets (name, category_id, status) SELECT 'Rex', 1, nullif(n % 4, 0)"),
+        rows(ROWS, "orders (pet_id, quantity, status) SELECT n, 1, 1"),
+        rows(
+            NAMES,
+            &format!(
+                "create_requests (request_id, pet_id, created_at) SELECT 'name ' || n, n, {} + n",
+                NOW.0
+            ),
+        ),
+        rows(ROWS, "accounts (name, plan, created_at, revision) SELECT 'account ' || n, 'free', 1, n"),
+        rows(
+            ROWS,
+            &format!(
+                "api_keys (id, account_id, digest, prefix, last_four, created_at) \
+                 SELECT 'key ' || n, n, {digest}, 'pet_live_', 'abcd', 1"
+            ),
+        ),
+        rows(
+            ROWS,
+            "usage_days (account_id, day, succeeded, client_errors, refused, server_errors, get_pet) \
+             SELECT n % 200, n / 200, 1, 0, 0, 0, 0",
+        ),
+        format!("UPDATE revision SET value = {ROWS}"),
+        "ANALYZE".to_owned(),
+    ]
+}
+
+/// Every call that looks something up, changes or removes it, but the commands of operators that list everything.
+async fn make_calls(store: &Store) {
+    for status in [None, Some(PetStatus::Available)] {
+        for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
+            store.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
+        }
+    }
+    for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
+        store.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+    }
+    store.find_pet(PetId(7)).await.unwrap().unwrap();
+    store.find_order(OrderId(7)).await.unwrap().unwrap();
+    store.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
+
+    let name = RequestId::parse("once").unwrap().unwrap();
+    let rex = NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap();
+    let later = NOW.plus(RequestId::KEPT);
+    for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
+        assert_eq!(store.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
+    }
+    store.forget_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
+
+    store.resolve_key(KeyDigest([7; 32]), Some(Environment::Production)).await.unwrap();
+    store.changes_after(ROWS - 10, 100).await.unwrap();
+    store.record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
+    store.usage_of(AccountId(7), Day(90), "gateway").await.unwrap();
+}
+
+/// The distinct statements that the calls send, without those that only insert.
+async fn statements(mut store: Store) -> Vec<Statement> {
+    let sent = Arc::<Mutex<Vec<Statement>>>::default();
+    for connections in [&mut store.writer, &mut store.reader] {
+        let sent = Arc::clone(&sent);
+        connections.set_metric_callback(move |info| sent.lock().unwrap().push(info.statement.clone()));
+    }
+    make_calls(&store).await;
+    let mut sent = std::mem::take(&mut *sent.lock().unwrap());
+    sent.retain(|statement| {
+        ["SELECT", "UPDATE", "DELETE"].iter().any(|verb| statement.sql.starts_with(verb))
+    });
+    assert!(sent.len() > 15, "{sent:?}");
+    sent
+}
+
+/// Whether it is bounded otherwise what the statement sorts: the accounts that changed within a second, or the days of
+/// a month.
+fn sorts_little(statement: &Statement) -> bool {
+    [r#"ORDER BY "accounts"."revision""#, r#"FROM "usage_days" WHERE "account_id""#]
+        .iter()
+        .any(|part| statement.sql.contains(part))
+}
+
+async fn plan(connection: &DatabaseConnection, explain: &str, statement: &Statement) -> Vec<String> {
+    let explained = Statement { sql: format!("{explain} {}", statement.sql), ..statement.clone() };
+    let rows = connection.query_all_raw(explained).await.unwrap();
+    let line = |row: &sea_orm::QueryResult| {
+        row.try_get("", "detail").or_else(|_| row.try_get_by_index::<String>(0)).unwrap()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
+    // From the first key on, until the page is full.
+    const FIRST_PAGES: [&str; 2] = ["SCAN pets", "SCAN orders"];
+    let (store, _folder) = new_file().await;
+    for sql in fill(DbBackend::Sqlite) {
+        if sql != "ANALYZE" {
+            store.writer.execute_unprepared(&sql).await.unwrap();
+        }
+    }
+    let statements = statements(store.clone()).await;
+    for is_analysed in [false, true] {
+        for statement in &statements {
+            let plan = plan(&store.writer, "EXPLAIN QUERY PLAN", statement).await;
+            let is_first_page = plan.len() == 1 && FIRST_PAGES.contains(&plan[0].as_str());
+            let by_key = plan.iter().all(|step| {
+                !TABLES.iter().any(|table| step.starts_with(&format!("SCAN {table}")))
+                    && (!step.contains("TEMP B-TREE") || sorts_little(statement))
+            });
+            assert!(is_first_page || by_key, "analysed: {is_analysed}: {statement}: {plan:#?}");
+        }
+        store.writer.execute_unprepared("ANALYZE").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_table_or_sorts_it_on_postgresql() {
+    let (store, database) = new_database().await;
+    for sql in fill(DbBackend::Postgres) {
+        database.psql(&sql).await;
+    }
+    for statement in statements(store.clone()).await {
+        let plan = plan(&store.reader, "EXPLAIN", &statement).await;
+        let by_key = plan.iter().all(|step| {
+            !TABLES.iter().any(|table| step.contains(&format!("Seq Scan on {table}")))
+                && (!step.contains("Sort") || sorts_little(&statement))
+        });
+        assert!(by_key, "{statement}: {plan:#?}");
+    }
+}
