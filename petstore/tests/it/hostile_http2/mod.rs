@@ -62,7 +62,7 @@ impl Target {
         let certificate = authority.issue("127.0.0.1");
         let flags = [
             "--drain-deadline",
-            "3s",
+            "500ms",
             "--https-addr",
             "127.0.0.1:0",
             "--https-cert",
