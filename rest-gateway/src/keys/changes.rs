@@ -48,6 +48,13 @@ struct Known {
     history: u64,
 }
 
+impl Known {
+    fn is_current(&self, stamp: Stamp) -> bool {
+        let last_change = self.changed.get(&stamp.account_id).copied().unwrap_or_default().max(self.floor);
+        stamp.history == self.history && stamp.revision >= last_change
+    }
+}
+
 impl Changes {
     /// The revision to ask the core for changes after.
     pub(super) fn revision(&self) -> i64 {
@@ -81,12 +88,14 @@ impl Changes {
     /// Whether an answer still holds: its account has not changed since, and that was confirmed lately.
     pub(super) fn confirm(&self, stamp: Stamp, now: UnixMillis) -> bool {
         let known = self.read();
-        let last_change = known.changed.get(&stamp.account_id).copied().unwrap_or_default().max(known.floor);
         let confirmed_at = known.confirmed_at.max(stamp.asked_at);
-        stamp.history == known.history
-            && stamp.revision >= last_change
-            && confirmed_at <= now.plus(SKEW)
-            && now < confirmed_at.plus(TRUST)
+        known.is_current(stamp) && confirmed_at <= now.plus(SKEW) && now < confirmed_at.plus(TRUST)
+    }
+
+    /// Whether an answer that has just come holds: no change of its account was told of that it does not know. It needs
+    /// no other confirmation, whatever has happened to the clock.
+    pub(super) fn admit(&self, stamp: Stamp) -> bool {
+        self.read().is_current(stamp)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {
@@ -157,6 +166,10 @@ mod tests {
         changes.learn(&answer(1, &[]), 0, NOW);
         assert!(changes.confirm(stamp(1, 1), NOW.minus(SKEW)));
         assert!(!changes.confirm(stamp(1, 1), NOW.minus(Duration::from_secs(2))));
+        assert!(
+            changes.admit(stamp(1, 1)),
+            "one that has just come is good, though it will not be remembered for long"
+        );
     }
 
     #[test]

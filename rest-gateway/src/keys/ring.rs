@@ -226,9 +226,8 @@ impl Ring {
                 tracing::error!("the core's answer about an API key makes no sense: is it a newer version?");
                 return Err(Unresolved::CoreAway);
             };
-            let now = self.clock.now();
-            if self.changes.confirm(stamp, now) {
-                self.bans.told(&entry.key.key_id, ban, stamp, now).await;
+            if self.changes.admit(stamp) {
+                self.bans.told(&entry.key.key_id, ban, stamp, self.clock.now()).await;
                 return Ok(Arc::new(entry));
             }
         }
