@@ -37,7 +37,9 @@ async fn main() {
 fn limiter(redis: &RedisServer) -> Arc<RedisLimiter> {
     let settings = RedisSettings { urls: vec![redis.url().parse().expect("a URL")] };
     let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
-    Arc::new(RedisLimiter::with_clock(settings, clock, Duration::from_secs(10)).expect("usable settings"))
+    Arc::new(
+        RedisLimiter::for_tests(settings, Duration::from_secs(10), Some(clock)).expect("usable settings"),
+    )
 }
 
 /// Lets every account send one request, and tells what it costs Redis to remember that.

@@ -176,6 +176,11 @@ impl TestShop {
         self.hand.advance(by);
     }
 
+    /// Moves the clock back, as nobody should.
+    pub fn turn_back(&self, by: Duration) {
+        self.hand.set(self.clock.now().minus(by));
+    }
+
     /// What the clock shows, in whole seconds.
     #[must_use]
     pub fn unix_secs(&self) -> u64 {

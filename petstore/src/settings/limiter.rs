@@ -23,18 +23,30 @@ pub struct LimiterSettings {
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 
-    /// For tests: Redis counts by the process's clock instead of its own, and may take so long.
+    /// For tests.
     #[arg(skip)]
     #[doc(hidden)]
-    pub redis_by_clock: Option<Duration>,
+    pub redis_for_tests: Option<RedisForTests>,
+}
+
+/// What a test of the limiter in Redis may need.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct RedisForTests {
+    /// How long an answer may take.
+    pub deadline: Duration,
+    /// Whether it counts by the process's clock instead of its own.
+    pub by_clock: bool,
 }
 
 impl LimiterSettings {
     /// The limiter that counts in Redis, if there is one. It has not connected yet.
     pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
-        self.redis.limiter_by(|servers| match self.redis_by_clock {
+        self.redis.limiter_by(|servers| match self.redis_for_tests {
             None => RedisLimiter::new(servers),
-            Some(deadline) => RedisLimiter::with_clock(servers, clock.clone(), deadline),
+            Some(RedisForTests { deadline, by_clock }) => {
+                RedisLimiter::for_tests(servers, deadline, by_clock.then(|| clock.clone()))
+            }
         })
     }
 

@@ -28,7 +28,7 @@ pub use self::{
     files::TokenSettings,
     grpc::GrpcSettings,
     grpc_addr::GrpcAddr,
-    limiter::LimiterSettings,
+    limiter::{LimiterSettings, RedisForTests},
     process::ProcessSettings,
     redis::RedisSettings,
     store::StoreSettings,

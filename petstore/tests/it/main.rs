@@ -38,6 +38,7 @@ mod parity;
 mod pets;
 mod postgres_tls;
 mod redis_exactness;
+mod redis_failover;
 mod redis_operation;
 mod redis_outages;
 mod replicas;

@@ -202,7 +202,7 @@ fn admitted(records: &[Record]) -> u64 {
     records.iter().filter(|record| record.status == Ok(200)).count() as u64
 }
 
-async fn says(shop: &TestShop, expected: &str) {
+pub(crate) async fn says(shop: &TestShop, expected: &str) {
     for admin in shop.admins() {
         eventually(NOTICED, async || {
             let ready = admin.get("/readyz").await;

@@ -3,7 +3,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -17,7 +17,7 @@ use tokio::{
 use super::{Fault, connection::carry};
 use crate::port::free_port;
 
-/// A TCP proxy on a port of 127.0.0.1 in front of one target. It ends, with its connections, when dropped.
+/// A TCP proxy on a port of 127.0.0.1 in front of one target at a time. It ends, with its connections, when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -40,6 +40,7 @@ pub(super) struct Control {
     pub(super) setting: watch::Sender<Setting>,
     /// Changes when all connections are to be reset.
     pub(super) resets: watch::Sender<u64>,
+    target: Mutex<SocketAddr>,
     accepted: AtomicU64,
     cut: AtomicU64,
 }
@@ -47,6 +48,10 @@ pub(super) struct Control {
 impl Control {
     fn set(&self, fault: Fault) {
         self.setting.send_modify(|setting| *setting = Setting { fault, number: setting.number + 1 });
+    }
+
+    fn target(&self) -> SocketAddr {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the connection that has reached the end of this setting's bytes is to be cut.
@@ -80,11 +85,12 @@ impl Proxy {
         let control = Arc::new(Control {
             setting: watch::Sender::new(Setting { fault: Fault::None, number: 0 }),
             resets: watch::Sender::new(0),
+            target: Mutex::new(target),
             accepted: AtomicU64::new(0),
             cut: AtomicU64::new(0),
         });
         let (is_listening, listening) = watch::channel(true);
-        let accept_loop = tokio::spawn(accept(listener, target, Arc::clone(&control), is_listening));
+        let accept_loop = tokio::spawn(accept(listener, Arc::clone(&control), is_listening));
         Self { address, control, listening, accept_loop: accept_loop.abort_handle() }
     }
 
@@ -102,6 +108,11 @@ impl Proxy {
         if refuses {
             self.reset_connections();
         }
+    }
+
+    /// Carries new connections to another target, as when a name or an address moves to another server. Open ones stay.
+    pub fn lead_to(&self, target: SocketAddr) {
+        *self.control.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
     /// Resets all open connections, on both sides. New ones are accepted as before.
@@ -128,12 +139,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    target: SocketAddr,
-    control: Arc<Control>,
-    is_listening: watch::Sender<bool>,
-) {
+async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watch::Sender<bool>) {
     let address = listener.local_addr().expect("a bound socket");
     let mut listener = Some(listener);
     let mut setting = control.setting.subscribe();
@@ -155,7 +161,7 @@ async fn accept(
                     let _ = stream.set_zero_linger(); // the drop sends a reset
                 } else {
                     let resets = control.resets.subscribe(); // now: a reset that comes before its task is for it too
-                    connections.spawn(carry(stream, target, Arc::clone(&control), resets));
+                    connections.spawn(carry(stream, control.target(), Arc::clone(&control), resets));
                 }
             }
         }

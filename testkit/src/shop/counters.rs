@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore::settings::LimiterSettings;
+use petstore::settings::{LimiterSettings, RedisForTests};
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
 /// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own; otherwise
@@ -16,25 +16,32 @@ const GENEROUS: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct SharedCounters {
     urls: Vec<String>,
-    by_clock: bool,
+    for_tests: Option<RedisForTests>,
 }
 
 impl SharedCounters {
     /// By Redis's own time, and with the deadlines of production.
     #[must_use]
     pub fn at(url: &str) -> Self {
-        Self { urls: vec![url.to_owned()], by_clock: false }
+        Self { urls: vec![url.to_owned()], for_tests: None }
+    }
+
+    /// By Redis's own time, with a deadline that a busy machine keeps.
+    #[must_use]
+    pub fn patiently_at(url: &str) -> Self {
+        let for_tests = Some(RedisForTests { deadline: GENEROUS, by_clock: false });
+        Self { urls: vec![url.to_owned()], for_tests }
     }
 
     /// By the shop's clock, which the test moves, and with a deadline that a busy machine keeps.
     #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {
-        Self { urls: urls.to_vec(), by_clock: true }
+        Self { urls: urls.to_vec(), for_tests: Some(RedisForTests { deadline: GENEROUS, by_clock: true }) }
     }
 
     pub(super) fn apply(&self, settings: &mut LimiterSettings) {
         settings.redis.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
-        settings.redis_by_clock = self.by_clock.then_some(GENEROUS);
+        settings.redis_for_tests = self.for_tests;
     }
 }
 

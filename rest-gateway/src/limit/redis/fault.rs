@@ -83,3 +83,23 @@ impl From<RedisError> for RedisFault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_known_by_its_first_word() {
+        for (codes, fault) in [
+            (["NOAUTH", "WRONGPASS", "NOPERM"].as_slice(), RedisFault::Denied),
+            (&["LOADING", "MISCONF", "BUSY", "MASTERDOWN", "NOREPLICAS"], RedisFault::NotServing),
+            (&["READONLY"], RedisFault::ReadOnly),
+            (&["OOM"], RedisFault::OutOfMemory),
+            (&["WRONGTYPE"], RedisFault::WrongType),
+            (&["MOVED", "CROSSSLOT", "CLUSTERDOWN"], RedisFault::Cluster),
+            (&["ERR", "", "whatever"], RedisFault::Refused),
+        ] {
+            assert!(codes.iter().all(|code| RedisFault::from_code(code) == fault), "{fault:?}");
+        }
+    }
+}

@@ -99,19 +99,19 @@ impl RedisLimiter {
         Self::build(settings, Deadlines::PRODUCTION, None)
     }
 
-    /// For tests: by the time of `clock` instead of Redis's, so that a test can move it, and with `deadline` for
-    /// whatever may take long, so that a busy machine is no fault. In production clocks of several gateways differ.
+    /// For tests: with `deadline` for whatever may take long, so that a busy machine is no fault, and by the time of a
+    /// `clock` instead of Redis's, if a test has to move it. In production clocks of several gateways differ.
     ///
     /// # Errors
     /// The URLs do not belong together.
     #[doc(hidden)]
-    pub fn with_clock(
+    pub fn for_tests(
         settings: RedisSettings,
-        clock: Clock,
         deadline: Duration,
+        clock: Option<Clock>,
     ) -> Result<Self, RedisSetupError> {
         let deadlines = Deadlines { connect: deadline, call: deadline, decision: deadline };
-        Self::build(settings, deadlines, Some(clock))
+        Self::build(settings, deadlines, clock)
     }
 
     fn build(

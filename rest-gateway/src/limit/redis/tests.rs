@@ -29,5 +29,5 @@ fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ClockHand) {
 }
 
 fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
-    Arc::new(RedisLimiter::with_clock(settings(urls), clock, PATIENT).expect("usable settings"))
+    Arc::new(RedisLimiter::for_tests(settings(urls), PATIENT, Some(clock)).expect("usable settings"))
 }
