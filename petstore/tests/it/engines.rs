@@ -75,6 +75,37 @@ async fn the_schema_is_left_to_its_own_command_if_that_is_wanted() {
 }
 
 #[tokio::test]
+async fn a_migration_that_was_killed_is_completed_by_the_next() {
+    for engine in Engine::ALL {
+        let complete = petstore_on(engine).await;
+        assert_eq!(complete.run(&["migrate", "up"]).await.code, Some(0));
+        let took = complete.run(&["migrate", "status"]).await.took;
+        for part in 1..=10 {
+            let database = match engine {
+                Engine::Sqlite => None,
+                Engine::Postgres => Some(PostgresServer::shared().await.database().await),
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let url = database.map_or_else(
+                || format!("sqlite://{}", folder.path().join("petstore.db").display()),
+                |database| database.url(),
+            );
+            // At ten moments from its start until it would have ended.
+            let moment = format!("{:.3}", (took * part / 5).as_secs_f64());
+            let killed = Installation::of("timeout").with_variable("PETSTORE_DATABASE_URL", &url);
+            killed.run(&["--signal=KILL", &moment, env!("CARGO_BIN_EXE_petstore"), "migrate", "up"]).await;
+
+            let next = petstore().with_variable("PETSTORE_DATABASE_URL", &url);
+            let completed = next.run(&["migrate", "up"]).await;
+            assert_eq!(completed.code, Some(0), "{engine:?}, killed after {moment} s: {completed:?}");
+            let server = next.start(&[["serve", "--no-migrate"].as_slice(), &PORTS].concat()).await;
+            let client = server.client(&key_of_new_account(&next).await);
+            created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_database_server_has_no_first_key() {
     let installation = petstore_on(Engine::Postgres).await;
     let server = serve(&installation).await;

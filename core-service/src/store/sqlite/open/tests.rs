@@ -154,6 +154,24 @@ async fn a_damaged_page_in_the_middle_is_found() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_cut_short_is_refused_and_left_as_it_is() {
+    let (store, folder) = new_file().await;
+    for _ in 0..300 {
+        store.insert_pet(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
+    }
+    store.close().await;
+    let path = folder.path().join("petstore.db");
+    let mut bytes = fs::read(&path).unwrap();
+    for length in [bytes.len() / 2, 4_096, 100] {
+        bytes.truncate(length);
+        fs::write(&path, &bytes).unwrap();
+        let error = refusal(&path, MIGRATE).await;
+        assert!(matches!(error, OpenError::Corrupt { .. }), "{length}: {error:?}");
+        assert_eq!(fs::read(&path).unwrap(), bytes, "{length}: the evidence is left as it is");
+    }
+}
+
+#[tokio::test]
 async fn a_schema_that_is_not_this_binarys_is_refused() {
     let (store, folder) = new_file().await;
     let path = folder.path().join("petstore.db");
