@@ -9,7 +9,7 @@ use tokio::runtime;
 use crate::{
     error::Failure,
     logging::{self, LogFormat},
-    output::{self, OutputForm},
+    output::OutputSettings,
     settings::DatabaseSettings,
 };
 
@@ -22,9 +22,8 @@ pub(crate) struct AdministrationSettings {
     #[command(flatten)]
     database: DatabaseSettings,
 
-    /// How the result is written to stdout
-    #[arg(long, env = "PETSTORE_OUTPUT", default_value = "text", value_enum, value_name = "FORM")]
-    output: OutputForm,
+    #[command(flatten)]
+    output: OutputSettings,
 }
 
 impl AdministrationSettings {
@@ -55,7 +54,7 @@ impl AdministrationSettings {
 
     /// Whether results are for people.
     pub(crate) fn is_text(&self) -> bool {
-        self.output == OutputForm::Text
+        self.output.is_text()
     }
 
     /// Prints a result in the form that was asked for.
@@ -64,9 +63,6 @@ impl AdministrationSettings {
         text: impl FnOnce() -> String,
         json: impl FnOnce() -> serde_json::Value,
     ) -> Result<(), Failure> {
-        match self.output {
-            OutputForm::Text => output::print(&text()),
-            OutputForm::Json => output::print(&format!("{:#}\n", json())),
-        }
+        self.output.print(text, json)
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{account, ban, core, gateway, key, migrate, serve, usage};
+use crate::{account, ban, core, export, gateway, import, key, migrate, serve, usage};
 
 /// The Animal Store Service: animals for sale, over REST and gRPC.
 ///
@@ -38,6 +38,10 @@ pub(crate) enum Verb {
     Ban(ban::Ban),
     /// Show what an account has used, and how its keys stand
     Usage(usage::UsageSettings),
+    /// Add animals from a file, each line once
+    Import(import::ImportSettings),
+    /// Write the animals to a file
+    Export(export::ExportSettings),
     /// Print the OpenAPI document of the REST interface
     Openapi,
 }

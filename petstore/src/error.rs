@@ -9,7 +9,7 @@ use petstore_core::{
 };
 
 use crate::{
-    first_key::FirstKeyError, output, redis_counters::RedisCountersError,
+    exchange::ExchangeError, first_key::FirstKeyError, output, redis_counters::RedisCountersError,
     running_service::RunningServiceError, settings::InvalidSetting,
 };
 
@@ -62,6 +62,8 @@ pub(crate) enum Failure {
     Redis(#[from] RedisCountersError),
     #[error(transparent)]
     RunningService(#[from] RunningServiceError),
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     #[error("cannot print the result")]
     Print(#[source] io::Error),
     /// A key was made that nobody has seen.
@@ -104,6 +106,7 @@ impl Failure {
             | Self::Accounts(_)
             | Self::Redis(RedisCountersError::Away(_))
             | Self::RunningService(_)
+            | Self::Exchange(_)
             | Self::Print(_)
             | Self::KeyNotShown { .. } => {
                 output::note(&self.line());

@@ -13,8 +13,11 @@ mod cli;
 mod core;
 mod duration;
 mod error;
+mod exchange;
+mod export;
 mod first_key;
 pub mod gateway;
+mod import;
 mod key;
 mod listener;
 mod logging;
@@ -64,6 +67,8 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Key(verb) => key::run(verb),
         Verb::Ban(verb) => ban::run(verb),
         Verb::Usage(settings) => usage::run(&settings),
+        Verb::Import(settings) => import::run(&settings),
+        Verb::Export(settings) => export::run(&settings),
         Verb::Openapi => openapi::run(),
     }
 }

@@ -16,6 +16,33 @@ pub(crate) enum OutputForm {
     Json,
 }
 
+/// How a verb prints its result.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct OutputSettings {
+    /// How the result is written to stdout
+    #[arg(long, env = "PETSTORE_OUTPUT", default_value = "text", value_enum, value_name = "FORM")]
+    output: OutputForm,
+}
+
+impl OutputSettings {
+    /// Whether results are for people.
+    pub(crate) fn is_text(self) -> bool {
+        self.output == OutputForm::Text
+    }
+
+    /// Prints a result in the form that was asked for.
+    pub(crate) fn print(
+        self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> serde_json::Value,
+    ) -> Result<(), Failure> {
+        match self.output {
+            OutputForm::Text => print(&text()),
+            OutputForm::Json => print(&format!("{:#}\n", json())),
+        }
+    }
+}
+
 /// Prints a result. Unlike `println!`, it fails instead of panicking when nobody reads.
 pub(crate) fn print(result: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();

@@ -52,6 +52,11 @@ fn every_line_of_the_operators_session_does_what_the_readme_says() {
     execute("operator");
 }
 
+#[test]
+fn every_line_of_the_bulk_session_does_what_the_readme_says() {
+    execute("bulk");
+}
+
 /// With `UPDATE_README=1` in its environment this test writes the table instead of judging it.
 #[test]
 fn the_settings_table_is_the_one_that_the_flags_make() {
@@ -175,6 +180,7 @@ fn every_relative_link_leads_to_a_file() {
         "README.md",
         "deploy/README.md",
         "docs/architecture.md",
+        "docs/bulk.md",
         "docs/clients.md",
         "docs/errors.md",
         "docs/operations.md",

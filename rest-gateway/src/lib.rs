@@ -9,6 +9,7 @@ mod cors;
 mod deprecation;
 mod docs;
 mod error;
+pub mod exchange;
 mod gateway;
 mod json;
 pub mod keys;

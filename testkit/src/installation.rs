@@ -4,14 +4,14 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
     process::{Child, ChildStderr, Command},
     task::JoinHandle,
     time::timeout,
@@ -41,6 +41,17 @@ pub struct Exit {
     pub stderr: String,
     /// From the call, or from the wait, to the end.
     pub took: Duration,
+}
+
+impl Exit {
+    fn of(output: Output, start: Instant) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+            took: start.elapsed(),
+        }
+    }
 }
 
 impl Installation {
@@ -76,12 +87,31 @@ impl Installation {
         let output = timeout(DEADLINE, self.command(args).output());
         let output =
             output.await.unwrap_or_else(|_| panic!("petstore {args:?} does not end")).expect("it runs");
-        Exit {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
-            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
-            took: start.elapsed(),
-        }
+        Exit::of(output, start)
+    }
+
+    /// Runs a command to its end, with this as its standard input.
+    pub async fn run_with_input(&self, args: &[&str], input: &[u8]) -> Exit {
+        let start = Instant::now();
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("it runs");
+        let mut stdin = child.stdin.take().expect("piped");
+        let written = async {
+            let _ = stdin.write_all(input).await; // it may end before it has read all
+            drop(stdin);
+        };
+        let (output, ()) = timeout(DEADLINE, async { tokio::join!(child.wait_with_output(), written) })
+            .await
+            .unwrap_or_else(|_| panic!("petstore {args:?} does not end"));
+        Exit::of(output.expect("it runs"), start)
+    }
+
+    /// Runs a command, with a standard input that begins like this and does not end, until `moment`, and kills it
+    /// then as a crash would.
+    pub async fn run_until(&self, args: &[&str], input: &[u8], moment: impl Future<Output = ()>) {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("it runs");
+        let mut stdin = child.stdin.take().expect("piped");
+        let (_, ()) = tokio::join!(stdin.write_all(input), moment); // it may end before it has read all
+        child.kill().await.expect("a child");
     }
 
     /// Starts a server, and waits until it has announced its addresses. It is killed when dropped.

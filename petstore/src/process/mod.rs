@@ -3,7 +3,7 @@
 mod lifecycle;
 mod parts;
 mod run;
-mod signals;
+pub(crate) mod signals;
 
 use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
 

@@ -10,7 +10,7 @@ mod pet;
 mod pet_status;
 mod usage;
 
-pub(crate) use new_pet::new_pet;
+pub(crate) use new_pet::{new_pet, new_pet_from_cells};
 pub(crate) use order::orders_body;
 pub(crate) use pet::{pet_body, pets_body};
 pub(crate) use pet_status::{STATUS_WORDS, status_from_word, word_of};

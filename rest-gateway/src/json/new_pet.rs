@@ -12,15 +12,41 @@ use crate::error::ApiError;
 /// Tells the core that there is a status, but not one of ours: it judges values, this judges only their shape.
 const UNKNOWN_STATUS: i32 = -1;
 
+const NAME_REQUIRED: &str = "name is required";
+const CATEGORY_ID_REQUIRED: &str = "categoryId is required";
+
 /// The animal that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
 pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     let members = document::object(body)
         .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
         .ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned()))?;
+    animal(name(&members), category_id(&members), status(&members))
+}
+
+/// The animal in the cells of a table; empty ones are members that are left out.
+pub(crate) fn new_pet_from_cells(
+    name: Option<&str>,
+    category_id: Option<&str>,
+    status: Option<&str>,
+) -> Result<NewPet, ApiError> {
+    let given = |cell: Option<&'_ str>| cell.map(str::to_owned).filter(|cell| !cell.is_empty());
+    let category_id = match given(category_id) {
+        Some(written) => parse_category_id(&written),
+        None => Err(CATEGORY_ID_REQUIRED.to_owned()),
+    };
+    let status = given(status).map_or(PetStatus::Unspecified.into(), |word| parse_status(&word));
+    animal(given(name).ok_or_else(|| NAME_REQUIRED.to_owned()), category_id, Ok(status))
+}
+
+fn animal(
+    name: Result<String, String>,
+    category_id: Result<i64, String>,
+    status: Result<i32, String>,
+) -> Result<NewPet, ApiError> {
     let mut faults = Vec::new();
-    let name = name(&members).map_err(|fault| faults.push(fault));
-    let category_id = category_id(&members).map_err(|fault| faults.push(fault));
-    let status = status(&members).map_err(|fault| faults.push(fault));
+    let name = name.map_err(|fault| faults.push(fault));
+    let category_id = category_id.map_err(|fault| faults.push(fault));
+    let status = status.map_err(|fault| faults.push(fault));
     match (name, category_id, status) {
         (Ok(name), Ok(category_id), Ok(status)) => {
             Ok(NewPet { name, category_id: Some(category_id), status })
@@ -30,17 +56,22 @@ pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
 }
 
 fn name(members: &Members<'_>) -> Result<String, String> {
-    let value = members.get("name").ok_or("name is required")?;
+    let value = members.get("name").ok_or(NAME_REQUIRED)?;
     Ok(string(value).ok_or("name must be a string")?)
 }
 
 fn category_id(members: &Members<'_>) -> Result<i64, String> {
-    let value = members.get("categoryId").ok_or("categoryId is required")?;
+    let value = members.get("categoryId").ok_or(CATEGORY_ID_REQUIRED)?;
     // JSON's grammar for numbers and Rust's for i64 meet in exactly the whole numbers without fraction or exponent.
-    Ok(value.get().parse().map_err(|_| {
+    parse_category_id(value.get())
+}
+
+fn parse_category_id(written: &str) -> Result<i64, String> {
+    written.parse().map_err(|_| {
         "categoryId must be a whole number from -9223372036854775808 to 9223372036854775807, \
          without fraction or exponent"
-    })?)
+            .to_owned()
+    })
 }
 
 fn status(members: &Members<'_>) -> Result<i32, String> {
@@ -48,7 +79,11 @@ fn status(members: &Members<'_>) -> Result<i32, String> {
         return Ok(PetStatus::Unspecified.into());
     };
     let word = string(value).ok_or_else(|| format!("status must be one of {STATUS_WORDS}"))?;
-    Ok(status_from_word(&word).map_or(UNKNOWN_STATUS, i32::from))
+    Ok(parse_status(&word))
+}
+
+fn parse_status(word: &str) -> i32 {
+    status_from_word(word).map_or(UNKNOWN_STATUS, i32::from)
 }
 
 fn string(value: &RawValue) -> Option<String> {
@@ -140,6 +175,23 @@ mod tests {
         {
             assert_eq!(with(number).unwrap().category_id, Some(expected));
         }
+    }
+
+    #[test]
+    fn cells_are_the_members_of_their_names_and_an_empty_one_is_left_out() {
+        let pet = new_pet_from_cells(Some(" Rex"), Some("-7"), Some("sold")).unwrap();
+        assert_eq!(
+            pet,
+            NewPet { name: " Rex".into(), category_id: Some(-7), status: PetStatus::Sold.into() }
+        );
+        let pet = new_pet_from_cells(Some("Rex"), Some("7"), Some("")).unwrap();
+        assert_eq!(pet.status, i32::from(PetStatus::Unspecified));
+        assert_eq!(new_pet_from_cells(Some("Rex"), Some("7"), Some("Sold")).unwrap().status, UNKNOWN_STATUS);
+        let said = |name, category_id| new_pet_from_cells(name, category_id, None).unwrap_err().to_string();
+        for empty in [None, Some("")] {
+            assert_eq!(said(empty, empty), refusal("{}"));
+        }
+        assert_eq!(said(Some("Rex"), Some("1.0")), refusal(r#"{"name":"Rex","categoryId":1.0}"#));
     }
 
     proptest! {

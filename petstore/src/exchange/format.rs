@@ -1,0 +1,72 @@
+//! How animals are written in files.
+
+use std::path::Path;
+
+use crate::settings::InvalidSetting;
+
+/// How animals are written in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A JSON object a line, as REST has it
+    Ndjson,
+    /// A table (RFC 4180), whose first line names the columns: name, categoryId, status
+    Csv,
+}
+
+impl Format {
+    /// The format that is asked for, or that the file's name tells, before `.gz`. Standard input and output have no
+    /// name, and are NDJSON.
+    pub(crate) fn of(asked: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
+        if let Some(asked) = asked {
+            return Ok(asked);
+        }
+        if is_standard(file) {
+            return Ok(Self::Ndjson);
+        }
+        let file = if is_gzip(file) { file.with_extension("") } else { file.to_owned() };
+        match extension(&file).as_deref() {
+            Some("ndjson" | "jsonl" | "json") => Ok(Self::Ndjson),
+            Some("csv") => Ok(Self::Csv),
+            _ => Err(InvalidSetting::new(
+                "--format",
+                "is needed: the file's name ends in none of .ndjson, .csv",
+            )),
+        }
+    }
+}
+
+/// Whether `-` is meant: standard input or output.
+pub(crate) fn is_standard(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Whether the file's name says that it is compressed.
+pub(crate) fn is_gzip(file: &Path) -> bool {
+    extension(file).as_deref() == Some("gz")
+}
+
+fn extension(file: &Path) -> Option<String> {
+    Some(file.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_name_tells_its_format() {
+        for (file, format) in [
+            ("pets.ndjson", Format::Ndjson),
+            ("pets.jsonl.gz", Format::Ndjson),
+            ("a.b/pets.CSV", Format::Csv),
+            ("pets.csv.GZ", Format::Csv),
+            ("-", Format::Ndjson),
+        ] {
+            assert_eq!(Format::of(None, Path::new(file)).unwrap(), format, "{file}");
+        }
+        for file in ["pets", "pets.gz", "pets.xml", ".csv"] {
+            assert!(Format::of(None, Path::new(file)).is_err(), "{file}");
+            assert_eq!(Format::of(Some(Format::Csv), Path::new(file)).unwrap(), Format::Csv);
+        }
+    }
+}

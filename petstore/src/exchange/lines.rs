@@ -1,0 +1,133 @@
+//! The lines of a file, none of which is ever held that is longer than an animal may be.
+
+use std::io::{self, BufRead};
+
+/// The longest line: what the body of a request may have (specification §4.2 sets no bound; REST's is 64 KiB).
+pub(crate) const MAX_LINE: usize = 64 * 1024;
+
+/// Reads lines, and counts them from 1 on.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    input: R,
+    number: i64,
+    text: Vec<u8>,
+}
+
+/// A line, without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line<'a> {
+    Text(&'a [u8]),
+    /// It has more than [`MAX_LINE`] bytes.
+    TooLong,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn of(input: R) -> Self {
+        Self { input, number: 0, text: Vec::new() }
+    }
+
+    /// The number of the line that was read last; 0 before the first.
+    pub(crate) fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// The next line; `None` after the last.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.text.clear();
+        let mut is_too_long = false;
+        let mut is_empty = true;
+        loop {
+            let buffer = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            if buffer.is_empty() {
+                break; // the end of the file: the last line need not end
+            }
+            is_empty = false;
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            if self.text.len() + part.len() <= MAX_LINE + 1 {
+                self.text.extend_from_slice(part); // one more: it may be the \r of the line's end
+            } else {
+                is_too_long = true;
+            }
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            self.input.consume(used);
+            if end.is_some() {
+                break;
+            }
+        }
+        if is_empty {
+            return Ok(None);
+        }
+        self.number += 1;
+        let text = self.text.strip_suffix(b"\r").unwrap_or(&self.text);
+        // What Windows begins UTF-8 files with is no part of their text.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1).unwrap_or(text);
+        if is_too_long || text.len() > MAX_LINE {
+            Ok(Some(Line::TooLong))
+        } else {
+            Ok(Some(Line::Text(text)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(file: &[u8], buffer: usize) -> Vec<Option<String>> {
+        let mut lines = Lines::of(BufReader::with_capacity(buffer, file));
+        let mut read = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            read.push(match line {
+                Line::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
+                Line::TooLong => None,
+            });
+            assert_eq!(lines.number(), i64::try_from(read.len()).unwrap());
+        }
+        read
+    }
+
+    #[test]
+    fn lines_end_in_either_way_and_the_last_need_not() {
+        for (file, expected) in [
+            ("", vec![]),
+            ("a", vec!["a"]),
+            ("a\n", vec!["a"]),
+            ("a\r\nb\n\nc\r", vec!["a", "b", "", "c"]),
+            ("\u{feff}a\n\u{feff}b", vec!["a", "\u{feff}b"]),
+        ] {
+            for buffer in [1, 2, 3, 100] {
+                let expected: Vec<_> = expected.iter().map(|line| Some((*line).to_owned())).collect();
+                assert_eq!(read(file.as_bytes(), buffer.max(3)), expected, "{file:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_over_and_never_held() {
+        let longest = "x".repeat(MAX_LINE);
+        for end in ["\n", "\r\n"] {
+            let file = format!("{longest}{end}{longest}x{end}{}{end}last", "y".repeat(1_000_000));
+            let lines = read(file.as_bytes(), 8_192);
+            assert_eq!(lines, [Some(longest.clone()), None, None, Some("last".to_owned())]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_lines_are_those_of_the_standard_library(file in "[ab\r\n]{0,40}", buffer in 1..9_usize) {
+            let expected: Vec<_> = file.split_inclusive('\n')
+                .map(|line| line.strip_suffix('\n').unwrap_or(line))
+                .map(|line| Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+                .collect();
+            prop_assert_eq!(read(file.as_bytes(), buffer), expected);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What import and export have in common: files of animals, and the way to where the animals are kept.
+
+mod format;
+mod lines;
+mod progress;
+mod way;
+
+pub(crate) use self::{
+    format::{Format, is_gzip, is_standard},
+    lines::{Line, Lines, MAX_LINE},
+    progress::Progress,
+    way::{Core, Way},
+};
+
+use std::{io, path::PathBuf};
+
+use tonic::Status;
+
+/// Why an import or an export ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExchangeError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    /// The table does not say what its columns are.
+    #[error("the first line must name the columns, name and categoryId among them, each once")]
+    Columns,
+    /// The status is not shown with its details: those are for programs.
+    #[error("the core does not do it: {} ({:?})", .0.message(), .0.code())]
+    Core(Box<Status>),
+    #[error("ended by {signal} after line {last_line}; to go on: {again}")]
+    Ended { signal: &'static str, last_line: i64, again: String },
+    #[error("line {line} is not allowed, and ends a strict import; those before it are imported. {again}")]
+    Strict { line: i64, again: String },
+    #[error("{0} of the lines are not imported")]
+    Rejected(u64),
+}
+
+impl From<Status> for ExchangeError {
+    fn from(status: Status) -> Self {
+        Self::Core(Box::new(status))
+    }
+}

@@ -1,0 +1,98 @@
+//! How far it has come, for whoever looks at a terminal.
+
+use std::time::Duration;
+
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::Instant;
+
+use crate::output;
+
+const REDRAW_A_SECOND: u8 = 5;
+const BAR: &str = "{bar:30} {percent:>3} %  {msg}  {eta} left";
+const SPINNER: &str = "{spinner} {msg}";
+
+/// A line on stderr that moves, if that is a terminal; without one there is none. Counts animals either way.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    animals: u64,
+}
+
+impl Progress {
+    /// With the time that is left, if it is known how many bytes there are.
+    pub(crate) fn begin(bytes: Option<u64>) -> Self {
+        let bar = match bytes {
+            Some(bytes) => ProgressBar::new(bytes).with_style(style(BAR)),
+            None => ProgressBar::new_spinner().with_style(style(SPINNER)),
+        };
+        bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAW_A_SECOND));
+        Self { bar, began: Instant::now(), animals: 0 }
+    }
+
+    /// So many animals more, and so many bytes read in all.
+    pub(crate) fn advance(&mut self, animals: u64, bytes: u64) {
+        self.animals += animals;
+        self.bar.set_message(format!("{} animals  {}/s", HumanCount(self.animals), HumanCount(self.rate())));
+        if self.bar.length().is_some() { self.bar.set_position(bytes) } else { self.bar.tick() }
+    }
+
+    /// Tells something on a line of its own.
+    pub(crate) fn note(&self, note: &str) {
+        self.bar.suspend(|| output::note(note));
+    }
+
+    /// Takes the line away.
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    pub(crate) fn animals(&self) -> u64 {
+        self.animals
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Animals a second.
+    pub(crate) fn rate(&self) -> u64 {
+        let millis = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        self.animals.saturating_mul(1_000) / millis
+    }
+
+    /// What was done, in words.
+    pub(crate) fn summary(&self, done: &str) -> String {
+        let (animals, secs) = (HumanCount(self.animals), self.elapsed().as_secs_f64());
+        format!("{done} {animals} animals in {secs:.1} s ({} a second)", HumanCount(self.rate()))
+    }
+}
+
+/// The templates above are right, or a test fails.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_templates_can_be_read() {
+        for template in [BAR, SPINNER] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_summary_counts_animals_with_or_without_a_terminal() {
+        for bytes in [None, Some(10)] {
+            let mut progress = Progress::begin(bytes);
+            progress.advance(1_200, 3);
+            progress.advance(34, 10);
+            progress.end();
+            assert_eq!(progress.animals(), 1_234);
+            assert!(progress.summary("imported").starts_with("imported 1,234 animals in "));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The way to the animals: through a core's gRPC port, or straight into a store. Either way it is a core that judges
+//! and writes; in the second case one in this process.
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
+use petstore_clock::Clock;
+use petstore_core::{
+    grpc,
+    store::{OpenOptions, Store},
+};
+use petstore_gateway::core_client::CoreTransport;
+use petstore_proto::v1::pet_store_client::PetStoreClient;
+
+use crate::{
+    error::Failure,
+    settings::{CoreAddressSettings, DatabaseSettings},
+};
+
+/// The largest message that a core answers with, and some more.
+const MAX_ANSWER: usize = 4 * 1024 * 1024;
+
+/// Where the animals are. The flags of both ways are taken, and the way that was asked for is chosen: a flag outranks
+/// a variable, and the store is the default.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    Core(Box<CoreAddressSettings>),
+    Store(Box<DatabaseSettings>),
+}
+
+/// A core that can be called.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) client: PetStoreClient<CoreTransport>,
+    /// To be closed afterwards.
+    store: Option<Store>,
+}
+
+impl Way {
+    pub(crate) async fn open(&self) -> Result<Core, Failure> {
+        match self {
+            Self::Core(settings) => Ok(Core::at(settings.connect()?, None)),
+            Self::Store(settings) => {
+                let store = Store::open(&settings.url()?, OpenOptions::default()).await?;
+                let core = petstore_core::Core::new(store.clone(), Clock::system());
+                Ok(Core::at(CoreTransport::new(grpc::in_memory(&core)), Some(store)))
+            }
+        }
+    }
+}
+
+impl Core {
+    fn at(transport: CoreTransport, store: Option<Store>) -> Self {
+        let client = PetStoreClient::new(transport)
+            .max_decoding_message_size(MAX_ANSWER)
+            .max_encoding_message_size(MAX_ANSWER);
+        Self { client, store }
+    }
+
+    /// Ends the way in order.
+    pub(crate) async fn close(self) {
+        if let Some(store) = self.store {
+            store.close().await;
+        }
+    }
+}
+
+impl Args for Way {
+    fn augment_args(command: Command) -> Command {
+        CoreAddressSettings::augment_args(DatabaseSettings::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        CoreAddressSettings::augment_args_for_update(DatabaseSettings::augment_args_for_update(command))
+    }
+}
+
+impl FromArgMatches for Way {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let core = matches.value_source("core_url");
+        let store = ["database_url", "database_url_file"].map(|id| matches.value_source(id));
+        let store = store.into_iter().max().flatten();
+        if core > store {
+            CoreAddressSettings::from_arg_matches(matches).map(|settings| Self::Core(Box::new(settings)))
+        } else if core < store || core == Some(clap::parser::ValueSource::DefaultValue) {
+            DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
+        } else {
+            let conflict = "--core-url and --database-url cannot be used together: choose one way\n";
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, conflict))
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        way: Way,
+    }
+
+    fn way(args: &[&str]) -> Result<Way, String> {
+        let program = Program::try_parse_from(["petstore"].iter().chain(args));
+        program.map(|program| program.way).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_way_that_is_asked_for_is_taken_and_the_store_if_none_is() {
+        assert!(matches!(way(&[]), Ok(Way::Store(_))));
+        assert!(matches!(way(&["--database-url", "sqlite://a.db"]), Ok(Way::Store(_))));
+        assert!(matches!(way(&["--database-url-file", "url"]), Ok(Way::Store(_))));
+        let Ok(Way::Core(core)) = way(&["--core-url", "http://127.0.0.1:1", "--service-token-file", "t"])
+        else {
+            panic!("not the core");
+        };
+        assert_eq!(core.core_url, "http://127.0.0.1:1");
+    }
+
+    #[test]
+    fn both_ways_at_once_are_refused() {
+        for store in [["--database-url", "sqlite://a.db"], ["--database-url-file", "url"]] {
+            let refusal = way(&[["--core-url", "http://127.0.0.1:1"], store].concat()).unwrap_err();
+            assert!(refusal.contains("--core-url and --database-url"), "{refusal}");
+        }
+    }
+}

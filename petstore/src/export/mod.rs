@@ -1,0 +1,126 @@
+//! `petstore export`: the catalogue's animals into a file, with constant memory.
+
+mod output;
+mod row;
+
+use std::{io, path::PathBuf};
+
+use clap::ValueEnum;
+use petstore_proto::v1::{ListPetsRequest, PetStatus};
+use tokio::{runtime, sync::mpsc, task::spawn_blocking};
+
+use self::{output::Target, row::append};
+use crate::{
+    error::Failure,
+    exchange::{Core, ExchangeError, Format, Progress, Way, is_standard},
+    logging::{self, LogFormat},
+};
+
+/// What the log tells of: what goes wrong.
+const LOG_LEVEL: &str = "warn";
+/// Animals of a page: the most that the core gives at once.
+const PAGE: i32 = 100;
+/// Pages that wait to be written.
+const WAITING: usize = 16;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportSettings {
+    /// Where to: a file, compressed with gzip if its name ends in .gz, or - for standard output. A file is there
+    /// once it is whole
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+
+    /// How the file is written. Otherwise its name tells, and standard output is ndjson
+    #[arg(long, env = "PETSTORE_FORMAT", value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Only animals with this status
+    #[arg(long, env = "PETSTORE_STATUS", value_enum, value_name = "STATUS")]
+    status: Option<StatusFilter>,
+
+    #[command(flatten)]
+    way: Way,
+}
+
+/// A status, as on REST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StatusFilter {
+    Available,
+    Pending,
+    Sold,
+}
+
+impl From<StatusFilter> for PetStatus {
+    fn from(status: StatusFilter) -> Self {
+        match status {
+            StatusFilter::Available => Self::Available,
+            StatusFilter::Pending => Self::Pending,
+            StatusFilter::Sold => Self::Sold,
+        }
+    }
+}
+
+pub(crate) fn run(settings: &ExportSettings) -> Result<(), Failure> {
+    logging::init(LOG_LEVEL, LogFormat::Pretty)?;
+    let format = Format::of(settings.format, &settings.file)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    runtime.block_on(export(settings, format))
+}
+
+async fn export(settings: &ExportSettings, format: Format) -> Result<(), Failure> {
+    let core = settings.way.open().await?;
+    let mut progress = Progress::begin(None);
+    let (pages, queue) = mpsc::channel(WAITING);
+    let file = settings.file.clone();
+    let writing = spawn_blocking(move || Target::create(&file)?.write(queue));
+    let read = read(settings, format, &core, &pages, &mut progress).await;
+    if read.is_ok() {
+        let _ = pages.send(Part::End).await; // a writer that has failed says so below
+    }
+    drop(pages);
+    let written = writing.await.map_err(|panic| Failure::Runtime(io::Error::other(panic)));
+    progress.end();
+    core.close().await;
+    read?;
+    written??;
+    if !is_standard(&settings.file) {
+        progress.note(&progress.summary("exported"));
+    }
+    Ok(())
+}
+
+/// What is to be written.
+enum Part {
+    Bytes(Vec<u8>),
+    /// That was all. Without it, the file is not whole.
+    End,
+}
+
+/// Walks the pages, until the last or until nobody writes any more.
+async fn read(
+    settings: &ExportSettings,
+    format: Format,
+    core: &Core,
+    pages: &mpsc::Sender<Part>,
+    progress: &mut Progress,
+) -> Result<(), ExchangeError> {
+    let status = settings.status.map_or(PetStatus::Unspecified, PetStatus::from).into();
+    let mut page_token = String::new();
+    let mut client = core.client.clone();
+    let mut bytes = row::head(format);
+    loop {
+        let page =
+            client.list_pets(ListPetsRequest { page_size: PAGE, page_token, status }).await?.into_inner();
+        for pet in &page.pets {
+            append(&mut bytes, pet, format);
+        }
+        if pages.send(Part::Bytes(std::mem::take(&mut bytes))).await.is_err() {
+            return Ok(()); // it says itself why
+        }
+        progress.advance(page.pets.len() as u64, 0);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Where exported animals are written.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use tokio::sync::mpsc;
+
+use super::Part;
+use crate::exchange::{ExchangeError, is_gzip, is_standard};
+
+const BUFFER: usize = 128 * 1024;
+
+/// Where to write. A file is written beside its place and moved there when it is whole, so that half an export is
+/// never taken for one.
+pub(super) struct Target {
+    to: Box<dyn Sink>,
+    file: PathBuf,
+    partial: Option<PathBuf>,
+}
+
+/// What bytes are written to.
+trait Sink: Write {
+    /// Writes what is still held back; a file is then on the disk.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+impl Sink for io::Stdout {
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+}
+
+impl Sink for File {
+    fn finish(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+impl<S: Sink> Sink for BufWriter<S> {
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.get_mut().finish()
+    }
+}
+
+impl<S: Sink> Sink for GzEncoder<S> {
+    fn finish(&mut self) -> io::Result<()> {
+        self.try_finish()?;
+        self.get_mut().finish()
+    }
+}
+
+impl Target {
+    pub(super) fn create(file: &Path) -> Result<Self, ExchangeError> {
+        if is_standard(file) {
+            let to = BufWriter::with_capacity(BUFFER, io::stdout());
+            return Ok(Self { to: Box::new(to), file: file.to_owned(), partial: None });
+        }
+        let mut name = file.file_name().map(OsString::from).unwrap_or_default();
+        name.push(".partial");
+        let partial = file.with_file_name(name);
+        let open = File::create(&partial)
+            .map_err(|source| ExchangeError::Write { file: partial.clone(), source })?;
+        let open = BufWriter::with_capacity(BUFFER, open);
+        let to: Box<dyn Sink> = if is_gzip(file) {
+            Box::new(GzEncoder::new(open, Compression::default()))
+        } else {
+            Box::new(open)
+        };
+        Ok(Self { to, file: file.to_owned(), partial: Some(partial) })
+    }
+
+    /// Writes what comes. Unless the end comes too, nothing is left of a file.
+    pub(super) fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), ExchangeError> {
+        let written = self.try_write(&mut parts);
+        match (&self.partial, &written) {
+            (Some(partial), Ok(true)) => fs::rename(partial, &self.file),
+            (Some(partial), _) => fs::remove_file(partial),
+            (None, _) => Ok(()),
+        }
+        .and(written.map(drop))
+        .map_err(|source| ExchangeError::Write { file: self.file, source })
+    }
+
+    /// Whether the end came.
+    fn try_write(&mut self, parts: &mut mpsc::Receiver<Part>) -> io::Result<bool> {
+        while let Some(part) = parts.blocking_recv() {
+            match part {
+                Part::Bytes(bytes) => self.to.write_all(&bytes)?,
+                Part::End => return self.to.finish().map(|()| true),
+            }
+        }
+        Ok(false)
+    }
+}

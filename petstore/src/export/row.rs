@@ -1,0 +1,63 @@
+//! An animal in a file.
+
+use petstore_gateway::exchange;
+use petstore_proto::v1::{Pet, PetStatus};
+
+use crate::exchange::Format;
+
+/// What comes before the first animal.
+pub(super) fn head(format: Format) -> Vec<u8> {
+    match format {
+        Format::Ndjson => Vec::new(),
+        Format::Csv => b"id,name,categoryId,status\r\n".to_vec(),
+    }
+}
+
+/// Adds the animal's line.
+pub(super) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
+    match format {
+        Format::Ndjson => {
+            file.extend(exchange::to_json(pet));
+            file.push(b'\n');
+        }
+        Format::Csv => {
+            let status =
+                PetStatus::try_from(pet.status).ok().and_then(exchange::status_word).unwrap_or_default();
+            let row = format!("{},{},{},{status}\r\n", pet.id, quoted(&pet.name), pet.category_id);
+            file.extend(row.into_bytes());
+        }
+    }
+}
+
+/// A cell, in quotes where RFC 4180 asks for them.
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, status: PetStatus, format: Format) -> String {
+        let mut file = Vec::new();
+        let pet = Pet { id: 1, name: name.into(), category_id: -7, status: status.into() };
+        append(&mut file, &pet, format);
+        String::from_utf8(file).unwrap()
+    }
+
+    #[test]
+    fn an_animal_is_a_line_in_either_format() {
+        let json = "{\"id\":1,\"name\":\"Rex, \\\"the dog\\\"\",\"categoryId\":-7,\"status\":\"sold\"}\n";
+        assert_eq!(row("Rex, \"the dog\"", PetStatus::Sold, Format::Ndjson), json);
+        for (name, status, expected) in [
+            ("Rex, \"the dog\"", PetStatus::Sold, "1,\"Rex, \"\"the dog\"\"\",-7,sold\r\n"),
+            (" Rex ", PetStatus::Unspecified, "1, Rex ,-7,\r\n"),
+        ] {
+            assert_eq!(row(name, status, Format::Csv), expected);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+use petstore_proto::v1::NewPet;
+use proptest::prelude::*;
+
+use super::*;
+
+/// What stands on which line: the name, category and status number, or the refusal.
+fn read(file: &str) -> Vec<(i64, Result<NewPet, String>)> {
+    let mut lines = Lines::of(file.as_bytes());
+    let mut table = Table::begin(&mut lines, Path::new("pets.csv")).unwrap();
+    let mut rows = Vec::new();
+    while let Some(record) = table.next(&mut lines).unwrap() {
+        rows.push((record.line, record.pet.map_err(|refusal| refusal.message)));
+    }
+    rows
+}
+
+fn pet(name: &str, category_id: i64, status: i32) -> NewPet {
+    NewPet { name: name.into(), category_id: Some(category_id), status }
+}
+
+#[test]
+fn columns_come_in_any_order_among_others() {
+    let rows = read("id,status,name,colour,categoryId\n9,sold,Rex,brown,7\n,,\"Tom, \"\"the cat\"\"\",,-1\n");
+    assert_eq!(rows, [(2, Ok(pet("Rex", 7, 3))), (3, Ok(pet("Tom, \"the cat\"", -1, 0)))]);
+}
+
+#[test]
+fn a_line_that_is_not_allowed_costs_itself_alone() {
+    let rows = read("name,categoryId\r\nRex,x\r\n\r\nTom\r\nKit,1,2,3\r\n,\r\nLast,2");
+    let said: Vec<_> =
+        rows.iter().map(|(line, pet)| (*line, pet.as_ref().err().map(String::as_str))).collect();
+    assert_eq!(said[0].0, 2);
+    assert!(said[0].1.unwrap().starts_with("categoryId must be a whole number"));
+    assert_eq!(
+        said[1..],
+        [
+            (4, Some("categoryId is required")),
+            (5, None), // more cells than columns are no animal's members
+            (6, Some("name is required; categoryId is required")),
+            (7, None),
+        ]
+    );
+}
+
+#[test]
+fn a_cell_may_span_lines_and_quotes_that_never_close_swallow_no_more_than_a_line_may_have() {
+    let rows = read("note,name,categoryId\n\"two\nlines\",Rex,1\nx,Tom,2\n");
+    assert_eq!(rows, [(2, Ok(pet("Rex", 1, 0))), (4, Ok(pet("Tom", 2, 0)))]);
+    assert_eq!(
+        read("name,categoryId\n\"Rex,1\nTom,2\n")[0].1,
+        Err("the last quoted cell must end".to_owned())
+    );
+    let file = format!("name,categoryId\n\"Rex,1\n{}Tom,2\n", "swallowed,1\n".repeat(10_000));
+    let rows = read(&file);
+    assert_eq!(rows[0], (2, Err("the line must be at most 64 KiB long".to_owned())));
+    assert_eq!(rows.last(), Some(&(10_003, Ok(pet("Tom", 2, 0)))));
+}
+
+#[test]
+fn a_table_names_its_columns_first() {
+    for file in ["", "\n\n", "Rex,7\n", "name\n", "name,categoryId,name\n", "\"name,categoryId\n"] {
+        let begun = Table::begin(&mut Lines::of(file.as_bytes()), Path::new("pets.csv"));
+        assert!(matches!(begun, Err(ExchangeError::Columns)), "{file:?}");
+    }
+    assert!(Table::begin(&mut Lines::of(&b"\xef\xbb\xbfname,categoryId"[..]), Path::new("")).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn every_name_is_read_as_it_was_quoted(names in proptest::collection::vec("[^\\r\\n]{1,12}|[\"a,]{1,6}", 1..6)) {
+        let file = names.iter().fold("categoryId,name\n".to_owned(), |file, name| {
+            format!("{file}1,\"{}\"\n", name.replace('"', "\"\""))
+        });
+        let read: Vec<_> = read(&file).into_iter().map(|(_, pet)| pet.unwrap().name).collect();
+        prop_assert_eq!(read, names);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic_and_lines_ascend(file in "[\"a,1\\r\\n]{0,60}") {
+        let rows = read(&format!("name,categoryId\n{file}"));
+        prop_assert!(rows.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+}

@@ -1,0 +1,170 @@
+//! Bringing chunks to the core, again and again until it has them.
+
+use std::{
+    fmt::{self, Write as _},
+    path::Path,
+    time::Duration,
+};
+
+use futures_util::stream;
+use petstore_gateway::core_client::CoreTransport;
+use petstore_proto::v1::{
+    ImportPetsRequest, ImportPetsResponse, RejectedLine, pet_store_client::PetStoreClient,
+};
+use tokio::time::{self, Instant};
+use tonic::{Code, Request, Status};
+
+use super::chunks::Chunk;
+use crate::exchange::{ExchangeError, is_standard};
+
+/// The most chunks of one call: as many lines as the core's answer can name.
+pub(super) const SEGMENT: usize = 8;
+/// How long one call may take. The core bounds each of its steps.
+const CALL_DEADLINE: Duration = Duration::from_mins(1);
+/// For how long a core is asked again that was there and is away.
+const PATIENCE: Duration = Duration::from_mins(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A line that is not imported, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rejected {
+    pub(super) line: i64,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}: ", self.line, self.reason)?;
+        // A message may repeat what stands in the file: nothing of it may move the cursor or colour the terminal.
+        self.message
+            .chars()
+            .try_for_each(|char| f.write_char(if char.is_control() { '\u{fffd}' } else { char }))
+    }
+}
+
+impl From<RejectedLine> for Rejected {
+    fn from(line: RejectedLine) -> Self {
+        Self { line: line.line, reason: line.reason, message: line.message }
+    }
+}
+
+/// What has become of some chunks.
+#[derive(Debug)]
+pub(super) struct Delivered {
+    pub(super) created: u64,
+    /// In their order.
+    pub(super) rejected: Vec<Rejected>,
+}
+
+/// An import under way.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    client: PetStoreClient<CoreTransport>,
+    import_id: String,
+    strict: bool,
+    last_line: i64,
+    created_in_all: i64,
+}
+
+impl Delivery {
+    pub(super) fn new(client: PetStoreClient<CoreTransport>, import_id: &str, strict: bool) -> Self {
+        Self { client, import_id: import_id.to_owned(), strict, last_line: 0, created_in_all: 0 }
+    }
+
+    pub(super) fn import_id(&self) -> &str {
+        &self.import_id
+    }
+
+    /// Everything up to this line is imported for good.
+    pub(super) fn last_line(&self) -> i64 {
+        self.last_line
+    }
+
+    /// How many animals the import has added, in this run and those before.
+    pub(super) fn created_in_all(&self) -> i64 {
+        self.created_in_all
+    }
+
+    /// The command that goes on with this import.
+    pub(super) fn again(&self, file: &Path) -> String {
+        let file =
+            if is_standard(file) { "- <the same input>".to_owned() } else { file.display().to_string() };
+        format!("petstore import --import-id {} {file}", self.import_id)
+    }
+
+    /// The line up to which the import has come before. A core that is not there at first is not waited for.
+    pub(super) async fn ask(&mut self) -> Result<i64, ExchangeError> {
+        let message = ImportPetsRequest { import_id: self.import_id.clone(), ..Default::default() };
+        self.call(&[message], Duration::ZERO).await?;
+        Ok(self.last_line)
+    }
+
+    /// Brings chunks, until the core has them. What it has already is not added again.
+    pub(super) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, ExchangeError> {
+        let mut rejected = Vec::new();
+        let messages: Vec<_> = chunks
+            .into_iter()
+            .map(|chunk| {
+                rejected.extend(chunk.rejected);
+                let Chunk { lines, last_line, .. } = chunk;
+                ImportPetsRequest { import_id: self.import_id.clone(), lines, last_line, strict: self.strict }
+            })
+            .collect();
+        let before = self.created_in_all;
+        let answer = self.call(&messages, PATIENCE).await?;
+        rejected.extend(answer.rejected_lines.into_iter().map(Rejected::from));
+        rejected.sort_by_key(|rejected| rejected.line);
+        // Not the answer's own count: a call before it, whose answer was lost, may have added the rest.
+        let created = u64::try_from(self.created_in_all - before).unwrap_or_default();
+        Ok(Delivered { created, rejected })
+    }
+
+    async fn call(
+        &mut self,
+        messages: &[ImportPetsRequest],
+        patience: Duration,
+    ) -> Result<ImportPetsResponse, ExchangeError> {
+        let began = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut request = Request::new(stream::iter(messages.to_vec()));
+            request.set_timeout(CALL_DEADLINE);
+            match self.client.import_pets(request).await {
+                Ok(answer) => {
+                    let answer = answer.into_inner();
+                    self.last_line = answer.last_line;
+                    self.created_in_all = answer.created_in_all;
+                    return Ok(answer);
+                }
+                Err(status) if may_pass(&status) && began.elapsed() < patience => {
+                    tracing::warn!(code = ?status.code(), "the core does not answer, and is asked again: {}", status.message());
+                    time::sleep(pause).await;
+                    pause = LONGEST_PAUSE.min(2 * pause);
+                }
+                Err(status) => return Err(status.into()),
+            }
+        }
+    }
+}
+
+/// Whether the same call may succeed later. A transport that fails is told as unavailable, unknown or cancelled.
+fn may_pass(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::Cancelled | Code::Unknown
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_a_file_cannot_move_the_cursor() {
+        let message = "\u{1b}[2J name must\nnot".to_owned();
+        let rejected = Rejected { line: 3, reason: "VALIDATION_FAILED".to_owned(), message };
+        assert_eq!(rejected.to_string(), "line 3: VALIDATION_FAILED: \u{fffd}[2J name must\u{fffd}not");
+    }
+}

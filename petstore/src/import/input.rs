@@ -1,0 +1,107 @@
+//! The bytes of what is imported.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Seek},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::exchange::{ExchangeError, is_standard};
+
+const BUFFER: usize = 128 * 1024;
+/// What gzip begins with (RFC 1952); no JSON and no table of ours does.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// What is imported.
+pub(super) struct Input {
+    bytes: Box<dyn Read + Send>,
+    pub(super) file: PathBuf,
+    pub(super) import_id: String,
+    /// In bytes, as it lies on the disk.
+    pub(super) size: Option<u64>,
+    /// How much of that has been read.
+    pub(super) read: Count,
+}
+
+impl Input {
+    /// Opens the file. Unless it is named, the import gets the file's SHA-256 for a name: it is read twice.
+    pub(super) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, ExchangeError> {
+        let failed = |source| ExchangeError::Read { file: file.to_owned(), source };
+        let read = Count::default();
+        let (bytes, import_id, size): (Box<dyn Read + Send>, _, _) = if is_standard(file) {
+            (Box::new(io::stdin()), import_id.map_or_else(new_name, str::to_owned), None)
+        } else {
+            let mut open = File::open(file).map_err(failed)?;
+            let metadata = open.metadata().map_err(failed)?;
+            let import_id = match import_id {
+                Some(import_id) => import_id.to_owned(),
+                None if metadata.is_file() => content_name(&mut open).map_err(failed)?,
+                None => new_name(), // a pipe can be read once only
+            };
+            (Box::new(open), import_id, metadata.is_file().then_some(metadata.len()))
+        };
+        Ok(Self { bytes, file: file.to_owned(), import_id, size, read })
+    }
+
+    /// Its text, uncompressed. Waits for the first bytes.
+    pub(super) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
+        let mut bytes = BufReader::with_capacity(BUFFER, Counted { bytes: self.bytes, count: self.read });
+        if bytes.fill_buf()?.starts_with(&GZIP) {
+            Ok(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))))
+        } else {
+            Ok(Box::new(bytes))
+        }
+    }
+}
+
+fn new_name() -> String {
+    Uuid::now_v7().to_string()
+}
+
+fn content_name(file: &mut File) -> io::Result<String> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => digest.update(buffer.get(..read).unwrap_or_default()),
+        }
+    }
+    file.rewind()?;
+    Ok(digest.finalize().iter().fold("sha256:".to_owned(), |mut name, byte| {
+        let _ = write!(name, "{byte:02x}"); // it is a String
+        name
+    }))
+}
+
+/// Counts bytes; clones share the count.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Count(Arc<AtomicU64>);
+
+impl Count {
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Counted<R> {
+    bytes: R,
+    count: Count,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read(buffer)?;
+        self.count.0.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

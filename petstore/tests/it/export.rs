@@ -1,0 +1,94 @@
+//! `petstore export`: the animals in a file.
+
+use std::{fs, io::Read as _};
+
+use petstore_testkit::{Exit, Installation};
+
+use crate::{PORTS, petstore};
+
+const ANIMALS: &str = r#"{"id":1,"name":"Rex, \"the dog\"","categoryId":7,"status":"available"}
+{"id":2,"name":"Tom 🐈","categoryId":-9223372036854775808}
+{"id":3,"name":" Kit ","categoryId":0,"status":"sold"}
+"#;
+
+const TABLE: &str = "id,name,categoryId,status\r\n1,\"Rex, \"\"the dog\"\"\",7,available\r\n\
+                     2,Tom 🐈,-9223372036854775808,\r\n3, Kit ,0,sold\r\n";
+
+#[tokio::test]
+async fn animals_are_written_as_they_are_on_rest_or_as_a_table_and_filtered_by_status() {
+    let installation = with_animals().await;
+    let sold = ANIMALS.lines().nth(2).unwrap().to_owned() + "\n";
+    for (args, expected) in [
+        (&[][..], ANIMALS),
+        (&["-"], ANIMALS),
+        (&["--format", "csv"], TABLE),
+        (&["--status", "sold"], &sold),
+        (&["--status", "pending"], ""),
+        (&["--status", "pending", "--format", "csv"], "id,name,categoryId,status\r\n"),
+    ] {
+        let exit = export(&installation, args).await;
+        assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{args:?}: {exit:?}");
+        assert_eq!(exit.stdout, expected, "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_compressed_if_it_is_called_so_and_can_be_imported_again() {
+    let installation = with_animals().await;
+    for (file, expected) in
+        [("pets.ndjson", ANIMALS), ("pets.csv", TABLE), ("pets.ndjson.gz", ANIMALS), ("pets.csv.gz", TABLE)]
+    {
+        let exit = export(&installation, &[file]).await;
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), ""), "{exit:?}");
+        assert!(exit.stderr.starts_with("exported 3 animals in "), "{exit:?}");
+        let bytes = fs::read(installation.folder().join(file)).unwrap();
+        let mut text = String::new();
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).unwrap();
+        } else {
+            text = String::from_utf8(bytes).unwrap();
+        }
+        assert_eq!(text, expected, "{file}");
+
+        let other = ["--database-url", &format!("sqlite://{file}.db")].map(str::to_owned);
+        let other = other.each_ref().map(String::as_str);
+        assert_eq!(installation.run(&[&["migrate", "up"], other.as_slice()].concat()).await.code, Some(0));
+        let exit = installation.run(&[&["import", file], other.as_slice()].concat()).await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        assert_eq!(export(&installation, &other).await.stdout, ANIMALS, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn the_core_is_asked_if_that_is_wanted() {
+    let installation = with_animals().await;
+    let server = installation.start(&PORTS).await;
+    let url = format!("http://{}", server.address("gRPC"));
+    let exit = export(&installation, &["--core-url", &url]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), ANIMALS), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_could_not_be_written_to_its_end_is_not_there() {
+    let installation = with_animals().await;
+    fs::write(installation.folder().join("pets.ndjson"), "what was there before").unwrap();
+    let away = ["pets.ndjson", "--core-url", "http://127.0.0.1:1"];
+    let exit = export(&installation, &away).await;
+    assert_eq!((exit.code, exit.stdout.as_str(), exit.stderr.lines().count()), (Some(1), "", 1), "{exit:?}");
+    assert_eq!(installation.read("pets.ndjson"), "what was there before");
+    assert!(!installation.folder().join("pets.ndjson.partial").exists());
+    let exit = export(&installation, &["nowhere/pets.csv"]).await;
+    assert!(exit.code == Some(1) && exit.stderr.contains("cannot write nowhere/pets.csv"), "{exit:?}");
+}
+
+async fn with_animals() -> Installation {
+    let installation = petstore();
+    assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
+    let exit = installation.run_with_input(&["import", "-"], ANIMALS.as_bytes()).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    installation
+}
+
+async fn export(installation: &Installation, args: &[&str]) -> Exit {
+    installation.run(&[&["export"], args].concat()).await
+}
