@@ -19,6 +19,10 @@ const MAX_WAITING: usize = 8_192;
 /// Lines that wait are written together, until they are so many bytes.
 const BATCH: usize = 64 * 1_024;
 
+/// How long the thread rests after it has written: so it is woken a few hundred times a second at most, and not for each
+/// line, which would cost a request more than writing its line down does.
+const REST: Duration = Duration::from_millis(4);
+
 /// How long a flush may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -80,9 +84,13 @@ fn write_all(entries: &Receiver<Entry>, mut sink: impl io::Write) {
             waiting = if batch.len() < BATCH { entries.try_recv().ok() } else { None };
         }
         let _ = sink.write_all(&batch).and_then(|()| sink.flush());
+        let is_full = batch.len() >= BATCH; // then more may wait already
         batch.clear();
         for done in flushes {
             let _ = done.try_send(()); // whoever waited may have lost patience
+        }
+        if !is_full {
+            thread::sleep(REST);
         }
     }
 }
