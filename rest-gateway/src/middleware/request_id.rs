@@ -1,6 +1,7 @@
 //! `X-Request-Id`: one name for a request in the client's logs, ours and the core's.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use petstore_api_key::ApiKey;
 use petstore_clock::Clock;
 use uuid::Builder;
 
@@ -17,7 +18,7 @@ impl RequestId {
     pub(crate) fn of(headers: &HeaderMap, clock: &Clock) -> Self {
         let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
         match (sent.next(), sent.next()) {
-            (Some(id), None) if is_fit(id.as_bytes()) => Self(id.clone()),
+            (Some(id), None) if id.to_str().is_ok_and(is_fit) => Self(id.clone()),
             _ => Self::generate(clock),
         }
     }
@@ -39,13 +40,15 @@ impl RequestId {
     }
 }
 
-fn is_fit(id: &[u8]) -> bool {
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-    (8..=64).contains(&id.len()) && id.iter().all(allowed)
+/// Of the right form, and no API key that went astray.
+fn is_fit(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (8..=64).contains(&id.len()) && id.bytes().all(allowed) && ApiKey::parse(id).is_none()
 }
 
 #[cfg(test)]
 mod tests {
+    use petstore_api_key::Environment;
     use petstore_clock::UnixMillis;
 
     use super::*;
@@ -70,8 +73,16 @@ mod tests {
     #[test]
     fn an_unfit_or_repeated_name_is_replaced_by_a_uuid_of_the_clocks_time() {
         let too_long = "x".repeat(65);
-        for sent in [&[][..], &["seven77"], &[&too_long], &["with space"], &["tab\tbed--"], &["order-66"; 2]]
-        {
+        let key = ApiKey::generate(Environment::Production);
+        for sent in [
+            &[][..],
+            &["seven77"],
+            &[&too_long],
+            &["with space"],
+            &["tab\tbed--"],
+            &["order-66"; 2],
+            &[key.expose()],
+        ] {
             let id = of(sent);
             assert!(id.starts_with("01912345-6789-7") && id.len() == 36, "{id}");
         }
