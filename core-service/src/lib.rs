@@ -11,6 +11,7 @@ use std::sync::Arc;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_metrics::Collectors;
+use petstore_traces::Traces;
 use tokio::sync::Semaphore;
 
 pub mod accounts;
@@ -42,6 +43,7 @@ pub struct Core {
     bulk: Arc<Semaphore>,
     calls: CallMetrics,
     statements: StatementMetrics,
+    traces: Traces,
 }
 
 impl Core {
@@ -51,13 +53,28 @@ impl Core {
         let (store, statements) = store.counted();
         let capacity = Arc::new(Semaphore::new(MAX_CALLS));
         let bulk = Arc::new(Semaphore::new(MAX_BULK));
-        Self { store, clock, environment: None, capacity, bulk, calls: CallMetrics::default(), statements }
+        Self {
+            store,
+            clock,
+            environment: None,
+            capacity,
+            bulk,
+            calls: CallMetrics::default(),
+            statements,
+            traces: Traces::off(),
+        }
     }
 
     /// The core of one installation: keys of the other environment are unknown to it.
     #[must_use]
     pub fn of(self, environment: Environment) -> Self {
         Self { environment: Some(environment), ..self }
+    }
+
+    /// The same core, whose calls are traced.
+    #[must_use]
+    pub fn traced(self, traces: Traces) -> Self {
+        Self { traces, ..self }
     }
 
     /// What the core counts.

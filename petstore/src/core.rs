@@ -35,9 +35,10 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announ
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
+    let traces = process.trace("petstore-core", &settings.process.traces)?;
     let admin_addr = process.serve_admin(admin);
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
-    let core = Core::new(store, clock).of(settings.environment.environment);
+    let core = Core::new(store, clock).of(settings.environment.environment).traced(traces);
     let grpc_addr = process.serve_grpc(grpc, security, core);
     process.ready();
     let announcement = Announcement {

@@ -79,9 +79,11 @@ pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, S
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
+    let traces = process.trace("petstore-gateway", &settings.process.traces)?;
     let admin_addr = process.serve_admin(admin);
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
-    let gateway = Gateway::new(settings.edge.gateway(settings.environment.environment), core, limiter, clock);
+    let edge = settings.edge.gateway(settings.environment.environment, traces);
+    let gateway = Gateway::new(edge, core, limiter, clock);
     let rest = process.serve_rest(rest, gateway);
     process.ready();
     Ok(Running { http_addr: rest.http, https_addr: rest.https, admin_addr, process })

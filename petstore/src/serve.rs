@@ -108,15 +108,16 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let admin = bind("--admin-addr", settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
+    let traces = process.trace("petstore", &settings.process.traces)?;
     let admin_addr = process.serve_admin(admin);
     let environment = settings.environment.environment;
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
-    let core = Core::new(store.clone(), clock.clone()).of(environment);
+    let core = Core::new(store.clone(), clock.clone()).of(environment).traced(traces.clone());
     let gateway = Gateway::new(
-        settings.edge.gateway(environment),
+        settings.edge.gateway(environment, traces),
         CoreTransport::new(grpc::in_memory(&core)),
         limiter,
         clock,

@@ -8,6 +8,7 @@ use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_metrics::Collectors;
 use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
+use petstore_traces::Traces;
 
 use crate::{
     client_address::TrustedProxies,
@@ -30,6 +31,8 @@ pub struct GatewaySettings {
     pub cors_origins: Vec<CorsOrigin>,
     /// Whether keys that ignore 429 are banned, and bans hold.
     pub bans: bool,
+    /// Records what requests do.
+    pub traces: Traces,
 }
 
 /// The gateway's state. Clones share it.

@@ -57,6 +57,13 @@ impl Operation {
         }
     }
 
+    /// Method and route, as far as there are any: what its span is called.
+    pub(crate) fn title(self) -> String {
+        let (method, route) = self.route();
+        let method = if method == "_OTHER" { "HTTP" } else { method };
+        if route.is_empty() { method.to_owned() } else { format!("{method} {route}") }
+    }
+
     /// The method, or `_OTHER`, and the path as a pattern, which may be empty: `http.request.method` and `http.route` of
     /// OpenTelemetry.
     pub(crate) const fn route(self) -> (&'static str, &'static str) {

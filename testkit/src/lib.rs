@@ -9,6 +9,7 @@
 //! - [`eventually`] waits for what the service does in its own time, with a deadline.
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`] stand
 //!   between them and the service: a proxy that delays, holds, cuts and refuses.
+//! - [`TraceReceiver`] takes the traces that the service sends.
 //! - [`load`] sends and records many requests; [`history`] judges whether the limits were exact.
 //!
 //! Whatever goes wrong here fails the test that asked for it, with the whole answer in the message.
@@ -30,6 +31,7 @@ pub mod raw;
 mod shop;
 mod store_database;
 mod tls;
+mod trace_receiver;
 
 pub use answer::{Answer, Rate};
 pub use certificates::{Authority, Certificate};
@@ -39,3 +41,4 @@ pub use petstore_core::domain::Plan;
 pub use petstore_test_servers::{Engine, eventually, faults, servers};
 pub use shop::{SharedCounters, TestShop};
 pub use tls::{Protocol, Tls};
+pub use trace_receiver::{ReceivedSpan, TraceReceiver};

@@ -4,10 +4,14 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
+use petstore_traces::{KeyValue, Root, Span, grpc};
 use tokio::time;
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
-use super::{request_id::RequestId, status::to_status};
+use super::{
+    request_id::RequestId,
+    status::{code, reason, to_status},
+};
 use crate::{Core, domain::PetStoreError};
 
 /// How long a call may take if its caller does not ask for less; and how long each step of a stream.
@@ -17,7 +21,7 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
 const MARGIN: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// Does the work of one call, and turns its failure into a status.
+    /// Does the work of one call, and turns its failure into a status. The call is `package.Service/Method`.
     pub(super) async fn answer<M, T, F>(
         &self,
         rpc: &'static str,
@@ -57,6 +61,8 @@ impl Core {
         let started = time::Instant::now();
         let deadline = deadline(request.metadata(), longest);
         let request_id = RequestId::of(request.metadata());
+        let span = self.traces.request(request.metadata().as_ref(), root(rpc), || rpc.into());
+        span.describe(|| grpc::call(rpc));
         let bounded = async {
             let _permit = self.capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
             // Nothing is shared with the work that a panic could leave half changed: the store undoes what was
@@ -68,7 +74,8 @@ impl Core {
                 Err(_) => Err(PetStoreError::DeadlineExceeded),
             }
         };
-        let answered = bounded.await;
+        let answered = span.within(bounded).await;
+        describe_end(&span, answered.as_ref().err());
         self.calls.answered(rpc, started.elapsed(), answered.as_ref().err());
         let mut answer =
             answered.map(Response::new).map_err(|error| to_status(rpc, request_id.as_ref(), &error));
@@ -79,6 +86,22 @@ impl Core {
             });
         }
         answer
+    }
+}
+
+/// What gateways ask for by themselves belongs to no request, unless it says so.
+fn root(rpc: &str) -> Root {
+    if rpc.starts_with("petstore.internal.") { Root::Never } else { Root::Sampled }
+}
+
+fn describe_end(span: &Span, failure: Option<&PetStoreError>) {
+    let code = failure.map_or(tonic::Code::Ok, code) as i32;
+    span.describe(|| grpc::answered(code));
+    if let Some(failure) = failure {
+        span.describe(|| [KeyValue::new("petstore.code", reason(failure))]);
+        if grpc::is_server_fault(code) {
+            span.fail(reason(failure));
+        }
     }
 }
 

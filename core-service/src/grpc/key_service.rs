@@ -26,7 +26,7 @@ impl KeyService for Core {
         &self,
         request: Request<ResolveKeyRequest>,
     ) -> Result<Response<ResolveKeyResponse>, Status> {
-        self.answer("ResolveKey", request, |request| async move {
+        self.answer("petstore.internal.v1.KeyService/ResolveKey", request, |request| async move {
             let digest = request.digest.try_into().map_err(|_| refuse("digest", "must be 32 bytes long"))?;
             let (key, revision) = self.store.resolve_key(KeyDigest(digest), self.environment).await?;
             let now = self.clock.now();
@@ -39,7 +39,7 @@ impl KeyService for Core {
         &self,
         request: Request<ListChangesRequest>,
     ) -> Result<Response<ListChangesResponse>, Status> {
-        self.answer("ListChanges", request, |request| async move {
+        self.answer("petstore.internal.v1.KeyService/ListChanges", request, |request| async move {
             let changes = self.store.changes_after(request.after_revision, MAX_CHANGES).await?;
             let change = |(account, revision): (crate::domain::AccountId, i64)| AccountChange {
                 account_id: account.0,
@@ -58,7 +58,7 @@ impl KeyService for Core {
         &self,
         request: Request<ReportUseRequest>,
     ) -> Result<Response<ReportUseResponse>, Status> {
-        self.answer("ReportUse", request, |request| async move {
+        self.answer("petstore.internal.v1.KeyService/ReportUse", request, |request| async move {
             if request.uses.len() > MAX_USES {
                 return Err(refuse("uses", "must be at most 1000"));
             }
@@ -78,7 +78,7 @@ impl KeyService for Core {
         &self,
         request: Request<ReportBanRequest>,
     ) -> Result<Response<ReportBanResponse>, Status> {
-        self.answer("ReportBan", request, |request| async move {
+        self.answer("petstore.internal.v1.KeyService/ReportBan", request, |request| async move {
             let reported = convert::reported_ban(request.ban)?;
             let now = self.clock.now();
             let (last_ban, revision) = self.store.report_ban(&request.key_id, reported, now).await?;

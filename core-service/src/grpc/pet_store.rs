@@ -19,7 +19,7 @@ impl PetStore for Core {
         &self,
         request: Request<ListPetsRequest>,
     ) -> Result<Response<ListPetsResponse>, Status> {
-        self.answer("ListPets", request, |request| async move {
+        self.answer("petstore.v1.PetStore/ListPets", request, |request| async move {
             let page = self.store.list_pets(convert::list_pets(&request)?).await?;
             Ok(ListPetsResponse {
                 pets: page.rows.into_iter().map(convert::pet).collect(),
@@ -33,7 +33,7 @@ impl PetStore for Core {
         &self,
         request: Request<CreatePetRequest>,
     ) -> Result<Response<CreatePetResponse>, Status> {
-        self.answer("CreatePet", request, |request| async move {
+        self.answer("petstore.v1.PetStore/CreatePet", request, |request| async move {
             let created = match convert::new_pet(request)? {
                 (Some(id), new) => self.store.insert_pet_once(&id, new, self.clock.now()).await?,
                 (None, new) => Created { pet: self.store.insert_pet(new).await?, replayed: false },
@@ -44,7 +44,7 @@ impl PetStore for Core {
     }
 
     async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
-        self.answer("GetPet", request, |request| async move {
+        self.answer("petstore.v1.PetStore/GetPet", request, |request| async move {
             let id = PetId(request.pet_id);
             let pet = self.store.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
             Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
@@ -56,7 +56,7 @@ impl PetStore for Core {
         &self,
         request: Request<BatchCreatePetsRequest>,
     ) -> Result<Response<BatchCreatePetsResponse>, Status> {
-        self.answer("BatchCreatePets", request, |request| async move {
+        self.answer("petstore.v1.PetStore/BatchCreatePets", request, |request| async move {
             let batch = convert::batch(request)?;
             let _permit = self.bulk.acquire().await; // never closed
             let pets = self.store.insert_pets(batch).await?;
@@ -69,7 +69,9 @@ impl PetStore for Core {
         &self,
         request: Request<Streaming<ImportPetsRequest>>,
     ) -> Result<Response<ImportPetsResponse>, Status> {
-        let answer = self.answer_stream("ImportPets", request, |messages| import(self, messages)).await?;
+        let answer = self
+            .answer_stream("petstore.v1.PetStore/ImportPets", request, |messages| import(self, messages))
+            .await?;
         let (metadata, result, extensions) = answer.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }

@@ -49,6 +49,11 @@ pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error
     Status::with_error_details(code, error.to_string(), details)
 }
 
+/// The gRPC code of a failure.
+pub(super) const fn code(error: &PetStoreError) -> Code {
+    classify(error).0
+}
+
 /// The machine-readable reason of a failure.
 pub(super) fn reason(error: &PetStoreError) -> &'static str {
     classify(error).1.as_str_name().trim_start_matches("ERROR_REASON_")

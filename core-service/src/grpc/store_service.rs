@@ -17,7 +17,7 @@ impl StoreService for Core {
         &self,
         request: Request<PlaceOrderRequest>,
     ) -> Result<Response<PlaceOrderResponse>, Status> {
-        self.answer("PlaceOrder", request, |request| async move {
+        self.answer("petstore.v1.StoreService/PlaceOrder", request, |request| async move {
             let order = self.store.insert_order(new_order(&request)?).await?;
             Ok(PlaceOrderResponse { order: Some(wire(&order)) })
         })
@@ -28,7 +28,7 @@ impl StoreService for Core {
         &self,
         request: Request<GetOrderRequest>,
     ) -> Result<Response<GetOrderResponse>, Status> {
-        self.answer("GetOrder", request, |request| async move {
+        self.answer("petstore.v1.StoreService/GetOrder", request, |request| async move {
             let id = OrderId(request.order_id);
             let order = self.store.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id))?;
             Ok(GetOrderResponse { order: Some(wire(&order)) })
@@ -40,7 +40,7 @@ impl StoreService for Core {
         &self,
         request: Request<ListOrdersRequest>,
     ) -> Result<Response<ListOrdersResponse>, Status> {
-        self.answer("ListOrders", request, |request| async move {
+        self.answer("petstore.v1.StoreService/ListOrders", request, |request| async move {
             let list = ListOrders::parse(request.page_size, &request.page_token)?;
             let page = self.store.list_orders(list).await?;
             Ok(ListOrdersResponse {
@@ -55,7 +55,7 @@ impl StoreService for Core {
         &self,
         request: Request<AdvanceOrderRequest>,
     ) -> Result<Response<AdvanceOrderResponse>, Status> {
-        self.answer("AdvanceOrder", request, |request| async move {
+        self.answer("petstore.v1.StoreService/AdvanceOrder", request, |request| async move {
             let to = status(request.status)?;
             let order = self.store.advance_order(OrderId(request.order_id), to).await?;
             Ok(AdvanceOrderResponse { order: Some(wire(&order)) })

@@ -23,7 +23,7 @@ impl UsageService for Core {
         &self,
         request: Request<ReportUsageRequest>,
     ) -> Result<Response<ReportUsageResponse>, Status> {
-        self.answer("ReportUsage", request, |request| async move {
+        self.answer("petstore.internal.v1.UsageService/ReportUsage", request, |request| async move {
             let ReportUsageRequest { reporter, number, rows } = request;
             let is_name = (1..=MAX_REPORTER).contains(&reporter.len())
                 && reporter.bytes().all(|byte| byte.is_ascii_graphic());
@@ -47,7 +47,7 @@ impl UsageService for Core {
         &self,
         request: Request<GetUsageRequest>,
     ) -> Result<Response<GetUsageResponse>, Status> {
-        self.answer("GetUsage", request, |request| async move {
+        self.answer("petstore.internal.v1.UsageService/GetUsage", request, |request| async move {
             let GetUsageRequest { account_id, since_day, reporter } = request;
             let usage = self.store.usage_of(AccountId(account_id), Day(since_day), &reporter).await?;
             Ok(GetUsageResponse {

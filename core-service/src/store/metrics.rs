@@ -3,6 +3,7 @@
 use petstore_metrics::{
     Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
 };
+use petstore_traces::{Description, KeyValue, Span, SpanKind};
 use sea_orm::{DatabaseConnection, DbBackend};
 
 use super::Store;
@@ -43,11 +44,13 @@ impl Store {
             let StatementMetrics { durations, failures } = metrics.clone();
             let system = system(connections);
             connections.set_metric_callback(move |statement| {
-                let labels = [system, operation(&statement.statement.sql)];
+                let sql = &statement.statement.sql;
+                let labels = [system, operation(sql)];
                 durations.with_label_values(&labels).observe(statement.elapsed.as_secs_f64());
                 if statement.failed {
                     failures.with_label_values(&labels).inc();
                 }
+                Span::past(SpanKind::Client, statement.elapsed, statement.failed, || describe(labels, sql));
             });
         }
         (self, metrics)
@@ -101,6 +104,26 @@ fn system(connection: &DatabaseConnection) -> &'static str {
     }
 }
 
+/// A statement as its span describes it. Its text has placeholders where values go.
+fn describe([system, operation]: [&'static str; 2], sql: &str) -> Description {
+    let mut attributes = vec![
+        KeyValue::new("db.system.name", system),
+        KeyValue::new("db.operation.name", operation),
+        KeyValue::new("db.query.text", sql.to_owned()),
+    ];
+    let Some(table) = table(sql) else { return Description { name: operation.into(), attributes } };
+    attributes.push(KeyValue::new("db.collection.name", table.to_owned()));
+    Description { name: format!("{operation} {table}").into(), attributes }
+}
+
+/// The table that the statement is about: the first one that it names.
+fn table(sql: &str) -> Option<&str> {
+    let mut words = sql.split_whitespace();
+    words.find(|word| ["FROM", "INTO", "UPDATE"].contains(word))?;
+    let name = words.next()?.trim_matches('"');
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(name)
+}
+
 /// The statement's first word, if it is one of a few.
 fn operation(sql: &str) -> &'static str {
     let word = sql.split_whitespace().next().unwrap_or_default();
@@ -113,6 +136,20 @@ fn operation(sql: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_statements_span_names_its_first_table() {
+        for (sql, name) in [
+            (r#"SELECT "pets"."id" FROM "pets" WHERE "pets"."id" = ?"#, "SELECT pets"),
+            (r#"INSERT INTO "api_keys" ("id") VALUES ($1) RETURNING "id""#, "INSERT api_keys"),
+            (r#"UPDATE "revision" SET "value" = $1"#, "UPDATE revision"),
+            (r#"DELETE FROM "bans""#, "DELETE bans"),
+            ("SELECT 1", "SELECT"),
+            ("SELECT * FROM (SELECT 1)", "SELECT"),
+        ] {
+            assert_eq!(describe(["sqlite", operation(sql)], sql).name, name);
+        }
+    }
 
     #[test]
     fn a_statement_is_known_by_its_first_word_if_that_is_one_of_four() {

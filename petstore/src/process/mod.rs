@@ -8,8 +8,9 @@ pub(crate) mod signals;
 use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
 
 use petstore_metrics::{Collector, Exposition, gauges};
+use petstore_traces::{Exporter, SpanMetrics};
 use tokio::{
-    task::JoinHandle,
+    task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep, timeout_at},
 };
 
@@ -34,6 +35,9 @@ pub(crate) struct Process {
     sources: Sources,
     health: Health,
     metrics: Exposition,
+    spans: SpanMetrics,
+    /// Sends the last spans when all else has ended.
+    traces: Option<Exporter>,
 }
 
 /// A part that runs until the process reaches a phase.
@@ -55,6 +59,8 @@ impl Process {
         metrics.add(petstore_metrics::process());
         metrics.add(vec![build_info()]);
         metrics.add(logging::metrics());
+        let spans = SpanMetrics::default();
+        metrics.add(spans.collectors());
         Self {
             health: Health::new(lifecycle.watch()),
             lifecycle,
@@ -63,6 +69,8 @@ impl Process {
             parts: Vec::new(),
             sources: Sources::default(),
             metrics,
+            spans,
+            traces: None,
         }
     }
 
@@ -122,6 +130,9 @@ impl Process {
         }
         if let Some(store) = self.sources.store {
             store.close().await; // takes 5 s at most
+        }
+        if let Some(traces) = self.traces {
+            let _ = spawn_blocking(|| traces.stop()).await; // takes 1 s at most
         }
     }
 }

@@ -16,6 +16,7 @@ use petstore_gateway::{
     router,
     server::{self, ConnectionMetrics, ServerLimits, Transport},
 };
+use petstore_traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
 
 use super::{Phase, Process};
@@ -23,10 +24,26 @@ use crate::{
     admin,
     error::StartError,
     listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
-    settings::GrpcAddr,
+    settings::{GrpcAddr, InvalidSetting, TraceSettings},
 };
 
 impl Process {
+    /// Traces requests, if that is wanted, under the name of this service.
+    pub(crate) fn trace(
+        &mut self,
+        service: &'static str,
+        settings: &TraceSettings,
+    ) -> Result<Traces, InvalidSetting> {
+        let Some(endpoint) = settings.otlp_endpoint.clone() else { return Ok(Traces::off()) };
+        let version = env!("CARGO_PKG_VERSION");
+        let settings = ExporterSettings { endpoint, ratio: settings.trace_ratio, service, version };
+        let exporter = Exporter::start(settings, &self.spans)
+            .map_err(|error| InvalidSetting::new("--otlp-endpoint", error.to_string()))?;
+        let traces = exporter.traces();
+        self.traces = Some(exporter);
+        Ok(traces)
+    }
+
     /// Serves the admin port, from before the process is ready until it is over.
     pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
         let app = admin::router(self.health.clone(), self.metrics.clone());

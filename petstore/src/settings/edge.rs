@@ -8,6 +8,8 @@ use petstore_gateway::{
     client_address::{Cidr, TrustedProxies},
 };
 
+use petstore_traces::Traces;
+
 use super::socket_addr;
 
 /// Where REST is served, and to whom.
@@ -93,12 +95,13 @@ impl fmt::Display for PlainAddr {
 }
 
 impl EdgeSettings {
-    pub(crate) fn gateway(&self, environment: Environment) -> GatewaySettings {
+    pub(crate) fn gateway(&self, environment: Environment, traces: Traces) -> GatewaySettings {
         GatewaySettings {
             environment,
             trusted_proxies: TrustedProxies::new(self.trusted_proxy.clone()),
             cors_origins: self.cors_origin.clone(),
             bans: self.bans == Switch::On,
+            traces,
         }
     }
 }

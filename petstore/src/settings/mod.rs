@@ -15,6 +15,7 @@ mod redis;
 mod secret_url;
 mod store;
 mod table;
+mod traces;
 
 use std::ffi::OsString;
 
@@ -33,6 +34,7 @@ pub use self::{
     redis::RedisSettings,
     store::StoreSettings,
     table::settings_table,
+    traces::TraceSettings,
 };
 pub use crate::logging::LogFormat;
 

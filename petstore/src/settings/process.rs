@@ -1,11 +1,11 @@
-//! What every process of the service has: an admin port, an orderly end and a log.
+//! What every process of the service has: an admin port, an orderly end, a log and traces.
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::socket_addr;
+use super::{TraceSettings, socket_addr};
 use crate::{duration, logging::LogFormat};
 
-/// What every process of the service has: an admin port, an orderly end and a log.
+/// What every process of the service has: an admin port, an orderly end, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
     /// Where /livez, /readyz, /metrics, /standing and /log-level are served. It is for operators: keep it from the public
@@ -28,4 +28,8 @@ pub struct ProcessSettings {
     /// How lines of the log are written: pretty for people, json for programs
     #[arg(long, env = "PETSTORE_LOG_FORMAT", value_enum, default_value = "pretty", value_name = "FORMAT")]
     pub log_format: LogFormat,
+
+    /// Whether requests are traced.
+    #[command(flatten)]
+    pub traces: TraceSettings,
 }

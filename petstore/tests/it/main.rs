@@ -52,6 +52,7 @@ mod secure_split;
 mod serve;
 mod split;
 mod storage;
+mod traces;
 mod usage;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use petstore_testkit::{
-    Client, Exit, Installation, Server,
+    Client, Exit, Installation, Server, TraceReceiver,
     grpc::{self, pb::ListPetsRequest},
     raw,
     servers::{PostgresOptions, PostgresServer},
@@ -14,6 +14,8 @@ use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, only_key_id, pet
 
 /// A key that nobody has: its checksum is wrong.
 const GUESS: &str = "pet_live_canarycanarycanarycanarycanary000000";
+
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 const REDIS_PASSWORD: &str = "canaryQ7w8e9Rt5Zu6Iop3As";
 const POSTGRES_PASSWORD: &str = "canaryY5x4C3v2B1n0M9l8K7j6";
@@ -26,8 +28,10 @@ const SECRET_FILES: [&str; 3] = [FIRST_KEY, "redis-url", "service-token"];
 async fn no_secret_is_written_anywhere_by_the_whole_service() {
     let installation = petstore();
     secret_file(&installation, "redis-url", &format!("redis://:{REDIS_PASSWORD}@127.0.0.1:1/0\n"));
+    let receiver = TraceReceiver::start().await;
+    let traced = ["--otlp-endpoint", receiver.url(), "--trace-ratio", "1"];
     let flags = ["--log-level", "trace", "--log-format", "json", "--redis-url-file", "redis-url"];
-    let server = installation.start(&[["serve"].as_slice(), &PORTS, &flags].concat()).await;
+    let server = installation.start(&[["serve"].as_slice(), &PORTS, &flags, &traced].concat()).await;
     let client = first_client(&installation, &server);
     let mut sweep = Sweep::new(&[client.key(), GUESS, REDIS_PASSWORD]);
     sweep.session(&server, &client).await;
@@ -45,6 +49,7 @@ async fn no_secret_is_written_anywhere_by_the_whole_service() {
         sweep.exit(args, &installation.run(args).await);
     }
     sweep.exit(&["serve"], &server.terminate().await);
+    sweep.spans(&receiver);
     sweep.files(installation.folder());
     sweep.assert_clean();
 }
@@ -59,8 +64,13 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
         // Nobody listens there: what a failed login says is searched, too.
         .with_variable("PETSTORE_REPLICA_URL", &database.url_at("127.0.0.1:1".parse().unwrap()));
     secret_file(&installation, "service-token", SERVICE_TOKEN);
-    let common =
-        ["--admin-addr", "127.0.0.1:0", "--log-level", "trace", "--service-token-file", "service-token"];
+    let receiver = TraceReceiver::start().await;
+    let common = [
+        ["--admin-addr", "127.0.0.1:0", "--log-level", "trace", "--service-token-file", "service-token"]
+            .as_slice(),
+        &["--otlp-endpoint", receiver.url(), "--trace-ratio", "1"],
+    ]
+    .concat();
     let core = installation.start(&[&["core", "--grpc-addr", "127.0.0.1:0"], &common[..]].concat()).await;
     let key = key_of_new_account(&installation).await;
     let url = format!("http://{}", core.address("gRPC"));
@@ -83,6 +93,7 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
     sweep.observe(&core).await;
     sweep.exit(&["gateway"], &gateway.terminate().await);
     sweep.exit(&["core"], &core.terminate().await);
+    sweep.spans(&receiver);
     sweep.files(installation.folder());
     sweep.assert_clean();
 }
@@ -136,6 +147,14 @@ impl Sweep {
             anonymous.with_key(GUESS).get("/v1/pets").await,
             anonymous.with_header("x-api-key", key).get("/v1/pets").await,
             anonymous.with_header("cookie", &lists_key).get("/v1/pets").await,
+            client.with_header("x-request-id", key).get("/v1/pets/405").await,
+            client
+                .with_header("traceparent", TRACEPARENT)
+                .with_header("tracestate", key)
+                .get("/v1/pets")
+                .await,
+            client.with_header("traceparent", &format!("00-{key}-01")).get("/v1/pets").await,
+            client.with_header("baggage", &format!("key={key}")).get("/v1/pets").await,
             anonymous.with_header("authorization", &format!("Basic {key}")).get("/v1/pets").await,
             client.with_header("authorization", &format!("Bearer {key}")).get("/v1/pets").await,
             anonymous.get(&format!("/docs/{key}")).await,
@@ -166,6 +185,13 @@ impl Sweep {
         }
         let argv = fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap();
         self.said.push(("argv".to_owned(), String::from_utf8_lossy(&argv).into_owned()));
+    }
+
+    /// What a receiver of traces was told.
+    fn spans(&mut self, receiver: &TraceReceiver) {
+        let spans = receiver.spans();
+        assert!(spans.len() > 100, "the session was traced: {} spans", spans.len());
+        self.said.extend(spans.iter().map(|span| ("a span".to_owned(), format!("{span:?}"))));
     }
 
     fn exit(&mut self, command: &[&str], exit: &Exit) {

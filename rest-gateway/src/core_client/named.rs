@@ -7,12 +7,13 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode};
+use petstore_traces::{Description, Span, SpanKind, Within, grpc};
 use tonic::{Status, body::Body};
 use tower::{BoxError, Service};
 
 use super::CoreTransport;
 
-/// A [`CoreTransport`] whose error has a name. With a boxed error, the compiler cannot see that the futures of
+/// A [`CoreTransport`] whose calls are parts of the request that they are made for, and whose error has a name. With a boxed error, the compiler cannot see that the futures of
 /// the generated clients are `Send` (rust-lang/rust#110338).
 #[derive(Clone, Debug)]
 pub(crate) struct NamedTransport(CoreTransport);
@@ -37,19 +38,45 @@ impl Service<Request<Body>> for NamedTransport {
         self.0.poll_ready(cx).map_err(TransportError)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Call {
-        Call(self.0.call(request))
+    fn call(&mut self, mut request: Request<Body>) -> Call {
+        let span = Span::child(SpanKind::Client, || describe(request.uri().path()));
+        span.write(request.headers_mut());
+        Call { answer: span.within(self.0.call(request)), span }
     }
 }
 
+/// A call of `/package.Service/Method`.
+fn describe(path: &str) -> Description {
+    let method = path.trim_start_matches('/').to_owned();
+    Description { name: method.clone().into(), attributes: grpc::call(method).into() }
+}
+
 /// A call under way.
-pub(crate) struct Call(<CoreTransport as Service<Request<Body>>>::Future);
+pub(crate) struct Call {
+    answer: Within<<CoreTransport as Service<Request<Body>>>::Future>,
+    span: Span,
+}
 
 impl Future for Call {
     type Output = Result<Response<Body>, TransportError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|answered| grpc_only(answered.map_err(TransportError)?))
+        Pin::new(&mut self.answer).poll(cx).map(|answered| {
+            let answered = answered.map_err(TransportError).and_then(grpc_only);
+            describe_end(&self.span, &answered);
+            answered
+        })
+    }
+}
+
+/// An answer without status in its head goes well so far: a failure has no more to say than that.
+fn describe_end(span: &Span, answered: &Result<Response<Body>, TransportError>) {
+    let Ok(response) = answered else { return span.fail("transport error") };
+    let status =
+        response.headers().get(Status::GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
+    span.describe(|| grpc::answered(status.unwrap_or_default()));
+    if let Some(code) = status.filter(|code| *code != 0) {
+        span.fail(grpc::status(code));
     }
 }
 

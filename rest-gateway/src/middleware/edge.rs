@@ -52,7 +52,7 @@ where
     let (mut key, mut decision) = (None, None);
     let mut passage = head::check(&parts);
     if passage.is_ok() && versioned && parts.method != Method::OPTIONS {
-        passage = match unwinding(admission::admit(&gateway, &parts, address)).await {
+        passage = match observation.within(unwinding(admission::admit(&gateway, &parts, address))).await {
             Ok(admission) => {
                 (key, decision) = (admission.key, admission.decision);
                 if let (Ok(()), Some(key)) = (&admission.verdict, &key) {
@@ -70,7 +70,7 @@ where
     let counts_for = key.as_ref().map(|key| key.account_id).filter(|_| parts.uri.path() != usage::PATH);
     let is_get_pet = deprecated && matches!(parts.method, Method::GET | Method::HEAD);
     let answered = match passage {
-        Ok(()) => unwinding(inner.oneshot(Request::from_parts(parts, body))).await,
+        Ok(()) => observation.within(unwinding(inner.oneshot(Request::from_parts(parts, body)))).await,
         Err(refusal) => Err(refusal),
     };
     let mut response = match answered {
@@ -87,7 +87,7 @@ where
     if versioned {
         let decision = match decision {
             Some(decision) => decision,
-            None => admission::peek(&gateway, address).await,
+            None => observation.within(admission::peek(&gateway, address)).await,
         };
         rate_headers::write(&decision, headers);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use http::request::Parts;
 use petstore_proto::v1::ErrorReason;
+use petstore_traces::{KeyValue, Root, Span, Within};
 use tokio::time::Instant;
 
 use super::request_id::RequestId;
@@ -20,6 +21,7 @@ use crate::{
 pub(super) struct Observation {
     operation: Operation,
     started: Instant,
+    span: Span,
     _active: Active,
 }
 
@@ -34,11 +36,21 @@ pub(super) struct Sender<'a> {
 
 impl Observation {
     pub(super) fn begin(gateway: &GatewayState, request: &Parts) -> Self {
+        let operation = Operation::of(&request.method, request.uri.path());
         Self {
-            operation: Operation::of(&request.method, request.uri.path()),
+            operation,
             started: Instant::now(),
+            span: gateway
+                .settings
+                .traces
+                .request(&request.headers, Root::Sampled, || operation.title().into()),
             _active: gateway.metrics.active(),
         }
+    }
+
+    /// Does a part of the request's work.
+    pub(super) fn within<F: Future>(&self, work: F) -> Within<F> {
+        self.span.within(work)
     }
 
     /// Counts the answer and writes its line. Nothing in the line is in the client's own words but the request id, whose
@@ -51,6 +63,7 @@ impl Observation {
         let ending =
             Ending { operation: self.operation, status, reason, plan: key.map(|key| key.plan), took };
         gateway.metrics.answered(&ending);
+        describe(&self.span, &ending, &sender);
         tracing::info!(
             target: "petstore_gateway::requests",
             request_id = request_id.as_str(),
@@ -61,7 +74,38 @@ impl Observation {
             account_id = key.map(|key| key.account_id),
             key_id = key.map(|key| &*key.key_id),
             client = %address,
+            trace_id = self.span.trace_id().map(display),
             "answered"
         );
+    }
+}
+
+/// The same in the request's span.
+fn describe(span: &Span, ending: &Ending, sender: &Sender<'_>) {
+    let Ending { operation, status, reason, .. } = *ending;
+    let (method, route) = operation.route();
+    span.describe(|| {
+        [
+            KeyValue::new("http.request.method", method),
+            KeyValue::new("http.response.status_code", i64::from(status)),
+            KeyValue::new("client.address", sender.address.to_string()),
+            KeyValue::new("petstore.operation", operation.name()),
+            KeyValue::new("petstore.code", reason.map_or("OK", error::code)),
+            KeyValue::new("petstore.request_id", sender.request_id.as_str().to_owned()),
+        ]
+    });
+    if !route.is_empty() {
+        span.describe(|| [KeyValue::new("http.route", route)]);
+    }
+    if let Some(key) = sender.key {
+        span.describe(|| {
+            [
+                KeyValue::new("petstore.account_id", key.account_id),
+                KeyValue::new("petstore.key_id", key.key_id.to_string()),
+            ]
+        });
+    }
+    if status >= 500 {
+        span.fail(reason.map_or("INTERNAL", error::code));
     }
 }

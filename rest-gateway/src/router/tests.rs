@@ -9,6 +9,7 @@ use axum::{
 use http::{HeaderMap, Request};
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
+use petstore_traces::Traces;
 use serde_json::Value;
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
@@ -53,6 +54,7 @@ fn without_core(cors_origins: &[&str]) -> Gateway {
         trusted_proxies: TrustedProxies::default(),
         cors_origins: cors_origins.iter().map(|origin| origin.parse().unwrap()).collect(),
         bans: true,
+        traces: Traces::off(),
     };
     let away =
         service_fn(async |_| Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into()));

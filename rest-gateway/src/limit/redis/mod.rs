@@ -21,6 +21,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use petstore_clock::Clock;
+use petstore_traces::{Description, KeyValue, Span, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 
@@ -180,8 +181,10 @@ impl RedisLimiter {
         deadline: Duration,
         work: impl Future<Output = Result<T, RedisFault>>,
     ) -> Result<T, LimiterUnavailable> {
-        let result = timeout(deadline, work).await.unwrap_or(Err(RedisFault::TimedOut));
+        let span = Span::child(SpanKind::Client, describe);
+        let result = span.within(timeout(deadline, work)).await.unwrap_or(Err(RedisFault::TimedOut));
         result.map_err(|fault| {
+            span.fail(fault.to_string());
             tracing::debug!(%fault, "Redis made no decision");
             *self.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
             LimiterUnavailable
@@ -201,6 +204,14 @@ impl RedisLimiter {
         };
         self.within(self.deadlines.decision, kept).await
     }
+}
+
+/// A decision, from when it waits for its call of the script to its answer. The call may serve other requests too: each
+/// has a span of its own for it, so that each is one tree.
+fn describe() -> Description {
+    let attributes =
+        vec![KeyValue::new("db.system.name", "redis"), KeyValue::new("db.operation.name", "EVALSHA")];
+    Description { name: "EVALSHA".into(), attributes }
 }
 
 /// Whether all servers that answered say `maxmemory_policy:noeviction`.

@@ -1,0 +1,208 @@
+//! What becomes of spans.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use opentelemetry::Context;
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{Span, SpanData, SpanExporter, SpanProcessor},
+};
+use petstore_metrics::{Collectors, IntCounter, IntCounterVec, counters};
+
+/// What is counted of spans. Clones count together.
+#[derive(Clone, Debug)]
+pub struct SpanMetrics(IntCounterVec);
+
+impl Default for SpanMetrics {
+    fn default() -> Self {
+        Self(counters(
+            "petstore_trace_spans_total",
+            "Spans that ended: sent, failed (the receiver did not take them) or dropped (too many waited).",
+            &["outcome"],
+        ))
+    }
+}
+
+impl SpanMetrics {
+    /// What is counted, to be shown.
+    #[must_use]
+    pub fn collectors(&self) -> Collectors {
+        vec![Box::new(self.0.clone())]
+    }
+}
+
+/// What both ends of the queue count.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    waiting: Arc<AtomicUsize>,
+    sent: IntCounter,
+    failed: IntCounter,
+    dropped: IntCounter,
+}
+
+/// The entrance of the queue: lets in no more than may wait. The SDK's own queue drops too, but does not tell how many.
+#[derive(Debug)]
+pub(super) struct CountedProcessor<P> {
+    queue: P,
+    capacity: usize,
+    counts: Counts,
+}
+
+impl<P> CountedProcessor<P> {
+    /// A queue for so many, whose far end is told what to count with.
+    pub(super) fn new(capacity: usize, metrics: &SpanMetrics, queue: impl FnOnce(Counts) -> P) -> Self {
+        let [sent, failed, dropped] =
+            ["sent", "failed", "dropped"].map(|outcome| metrics.0.with_label_values(&[outcome]));
+        let counts = Counts { waiting: Arc::default(), sent, failed, dropped };
+        Self { queue: queue(counts.clone()), capacity, counts }
+    }
+}
+
+impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.queue.on_start(span, context);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        let one_more = |waiting| (waiting < self.capacity).then_some(waiting + 1);
+        if self.counts.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
+            self.queue.on_end(span);
+        } else {
+            self.counts.dropped.inc();
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.queue.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.queue.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.queue.set_resource(resource);
+    }
+}
+
+/// The way out of the queue.
+pub(super) struct CountedExporter<E> {
+    way: E,
+    counts: Counts,
+    /// Whether the receiver took what it was sent last.
+    is_away: AtomicBool,
+}
+
+impl<E> CountedExporter<E> {
+    pub(super) fn new(way: E, counts: Counts) -> Self {
+        Self { way, counts, is_away: AtomicBool::new(false) }
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let result = self.way.export(batch).await;
+        self.counts.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let outcome = if result.is_ok() { &self.counts.sent } else { &self.counts.failed };
+        outcome.inc_by(spans as u64);
+        // One line when it goes away and one when it is back, not one a second.
+        match (self.is_away.swap(result.is_err(), Ordering::Relaxed), &result) {
+            (false, Err(cause)) => tracing::warn!(%cause, "the receiver of traces does not take them"),
+            (true, Ok(())) => tracing::info!("the receiver of traces takes them again"),
+            (false, Ok(())) | (true, Err(_)) => {}
+        }
+        result
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.way.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.way.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.way.set_resource(resource);
+    }
+}
+
+impl<E> fmt::Debug for CountedExporter<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountedExporter").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use opentelemetry::trace::{Tracer, TracerProvider};
+    use opentelemetry_sdk::{error::OTelSdkError, trace::SdkTracerProvider};
+
+    use super::*;
+
+    /// Keeps what it is given until it is told to send it.
+    #[derive(Clone, Debug, Default)]
+    struct Held(Arc<Mutex<Vec<SpanData>>>);
+
+    impl SpanProcessor for Held {
+        fn on_start(&self, _: &mut Span, _: &Context) {}
+
+        fn on_end(&self, span: SpanData) {
+            self.0.lock().unwrap().push(span);
+        }
+
+        fn force_flush(&self) -> OTelSdkResult {
+            Ok(())
+        }
+
+        fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+            Ok(())
+        }
+    }
+
+    /// A receiver that takes single spans only.
+    #[derive(Debug)]
+    struct Picky;
+
+    impl SpanExporter for Picky {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            if batch.len() == 1 { Ok(()) } else { Err(OTelSdkError::InternalFailure("too many".into())) }
+        }
+    }
+
+    #[tokio::test]
+    async fn every_span_is_sent_or_failed_or_dropped_and_no_more_wait_than_may() {
+        let (metrics, held) = (SpanMetrics::default(), Held::default());
+        let mut way_out = None;
+        let queue = CountedProcessor::new(3, &metrics, |counts| {
+            way_out = Some(CountedExporter::new(Picky, counts));
+            held.clone()
+        });
+        let way_out = way_out.unwrap();
+        let provider = SdkTracerProvider::builder().with_span_processor(queue).build();
+        let end = |spans: usize| (0..spans).for_each(|_| drop(provider.tracer("test").start("span")));
+        let take = |spans: usize| held.0.lock().unwrap().drain(..spans).collect::<Vec<_>>();
+        let counted =
+            || ["sent", "failed", "dropped"].map(|outcome| metrics.0.with_label_values(&[outcome]).get());
+
+        end(5);
+        assert_eq!((held.0.lock().unwrap().len(), counted()), (3, [0, 0, 2]));
+        way_out.export(take(1)).await.unwrap();
+        assert_eq!(counted(), [1, 0, 2]);
+        way_out.export(take(2)).await.unwrap_err();
+        assert_eq!(counted(), [1, 2, 2]);
+        end(4);
+        assert_eq!((held.0.lock().unwrap().len(), counted()), (3, [1, 2, 3]));
+    }
+}

@@ -1,0 +1,51 @@
+//! gRPC's calls, as spans describe them.
+
+use opentelemetry::KeyValue;
+
+/// The status codes by their number (gRPC, "Status codes and their use").
+const STATUS: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// The name of a status code.
+#[must_use]
+pub fn status(code: i32) -> &'static str {
+    usize::try_from(code).ok().and_then(|code| STATUS.get(code)).copied().unwrap_or("UNKNOWN")
+}
+
+/// Whether a status means that the server failed; the others are a caller's affair.
+#[must_use]
+pub fn is_server_fault(code: i32) -> bool {
+    matches!(
+        status(code),
+        "UNKNOWN" | "DEADLINE_EXCEEDED" | "UNIMPLEMENTED" | "INTERNAL" | "UNAVAILABLE" | "DATA_LOSS"
+    )
+}
+
+/// What a call's span says of its beginning. The method is `package.Service/Method`.
+#[must_use]
+pub fn call(method: impl Into<opentelemetry::Value>) -> [KeyValue; 2] {
+    [KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
+}
+
+/// What a call's span says of its end.
+#[must_use]
+pub fn answered(code: i32) -> [KeyValue; 1] {
+    [KeyValue::new("rpc.response.status_code", status(code))]
+}

@@ -1,0 +1,163 @@
+//! One part of a request's work.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{self, Poll},
+    time::Duration,
+};
+
+use http::HeaderMap;
+use opentelemetry::{
+    Context, KeyValue, Value,
+    trace::{SpanKind, Status, TraceContextExt, TraceId, Tracer},
+};
+use opentelemetry_sdk::trace::SdkTracer;
+
+use crate::propagation;
+
+/// One part of a request's work, from when it is made until it is dropped: also when the work is given up.
+///
+/// It may be nothing at all, when traces are off; or belong to a trace that is not recorded, and then only be handed on.
+pub struct Span(Option<Context>);
+
+impl Span {
+    /// A span that is not there.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(crate) const fn of(context: Context) -> Self {
+        Self(Some(context))
+    }
+
+    /// Begins a part of what the current span does. Without a current span that is recorded, it is [`Self::none`], and
+    /// nothing is asked for its description.
+    #[must_use]
+    pub fn child(kind: SpanKind, describe: impl FnOnce() -> Description) -> Self {
+        let begin = |parent: &Context, tracer: &SdkTracer| {
+            let Description { name, attributes } = describe();
+            let builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
+            let span = builder.start_with_context(tracer, parent);
+            parent.with_span(span)
+        };
+        Self(if_recorded(begin))
+    }
+
+    /// Takes note of a part of what the current span did, which has just ended.
+    pub fn past(kind: SpanKind, took: Duration, failed: bool, describe: impl FnOnce() -> Description) {
+        if_recorded(|parent, tracer| {
+            let Description { name, attributes } = describe();
+            let ended = opentelemetry::time::now();
+            let mut builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
+            builder.start_time = ended.checked_sub(took);
+            let span = parent.with_span(builder.start_with_context(tracer, parent));
+            if failed {
+                span.span().set_status(Status::error(""));
+            }
+            span.span().end_with_timestamp(ended);
+        });
+    }
+
+    /// Runs the future as this span's work.
+    pub fn within<F: Future>(&self, work: F) -> Within<F> {
+        Within { work, span: self.0.clone() }
+    }
+
+    /// Adds to the description, if it is recorded.
+    pub fn describe<const N: usize>(&self, attributes: impl FnOnce() -> [KeyValue; N]) {
+        if let Some(context) = self.recorded() {
+            context.span().set_attributes(attributes());
+        }
+    }
+
+    /// The work failed, and this is what kind of failure it is (`error.type`).
+    pub fn fail(&self, kind: impl Into<Value>) {
+        if let Some(context) = self.recorded() {
+            context.span().set_attribute(KeyValue::new("error.type", kind.into()));
+            context.span().set_status(Status::error(""));
+        }
+    }
+
+    /// The trace that it belongs to, if that is recorded.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<TraceId> {
+        self.recorded().map(|context| context.span().span_context().trace_id())
+    }
+
+    /// Names this span as the parent in a request to another service; if it is nothing, the current one.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        match &self.0 {
+            Some(context) => propagation::write(context, headers),
+            None => Context::map_current(|current| {
+                if current.has_active_span() {
+                    propagation::write(current, headers);
+                }
+            }),
+        }
+    }
+
+    fn recorded(&self) -> Option<&Context> {
+        self.0.as_ref().filter(|context| context.span().is_recording())
+    }
+}
+
+/// What `begin` makes of the current span, if that is recorded.
+fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
+    Context::map_current(|current| {
+        let tracer = current.get::<SdkTracer>()?;
+        current.span().span_context().is_sampled().then(|| begin(current, tracer))
+    })
+}
+
+/// What a span says of its work.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Few different ones: what is particular to this work is an attribute.
+    pub name: Cow<'static, str>,
+    /// Names and values.
+    pub attributes: Vec<KeyValue>,
+}
+
+/// Ends the span, whoever else still holds its context.
+impl Drop for Span {
+    fn drop(&mut self) {
+        if let Some(context) = &self.0 {
+            context.span().end();
+        }
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Span").field("is_none", &self.0.is_none()).finish_non_exhaustive()
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// Work whose current span is a [`Span`].
+    pub struct Within<F> {
+        #[pin]
+        work: F,
+        span: Option<Context>,
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _current = this.span.clone().map(Context::attach);
+        this.work.poll(cx)
+    }
+}
+
+impl<F> fmt::Debug for Within<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Within").finish_non_exhaustive()
+    }
+}
