@@ -30,7 +30,7 @@ async fn more_requests_at_once_than_announced_are_refused() {
             let frame = peer.next().await;
             match frame.kind {
                 SETTINGS => announced = announced.or(frame.setting(MAX_CONCURRENT_STREAMS)),
-                RST_STREAM if frame.number() == REFUSED_STREAM => refused.push(frame.stream),
+                RST_STREAM if frame.number(0) == REFUSED_STREAM => refused.push(frame.stream),
                 _ => {}
             }
         }

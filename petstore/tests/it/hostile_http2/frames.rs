@@ -29,6 +29,7 @@ pub(super) const END_HEADERS: u8 = 4;
 pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 /// An error code (RFC 9113 §7).
+pub(super) const PROTOCOL_ERROR: u32 = 1;
 pub(super) const REFUSED_STREAM: u32 = 7;
 pub(super) const CANCEL: u32 = 8;
 
@@ -55,6 +56,20 @@ fn fields(port: Port, method: u8, path: &str, key: &str) -> Vec<u8> {
         Port::Https => [head, literal(&[0x0f, 0x08], &format!("Bearer {key}"))].concat(), // 23: authorization
         Port::Grpc => [head, literal(&[0x0f, 0x10], "application/grpc")].concat(),        // 31: content-type
     }
+}
+
+/// A whole field block, for a request without a body.
+pub(super) fn request_fields(port: Port, key: &str) -> Vec<u8> {
+    match port {
+        Port::Https => fields(port, 0x82, "/v1/pets", key),
+        Port::Grpc => fields(port, 0x83, "/petstore.v1.PetStore/ListPets", key),
+    }
+}
+
+/// One more field of a block, as it is.
+pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    [vec![0], text(name), text(value)].concat()
 }
 
 /// A request whose body does not come.
@@ -90,9 +105,9 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The first number of the payload, which of `RST_STREAM` is its reason.
-    pub(super) fn number(&self) -> u32 {
-        u32::from_be_bytes(self.payload.get(..4).unwrap().try_into().unwrap())
+    /// A number of the payload. The reason is the first of `RST_STREAM`, and the second of `GOAWAY`.
+    pub(super) fn number(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.payload[4 * at..][..4].try_into().unwrap())
     }
 
     /// What a SETTINGS frame says of this setting.

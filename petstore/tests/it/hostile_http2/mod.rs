@@ -4,6 +4,7 @@
 mod bounds;
 mod floods;
 mod frames;
+mod malformed;
 
 use std::{fs, time::Duration};
 
