@@ -4,6 +4,7 @@ use petstore_proto::internal::v1::{ListChangesRequest, key_service_client::KeySe
 use petstore_testkit::{
     Authority, TestShop,
     grpc::{self, Channel, Code, Request, ServingStatus, Status, pb::ListPetsRequest},
+    raw,
 };
 
 use crate::petstore;
@@ -55,6 +56,22 @@ async fn without_a_certificate_of_the_authority_nothing_but_health_is_served() {
     grpc::tls_channel(address, &stranger, Some(&known)).await.expect_err("a server of another authority");
     let plain = grpc::channel(address).await;
     list_with(&plain, &[]).await.expect_err("a call without TLS");
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_begin_the_handshake_is_closed_and_holds_up_nobody() {
+    let authority = Authority::new();
+    let server = authority.issue("127.0.0.1");
+    let shop = TestShop::open_with(&["--tls-cert", &server.file, "--tls-key", &server.key_file]).await;
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(raw::connect(shop.grpc_addr()).await);
+    }
+    let channel = grpc::tls_channel(shop.grpc_addr(), &authority, None).await.unwrap();
+    assert_eq!(grpc::health_over(channel, "").await.unwrap(), ServingStatus::Serving);
+    for mut connection in silent {
+        assert_eq!(raw::read_to_end(&mut connection).await, b"");
+    }
 }
 
 #[tokio::test]
