@@ -186,6 +186,8 @@ impl fmt::Debug for Store {
 }
 
 #[cfg(test)]
+mod flat_cost;
+#[cfg(test)]
 mod plans;
 #[cfg(test)]
 pub(crate) mod test_support;
