@@ -156,7 +156,7 @@ mod operators {
         server.client(&key).get("/v1/pets").await.assert_status(200);
         server.client(&key).get("/v1/pets/1").await.assert_status(404);
         let admin_url = format!("http://{}", server.address("admin"));
-        let usage = eventually(Duration::from_secs(10), async || {
+        let usage = eventually(Duration::from_secs(20), async || {
             let usage = shown(&installation, &admin_url).await; // the days are reported every few seconds
             if usage["days"][0]["requests"] == 2 { Ok(usage) } else { Err(usage.to_string()) }
         })
