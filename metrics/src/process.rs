@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use prometheus::{Gauge, core::Collector};
+use prometheus::{Counter, Gauge, core::Collector};
 
 use crate::{Collectors, Sampled, made};
 
@@ -10,10 +10,14 @@ use crate::{Collectors, Sampled, made};
 /// supports.
 const TICKS: f64 = 100.0;
 
-/// Memory, open files and start of this process. A value that the kernel does not tell is 0.
+/// Processor time, memory, open files and start of this process. A value that the kernel does not tell is 0.
 #[must_use]
 pub fn process() -> Collectors {
     vec![
+        Sampled::boxed(
+            made(Counter::new("process_cpu_seconds_total", "Processor time used, in seconds.")),
+            |used: &Counter| used.inc_by((cpu_time().unwrap_or_default() - used.get()).max(0.0)),
+        ),
         sampled("process_resident_memory_bytes", "Memory in use, in bytes.", resident_memory),
         sampled("process_open_fds", "Open file descriptors.", open_files),
         sampled("process_max_fds", "The most file descriptors that may be open.", most_files),
@@ -41,14 +45,29 @@ fn most_files() -> io::Result<f64> {
     field(&fs::read_to_string("/proc/self/limits")?, "Max open files")
 }
 
-/// The start in ticks after the machine's is the 22nd field of `stat` (`proc_pid_stat(5)`); the second, the program's
-/// name in parentheses, may hold anything.
+/// In user mode and in the kernel.
+fn cpu_time() -> io::Result<f64> {
+    let [user, kernel] = stat_seconds([14, 15])?;
+    Ok(user + kernel)
+}
+
+/// The kernel tells it as time after the machine's start.
 fn start_time() -> io::Result<f64> {
+    let [started] = stat_seconds([22])?;
+    Ok(field(&fs::read_to_string("/proc/stat")?, "btime")? + started)
+}
+
+/// Fields of `stat` that are counted in ticks, by their numbers in `proc_pid_stat(5)`. The second field, the program's name in
+/// parentheses, may hold anything.
+fn stat_seconds<const N: usize>(numbers: [usize; N]) -> io::Result<[f64; N]> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let ticks: f64 = number(after_name.split_whitespace().nth(19))?;
-    let booted = field(&fs::read_to_string("/proc/stat")?, "btime")?;
-    Ok(booted + ticks / TICKS)
+    let fields: Vec<_> = after_name.split_whitespace().collect(); // the first is number 3
+    let mut seconds = [0.0; N];
+    for (second, at) in seconds.iter_mut().zip(numbers) {
+        *second = number(fields.get(at - 3).copied())? / TICKS;
+    }
+    Ok(seconds)
 }
 
 /// The number after a name at the start of a line.
@@ -72,6 +91,15 @@ mod tests {
         assert!((1e6..1e10).contains(&memory), "{memory}");
         let before = open_files().unwrap();
         assert!(before >= 3.0 && before < most_files().unwrap(), "{before}");
+    }
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let before = cpu_time().unwrap();
+        let started = std::time::Instant::now();
+        while cpu_time().unwrap() <= before {
+            assert!(started.elapsed().as_secs() < 60, "none was counted");
+        }
     }
 
     #[test]

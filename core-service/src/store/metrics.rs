@@ -59,7 +59,8 @@ impl Store {
     /// How the connections are used.
     pub(crate) fn pool_metrics(&self) -> Collectors {
         let counts = gauges(
-            "db_client_connection_count",
+            // OpenTelemetry's name ends with `_count`, which Prometheus keeps for histograms.
+            "petstore_db_connections",
             "Connections to the database.",
             &["db_client_connection_pool_name", "db_client_connection_state"],
         );

@@ -111,7 +111,7 @@ async fn calls_statements_and_connections_are_counted() {
     assert!(metrics.value(&reads) >= 2.0, "{}", metrics.0);
     metrics.assert_none("petstore_db_failures_total");
     metrics.assert_line(
-        r#"db_client_connection_count{db_client_connection_pool_name="writer",db_client_connection_state="idle"} 1"#,
+        r#"petstore_db_connections{db_client_connection_pool_name="writer",db_client_connection_state="idle"} 1"#,
     );
     metrics.assert_line("petstore_connections_accepted_total 2");
     metrics.assert_line("petstore_connections_refused_total 0");
