@@ -1,26 +1,25 @@
 //! Writing without waiting.
 
 use std::{
-    io,
+    io, mem,
     sync::{
-        Arc,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most lines that wait to be written; what comes on top is dropped. A line of a request takes about 400 bytes.
-const MAX_WAITING: usize = 8_192;
+/// The most that waits to be written, in bytes; lines that come on top are dropped. A line of a request takes about 300.
+const MAX_WAITING: usize = 4 * 1_024 * 1_024;
 
-/// Lines that wait are written together, until they are so many bytes.
-const BATCH: usize = 64 * 1_024;
+/// How much room is kept for lines when they are written, in bytes.
+const KEPT: usize = 64 * 1_024;
 
 /// How long the thread rests after it has written: so it is woken a few hundred times a second at most, and not for each
-/// line, which would cost a request more than writing its line down does.
+/// line, which would cost a request more than its line does.
 const REST: Duration = Duration::from_millis(4);
 
 /// How long a flush may take.
@@ -28,68 +27,102 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Hands lines to a thread that writes them. Clones write to the same place.
 #[derive(Clone, Debug)]
-pub(super) struct LogWriter {
-    queue: SyncSender<Entry>,
-    dropped: Arc<AtomicU64>,
+pub(super) struct LogWriter(Arc<Shared>);
+
+/// Lines are copied into one buffer, and the thread takes the buffer: a line of its own memory, given back by another thread
+/// than it came from, costs more than the line.
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// There is something to write.
+    wake: Condvar,
+    /// All is written.
+    idle: Condvar,
+    dropped: AtomicU64,
 }
 
-#[derive(Debug)]
-enum Entry {
-    Line(Vec<u8>),
-    /// Answered when all that came before it is written.
-    Flush(SyncSender<()>),
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    thread: ThreadState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ThreadState {
+    /// There is none, and so every line is dropped.
+    #[default]
+    Absent,
+    /// It writes or rests, and looks for more by itself.
+    Busy,
+    /// It waits to be woken.
+    Idle,
 }
 
 impl LogWriter {
-    /// Writes to `sink`, whose failures are nobody's concern: a log that cannot be written must not end the service.
+    /// Writes to `sink` until the process ends. The sink's failures are nobody's concern: a log that cannot be written must
+    /// not end the service.
     pub(super) fn to(sink: impl io::Write + Send + 'static) -> Self {
-        let (queue, entries) = sync_channel(MAX_WAITING);
-        // Without a thread the queue is closed, and every line counts as dropped.
-        let _ = thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&entries, sink));
-        Self { queue, dropped: Arc::default() }
+        let shared = Arc::new(Shared::default());
+        shared.lock().thread = ThreadState::Busy;
+        let of_thread = Arc::clone(&shared);
+        if thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_all(sink)).is_err() {
+            shared.lock().thread = ThreadState::Absent;
+        }
+        Self(shared)
     }
 
     /// How many lines were dropped so far.
     pub(super) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until the lines so far are written, for [`PATIENCE`] at most.
     pub(super) fn flush(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        let (done, flushed) = sync_channel(1);
-        let mut request = Entry::Flush(done);
-        while let Err(refused) = self.queue.try_send(request) {
-            match refused {
-                TrySendError::Full(again) if Instant::now() < deadline => request = again,
-                TrySendError::Full(_) | TrySendError::Disconnected(_) => return,
-            }
-            thread::sleep(PATIENCE / 100);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let _ = flushed.recv_timeout(left); // what is not written by then, nobody reads
+        let waiting = self.0.lock();
+        let is_busy =
+            |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
+        let _ = self.0.idle.wait_timeout_while(waiting, PATIENCE, is_busy); // what is not written by then, nobody reads
     }
 }
 
-fn write_all(entries: &Receiver<Entry>, mut sink: impl io::Write) {
-    let mut batch = Vec::with_capacity(BATCH);
-    while let Ok(first) = entries.recv() {
-        let mut waiting = Some(first);
-        let mut flushes = Vec::new();
-        while let Some(entry) = waiting {
-            match entry {
-                Entry::Line(line) => batch.extend_from_slice(&line),
-                Entry::Flush(done) => flushes.push(done),
+impl Shared {
+    /// Held for as long as a line takes to copy, and never while anything is written.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.lock();
+        let is_full = waiting.lines.len().saturating_add(line.len()) > MAX_WAITING;
+        if is_full || waiting.thread == ThreadState::Absent {
+            drop(waiting);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.lines.extend_from_slice(line);
+        if waiting.thread == ThreadState::Idle {
+            waiting.thread = ThreadState::Busy;
+            drop(waiting);
+            self.wake.notify_one();
+        }
+    }
+
+    /// The thread's work, for ever.
+    fn write_all(&self, mut sink: impl io::Write) {
+        let mut batch = Vec::with_capacity(KEPT);
+        loop {
+            let mut waiting = self.lock();
+            while waiting.lines.is_empty() {
+                waiting.thread = ThreadState::Idle;
+                self.idle.notify_all();
+                waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
-            waiting = if batch.len() < BATCH { entries.try_recv().ok() } else { None };
-        }
-        let _ = sink.write_all(&batch).and_then(|()| sink.flush());
-        let is_full = batch.len() >= BATCH; // then more may wait already
-        batch.clear();
-        for done in flushes {
-            let _ = done.try_send(()); // whoever waited may have lost patience
-        }
-        if !is_full {
+            waiting.thread = ThreadState::Busy;
+            mem::swap(&mut waiting.lines, &mut batch);
+            drop(waiting);
+            let _ = sink.write_all(&batch).and_then(|()| sink.flush());
+            batch.clear();
+            batch.shrink_to(KEPT); // after a burst
             thread::sleep(REST);
         }
     }
@@ -98,9 +131,7 @@ fn write_all(entries: &Receiver<Entry>, mut sink: impl io::Write) {
 /// One write is one line, for that is how the subscriber writes. It never waits and never fails.
 impl io::Write for &LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.queue.try_send(Entry::Line(line.to_vec())).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.push(line);
         Ok(line.len())
     }
 
@@ -119,10 +150,7 @@ impl<'a> MakeWriter<'a> for LogWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::Write,
-        sync::{Mutex, mpsc},
-    };
+    use std::{io::Write, time::Instant};
 
     use super::*;
 
@@ -141,41 +169,48 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_written_in_order() {
+    fn lines_are_written_in_order_and_a_flush_waits_for_them() {
         let sink = Sink::default();
         let writer = LogWriter::to(sink.clone());
-        for line in ["one\n", "two\n"] {
+        let mut expected = Vec::new();
+        for number in 0..1_000 {
+            let line = format!("line {number}\n");
             (&writer).write_all(line.as_bytes()).unwrap();
+            expected.extend(line.into_bytes());
+            if number % 100 == 0 {
+                writer.flush();
+                assert_eq!(*sink.0.lock().unwrap(), expected);
+            }
         }
         writer.flush();
-        assert_eq!(*sink.0.lock().unwrap(), b"one\ntwo\n");
+        assert_eq!(*sink.0.lock().unwrap(), expected);
         assert_eq!(writer.dropped(), 0);
     }
 
     #[test]
     fn while_nothing_is_taken_lines_are_dropped_and_counted_and_nobody_waits() {
+        const LINES: usize = MAX_WAITING / 1_024;
         let sink = Sink::default();
         let writer = LogWriter::to(sink.clone());
         let blocked = sink.0.lock().unwrap();
         let start = Instant::now();
-        for _ in 0..3 * MAX_WAITING {
-            (&writer).write_all(&[b'x'; 100]).unwrap();
+        for _ in 0..3 * LINES {
+            (&writer).write_all(&[b'x'; 1_024]).unwrap();
         }
         let dropped = writer.dropped();
-        // One batch may be on its way besides those that wait.
-        assert!((MAX_WAITING as u64..=2 * MAX_WAITING as u64).contains(&dropped), "{dropped}");
+        // What the thread has taken may be as much again as waits.
+        assert!((LINES as u64..=2 * LINES as u64).contains(&dropped), "{dropped}");
         writer.flush();
-        assert!(start.elapsed() < 5 * PATIENCE, "{:?}", start.elapsed());
+        assert!(start.elapsed() < 10 * PATIENCE, "{:?}", start.elapsed());
         drop(blocked);
         writer.flush();
-        let written = sink.0.lock().unwrap().len() / 100;
-        assert_eq!(written as u64 + dropped, 3 * MAX_WAITING as u64);
+        let written = sink.0.lock().unwrap().len() / 1_024;
+        assert_eq!(written as u64 + dropped, 3 * LINES as u64);
     }
 
     #[test]
     fn a_writer_without_a_thread_drops_all_and_waits_for_nothing() {
-        let (queue, _) = mpsc::sync_channel(1);
-        let writer = LogWriter { queue, dropped: Arc::default() };
+        let writer = LogWriter(Arc::default());
         (&writer).write_all(b"line\n").unwrap();
         writer.flush();
         assert_eq!(writer.dropped(), 1);
