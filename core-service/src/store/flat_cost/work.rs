@@ -1,0 +1,102 @@
+//! The work that a call is to the database: on SQLite the steps of its virtual machine, on PostgreSQL the pages that it
+//! looks at.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use sea_orm::{ConnectionTrait, Statement, sqlx::Acquire};
+
+use super::{CALLS, Store};
+
+/// What each of the calls costs, and in the end reading all animals.
+#[derive(Debug)]
+pub(super) struct Costs {
+    calls: Vec<u64>,
+    all: u64,
+}
+
+/// Fails where many cost more than few by a fifth and `levels`. That more is counted where more is read shows that
+/// this does count.
+pub(super) fn assert_same(few: &Costs, many: &Costs, levels: u64) {
+    println!("{few:?} {many:?}");
+    for (((what, _), few), many) in CALLS.iter().zip(&few.calls).zip(&many.calls) {
+        assert!(many * 5 <= few * 6 + levels * 5, "{what} costs {many} instead of {few}");
+    }
+    assert!(many.all > 10 * few.all, "it is not counted what is read: {} and {}", many.all, few.all);
+}
+
+fn read_all(store: &Store) -> Statement {
+    Statement::from_string(store.reader.get_database_backend(), "SELECT count(*) FROM pets WHERE name > 'A'")
+}
+
+/// So often a call is made on SQLite, by each connection at least once: it reads the schema and prepares the statement
+/// the first time, which is not counted.
+const REPEATED: usize = 8;
+
+/// The steps of SQLite's virtual machine.
+pub(super) async fn steps(store: &Store, count: i64) -> Costs {
+    let steps = count_steps(store).await;
+    let mut calls = Vec::new();
+    for (_, call) in CALLS {
+        let mut cost = u64::MAX;
+        for _ in 0..REPEATED {
+            let before = steps.load(Ordering::Relaxed);
+            call.make(store, count).await;
+            cost = cost.min(steps.load(Ordering::Relaxed) - before);
+        }
+        calls.push(cost);
+    }
+    let before = steps.load(Ordering::Relaxed);
+    store.reader.query_all_raw(read_all(store)).await.unwrap();
+    Costs { calls, all: steps.load(Ordering::Relaxed) - before }
+}
+
+/// Counts the steps of every connection that reads.
+async fn count_steps(store: &Store) -> Arc<AtomicU64> {
+    let steps = Arc::<AtomicU64>::default();
+    let pool = store.reader.get_sqlite_connection_pool();
+    let mut connections = Vec::new();
+    for _ in 0..pool.options().get_max_connections() {
+        connections.push(pool.acquire().await.unwrap()); // all of them: none is given back in between
+    }
+    for connection in &mut connections {
+        let steps = Arc::clone(&steps);
+        let mut handle = connection.acquire().await.unwrap().lock_handle().await.unwrap();
+        handle.set_progress_handler(1, move || {
+            steps.fetch_add(1, Ordering::Relaxed);
+            true
+        });
+    }
+    steps
+}
+
+/// The pages that PostgreSQL looks at.
+pub(super) async fn pages(store: &Store, count: i64) -> Costs {
+    let mut observed = store.clone();
+    let sent = Arc::<Mutex<Option<Statement>>>::default();
+    let last = Arc::clone(&sent);
+    observed.reader.set_metric_callback(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
+    let mut calls = Vec::new();
+    for (_, call) in CALLS {
+        call.make(&observed, count).await;
+        let statement = sent.lock().unwrap().take().unwrap();
+        calls.push(explained_pages(store, &statement).await);
+    }
+    Costs { calls, all: explained_pages(store, &read_all(store)).await }
+}
+
+async fn explained_pages(store: &Store, statement: &Statement) -> u64 {
+    let sql = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) {}", statement.sql);
+    let explain = Statement { sql, ..statement.clone() };
+    let rows = store.writer.query_all_raw(explain).await.unwrap();
+    let plan: Vec<_> = rows.iter().map(|row| row.try_get_by_index::<String>(0).unwrap()).collect();
+    // The first line of that kind is that of the whole plan: `Buffers: shared hit=5 read=2`.
+    let buffers = plan.iter().find_map(|line| line.trim().strip_prefix("Buffers: shared "));
+    let counts = buffers.unwrap_or_else(|| panic!("{plan:#?}")).split(' ').filter_map(|part| {
+        let (what, count) = part.split_once('=')?;
+        matches!(what, "hit" | "read").then(|| count.parse::<u64>().unwrap())
+    });
+    counts.sum()
+}
