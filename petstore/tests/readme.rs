@@ -13,6 +13,10 @@ use std::{
 };
 
 use petstore_proto::v1::ErrorReason;
+use petstore_testkit::{
+    free_port,
+    servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
+};
 
 mod descriptor;
 
@@ -35,10 +39,17 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
 
 /// Executes a session of the README.
 fn execute(session: &str) {
-    let output = Command::new(Path::new(ROOT).join("scripts/readme-session"))
-        .args([session, env!("CARGO_BIN_EXE_petstore")])
-        .output()
-        .unwrap();
+    succeed(&mut session_command(session));
+}
+
+fn session_command(session: &str) -> Command {
+    let mut command = Command::new(Path::new(ROOT).join("scripts/readme-session"));
+    command.args([session, env!("CARGO_BIN_EXE_petstore")]);
+    command
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -55,6 +66,19 @@ fn every_line_of_the_operators_session_does_what_the_readme_says() {
 #[test]
 fn every_line_of_the_bulk_session_does_what_the_readme_says() {
     execute("bulk");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_line_of_the_production_session_leads_from_empty_servers_to_a_served_request() {
+    let postgres = PostgresServer::start(PostgresOptions::default()).await;
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let mut command = session_command("production");
+    let of_servers = [(5432, postgres.address().port()), (6379, redis.address().port())];
+    let of_processes = [8080, 50051, 9090, 9091].map(|port| (port, free_port()));
+    command.args(of_servers.iter().chain(&of_processes).map(|(port, real)| format!("{port}={real}")));
+    command.envs([("PGHOST", "127.0.0.1"), ("PGUSER", "postgres")]);
+    command.env("PGPORT", postgres.address().port().to_string());
+    succeed(&mut command);
 }
 
 /// With `UPDATE_README=1` in its environment this test writes the table instead of judging it.

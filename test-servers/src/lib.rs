@@ -20,3 +20,4 @@ pub mod servers;
 
 pub use engine::Engine;
 pub use eventually::eventually;
+pub use port::free_port;

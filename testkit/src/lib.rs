@@ -38,7 +38,7 @@ pub use certificates::{Authority, Certificate};
 pub use client::Client;
 pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;
-pub use petstore_test_servers::{Engine, eventually, faults, servers};
+pub use petstore_test_servers::{Engine, eventually, faults, free_port, servers};
 pub use shop::{SharedCounters, TestShop};
 pub use tls::{Protocol, Tls};
 pub use trace_receiver::{ReceivedSpan, TraceReceiver};
