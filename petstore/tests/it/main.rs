@@ -46,6 +46,7 @@ mod redis_outages;
 mod replicas;
 mod requests;
 mod routing;
+mod runbook;
 mod secrets;
 mod secure_grpc;
 mod secure_split;

@@ -1,0 +1,106 @@
+//! The operator's guide, "Why was an account refused in the last hour?", walked with nothing but what it names: the log, the
+//! metrics and the operator's commands.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use petstore_testkit::{Installation, eventually};
+use serde_json::{Value, json};
+
+use crate::{ACCOUNT, PORTS, key_of_new_account, only_key_id, petstore};
+
+/// The log is written, and what was counted reported, a few seconds later.
+const TOLD: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn an_operator_finds_out_why_an_account_was_refused() {
+    let installation = petstore();
+    let server =
+        installation.start(&[["serve"].as_slice(), &PORTS, &["--log-format", "json"]].concat()).await;
+    let key = key_of_new_account(&installation).await;
+    let key_id = only_key_id(&installation, ACCOUNT).await;
+    let client = server.client(&key);
+    client.post("/v1/pets", &json!({"name": ""})).await.assert_error(400, "VALIDATION_FAILED");
+    client.sends(59, "/v1/pets").await;
+    for _ in 0..2 {
+        client.get("/v1/pets").await.assert_error(429, "RATE_LIMITED");
+    }
+    operator(&installation, &["key", "revoke", &key_id]).await;
+    eventually(TOLD, async || match client.get("/v1/pets").await {
+        revoked if revoked.status() == 401 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+
+    // 1. What it may and what it has used. Windows and days are those of the account, whatever became of its key.
+    let admin = format!("http://{}", server.address("admin"));
+    let usage = eventually(TOLD, async || {
+        let usage = operator(&installation, &["usage", "--account", ACCOUNT, "--admin-url", &admin]).await;
+        if usage["days"][0]["byStatus"]["429"].as_u64() >= Some(2) {
+            Ok(usage)
+        } else {
+            Err(usage.to_string())
+        }
+    })
+    .await;
+    assert_eq!((&usage["plan"], &usage["minute"]["used"]), (&json!("free"), &json!(60)), "{usage}");
+
+    // 2. Request by request: which codes, with which key, from where.
+    let accounts = operator(&installation, &["account", "list"]).await;
+    let account = accounts.as_array().unwrap().iter().find(|account| account["name"] == ACCOUNT).unwrap();
+    let is_refused =
+        |line: &Value| line["account_id"] == account["id"] && line["status"].as_u64() >= Some(400);
+    let refused = eventually(TOLD, async || {
+        let refused = lines(&server.stderr(), is_refused);
+        let codes = codes(&refused);
+        let is_told = codes.get("RATE_LIMITED") >= Some(&2) && codes.get("VALIDATION_FAILED") == Some(&1);
+        if is_told { Ok(refused) } else { Err(format!("{codes:?}")) }
+    })
+    .await;
+    assert!(
+        refused.iter().all(|line| line["key_id"] == *key_id && line["client"] == "127.0.0.1"),
+        "{refused:?}"
+    );
+
+    // 3. Without a valid key there is no account in the line: the caller's address leads to it, and the key's state says why.
+    let strangers = eventually(TOLD, async || {
+        let is_401 = |line: &Value| line["status"] == 401 && line["client"] == "127.0.0.1";
+        let strangers = lines(&server.stderr(), is_401);
+        if strangers.is_empty() { Err(server.stderr()) } else { Ok(strangers) }
+    })
+    .await;
+    assert_eq!(codes(&strangers).into_keys().collect::<Vec<_>>(), ["API_KEY_REVOKED"]);
+    let keys = operator(&installation, &["key", "list", "--account", ACCOUNT]).await;
+    assert_eq!(keys[0]["state"], "revoked", "{keys}");
+
+    // 4. How many are concerned. The 401 was the last request, so that all lines before it are written.
+    let metrics = server.admin().get("/metrics").await;
+    let refused = lines(&server.stderr(), is_refused);
+    let rate_limited = codes(&refused)["RATE_LIMITED"];
+    let series = format!(
+        "petstore_requests_total{{code=\"RATE_LIMITED\",operation=\"listPets\",plan=\"free\"}} {rate_limited}"
+    );
+    assert!(metrics.text().lines().any(|line| line == series), "{series} is not in {}", metrics.text());
+    assert!(metrics.text().contains("petstore_redis_breaker_open 0"), "{}", metrics.text());
+}
+
+/// What a command of the operator's prints.
+async fn operator(installation: &Installation, args: &[&str]) -> Value {
+    let exit = installation.run(&[args, &["--output", "json"]].concat()).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    serde_json::from_str(&exit.stdout).unwrap_or_else(|error| panic!("{error}: {}", exit.stdout))
+}
+
+/// The lines of the log that are of requests like this.
+fn lines(log: &str, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| is_wanted(line)).collect()
+}
+
+/// How often each code is in the lines.
+fn codes(lines: &[Value]) -> BTreeMap<&str, usize> {
+    let mut codes = BTreeMap::new();
+    for code in lines.iter().filter_map(|line| line["code"].as_str()) {
+        *codes.entry(code).or_default() += 1;
+    }
+    codes
+}
