@@ -29,11 +29,16 @@ pub(crate) enum ExchangeError {
     /// The status is not shown with its details: those are for programs.
     #[error("the core does not do it: {} ({:?})", .0.message(), .0.code())]
     Core(Box<Status>),
-    #[error("ended by {signal} after line {last_line}; to go on: {again}")]
-    Ended { signal: &'static str, last_line: i64, again: String },
-    #[error("line {line} is not allowed, and ends a strict import; those before it are imported. {again}")]
-    Strict { line: i64, again: String },
-    #[error("{0} of the lines are not imported")]
+    #[error(
+        "ended by {signal} after line {last_line}: the same command with --import-id {import_id} goes on"
+    )]
+    Ended { signal: &'static str, last_line: i64, import_id: String },
+    #[error(
+        "line {line} is not allowed, and ends a strict import; those before it are imported. Once it is corrected, \
+         the same command with --import-id {import_id} goes on"
+    )]
+    Strict { line: i64, import_id: String },
+    #[error("lines that are not imported: {0}")]
     Rejected(u64),
 }
 

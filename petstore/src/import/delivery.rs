@@ -2,7 +2,6 @@
 
 use std::{
     fmt::{self, Write as _},
-    path::Path,
     time::Duration,
 };
 
@@ -15,7 +14,7 @@ use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
 use super::chunks::Chunk;
-use crate::exchange::{ExchangeError, is_standard};
+use crate::exchange::ExchangeError;
 
 /// The most chunks of one call: as many lines as the core's answer can name.
 pub(super) const SEGMENT: usize = 8;
@@ -85,13 +84,6 @@ impl Delivery {
     /// How many animals the import has added, in this run and those before.
     pub(super) fn created_in_all(&self) -> i64 {
         self.created_in_all
-    }
-
-    /// The command that goes on with this import.
-    pub(super) fn again(&self, file: &Path) -> String {
-        let file =
-            if is_standard(file) { "- <the same input>".to_owned() } else { file.display().to_string() };
-        format!("petstore import --import-id {} {file}", self.import_id)
     }
 
     /// The line up to which the import has come before. A core that is not there at first is not waited for.

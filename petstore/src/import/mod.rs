@@ -130,13 +130,12 @@ impl Work<'_> {
     }
 
     fn ended_by(&self, signal: &'static str) -> ExchangeError {
-        let last_line = self.delivery.last_line();
-        ExchangeError::Ended { signal, last_line, again: self.delivery.again(&self.settings.file) }
+        let (last_line, import_id) = (self.delivery.last_line(), self.delivery.import_id().to_owned());
+        ExchangeError::Ended { signal, last_line, import_id }
     }
 
     fn ended_by_line(&self, rejected: &Rejected) -> ExchangeError {
-        let again = format!("Once it is corrected: {}", self.delivery.again(&self.settings.file));
-        ExchangeError::Strict { line: rejected.line, again }
+        ExchangeError::Strict { line: rejected.line, import_id: self.delivery.import_id().to_owned() }
     }
 
     fn report(&self) -> Result<(), Failure> {
