@@ -20,8 +20,8 @@ use petstore_metrics::Exposition;
 use serde_json::{Value, json};
 
 use crate::{
+    lifecycle::PhaseWatch,
     logging,
-    process::PhaseWatch,
     readiness::{PartStates, Readiness, Sources},
 };
 
@@ -141,7 +141,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::process::{Lifecycle, Phase};
+    use crate::lifecycle::{Lifecycle, Phase};
 
     async fn answer_to(lifecycle: &Lifecycle, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();

@@ -19,6 +19,7 @@ mod first_key;
 pub mod gateway;
 mod import;
 mod key;
+mod lifecycle;
 mod listener;
 mod logging;
 mod migrate;

@@ -2,17 +2,14 @@
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ActiveValue::Set,
-    ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QuerySelect,
-    sea_query::{Expr, ExprTrait},
+    ActiveValue::Set, ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QuerySelect,
+    sea_query::Expr,
 };
 
 use super::{
     NewApiKey, Store,
-    entity::{
-        account::{self, moment_column},
-        revision,
-    },
+    changes::next_revision,
+    entity::account::{self, moment_column},
     fault, keys,
 };
 use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, PetStoreError, Plan};
@@ -115,29 +112,6 @@ async fn insert(
         Err(error) if fault::is_duplicate(&error) => Err(AccountError::AccountExists(name.clone())),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Takes note, in a transaction that changes an account or one of its keys, that the account changed. The revision
-/// of that change.
-pub(super) async fn touch(transaction: &DatabaseTransaction, account_id: i64) -> Result<i64, DbErr> {
-    let revision = next_revision(transaction).await?;
-    account::Entity::update_many()
-        .col_expr(account::Column::Revision, Expr::value(revision))
-        .filter(account::Column::Id.eq(account_id))
-        .exec(transaction)
-        .await?;
-    Ok(revision)
-}
-
-/// Raises the revision in the transaction of the change itself: the row stays locked until that commit, so
-/// revisions become visible in their order.
-async fn next_revision(transaction: &DatabaseTransaction) -> Result<i64, DbErr> {
-    let raised = revision::Entity::update_many()
-        .col_expr(revision::Column::Value, Expr::col(revision::Column::Value).add(1))
-        .filter(revision::Column::Id.eq(1))
-        .exec_with_returning(transaction)
-        .await?;
-    raised.first().map(|row| row.value).ok_or(DbErr::RecordNotUpdated)
 }
 
 fn agreed_columns(plan: Plan) -> (Option<i64>, Option<i64>) {

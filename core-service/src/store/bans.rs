@@ -8,7 +8,7 @@ use sea_orm::{
 
 use super::{
     Store,
-    accounts::touch,
+    changes::touch,
     entity::{
         account::{self, moment_column},
         api_key,

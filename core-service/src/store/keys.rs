@@ -10,7 +10,7 @@ use sea_orm::{
 
 use super::{
     Store,
-    accounts::touch,
+    changes::touch,
     entity::{
         account::{self, moment_column},
         api_key::{self, record},

@@ -19,6 +19,7 @@ use crate::domain::PetStoreError;
 mod accounts;
 mod bans;
 mod bulk;
+mod changes;
 mod create_requests;
 mod entity;
 mod fault;

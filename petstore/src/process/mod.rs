@@ -1,6 +1,5 @@
 //! A process of the service: its running parts and their orderly end.
 
-mod lifecycle;
 mod parts;
 mod run;
 pub(crate) mod signals;
@@ -14,11 +13,15 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-pub(crate) use self::{
-    lifecycle::{Lifecycle, Phase, PhaseWatch},
-    run::run,
+pub(crate) use self::run::run;
+use crate::{
+    admin::Health,
+    error::Failure,
+    lifecycle::{Lifecycle, Phase},
+    logging,
+    readiness::Sources,
+    settings::ProcessSettings,
 };
-use crate::{admin::Health, error::Failure, logging, readiness::Sources, settings::ProcessSettings};
 
 /// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left; and
 /// how long a part may take that has to end after the deadline.

@@ -19,10 +19,11 @@ use petstore_gateway::{
 use petstore_traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
 
-use super::{Phase, Process};
+use super::Process;
 use crate::{
     admin,
     error::StartError,
+    lifecycle::Phase,
     listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
     settings::{GrpcAddr, InvalidSetting, TraceSettings},
 };
