@@ -105,13 +105,26 @@ impl Installation {
         Exit::of(output.expect("it runs"), start)
     }
 
-    /// Runs a command, with a standard input that begins like this and does not end, until `moment`, and kills it
-    /// then as a crash would.
-    pub async fn run_until(&self, args: &[&str], input: &[u8], moment: impl Future<Output = ()>) {
+    /// Runs a command, with a standard input that begins like this and does not end, until `moment`, and sends it a
+    /// signal then, by its name without `SIG`.
+    pub async fn run_until(
+        &self,
+        args: &[&str],
+        input: &[u8],
+        moment: impl Future<Output = ()>,
+        signal: &str,
+    ) -> Exit {
+        let start = Instant::now();
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("it runs");
         let mut stdin = child.stdin.take().expect("piped");
         let (_, ()) = tokio::join!(stdin.write_all(input), moment); // it may end before it has read all
-        child.kill().await.expect("a child");
+        if let Some(pid) = child.id() {
+            let sent = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status().await;
+            sent.expect("kill runs"); // it may have ended meanwhile
+        }
+        let output = timeout(DEADLINE, child.wait_with_output()).await;
+        let output = output.unwrap_or_else(|_| panic!("petstore {args:?} does not end by SIG{signal}"));
+        Exit::of(output.expect("it runs"), start)
     }
 
     /// Starts a server, and waits until it has announced its addresses. It is killed when dropped.

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt, time::Duration};
 
-use petstore_testkit::{Engine, Exit, Installation, eventually};
+use petstore_testkit::{Authority, Engine, Exit, Installation, eventually};
 use serde_json::{Value, json};
 
 use crate::{PORTS, key_of_new_account, petstore, petstore_on};
@@ -136,20 +136,32 @@ async fn a_strict_import_ends_at_the_first_bad_line_and_goes_on_once_that_is_cor
 }
 
 #[tokio::test]
-async fn a_killed_import_goes_on_where_it_was() {
+async fn an_import_that_was_ended_goes_on_where_it_was() {
     for engine in Engine::ALL {
-        let installation = with_store(engine).await;
-        let args = ["import", "-", "--import-id", "killed"];
-        // The lines that are brought at once, and some more; the rest never comes.
-        let moment = eventually(LONG, async || match exported(&installation).await.len() {
-            8_000 => Ok(()),
-            count => Err(format!("{count} animals")),
-        });
-        installation.run_until(&args, lines(9_000).as_bytes(), moment).await;
-        let exit = installation.run_with_input(&args, lines(12_000).as_bytes()).await;
-        assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), "going on after line 8000\n"), "{exit:?}");
-        assert!(exit.stdout.starts_with("imported 4,000 animals in "), "{exit:?}");
-        assert_lines(&installation, 12_000).await;
+        for (signal, code) in [("KILL", None), ("INT", Some(1))] {
+            let installation = with_store(engine).await;
+            let args = ["import", "-", "--import-id", "ended"];
+            // The lines that are brought at once, and some more; the rest never comes.
+            let moment = eventually(LONG, async || match exported(&installation).await.len() {
+                8_000 => Ok(()),
+                count => Err(format!("{count} animals")),
+            });
+            let ended = installation.run_until(&args, lines(9_000).as_bytes(), moment, signal).await;
+            assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
+            if signal == "INT" {
+                // It may not have heard yet of what the store has.
+                let told: Vec<_> = ["0", "8000"].map(told_of_an_end).into();
+                assert!(told.contains(&ended.stderr), "{ended:?}");
+            }
+            let exit = installation.run_with_input(&args, lines(12_000).as_bytes()).await;
+            assert_eq!(
+                (exit.code, exit.stderr.as_str()),
+                (Some(0), "going on after line 8000\n"),
+                "{exit:?}"
+            );
+            assert!(exit.stdout.starts_with("imported 4,000 animals in "), "{exit:?}");
+            assert_lines(&installation, 12_000).await;
+        }
     }
 }
 
@@ -161,7 +173,7 @@ async fn an_import_that_is_killed_at_any_moment_imports_no_line_twice() {
         let args = ["import", "pets.ndjson.gz"];
         for millis in (60..=300).step_by(60) {
             let moment = tokio::time::sleep(Duration::from_millis(millis));
-            installation.run_until(&args, b"", moment).await;
+            installation.run_until(&args, b"", moment, "KILL").await;
         }
         let exit = installation.run(&args).await;
         assert_eq!(exit.code, Some(0), "{exit:?}");
@@ -219,6 +231,25 @@ async fn a_core_that_asks_for_a_token_is_shown_it() {
 }
 
 #[tokio::test]
+async fn a_core_that_asks_for_a_certificate_is_shown_it() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let (server, client, trusted) =
+        (authority.issue("127.0.0.1"), authority.issue("importer"), authority.file());
+    let tls = ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--tls-client-ca", &trusted];
+    let core = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    let running = installation.start(&[core.as_slice(), &tls].concat()).await;
+    let url = format!("https://{}", running.address("gRPC"));
+    let nameless = ["import", "-", "--core-url", &url, "--core-ca", &trusted];
+    let exit = installation.run_with_input(&nameless, NDJSON.as_bytes()).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
+    let named =
+        [nameless.as_slice(), &["--core-cert", &client.file, "--core-key", &client.key_file]].concat();
+    let exit = installation.run_with_input(&named, NDJSON.as_bytes()).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert_eq!(exported(&installation).await.len(), 3);
+}
+
+#[tokio::test]
 async fn what_cannot_be_imported_is_one_line_on_stderr() {
     let installation = with_store(Engine::Sqlite).await;
     fs::write(installation.folder().join("pets.csv"), "Rex,7\n").unwrap();
@@ -236,6 +267,10 @@ async fn what_cannot_be_imported_is_one_line_on_stderr() {
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(code), ""), "{args:?}: {exit:?}");
         assert!(exit.stderr.lines().count() == 1 && exit.stderr.contains(text), "{args:?}: {exit:?}");
     }
+}
+
+fn told_of_an_end(line: &str) -> String {
+    format!("error: ended by SIGINT after line {line}: the same command with --import-id ended goes on\n")
 }
 
 /// An empty store on this engine.
