@@ -3,6 +3,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener},
-    sync::watch,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time,
 };
 use tokio_io_timeout::TimeoutStream;
@@ -54,13 +55,21 @@ impl Listener {
 /// Cuts every connection of one [`accept`] when it is dropped.
 pub(super) type Scissors = watch::Sender<()>;
 
-/// Accepts connections for ever.
-pub(super) fn accept(listener: Listener) -> (impl Stream<Item = io::Result<Connection>>, Scissors) {
+/// Accepts connections for ever, so many at once; more wait until one closes.
+pub(super) fn accept(
+    listener: Listener,
+    at_once: usize,
+) -> (impl Stream<Item = io::Result<Connection>>, Scissors) {
     let (scissors, uncut) = watch::channel(());
-    let connections = stream::unfold((listener, uncut), async |(listener, uncut)| {
+    let places = Arc::new(Semaphore::new(at_once));
+    let connections = stream::unfold((listener, places, uncut), async |(listener, places, uncut)| {
+        let place = Arc::clone(&places).acquire_owned().await.ok()?; // it is never closed
         loop {
             match listener.accept().await {
-                Ok(socket) => return Some((Ok(Connection::new(socket, uncut.clone())), (listener, uncut))),
+                Ok(socket) => {
+                    let connection = Connection::new(socket, place, uncut.clone());
+                    return Some((Ok(connection), (listener, places, uncut)));
+                }
                 Err(error) => {
                     tracing::warn!(cause = %error, "a connection could not be accepted");
                     time::sleep(ACCEPT_PAUSE).await;
@@ -75,15 +84,16 @@ pub(super) fn accept(listener: Listener) -> (impl Stream<Item = io::Result<Conne
 pub(super) struct Connection {
     socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    fn new(socket: Box<dyn Socket>, mut uncut: watch::Receiver<()>) -> Self {
+    fn new(socket: Box<dyn Socket>, place: OwnedSemaphorePermit, mut uncut: watch::Receiver<()>) -> Self {
         let mut socket = TimeoutStream::new(socket);
         socket.set_read_timeout(Some(READ_TIMEOUT));
         socket.set_write_timeout(Some(WRITE_TIMEOUT));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        Self { socket: Box::pin(socket), cut: cut.boxed() }
+        Self { socket: Box::pin(socket), cut: cut.boxed(), _place: place }
     }
 
     /// HTTP/2 always has a read pending, so that a cut is noticed at once.
@@ -140,5 +150,32 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.as_mut().poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::{StreamExt, poll};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_beyond_the_bound_wait_until_one_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, _scissors) = accept(Listener::Tcp(listener), 2);
+        let mut connections = pin!(connections);
+        let mut peers = Vec::new();
+        for _ in 0..3 {
+            peers.push(TcpStream::connect(address).await.unwrap());
+        }
+        let first = connections.next().await;
+        let _second = connections.next().await;
+        assert!(poll!(connections.next()).is_pending(), "a third was accepted");
+        drop(first);
+        assert!(connections.next().await.unwrap().is_ok());
     }
 }

@@ -8,6 +8,8 @@ use tonic::transport::Server;
 use super::{Listener, Security, connection, health, reflection, services};
 use crate::Core;
 
+/// Connections at once. Gateways hold one each; others call over a few.
+const MAX_CONNECTIONS: usize = 1_024;
 /// Calls at once on one connection.
 const MAX_STREAMS: u32 = 128;
 /// The header fields of a call, in bytes.
@@ -21,8 +23,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long connections that were cut have to end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then no connection is accepted any more,
-/// and the calls under way have `drain_deadline` to end before they are cut off.
+/// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then no
+/// connection is accepted any more, and the calls under way have `drain_deadline` to end before they are cut off.
 ///
 /// # Errors
 ///
@@ -48,7 +50,7 @@ pub async fn serve(
         let _ = draining.send(()); // nobody listens if the server has failed
     };
 
-    let (connections, scissors) = connection::accept(listener);
+    let (connections, scissors) = connection::accept(listener, MAX_CONNECTIONS);
     let (tls, access) = security.into_parts();
     let mut server = Server::builder();
     if let Some(tls) = tls {
