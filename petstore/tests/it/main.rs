@@ -43,6 +43,7 @@ mod redis_exactness;
 mod redis_failover;
 mod redis_operation;
 mod redis_outages;
+mod redis_tls;
 mod replicas;
 mod requests;
 mod routing;

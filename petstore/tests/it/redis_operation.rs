@@ -76,7 +76,7 @@ async fn serve_with(installation: &Installation, redis: &RedisServer) -> Server 
     installation.start(&[["serve", "--redis-url-file", "redis-url"].as_slice(), &PORTS].concat()).await
 }
 
-async fn says(server: &Server, expected: &str) {
+pub(crate) async fn says(server: &Server, expected: &str) {
     eventually(NOTICED, async || {
         let ready = server.admin().get("/readyz").await;
         if ready.json()["parts"]["limiter"] == expected { Ok(()) } else { Err(format!("{ready:?}")) }

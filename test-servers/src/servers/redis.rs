@@ -32,6 +32,8 @@ pub struct RedisOptions {
     pub appendonly: bool,
     /// The password that clients have to give; letters and digits, for it becomes part of a URL.
     pub requirepass: Option<&'static str>,
+    /// Its certificate and private key, in PEM: with them it speaks TLS too, at [`RedisServer::tls_address`].
+    pub certificate: Option<(String, String)>,
     /// Further lines of `redis.conf`, as name and value.
     pub settings: Vec<(&'static str, &'static str)>,
 }
@@ -40,6 +42,8 @@ pub struct RedisOptions {
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
+    /// Used if it has a certificate.
+    tls_port: u16,
     password: Option<&'static str>,
     process: Supervised,
 }
@@ -52,11 +56,18 @@ impl RedisServer {
         loop {
             let mut server = Self {
                 port: free_port(),
+                tls_port: free_port(),
                 password: options.requirepass,
                 process: Supervised::new(Signal::KILL), // nothing of it is to be kept
             };
-            std::fs::write(server.process.folder().join("redis.conf"), server.config(&options))
-                .expect("a file");
+            let write = |file, text: &str| {
+                std::fs::write(server.process.folder().join(file), text).expect("a file");
+            };
+            write("redis.conf", &server.config(&options));
+            if let Some((certificate, key)) = &options.certificate {
+                write("certificate.pem", certificate);
+                write("key.pem", key);
+            }
             match server.run().await {
                 Ok(()) => return server,
                 Err(StartFault::PortTaken) => {}
@@ -69,6 +80,12 @@ impl RedisServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Where it speaks TLS, if it has a certificate.
+    #[must_use]
+    pub fn tls_address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.tls_port).into()
     }
 
     /// Its URL, with the password if it has one.
@@ -147,6 +164,12 @@ impl RedisServer {
         ];
         for (name, value) in given.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             set(name, value);
+        }
+        if options.certificate.is_some() {
+            set("tls-port", &self.tls_port.to_string());
+            set("tls-cert-file", "certificate.pem");
+            set("tls-key-file", "key.pem");
+            set("tls-auth-clients", "no");
         }
         for (name, value) in &options.settings {
             set(name, value);
