@@ -75,6 +75,7 @@ impl TestShop {
 
     /// Opens the shop with so many gateways that share the counters, and these flags for each of them.
     pub async fn open_on(counters: &SharedCounters, gateways: u16, flags: &[&str]) -> Self {
+        counters.wait_for_a_whole_test().await;
         let count = gateways.to_string();
         let flags = [["--gateways", &count].as_slice(), flags].concat();
         let mut shop = Self::start_on(START, &flags, Some(counters)).await;

@@ -1,6 +1,6 @@
 //! Where a shop counts requests.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use petstore::settings::{LimiterSettings, RedisForTests};
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
@@ -8,6 +8,10 @@ use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 /// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own; otherwise
 /// the one in the process.
 pub(super) const VARIABLE: &str = "PETSTORE_TEST_LIMITER";
+
+/// What a test that counts by Redis's own time may need of one day.
+const TEST: Duration = Duration::from_mins(1);
+const DAY_SECS: u64 = 86_400;
 
 /// No call takes so long, however busy the machine is.
 const GENEROUS: Duration = Duration::from_secs(10);
@@ -37,6 +41,19 @@ impl SharedCounters {
     #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {
         Self { urls: urls.to_vec(), for_tests: Some(RedisForTests { deadline: GENEROUS, by_clock: true }) }
+    }
+
+    /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time, which nobody can
+    /// move: its quota would begin anew in the middle.
+    pub(super) async fn wait_for_a_whole_test(&self) {
+        if self.for_tests.is_some_and(|for_tests| for_tests.by_clock) {
+            return;
+        }
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("later than 1970").as_secs();
+        let left = Duration::from_secs(DAY_SECS - now % DAY_SECS);
+        if left < TEST {
+            tokio::time::sleep(left).await;
+        }
     }
 
     pub(super) fn apply(&self, settings: &mut LimiterSettings) {
