@@ -125,13 +125,18 @@ fn table(sql: &str) -> Option<&str> {
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(name)
 }
 
-/// The statement's first word, if it is one of a few.
+/// The statement's first word, if it is one of a few; of one that begins with WITH, what that does first.
 fn operation(sql: &str) -> &'static str {
-    let word = sql.split_whitespace().next().unwrap_or_default();
-    ["SELECT", "INSERT", "UPDATE", "DELETE"]
-        .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(word))
-        .unwrap_or("OTHER")
+    let known = |word: &str| {
+        let mut verbs = ["SELECT", "INSERT", "UPDATE", "DELETE"].into_iter();
+        verbs.find(|known| known.eq_ignore_ascii_case(word))
+    };
+    let mut words = sql.split_whitespace();
+    let verb = match words.next() {
+        Some("WITH") => words.find_map(|word| known(word.trim_start_matches('('))),
+        first => first.and_then(known),
+    };
+    verb.unwrap_or("OTHER")
 }
 
 #[cfg(test)]
@@ -145,6 +150,10 @@ mod tests {
             (r#"INSERT INTO "api_keys" ("id") VALUES ($1) RETURNING "id""#, "INSERT api_keys"),
             (r#"UPDATE "revision" SET "value" = $1"#, "UPDATE revision"),
             (r#"DELETE FROM "bans""#, "DELETE bans"),
+            (
+                "WITH added AS (INSERT INTO pets (name) SELECT $1 RETURNING id) SELECT id FROM added",
+                "INSERT pets",
+            ),
             ("SELECT 1", "SELECT"),
             ("SELECT * FROM (SELECT 1)", "SELECT"),
         ] {

@@ -68,7 +68,7 @@ fn page_query(list: ListPets) -> Select<pet::Entity> {
     find.order_by_asc(pet::Column::Id).limit(list.size.get() as u64 + 1)
 }
 
-fn status_column(status: PetStatus) -> i16 {
+pub(super) fn status_column(status: PetStatus) -> i16 {
     status.number().into()
 }
 

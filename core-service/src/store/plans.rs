@@ -108,7 +108,7 @@ async fn statements(mut store: Store) -> Vec<Statement> {
     make_calls(&store).await;
     let mut sent = std::mem::take(&mut *sent.lock().unwrap());
     sent.retain(|statement| {
-        ["SELECT", "UPDATE", "DELETE"].iter().any(|verb| statement.sql.starts_with(verb))
+        ["SELECT", "UPDATE", "DELETE", "WITH"].iter().any(|verb| statement.sql.starts_with(verb))
     });
     assert!(sent.len() > 15, "{sent:?}");
     sent

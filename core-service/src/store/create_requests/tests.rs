@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     domain::PetId,
-    store::test_support::{new_store, open},
+    store::test_support::{new_database, new_store, open},
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -84,6 +84,19 @@ async fn a_twin_of_a_creation_under_way_is_told_so() {
     lock.rollback().await.unwrap();
     assert!(!first.await.unwrap().unwrap().replayed);
     assert!(store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn a_twin_that_another_core_does_not_finish_is_told_so_on_postgresql() {
+    let (store, _database) = new_database().await;
+    let other = store.begin_beside_others().await.unwrap();
+    let name =
+        format!("INSERT INTO create_requests (request_id, pet_id, created_at) VALUES ('a', 1, {})", NOW.0);
+    other.execute_unprepared(&name).await.unwrap();
+    let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
+    assert!(matches!(refusal, PetStoreError::RequestInProgress), "{refusal:?}");
+    other.rollback().await.unwrap();
+    assert!(!store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
 }
 
 #[tokio::test]

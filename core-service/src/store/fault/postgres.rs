@@ -13,8 +13,13 @@ fn code(error: &DbErr) -> Option<&str> {
 }
 
 fn state(error: &sqlx::Error) -> Option<&str> {
+    reported(error).map(PgDatabaseError::code)
+}
+
+/// What the server reported.
+fn reported(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     let sqlx::Error::Database(error) = error else { return None };
-    error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::code)
+    error.try_downcast_ref()
 }
 
 /// Whether it passes without a new release of ours; `None` if it is no error of PostgreSQL.
@@ -44,9 +49,10 @@ pub(super) fn is_lost_race(error: &DbErr) -> bool {
     code(error).is_some_and(|code| code.starts_with("40"))
 }
 
-/// Whether a lock was not free in time.
-pub(in crate::store) fn is_lock_timeout(error: &DbErr) -> bool {
-    code(error) == Some("55P03")
+/// Whether another transaction held a key of that index for too long: the server names it where the statement was.
+pub(in crate::store) fn is_key_timeout(error: &DbErr, index: &str) -> bool {
+    let context = sqlx_error(error).and_then(reported).and_then(PgDatabaseError::r#where);
+    code(error) == Some("55P03") && context.is_some_and(|context| context.contains(index))
 }
 
 /// Whether the server refused user, password or address.
