@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, time::Duration};
 
-use petstore_testkit::{Client, Plan, TestShop, raw};
+use petstore_testkit::{Client, Engine, Plan, TestShop, raw};
 use serde_json::json;
 
 use crate::pets::created;
@@ -104,15 +104,24 @@ async fn calls_statements_and_connections_are_counted() {
     let metrics = Metrics::of(&shop.admin()).await;
     metrics.assert_line(r#"rpc_server_call_duration_seconds_count{rpc_method="CreatePet"} 1"#);
     metrics.assert_line(r#"petstore_rpc_failures_total{code="PET_NOT_FOUND",rpc_method="GetPet"} 1"#);
-    let statements = "db_client_operation_duration_seconds_count";
-    // The animal, and the name of its creation.
-    metrics.assert_line(&format!(r#"{statements}{{db_operation_name="INSERT",db_system_name="sqlite"}} 2"#));
-    let reads = format!(r#"{statements}{{db_operation_name="SELECT",db_system_name="sqlite"}}"#);
+    // The animal and the name of its creation: PostgreSQL takes both in one statement.
+    let (system, pool, inserts) = match Engine::of_this_run() {
+        Engine::Sqlite => ("sqlite", "writer", 2),
+        Engine::Postgres => ("postgresql", "shared", 1),
+    };
+    let statements = |operation| {
+        format!(
+            r#"db_client_operation_duration_seconds_count{{db_operation_name="{operation}",db_system_name="{system}"}}"#
+        )
+    };
+    metrics.assert_line(&format!("{} {inserts}", statements("INSERT")));
+    let reads = statements("SELECT");
     assert!(metrics.value(&reads) >= 2.0, "{}", metrics.0);
     metrics.assert_none("petstore_db_failures_total");
-    metrics.assert_line(
-        r#"petstore_db_connections{db_client_connection_pool_name="writer",db_client_connection_state="idle"} 1"#,
+    let idle = format!(
+        r#"petstore_db_connections{{db_client_connection_pool_name="{pool}",db_client_connection_state="idle"}}"#
     );
+    assert!(metrics.value(&idle) >= 1.0, "{}", metrics.0);
     metrics.assert_line("petstore_connections_accepted_total 2");
     metrics.assert_line("petstore_connections_refused_total 0");
 }
