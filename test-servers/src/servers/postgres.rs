@@ -62,14 +62,8 @@ impl PostgresServer {
         let access = Access { programs: programs(), port: 0, password: options.password };
         let mut server = Self { access, options, databases: AtomicUsize::new(0), process };
         server.init().await;
-        loop {
-            server.access.port = free_port();
-            match server.run().await {
-                Ok(()) => return server,
-                Err(StartFault::PortTaken) => {}
-                Err(StartFault::Ended(how)) => panic!("postgres ended with {how}"),
-            }
-        }
+        server.run_on_a_free_port().await;
+        server
     }
 
     /// Starts a server that follows the primary, and answers reads: a copy of all its databases. The primary has to
@@ -84,10 +78,15 @@ impl PostgresServer {
         copy.args(["--pgdata=data", "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
         copy.args(["--host=127.0.0.1", "--port", &primary.access.port.to_string(), "--username", ROLE]);
         run(copy.into(), HINT).await.unwrap_or_else(|error| panic!("pg_basebackup: {error}"));
+        server.run_on_a_free_port().await;
+        server
+    }
+
+    async fn run_on_a_free_port(&mut self) {
         loop {
-            server.access.port = free_port();
-            match server.run().await {
-                Ok(()) => return server,
+            self.access.port = free_port();
+            match self.run().await {
+                Ok(()) => return,
                 Err(StartFault::PortTaken) => {}
                 Err(StartFault::Ended(how)) => panic!("postgres ended with {how}"),
             }
