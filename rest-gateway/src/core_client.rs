@@ -18,7 +18,7 @@ pub(crate) use named::NamedTransport;
 pub(crate) use retry::{RetryBudget, once_more};
 
 /// Carries gRPC calls to the core. The all-in-one process passes the core's own service, so that a call costs
-/// no socket; a gateway of its own passes what [`connect`] returns.
+/// no socket; a gateway of its own passes what [`connect()`] returns.
 pub type CoreTransport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
 /// How long a call to the core may take.

@@ -2,7 +2,7 @@
 //!
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill.
 //! - [`faults`] stand between two processes: a proxy that delays, holds, cuts and refuses.
-//! - [`eventually`] waits for what a process does in its own time, with a deadline.
+//! - [`eventually()`] waits for what a process does in its own time, with a deadline.
 //!
 //! Whatever goes wrong here fails the test that asked for it.
 #![expect(

@@ -2,7 +2,7 @@
 //!
 //! [`Traces`] begins the span of a request where it enters a service. While that [`Span`] runs a future, everything below
 //! finds it by itself ([`Span::child`], [`Span::past`]), so that neither a limiter nor a store has to be handed anything;
-//! [`Span::write_current`] tells the next service. Off, which is the default, a span is a comparison.
+//! [`Span::write`] tells the next service. Off, which is the default, a span is a comparison.
 //!
 //! A trace begins at most once, and whether it is recorded is decided there: services below keep to it.
 //!
