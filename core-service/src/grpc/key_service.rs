@@ -3,9 +3,9 @@
 use petstore_api_key::KeyDigest;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{
-    AccountChange, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse,
-    ReportUseRequest, ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse,
-    key_service_server::KeyService,
+    AccountChange, FoundKey, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse,
+    ReportUseRequest, ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse, ResolveKeysRequest,
+    ResolveKeysResponse, key_service_server::KeyService,
 };
 use tonic::{Request, Response, Status};
 
@@ -17,6 +17,8 @@ use crate::{
 
 /// How many accounts one answer lists.
 const MAX_CHANGES: usize = 1_000;
+/// How many keys one question may be about.
+const MAX_DIGESTS: usize = 1_000;
 /// How many keys one report may be about.
 const MAX_USES: usize = 1_000;
 
@@ -27,10 +29,31 @@ impl KeyService for Core {
         request: Request<ResolveKeyRequest>,
     ) -> Result<Response<ResolveKeyResponse>, Status> {
         self.answer("petstore.internal.v1.KeyService/ResolveKey", request, |request| async move {
-            let digest = request.digest.try_into().map_err(|_| refuse("digest", "must be 32 bytes long"))?;
-            let (key, revision) = self.store.resolve_key(KeyDigest(digest), self.environment).await?;
+            let digest = digest("digest", request.digest)?;
+            let (key, revision) = self.store.resolve_key(digest, self.environment).await?;
             let now = self.clock.now();
             Ok(ResolveKeyResponse { key: key.map(|key| convert::resolved_key(key, now)), revision })
+        })
+        .await
+    }
+
+    async fn resolve_keys(
+        &self,
+        request: Request<ResolveKeysRequest>,
+    ) -> Result<Response<ResolveKeysResponse>, Status> {
+        self.answer("petstore.internal.v1.KeyService/ResolveKeys", request, |request| async move {
+            if !(1..=MAX_DIGESTS).contains(&request.digests.len()) {
+                return Err(refuse("digests", "must be 1 to 1000"));
+            }
+            let digests = request.digests.into_iter().map(|bytes| digest("digests", bytes));
+            let digests = digests.collect::<Result<Vec<_>, _>>()?;
+            let (found, revision) = self.store.resolve_keys(&digests, self.environment).await?;
+            let now = self.clock.now();
+            let found = found.into_iter().map(|(digest, key)| FoundKey {
+                digest: digest.0.to_vec(),
+                key: Some(convert::resolved_key(key, now)),
+            });
+            Ok(ResolveKeysResponse { keys: found.collect(), revision })
         })
         .await
     }
@@ -86,6 +109,10 @@ impl KeyService for Core {
         })
         .await
     }
+}
+
+fn digest(field: &'static str, bytes: Vec<u8>) -> Result<KeyDigest, PetStoreError> {
+    bytes.try_into().map(KeyDigest).map_err(|_| refuse(field, "must be 32 bytes long"))
 }
 
 fn refuse(field: &'static str, rule: &'static str) -> PetStoreError {

@@ -93,6 +93,8 @@ async fn make_calls(store: &Store) {
     store.forget_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
 
     store.resolve_key(KeyDigest([7; 32]), Some(Environment::Production)).await.unwrap();
+    let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
+    store.resolve_keys(&digests, Some(Environment::Production)).await.unwrap();
     store.changes_after(ROWS - 10, 100).await.unwrap();
     store.record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
     store.usage_of(AccountId(7), Day(90), "gateway").await.unwrap();

@@ -43,17 +43,30 @@ pub(crate) struct Changes {
 }
 
 impl Store {
-    /// What is known of the key with that digest (and of that environment, if one is given), and the revision that this is as new as: one statement, so
-    /// that the two belong together.
+    /// What is known of the key with that digest, as [`Self::resolve_keys`] tells it.
     pub(crate) async fn resolve_key(
         &self,
         digest: KeyDigest,
         environment: Option<Environment>,
     ) -> Result<(Option<ResolvedKey>, i64), PetStoreError> {
+        let (mut found, revision) = self.resolve_keys(&[digest], environment).await?;
+        Ok((found.pop().map(|(_, key)| key), revision))
+    }
+
+    /// What is known of the keys with these digests (and of that environment, if one is given), and the revision
+    /// that this is as new as: one statement, so that the two belong together. Digests that no key has are left out.
+    /// It costs no more than each digest by itself: `PostgreSQL` reads the whole table only where it is so small that this
+    /// is cheaper than its index.
+    pub(crate) async fn resolve_keys(
+        &self,
+        digests: &[KeyDigest],
+        environment: Option<Environment>,
+    ) -> Result<(Vec<(KeyDigest, ResolvedKey)>, i64), PetStoreError> {
         let query = Query::select()
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
             .expr_as(Expr::col((api_key::Entity, api_key::Column::Id)), "key_id")
             .columns([
+                (api_key::Entity, api_key::Column::Digest),
                 (api_key::Entity, api_key::Column::AccountId),
                 (api_key::Entity, api_key::Column::ExpiresAt),
                 (api_key::Entity, api_key::Column::RevokedAt),
@@ -69,7 +82,7 @@ impl Store {
                 JoinType::LeftJoin,
                 api_key::Entity,
                 Condition::all()
-                    .add(Expr::col((api_key::Entity, api_key::Column::Digest)).eq(digest.0.to_vec()))
+                    .add(Expr::col((api_key::Entity, api_key::Column::Digest)).is_in(padded(digests)))
                     .add_option(environment.map(|environment| {
                         Expr::col((api_key::Entity, api_key::Column::Prefix)).eq(environment.key_prefix())
                     })),
@@ -88,10 +101,11 @@ impl Store {
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
         let rows = self.read(|| self.reader.query_all(&query)).await?;
-        let row = rows.first().ok_or_else(revision_missing)?;
-        let row = ResolvedRow::from_query_result(row, "")?;
-        let revision = row.revision;
-        Ok((row.key()?, revision))
+        let rows =
+            rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
+        let revision = rows.first().ok_or_else(revision_missing)?.revision;
+        let found = rows.into_iter().filter_map(|row| row.key().transpose());
+        Ok((found.collect::<Result<_, _>>()?, revision))
     }
 
     /// The accounts that changed after `after`, at most `limit` of them: one statement, so that the newest
@@ -156,6 +170,14 @@ impl Store {
     }
 }
 
+/// The digests, with the last one repeated until their number is a power of two: so there are few different
+/// statements, and the connections keep all of them prepared.
+fn padded(digests: &[KeyDigest]) -> impl Iterator<Item = Vec<u8>> {
+    let padding = digests.len().next_power_of_two() - digests.len();
+    let repeated = digests.last().into_iter().cycle().take(padding);
+    digests.iter().chain(repeated).map(|digest| digest.0.to_vec())
+}
+
 fn revision_missing() -> PetStoreError {
     PetStoreError::Bug("the revision counter is missing".into())
 }
@@ -171,6 +193,7 @@ struct ChangeRow {
 struct ResolvedRow {
     revision: i64,
     key_id: Option<String>,
+    digest: Option<Vec<u8>>,
     account_id: Option<i64>,
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
@@ -182,11 +205,16 @@ struct ResolvedRow {
 }
 
 impl ResolvedRow {
-    fn key(self) -> Result<Option<ResolvedKey>, PetStoreError> {
-        let (Some(key_id), Some(account_id), Some(plan)) = (self.key_id, self.account_id, self.plan) else {
+    /// The key; `None` if the row says only that there is none.
+    fn key(self) -> Result<Option<(KeyDigest, ResolvedKey)>, PetStoreError> {
+        let (Some(key_id), Some(digest), Some(account_id), Some(plan)) =
+            (self.key_id, self.digest, self.account_id, self.plan)
+        else {
             return Ok(None);
         };
-        Ok(Some(ResolvedKey {
+        let digest =
+            digest.try_into().map_err(|_| PetStoreError::Bug("a digest is not 32 bytes long".into()))?;
+        let key = ResolvedKey {
             key_id,
             account_id: AccountId(account_id),
             plan: stored_plan(&plan, self.per_minute, self.per_day)?,
@@ -196,6 +224,7 @@ impl ResolvedRow {
                 .imposed_at
                 .zip(self.ends_at)
                 .map(|(imposed_at, ends_at)| stored_note(imposed_at, ends_at)),
-        }))
+        };
+        Ok(Some((KeyDigest(digest), key)))
     }
 }

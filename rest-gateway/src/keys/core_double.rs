@@ -9,9 +9,9 @@ use std::{
 
 use petstore_api_key::ApiKey;
 use petstore_proto::internal::v1::{
-    AccountChange, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan, ReportBanRequest,
-    ReportBanResponse, ReportUseRequest, ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse,
-    ResolvedKey, key_service_server,
+    AccountChange, FoundKey, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan,
+    ReportBanRequest, ReportBanResponse, ReportUseRequest, ReportUseResponse, ResolveKeyRequest,
+    ResolveKeyResponse, ResolveKeysRequest, ResolveKeysResponse, ResolvedKey, key_service_server,
 };
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
@@ -96,6 +96,24 @@ impl key_service_server::KeyService for CoreDouble {
             state.resolved += 1;
             let key = state.keys.get(&request.into_inner().digest).cloned();
             ResolveKeyResponse { key, revision: state.revision }
+        };
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| !held).await.expect("the sender lives in self");
+        Ok(Response::new(answer))
+    }
+
+    async fn resolve_keys(
+        &self,
+        request: Request<ResolveKeysRequest>,
+    ) -> Result<Response<ResolveKeysResponse>, Status> {
+        let answer = {
+            let mut state = self.up()?;
+            state.resolved += 1;
+            let found = request.into_inner().digests.into_iter().filter_map(|digest| {
+                let key = Some(state.keys.get(&digest)?.clone());
+                Some(FoundKey { digest, key })
+            });
+            ResolveKeysResponse { keys: found.collect(), revision: state.revision }
         };
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held).await.expect("the sender lives in self");

@@ -1,6 +1,7 @@
 use petstore_api_key::{ApiKey, Environment};
 use petstore_proto::internal::v1::{
     Ban, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest, ResolveKeyRequest,
+    ResolveKeysRequest,
 };
 
 use super::*;
@@ -44,6 +45,49 @@ async fn a_key_resolves_to_what_it_may_do_now() {
     let error = shop.keys().resolve_key(ResolveKeyRequest { digest: vec![0; 31] }).await.unwrap_err();
     let message = "digest must be 32 bytes long";
     assert_eq!(verdict(&error), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
+}
+
+#[tokio::test]
+async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
+    let shop = Shop::open().await;
+    let Core { store, clock, .. } = &shop.core;
+    let mut digests = Vec::new();
+    for number in 0..5 {
+        let name = domain::AccountName::parse(&format!("account-{number}")).unwrap();
+        accounts::create(store, clock, &name, domain::Plan::Pro).await.unwrap();
+        let issued = accounts::keys::create(store, clock, &name, Environment::Staging, None).await.unwrap();
+        digests.push(issued.key.digest().0.to_vec());
+    }
+    let resolve = async |digests: &[Vec<u8>]| {
+        let request = ResolveKeysRequest { digests: digests.to_vec() };
+        shop.keys().resolve_keys(request).await.map(tonic::Response::into_inner)
+    };
+    let mut alone = Vec::new();
+    for digest in &digests {
+        let answer = shop.keys().resolve_key(ResolveKeyRequest { digest: digest.clone() }).await.unwrap();
+        alone.push((digest.clone(), answer.into_inner().key.unwrap()));
+    }
+    alone.sort_by_key(|(digest, _)| digest.clone());
+
+    let unknown = (0..=255).map(|byte| vec![byte; 32]);
+    let asked: Vec<_> = digests.iter().cloned().chain(unknown).chain(digests.first().cloned()).collect();
+    let answer = resolve(&asked).await.unwrap();
+    let found = answer.keys.into_iter().map(|found| (found.digest, found.key.unwrap()));
+    let mut found: Vec<_> = found.collect();
+    found.sort_by_key(|(digest, _)| digest.clone());
+    assert_eq!(found, alone);
+    let nothing = resolve(&[vec![0; 32]]).await.unwrap();
+    assert_eq!((nothing.keys, nothing.revision), (Vec::new(), answer.revision));
+
+    assert!(resolve(&vec![vec![0; 32]; 1_000]).await.is_ok());
+    for (digests, message) in [
+        (vec![vec![0; 32]; 1_001], "digests must be 1 to 1000"),
+        (Vec::new(), "digests must be 1 to 1000"),
+        (vec![vec![0; 32], vec![0; 33]], "digests must be 32 bytes long"),
+    ] {
+        let error = resolve(&digests).await.unwrap_err();
+        assert_eq!(verdict(&error), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
+    }
 }
 
 #[tokio::test]
