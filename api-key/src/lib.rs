@@ -5,7 +5,20 @@
 //! `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only the
 //! SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS 6.5.2).
 //!
-//! [`ServiceToken`] is the other secret of the house: no client has it.
+//! ```
+//! use petstore_api_key::{ApiKey, Environment};
+//!
+//! let key = ApiKey::generate(Environment::Production);
+//! let written = key.expose(); // shown to its owner, once
+//! assert!(written.starts_with("pet_live_") && written.len() == 45);
+//!
+//! // What a client sends is judged by its form; whether such a key exists is known by its digest.
+//! let sent = ApiKey::parse(written).expect("a whole key");
+//! assert_eq!(sent.digest(), key.digest());
+//! assert!(ApiKey::parse(&written[..44]).is_none());
+//! ```
+//!
+//! [`ServiceToken`] is the secret between gateway and core: no client has it.
 
 use std::{fmt, str::FromStr};
 
@@ -75,6 +88,16 @@ impl FromStr for Environment {
 }
 
 /// A whole key: a secret without a voice. It has no `Display`, and its `Debug` shows only the prefix.
+///
+/// ```
+/// # use petstore_api_key::{ApiKey, Environment};
+/// assert_eq!(format!("{:?}", ApiKey::generate(Environment::Staging)), "ApiKey(pet_test_…)");
+/// ```
+///
+/// ```compile_fail
+/// # use petstore_api_key::{ApiKey, Environment};
+/// println!("{}", ApiKey::generate(Environment::Staging)); // does not compile
+/// ```
 #[derive(Clone)]
 pub struct ApiKey([u8; KEY_LEN]);
 
@@ -92,6 +115,16 @@ impl ApiKey {
     }
 
     /// The key that is written so, if its form and checksum are right: whether it exists is another question.
+    ///
+    /// ```
+    /// # use petstore_api_key::{ApiKey, Environment};
+    /// let key = ApiKey::parse("pet_test_00000000000000000000000000000030gV5m").expect("well formed");
+    /// assert_eq!(key.environment(), Environment::Staging);
+    ///
+    /// assert!(ApiKey::parse("pet_test_00000000000000000000000000000030gV5x").is_none()); // a wrong checksum
+    /// assert!(ApiKey::parse("pet_test_10000000000000000000000000000030gV5m").is_none()); // a typing error
+    /// assert!(ApiKey::parse("PET_TEST_00000000000000000000000000000030gV5m").is_none()); // case matters
+    /// ```
     #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
         let key: [u8; KEY_LEN] = written.as_bytes().try_into().ok()?;

@@ -21,6 +21,16 @@ impl ServiceToken {
 
     /// The token that is written so: a `token68`, which is what a bearer credential may be (RFC 9110 §11.2).
     ///
+    /// ```
+    /// use petstore_api_key::ServiceToken;
+    ///
+    /// let token = ServiceToken::parse("2b7e151628aed2a6abf7158809cf4f3c")?;
+    /// assert!(token.is(b"2b7e151628aed2a6abf7158809cf4f3c"));
+    /// assert!(!token.is(b"2b7e151628aed2a6"));
+    /// assert!(ServiceToken::parse("too short").is_err());
+    /// # Ok::<(), petstore_api_key::InvalidServiceToken>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// When it is too short, too long, or has other characters.

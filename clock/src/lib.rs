@@ -2,6 +2,22 @@
 //!
 //! Whatever needs to know what time it is takes a [`Clock`]. In production that is [`Clock::system`]; a test
 //! takes [`Clock::manual`] and moves it, instead of waiting.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use petstore_clock::{Clock, UnixMillis};
+//!
+//! fn has_expired(expires_at: UnixMillis, clock: &Clock) -> bool {
+//!     clock.now() >= expires_at
+//! }
+//!
+//! let (clock, hand) = Clock::manual(UnixMillis::from_secs(1_764_892_800));
+//! let expires_at = clock.now().plus(Duration::from_hours(24));
+//! assert!(!has_expired(expires_at, &clock));
+//! hand.advance(Duration::from_hours(24)); // in no time
+//! assert!(has_expired(expires_at, &clock));
+//! ```
 
 use std::{
     fmt,
@@ -13,6 +29,18 @@ use std::{
 };
 
 /// A moment: whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
+///
+/// Two moments are compared with [`since`](Self::since), which never goes below zero: clocks are set back.
+///
+/// ```
+/// # use petstore_clock::UnixMillis;
+/// # use std::time::Duration;
+/// let refused_at = UnixMillis(1_764_892_800_250);
+/// let ends_at = refused_at.plus(Duration::from_millis(29_400));
+/// assert_eq!(ends_at.to_string(), "2025-12-05T00:00:29Z");
+/// assert_eq!(ends_at.as_secs_ceil(), 1_764_892_830); // what a client is told: never too early
+/// assert_eq!(refused_at.since(ends_at), Duration::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
 
