@@ -147,6 +147,39 @@ fn the_error_guide_has_a_section_for_every_code_under_its_status() {
 }
 
 #[test]
+fn the_contract_lists_every_error_code_with_both_statuses() {
+    let rows = rows(&read("docs/contract.md"), "8.6 The codes");
+    let listed = |column: usize| {
+        let cell = |row: &Vec<String>| {
+            row[column].split_once(' ').map_or(row[column].clone(), |(first, _)| first.into())
+        };
+        rows.iter().map(|row| (row[0].trim_matches('`').to_owned(), cell(row))).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(listed(1), codes());
+    assert_eq!(listed(2), grpc_codes());
+}
+
+/// Every code with the gRPC code that its comment in the contract of gRPC names, or a dash.
+fn grpc_codes() -> BTreeMap<String, String> {
+    let proto = read("proto/petstore/v1/error_reason.proto");
+    let mut comment = String::new();
+    let mut codes = BTreeMap::new();
+    for line in proto.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("//") {
+            comment += text;
+        } else if let Some(value) = line.strip_prefix("ERROR_REASON_") {
+            let code = comment.rsplit_once("gRPC ").map_or("–", |(_, code)| code.trim_end_matches('.'));
+            codes.insert(value.split(' ').next().unwrap().to_owned(), code.to_owned());
+        }
+        if !line.starts_with("//") {
+            comment.clear();
+        }
+    }
+    codes.remove("UNSPECIFIED");
+    codes
+}
+
+#[test]
 fn the_readmes_routes_are_the_documented_ones() {
     let listed = rows(&read("README.md"), "## Routes")
         .into_iter()
@@ -198,23 +231,51 @@ fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
     assert!(named > 30, "only {named} settings were found");
 }
 
+/// Every page for people: in the root, in `deploy` and below `docs`.
+fn pages() -> Vec<(String, String)> {
+    let in_root =
+        fs::read_dir(ROOT).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let in_root = in_root.filter(|name| name.ends_with(".md")).map(|name| (name.clone(), read(&name)));
+    let pages: Vec<_> = in_root
+        .chain(files("deploy"))
+        .chain(files("docs"))
+        .filter(|(path, _)| path.ends_with(".md"))
+        .collect();
+    assert!(pages.len() > 10, "only {} pages were found", pages.len());
+    pages
+}
+
+/// The anchors of a page, as GitHub makes them of its headings.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut in_code = false;
+    let headings = page.lines().filter(|line| {
+        in_code ^= line.starts_with("```");
+        !in_code && line.starts_with('#')
+    });
+    headings
+        .map(|heading| {
+            let text = heading.trim_start_matches('#').trim().to_lowercase();
+            text.chars()
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+                .map(|c| if c == ' ' { '-' } else { c })
+                .collect()
+        })
+        .collect()
+}
+
 #[test]
-fn every_relative_link_leads_to_a_file() {
-    for document in [
-        "README.md",
-        "deploy/README.md",
-        "docs/architecture.md",
-        "docs/bulk.md",
-        "docs/clients.md",
-        "docs/errors.md",
-        "docs/operations.md",
-    ] {
-        let folder = Path::new(ROOT).join(document).parent().unwrap().to_owned();
-        let text = read(document);
+fn every_relative_link_leads_to_a_file_and_a_heading() {
+    for (document, text) in pages() {
+        let path = Path::new(ROOT).join(&document);
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        for target in targets.filter(|target| !target.contains("://") && !target.starts_with('#')) {
-            let file = target.split('#').next().unwrap();
-            assert!(folder.join(file).exists(), "{document} links to {target}, which is not there");
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(file.exists(), "{document} links to {target}, which is not there");
+            if !anchor.is_empty() {
+                let found = anchors(&fs::read_to_string(file).unwrap()).contains(anchor);
+                assert!(found, "{document} links to {target}, a heading that is not there");
+            }
         }
     }
 }
