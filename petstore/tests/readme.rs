@@ -235,14 +235,15 @@ fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
 fn pages() -> Vec<(String, String)> {
     let in_root =
         fs::read_dir(ROOT).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
-    let in_root = in_root.filter(|name| name.ends_with(".md")).map(|name| (name.clone(), read(&name)));
-    let pages: Vec<_> = in_root
-        .chain(files("deploy"))
-        .chain(files("docs"))
-        .filter(|(path, _)| path.ends_with(".md"))
-        .collect();
+    let in_root = in_root.filter(|name| is_page(name)).map(|name| (name.clone(), read(&name)));
+    let pages: Vec<_> =
+        in_root.chain(files("deploy")).chain(files("docs")).filter(|(path, _)| is_page(path)).collect();
     assert!(pages.len() > 10, "only {} pages were found", pages.len());
     pages
+}
+
+fn is_page(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 
 /// The anchors of a page, as GitHub makes them of its headings.
