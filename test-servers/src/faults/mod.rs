@@ -1,7 +1,9 @@
-//! Faults between two processes: a TCP proxy that delays, holds, cuts and refuses as the test says.
+//! Faults between two processes: a TCP proxy that delays, holds, cuts and refuses as the test says, and one that does so
+//! at single messages of PostgreSQL's protocol.
 
 mod connection;
 mod fault;
+pub mod postgres;
 mod proxy;
 
 pub use self::{fault::Fault, proxy::Proxy};

@@ -31,9 +31,13 @@ impl Access {
     }
 
     pub(super) async fn psql(&self, database: &str, sql: &str) -> Result<String, String> {
+        self.psql_at(self.port, database, sql).await
+    }
+
+    async fn psql_at(&self, port: u16, database: &str, sql: &str) -> Result<String, String> {
         let mut psql = tokio::process::Command::new(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"]);
-        psql.args(["--host=127.0.0.1", "--port", &self.port.to_string(), "--username", ROLE]);
+        psql.args(["--host=127.0.0.1", "--port", &port.to_string(), "--username", ROLE]);
         psql.args(["--dbname", database, "--command", sql]);
         psql.env("PGPASSWORD", self.password.unwrap_or_default());
         run(psql, HINT).await
@@ -84,6 +88,14 @@ impl Database {
     /// When the server refuses it or does not answer.
     pub async fn try_psql(&self, sql: &str) -> Result<String, String> {
         self.access.psql(&self.name, sql).await
+    }
+
+    /// The same through a proxy at this address of the loopback.
+    ///
+    /// # Errors
+    /// When the server refuses it, or the connection breaks.
+    pub async fn try_psql_at(&self, address: SocketAddr, sql: &str) -> Result<String, String> {
+        self.access.psql_at(address.port(), &self.name, sql).await
     }
 
     /// Ends the connections of its clients, as an administrator would, and tells how many they were. Those of

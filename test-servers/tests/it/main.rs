@@ -3,6 +3,7 @@
 
 mod orphans;
 mod postgres;
+mod postgres_proxy;
 mod proxy;
 mod redis;
 mod redis_cluster;
