@@ -28,6 +28,7 @@ mod https;
 mod idempotency;
 mod import;
 mod import_pets;
+mod key_floods;
 mod lasting_bans;
 mod limits;
 mod list_pets;

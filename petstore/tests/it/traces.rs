@@ -27,8 +27,8 @@ async fn a_request_is_one_tree_from_its_head_to_the_database() {
     // The key is looked up once, and remembered.
     let created = "
 petstore: POST /v1/pets
-  petstore: petstore.internal.v1.KeyService/ResolveKey
-    petstore: petstore.internal.v1.KeyService/ResolveKey
+  petstore: petstore.internal.v1.KeyService/ResolveKeys
+    petstore: petstore.internal.v1.KeyService/ResolveKeys
       petstore: SELECT revision
   petstore: petstore.v1.PetStore/CreatePet
     petstore: petstore.v1.PetStore/CreatePet
@@ -82,8 +82,8 @@ async fn a_request_is_one_tree_over_gateway_core_and_redis() {
     client.with_header("traceparent", SENDER).get("/v1/pets").await.assert_status(200);
     let tree = "
 petstore-gateway: GET /v1/pets
-  petstore-gateway: petstore.internal.v1.KeyService/ResolveKey
-    petstore-core: petstore.internal.v1.KeyService/ResolveKey
+  petstore-gateway: petstore.internal.v1.KeyService/ResolveKeys
+    petstore-core: petstore.internal.v1.KeyService/ResolveKeys
       petstore-core: SELECT revision
   petstore-gateway: EVALSHA
   petstore-gateway: petstore.v1.PetStore/ListPets

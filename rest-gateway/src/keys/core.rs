@@ -8,7 +8,7 @@ use std::{
 use petstore_api_key::KeyDigest;
 use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
-    ResolveKeyRequest, ResolveKeyResponse, key_service_client::KeyServiceClient,
+    ResolveKeysRequest, ResolveKeysResponse, key_service_client::KeyServiceClient,
 };
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
@@ -57,22 +57,23 @@ impl KeyService {
         self.answered_once() && !self.is_away.load(Ordering::Relaxed)
     }
 
-    /// What is known of a key. While the core is known to be away it is not even asked, so that nobody waits for
-    /// the deadline: [`Self::list_changes`] finds out when it is back.
-    pub(super) async fn resolve(&self, digest: &KeyDigest) -> Result<ResolveKeyResponse, CoreAway> {
+    /// What is known of keys, at most 1,000. While the core is known to be away it is not even asked, so that nobody
+    /// waits for the deadline: [`Self::list_changes`] finds out when it is back.
+    pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, CoreAway> {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
         }
-        let question = ResolveKeyRequest { digest: digest.0.to_vec() };
+        let question =
+            ResolveKeysRequest { digests: digests.iter().map(|digest| digest.0.to_vec()).collect() };
         let attempts = once_more(&self.retries, Instant::now() + DEADLINE, |left| {
             let mut client = self.client.clone();
             let mut question = Request::new(question.clone());
             question.set_timeout(left);
-            async move { client.resolve_key(question).await }
+            async move { client.resolve_keys(question).await }
         });
         let answer = within_deadline(attempts).await;
         answer.map_err(|cause| {
-            tracing::debug!(%cause, "could not resolve an API key");
+            tracing::debug!(%cause, "could not resolve API keys");
             CoreAway
         })
     }

@@ -20,7 +20,7 @@ impl Default for KeyMetrics {
             ),
             lookups: counters(
                 "petstore_key_lookups_total",
-                "Questions to the core about a key, by what came of it.",
+                "Look-ups of keys in the core, which share calls, by what came of them.",
                 &["result"],
             ),
         }
@@ -42,7 +42,7 @@ impl KeyMetrics {
         self.cache.with_label_values(&[result]).inc();
     }
 
-    /// The core was asked; `unresolved` if it told of no key.
+    /// A key was looked up; `unresolved` if that led to none.
     pub(super) fn looked_up(&self, unresolved: Option<Unresolved>) {
         let result = match unresolved {
             None => "found",

@@ -3,13 +3,14 @@
 
 mod bans;
 mod bearer;
-mod budget;
 mod changes;
 mod core;
 #[cfg(test)]
 mod core_double;
 mod entry;
+mod fair_queue;
 mod flights;
+mod lookups;
 mod metrics;
 mod ring;
 mod uses;
@@ -52,7 +53,7 @@ pub enum Unresolved {
     /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
     #[error("the API key cannot be checked at the moment")]
     CoreAway,
-    /// Too many keys are being looked up, by all callers or by this address.
+    /// Too many keys wait to be looked up.
     #[error("too many API keys are being looked up at the moment")]
     Overloaded,
 }

@@ -1,21 +1,23 @@
 //! What the gateway knows of keys.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_metrics::Collectors;
+use petstore_proto::internal::v1::ResolvedKey;
 use tokio::time::{Instant, sleep};
 
 use super::{
     KnownKey, Unresolved,
     bans::{Bans, ban_from_core},
-    budget::Budget,
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
     entry::Entry,
     flights::Flights,
+    lookups::{Lookups, Overloaded, Purpose},
     metrics::KeyMetrics,
     uses::Uses,
 };
@@ -57,17 +59,27 @@ const ATTEMPTS: usize = 3;
 pub struct KeyRing(Arc<Ring>);
 
 struct Ring {
-    core: KeyService,
+    core: Arc<KeyService>,
     clock: Clock,
-    changes: Changes,
+    changes: Arc<Changes>,
     known: Cache<KeyDigest, Arc<Entry>>,
     /// Until when a digest is unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
     flights: Flights<Result<Arc<Entry>, Unresolved>>,
-    budget: Budget,
+    lookups: Lookups<Result<Arc<Found>, CoreAway>>,
     uses: Uses,
     metrics: KeyMetrics,
     bans: Bans,
+}
+
+/// What the core knows of the digests that it was asked about together.
+struct Found {
+    keys: HashMap<KeyDigest, ResolvedKey>,
+    /// The core's revision of the answer, and which history that belongs to.
+    revision: i64,
+    history: u64,
+    /// When the core was asked.
+    asked_at: UnixMillis,
 }
 
 /// What is remembered of a digest.
@@ -83,22 +95,24 @@ impl KeyRing {
     /// A ring that knows no key yet, and keeps the bans of `limiter` and those of the core alike.
     #[must_use]
     pub fn new(core: CoreTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
+        let (core, changes) = (Arc::new(KeyService::new(core)), Arc::<Changes>::default());
         Self(Arc::new(Ring {
-            core: KeyService::new(core),
+            lookups: lookups(Arc::clone(&core), Arc::clone(&changes), clock.clone()),
+            core,
             clock,
-            changes: Changes::default(),
+            changes,
             known: Cache::new(MAX_KNOWN),
             unknown: Cache::builder().max_capacity(MAX_UNKNOWN).time_to_live(UNKNOWN_FOR).build(),
             flights: Flights::default(),
-            budget: Budget::new(),
             uses: Uses::default(),
             metrics: KeyMetrics::default(),
             bans: Bans::new(limiter),
         }))
     }
 
-    /// The key, if it may be used now. Asks the core if need be, once for all who ask at the same time, and within
-    /// the budget of the address `from`. Waits for a second at most for its turn, and for a second for each answer.
+    /// The key, if it may be used now. Asks the core if need be, once for all who ask at the same time, and together
+    /// with others that wait. Waits for a second at most for its turn, and for a second for each answer. While more wait
+    /// than can be asked about, addresses such as `from` take turns.
     ///
     /// # Errors
     /// See [`Unresolved`].
@@ -192,13 +206,13 @@ impl Ring {
         digest: KeyDigest,
         from: ClientAddress,
     ) -> Result<Arc<Entry>, Unresolved> {
-        let pass = match self.recall(&digest).await {
+        let purpose = match self.recall(&digest).await {
             Memory::Key(entry) => return Ok(entry),
             Memory::NoKey => return Err(Unresolved::Unknown),
-            Memory::Outdated => self.budget.renewal().await?,
-            Memory::Nothing => self.budget.stranger(from).await?,
+            Memory::Outdated => Purpose::Refresh,
+            Memory::Nothing => Purpose::Unknown(from),
         };
-        let found = self.ask(&digest).await;
+        let found = self.ask(digest, purpose).await;
         self.metrics.looked_up(found.as_ref().err().copied());
         match &found {
             Ok(entry) => self.known.insert(digest, Arc::clone(entry)).await,
@@ -208,20 +222,19 @@ impl Ring {
             }
             Err(_) => {}
         }
-        if found.as_ref().err() != Some(&Unresolved::Unknown) {
-            pass.refund();
-        }
         found
     }
 
     /// The core's answer, if it holds: one that was overtaken by a change already told of must not be kept.
-    async fn ask(&self, digest: &KeyDigest) -> Result<Arc<Entry>, Unresolved> {
+    async fn ask(&self, digest: KeyDigest, purpose: Purpose) -> Result<Arc<Entry>, Unresolved> {
         for _ in 0..ATTEMPTS {
-            let (asked_at, history) = (self.clock.now(), self.changes.history());
-            let answer = self.core.resolve(digest).await.map_err(|_| Unresolved::CoreAway)?;
-            let key = answer.key.ok_or(Unresolved::Unknown)?;
+            let answer = self.lookups.find(digest, purpose).await;
+            let found = answer.map_err(|Overloaded| Unresolved::Overloaded)?;
+            let found = found.map_err(|CoreAway| Unresolved::CoreAway)?;
+            let key = found.keys.get(&digest).cloned().ok_or(Unresolved::Unknown)?;
             let ban = key.last_ban.and_then(ban_from_core);
-            let stamp = Stamp { account_id: key.account_id, revision: answer.revision, history, asked_at };
+            let Found { revision, history, asked_at, .. } = *found;
+            let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
             let Some(entry) = Entry::read(key, stamp) else {
                 tracing::error!("the core's answer about an API key makes no sense: is it a newer version?");
                 return Err(Unresolved::CoreAway);
@@ -258,6 +271,26 @@ impl Ring {
     async fn report_uses(&self) {
         self.core.report(&self.uses.take()).await;
     }
+}
+
+/// Asks the core about many keys at once.
+fn lookups(
+    core: Arc<KeyService>,
+    changes: Arc<Changes>,
+    clock: Clock,
+) -> Lookups<Result<Arc<Found>, CoreAway>> {
+    Lookups::new(move |digests| {
+        let (core, changes, clock) = (Arc::clone(&core), Arc::clone(&changes), clock.clone());
+        let call = async move {
+            let (asked_at, history) = (clock.now(), changes.history());
+            let answer = core.resolve(&digests).await?;
+            let keys = answer.keys.into_iter().filter_map(|found| {
+                Some((KeyDigest(found.digest.try_into().ok()?), found.key?)) // else it is no key that was asked about
+            });
+            Ok(Arc::new(Found { keys: keys.collect(), revision: answer.revision, history, asked_at }))
+        };
+        call.boxed()
+    })
 }
 
 /// Shows nothing of what it knows.

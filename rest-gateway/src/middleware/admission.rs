@@ -53,9 +53,10 @@ pub(super) async fn admit(gateway: &GatewayState, parts: &Parts, address: Client
             take(gateway, &subject, quota, Ok(key)).await
         }
         // Nobody's fault but ours, so nobody pays for it.
-        Err(error @ ApiError::Key(Unresolved::CoreAway | Unresolved::Overloaded)) => {
+        Err(error @ ApiError::Key(Unresolved::CoreAway)) => {
             Admission { key: None, verdict: Err(error), decision: None, standing: None }
         }
+        // Among them what could not be looked up because too many others wait: a flood is not to be free.
         Err(error) => take(gateway, &Subject::Address(address), Quota::ADDRESS, Err(error)).await,
     }
 }

@@ -207,6 +207,7 @@ async fn an_answer_overtaken_by_a_change_is_neither_used_nor_kept() {
     let mut resolving = Box::pin(rig.resolve(&key));
     while rig.core.resolved() == 0 {
         assert!(poll!(&mut resolving).is_pending());
+        tokio::task::yield_now().await;
     }
     rig.core.set(&key, 1, |key| key.state = KeyState::Revoked.into());
     rig.ask_for_changes().await;
@@ -240,34 +241,17 @@ async fn look_ups_that_nobody_waits_for_do_not_hold_up_others() {
     let rig = Rig::new();
     rig.core.hold_answers(true);
     let keys: Vec<_> = (0..16).map(|account| rig.new_key(account)).collect();
-    let mut abandoned = select_all(keys.iter().map(|key| Box::pin(rig.resolve(key))));
-    while rig.core.resolved() < 16 {
-        assert!(poll!(&mut abandoned).is_pending());
+    let mut abandoned = Vec::new();
+    for (number, key) in keys.iter().enumerate() {
+        abandoned.push(Box::pin(rig.resolve(key)));
+        while rig.core.resolved() <= number {
+            assert!(poll!(select_all(&mut abandoned)).is_pending());
+            tokio::task::yield_now().await;
+        }
     }
     drop(abandoned);
     rig.core.hold_answers(false);
     assert!(rig.resolve(&rig.new_key(17)).await.is_ok());
-}
-
-#[tokio::test]
-async fn guesses_beyond_an_addresss_budget_never_reach_the_core() {
-    let rig = Rig::new();
-    let guesses: Vec<_> = (0..200).map(|_| ApiKey::generate(Environment::Production)).collect();
-    let started = Instant::now();
-    let answers = join_all(guesses.iter().map(|key| rig.resolve(key))).await;
-    let refused = answers.iter().filter(|answer| **answer == Err(Unresolved::Overloaded)).count();
-    assert_eq!(refused + rig.core.resolved(), 200);
-    let allowed = 60 + started.elapsed().as_millis() / 50; // 40 at once, 20 waited, and 20 a second
-    assert!(rig.core.resolved() as u128 <= allowed, "{} guesses were let through", rig.core.resolved());
-}
-
-#[tokio::test]
-async fn valid_keys_cost_their_address_nothing() {
-    let rig = Rig::new();
-    for account in 0..100 {
-        assert!(rig.resolve(&rig.new_key(account)).await.is_ok());
-    }
-    assert!(poll!(Box::pin(rig.ring.0.budget.stranger(address()))).is_ready(), "nobody has to wait");
 }
 
 #[tokio::test]

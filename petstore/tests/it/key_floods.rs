@@ -1,0 +1,110 @@
+//! Floods of keys that nobody has: what they cost the core, and that they lock nobody out.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use petstore_api_key::{ApiKey, Environment};
+use petstore_testkit::{Client, Plan, TestShop, raw};
+
+/// The most calls a second with which one gateway asks the core about keys.
+const MAX_LOOKUP_CALLS: f64 = 200.0;
+
+/// Keys that nobody has used before, while strangers flood.
+const FRESH_KEYS: usize = 12;
+
+/// More than could wait for their turn, if each had to be looked up by itself.
+const CONNECTIONS: usize = 250;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_unknown_keys_from_a_thousand_addresses_locks_out_no_key_that_is_used_first() {
+    let shop = TestShop::open_with(&["--trusted-proxy", "127.0.0.1/32"]).await;
+    let address = |number: usize| format!("10.0.{}.{}", number % 1_000 / 250, number % 250);
+    let flooded = flood(&shop, 6, |number| Some(address(number))).await;
+    assert!(flooded.len() > CONNECTIONS * 5, "{:?}", counts(&flooded));
+    assert!(flooded.iter().all(|code| code == "INVALID_API_KEY"), "{:?}", counts(&flooded));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbours() {
+    let shop = TestShop::open().await;
+    let flooded = flood(&shop, 6, |_| None).await;
+    assert_eq!(counts(&flooded), [("INVALID_API_KEY", 600), ("RATE_LIMITED", flooded.len() - 600)]);
+}
+
+/// Sends requests with keys that nobody has over many connections at once, so many one after another on each, as fast as
+/// they are answered. Meanwhile keys are used for the first time, all of which have to be served. The codes that the
+/// strangers were answered.
+async fn flood(
+    shop: &TestShop,
+    requests: usize,
+    forwarded_for: impl Fn(usize) -> Option<String>,
+) -> Vec<String> {
+    let mut fresh = Vec::new();
+    for _ in 0..FRESH_KEYS {
+        fresh.push(shop.client_on(Plan::Free).await);
+    }
+    let target = shop.anonymous().address();
+    let connections = (0..CONNECTIONS).map(|connection| {
+        let mut text = String::new();
+        for request in 0..requests {
+            let key = ApiKey::generate(Environment::Production);
+            let field = forwarded_for(connection * requests + request)
+                .map(|address| format!("X-Forwarded-For: {address}\r\n"))
+                .unwrap_or_default();
+            let last = if request + 1 == requests { "Connection: close\r\n" } else { "" };
+            write!(
+                text,
+                "GET /v1/pets HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n{field}{last}\r\n",
+                key.expose()
+            )
+            .unwrap();
+        }
+        tokio::spawn(async move { raw::answers(&raw::exchange(target, text.as_bytes()).await) })
+    });
+    let (calls, start) = (lookup_calls(&shop.admin()).await, Instant::now());
+    let connections: Vec<_> = connections.collect();
+    let first_uses = async {
+        let mut longest = Duration::ZERO;
+        for client in &fresh {
+            tokio::time::sleep(Duration::from_millis(100)).await; // spread over the flood
+            let sent = Instant::now();
+            client.get("/v1/pets").await.assert_status(200);
+            longest = longest.max(sent.elapsed());
+        }
+        longest
+    };
+    let (answers, longest) = tokio::join!(join_all(connections), first_uses);
+    let took = start.elapsed();
+    let calls = lookup_calls(&shop.admin()).await - calls;
+    let answers = answers.into_iter().flat_map(Result::unwrap);
+    let codes: Vec<_> = answers.map(|answer| answer.json()["code"].as_str().unwrap().to_owned()).collect();
+    // On a busy machine the core may not answer all of them in time: then nobody is told anything of the key.
+    let codes: Vec<_> = codes.into_iter().filter(|code| code != "UNAVAILABLE").collect();
+    println!(
+        "{} strangers in {took:?}, {calls} calls to the core; a first use took {longest:?} at most",
+        codes.len()
+    );
+    assert!(calls <= took.as_secs_f64() * MAX_LOOKUP_CALLS + 1.0, "{calls} calls in {took:?}");
+    codes
+}
+
+/// How often the core was asked about keys.
+async fn lookup_calls(admin: &Client) -> f64 {
+    let metrics = admin.get("/metrics").await;
+    let of = |method| {
+        let series = format!("rpc_server_call_duration_seconds_count{{rpc_method=\"{method}\"}} ");
+        metrics.text().lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
+    };
+    ["ResolveKey", "ResolveKeys"].into_iter().filter_map(of).sum()
+}
+
+fn counts(codes: &[String]) -> Vec<(&str, usize)> {
+    let mut counts = std::collections::BTreeMap::new();
+    for code in codes {
+        *counts.entry(code.as_str()).or_default() += 1;
+    }
+    counts.into_iter().collect()
+}

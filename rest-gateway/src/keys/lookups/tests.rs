@@ -1,0 +1,185 @@
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Mutex,
+};
+
+use futures_util::{
+    future::{join_all, select_all},
+    poll,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+use super::*;
+
+/// When a call began, and what it was about.
+type NotedCall = (Instant, Vec<KeyDigest>);
+
+/// A core that notes what it is asked, and answers with the number of the call.
+struct Rig {
+    lookups: Lookups<usize>,
+    calls: Arc<Mutex<Vec<NotedCall>>>,
+    /// While true, answers do not arrive.
+    held: watch::Sender<bool>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (calls, held) = (Arc::<Mutex<Vec<_>>>::default(), watch::Sender::new(false));
+        let (noted, release) = (Arc::clone(&calls), held.clone());
+        let lookups = Lookups::new(move |digests| {
+            let number = {
+                let mut calls = noted.lock().unwrap();
+                calls.push((Instant::now(), digests));
+                calls.len()
+            };
+            let mut held = release.subscribe();
+            async move {
+                held.wait_for(|held| !held).await.unwrap();
+                number
+            }
+            .boxed()
+        });
+        Self { lookups, calls, held }
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.calls.lock().unwrap().iter().map(|(_, digests)| digests.len()).collect()
+    }
+
+    /// So many calls, each about one digest, none of which is answered.
+    async fn occupied(&self, calls: u32) -> Vec<BoxFuture<'_, Result<usize, Overloaded>>> {
+        self.held.send_replace(true);
+        let mut waiting = Vec::new();
+        for number in 0..calls {
+            waiting.push(self.lookups.find(digest(1_000_000 + number), unknown(1)).boxed());
+            while self.sizes().len() <= number as usize {
+                assert!(poll!(select_all(&mut waiting)).is_pending());
+                tokio::task::yield_now().await;
+            }
+        }
+        waiting
+    }
+}
+
+fn digest(number: u32) -> KeyDigest {
+    let mut digest = [0; 32];
+    digest[..4].copy_from_slice(&number.to_be_bytes());
+    KeyDigest(digest)
+}
+
+fn unknown(address: u32) -> Purpose {
+    Purpose::Unknown(IpAddr::V4(Ipv4Addr::from_bits(address)).into())
+}
+
+#[tokio::test]
+async fn one_that_comes_alone_is_looked_up_at_once() {
+    let rig = Rig::new();
+    let start = Instant::now();
+    assert_eq!(rig.lookups.find(digest(1), unknown(1)).await, Ok(1));
+    assert!(start.elapsed() < MAX_WAIT);
+    assert_eq!(rig.sizes(), [1]);
+}
+
+#[tokio::test]
+async fn those_who_wait_share_a_call_of_a_thousand() {
+    let rig = Rig::new();
+    let answers = join_all((0..2_500).map(|number| rig.lookups.find(digest(number), unknown(number)))).await;
+    assert_eq!(rig.sizes(), [1_000, 1_000, 500]);
+    assert_eq!(answers.iter().filter(|answer| **answer == Ok(3)).count(), 500);
+}
+
+#[tokio::test]
+async fn at_most_two_hundred_calls_begin_in_a_second() {
+    let rig = Rig::new();
+    for number in 0..40 {
+        rig.lookups.find(digest(number), unknown(1)).await.unwrap();
+    }
+    let begun: Vec<_> = rig.calls.lock().unwrap().iter().map(|(begun, _)| *begun).collect();
+    assert_eq!(begun.len(), 40);
+    assert!(begun.windows(2).all(|pair| pair[0] + CALL_INTERVAL <= pair[1]), "{begun:?}");
+}
+
+#[tokio::test]
+async fn sixteen_calls_are_under_way_at_most() {
+    let rig = Rig::new();
+    let mut waiting = rig.occupied(16).await;
+    waiting.push(rig.lookups.find(digest(17), Purpose::Refresh).boxed());
+    let soon = Instant::now() + 10 * CALL_INTERVAL;
+    assert!(timeout_at(soon, select_all(&mut waiting)).await.is_err(), "none is answered");
+    assert_eq!(rig.sizes().len(), 16);
+    rig.held.send_replace(false);
+    assert!(join_all(waiting).await.iter().all(Result::is_ok));
+    assert_eq!(rig.sizes().len(), 17);
+}
+
+/// 150 unknown keys a second at one address fill several calls; a neighbour's key is in the very next one.
+#[tokio::test]
+async fn when_more_wait_than_fit_addresses_take_turns() {
+    let rig = Rig::new();
+    let mut waiting = rig.occupied(16).await;
+    let flood = (0..3_000).map(|number| rig.lookups.find(digest(number), unknown(7)).boxed());
+    let many =
+        (0..500).map(|number| rig.lookups.find(digest(10_000 + number), unknown(100 + number)).boxed());
+    waiting.extend(flood.chain(many));
+    waiting.push(rig.lookups.find(digest(99_999), unknown(8)).boxed());
+    assert!(poll!(select_all(&mut waiting)).is_pending());
+    rig.held.send_replace(false);
+    join_all(waiting).await;
+    let calls = rig.calls.lock().unwrap();
+    let (_, next) = &calls[16];
+    assert!(next.contains(&digest(99_999)));
+    assert_eq!(next.iter().filter(|asked| asked.0[..4] < 10_000_u32.to_be_bytes()[..]).count(), 499);
+}
+
+#[tokio::test]
+async fn keys_that_were_known_go_first() {
+    let rig = Rig::new();
+    let mut waiting = rig.occupied(16).await;
+    waiting.extend((0..5_000).map(|number| rig.lookups.find(digest(number), unknown(number)).boxed()));
+    waiting.push(rig.lookups.find(digest(99_999), Purpose::Refresh).boxed());
+    assert!(poll!(select_all(&mut waiting)).is_pending());
+    rig.held.send_replace(false);
+    join_all(waiting).await;
+    assert_eq!(rig.calls.lock().unwrap()[16].1[0], digest(99_999));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_not_looked_up_and_holds_up_nobody() {
+    let rig = Rig::new();
+    let occupied = rig.occupied(16).await;
+    let mut waiting = rig.lookups.find(digest(1), unknown(1)).boxed();
+    assert!(poll!(&mut waiting).is_pending());
+    drop(waiting);
+    drop(occupied); // the calls end with them
+    rig.held.send_replace(false);
+    assert_eq!(rig.lookups.find(digest(2), unknown(2)).await, Ok(17));
+    assert_eq!(rig.calls.lock().unwrap()[16].1, [digest(2)]);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_second_in_vain_is_refused() {
+    let rig = Rig::new();
+    let mut waiting = rig.occupied(16).await;
+    let start = Instant::now();
+    waiting.push(rig.lookups.find(digest(1), unknown(1)).boxed());
+    let (refused, at, _) = select_all(waiting).await;
+    assert_eq!((refused, at), (Err(Overloaded), 16));
+    assert!(start.elapsed() >= MAX_WAIT);
+}
+
+#[tokio::test]
+async fn the_number_of_those_who_wait_is_bounded() {
+    let mut queue =
+        Queue::<()> { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_dispatched: true };
+    let waiting = || Waiting { digest: digest(1), turn: oneshot::channel().0 };
+    for number in 0..100_000 {
+        assert_eq!(queue.push(unknown(number), waiting()), Ok(false));
+    }
+    assert_eq!(queue.push(unknown(1), waiting()), Err(Overloaded));
+    assert_eq!(queue.push(Purpose::Refresh, waiting()), Err(Overloaded));
+    assert!(queue.next_batch().is_empty(), "nobody waits for these any more");
+    assert_eq!(queue.push(unknown(1), waiting()), Ok(false));
+}
