@@ -2,6 +2,7 @@
 //!
 //! [`Traces`] begins the span of a request where it enters a service. While that [`Span`] runs a future, everything below
 //! finds it by itself ([`Span::child`], [`Span::past`]), so that neither a limiter nor a store has to be handed anything;
+//! work that another task goes on with takes it along ([`Current`]);
 //! [`Span::write`] tells the next service. Off, which is the default, a span is a comparison.
 //!
 //! A trace begins at most once, and whether it is recorded is decided there: services below keep to it.
@@ -27,7 +28,7 @@ use opentelemetry_sdk::trace::SdkTracer;
 
 pub use self::{
     export::{Exporter, ExporterSettings, InvalidEndpoint, OtlpEndpoint, SpanMetrics},
-    span::{Description, Span, Within},
+    span::{Current, Description, Span, Within},
 };
 
 /// Begins the spans of requests. Clones record to the same place.

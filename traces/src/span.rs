@@ -105,6 +105,28 @@ impl Span {
     }
 }
 
+/// The span whose work this is, for another task that goes on with it.
+pub struct Current(Option<Context>);
+
+impl Current {
+    /// That of the calling task, or none.
+    #[must_use]
+    pub fn take() -> Self {
+        Self(Context::map_current(|current| current.has_active_span().then(|| current.clone())))
+    }
+
+    /// Runs the future as that span's work.
+    pub fn within<F: Future>(&self, work: F) -> Within<F> {
+        Within { work, span: self.0.clone() }
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Current").field("is_none", &self.0.is_none()).finish_non_exhaustive()
+    }
+}
+
 /// What `begin` makes of the current span, if that is recorded.
 fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
     Context::map_current(|current| {

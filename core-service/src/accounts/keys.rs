@@ -87,8 +87,9 @@ pub async fn rotate(
     environment: Option<Environment>,
 ) -> Result<IssuedKey, AccountError> {
     let now = clock.now();
-    let (record, key) =
-        store.rotate_key(id, now, grace, environment, |environment| issue(now, environment, None)).await?;
+    let (record, key) = store
+        .rotate_key(id, now, grace, environment, move |environment| issue(now, environment, None))
+        .await?;
     Ok(IssuedKey { record, key })
 }
 

@@ -1,13 +1,10 @@
 //! Accounts in the database.
 
 use petstore_clock::UnixMillis;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QuerySelect,
-    sea_query::Expr,
-};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect, sea_query::Expr};
 
 use super::{
-    NewApiKey, Store,
+    NewApiKey, Session, Store,
     changes::next_revision,
     entity::account::{self, moment_column},
     fault, keys,
@@ -22,11 +19,9 @@ impl Store {
         plan: Plan,
         now: UnixMillis,
     ) -> Result<Account, AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let account = insert(&transaction, name, plan, now).await?;
-            transaction.commit().await?;
-            Ok(account)
+        let name = name.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move { insert(transaction, &name, plan, now).await })
         })
         .await
     }
@@ -38,22 +33,22 @@ impl Store {
         plan: Plan,
         key: NewApiKey,
     ) -> Result<Option<ApiKeyRecord>, AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            if !account::Entity::find().limit(1).all(&transaction).await?.is_empty() {
-                return Ok(None);
-            }
-            let account = insert(&transaction, name, plan, key.created_at).await?;
-            let record = keys::insert(&transaction, &account, key).await?;
-            transaction.commit().await?;
-            Ok(Some(record))
+        let name = name.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                    return Ok(None);
+                }
+                let account = insert(transaction, &name, plan, key.created_at).await?;
+                keys::insert(transaction, &account, key).await.map(Some)
+            })
         })
         .await
     }
 
     /// Every account, in the order of their names.
     pub(crate) async fn list_accounts(&self) -> Result<Vec<Account>, PetStoreError> {
-        let rows = self.read(|| account::Entity::find().all(&self.reader)).await?;
+        let rows = self.read(|db| Box::pin(account::Entity::find().all(db))).await?;
         let accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>();
         // Sorted here, since the order of texts in PostgreSQL is a setting of the database.
         accounts.map(|mut accounts| {
@@ -65,34 +60,35 @@ impl Store {
     /// The account of that name.
     pub(crate) async fn find_account(&self, name: &AccountName) -> Result<Account, AccountError> {
         let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-        let row = self.read(|| find.clone().all(&self.reader)).await?.pop();
+        let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         Ok(row.ok_or_else(|| AccountError::AccountNotFound(name.clone()))?.try_into()?)
     }
 
     /// Puts an account on another plan.
     pub(crate) async fn update_plan(&self, name: &AccountName, plan: Plan) -> Result<Account, AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let revision = next_revision(&transaction).await?;
-            let (per_minute, per_day) = agreed_columns(plan);
-            let mut changed = account::Entity::update_many()
-                .col_expr(account::Column::Plan, Expr::value(plan.name()))
-                .col_expr(account::Column::PerMinute, Expr::value(per_minute))
-                .col_expr(account::Column::PerDay, Expr::value(per_day))
-                .col_expr(account::Column::Revision, Expr::value(revision))
-                .filter(account::Column::Name.eq(name.as_str()))
-                .exec_with_returning(&transaction)
-                .await?;
-            let row = changed.pop().ok_or_else(|| AccountError::AccountNotFound(name.clone()))?;
-            transaction.commit().await?;
-            Ok(row.try_into()?)
+        let name = name.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let revision = next_revision(transaction).await?;
+                let (per_minute, per_day) = agreed_columns(plan);
+                let mut changed = account::Entity::update_many()
+                    .col_expr(account::Column::Plan, Expr::value(plan.name()))
+                    .col_expr(account::Column::PerMinute, Expr::value(per_minute))
+                    .col_expr(account::Column::PerDay, Expr::value(per_day))
+                    .col_expr(account::Column::Revision, Expr::value(revision))
+                    .filter(account::Column::Name.eq(name.as_str()))
+                    .exec_with_returning(transaction)
+                    .await?;
+                let row = changed.pop().ok_or(AccountError::AccountNotFound(name))?;
+                Ok(row.try_into()?)
+            })
         })
         .await
     }
 }
 
 async fn insert(
-    transaction: &DatabaseTransaction,
+    transaction: &Session,
     name: &AccountName,
     plan: Plan,
     now: UnixMillis,

@@ -1,14 +1,11 @@
 //! Bans of keys in the database.
 
 use petstore_clock::UnixMillis;
-use sea_orm::{
-    ColumnTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::OnConflict,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::OnConflict};
 
 use super::{
-    Store,
-    changes::touch,
+    Session, Store,
+    changes::{current_revision, touch},
     entity::{
         account::{self, moment_column},
         api_key,
@@ -30,34 +27,33 @@ impl Store {
         reported: Ban,
         now: UnixMillis,
     ) -> Result<(Option<Ban>, i64), PetStoreError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let key = api_key::Entity::find_by_id(key_id).all(&transaction).await?.pop();
-            // The account is touched first: that lets one change in after the other.
-            let account_id = key.as_ref().map(|key| key.account_id).unwrap_or_default();
-            let revision = touch(&transaction, account_id).await?;
-            let kept = ban::Entity::find_by_id(key_id).all(&transaction).await?.pop();
-            let kept = kept.map(|row| stored_note(row.imposed_at, row.ends_at));
-            if key.is_none() || kept.is_some_and(|kept| !kept.gives_way_to(reported)) {
-                // Nothing changes, the revision neither.
-                return Ok((kept.and_then(|kept| kept.last_ban(now)), revision - 1));
-            }
-            forget_what_is_over(&transaction, now).await?;
-            keep(&transaction, key_id, BanNote::Banned(reported)).await?;
-            transaction.commit().await?;
-            Ok((Some(reported), revision))
+        let key_id = key_id.to_owned();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
+                let kept = ban::Entity::find_by_id(&key_id).all(transaction).await?.pop();
+                let kept = kept.map(|row| stored_note(row.imposed_at, row.ends_at));
+                let Some(key) = key.filter(|_| kept.is_none_or(|kept| kept.gives_way_to(reported))) else {
+                    let revision = current_revision(transaction).await?;
+                    return Ok((kept.and_then(|kept| kept.last_ban(now)), revision));
+                };
+                let revision = touch(transaction, key.account_id).await?;
+                forget_what_is_over(transaction, now).await?;
+                keep(transaction, &key_id, BanNote::Banned(reported)).await?;
+                Ok((Some(reported), revision))
+            })
         })
         .await
     }
 
     /// Bans a key, or lifts its bans, whatever is kept.
     pub(crate) async fn set_ban(&self, id: KeyId, note: BanNote) -> Result<(), AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let (row, _) = keys::find(&transaction, id).await?;
-            touch(&transaction, row.account_id).await?;
-            keep(&transaction, &row.id, note).await?;
-            Ok(transaction.commit().await?)
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let (row, _) = keys::find(transaction, id).await?;
+                touch(transaction, row.account_id).await?;
+                Ok(keep(transaction, &row.id, note).await?)
+            })
         })
         .await
     }
@@ -69,7 +65,7 @@ impl Store {
             .and_also_related(account::Entity)
             .filter(ban::Column::EndsAt.gt(moment_column(now)))
             .order_by_asc(ban::Column::EndsAt);
-        let rows = self.read(|| find.clone().all(&self.reader)).await?;
+        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
         let records = rows.into_iter().filter_map(|(row, _, account)| {
             let ban = stored_note(row.imposed_at, row.ends_at).last_ban(now)?; // a lifting may lie in the future
             let bug = || PetStoreError::Bug(format!("a ban is of key {}", row.key_id).into());
@@ -83,7 +79,7 @@ impl Store {
     }
 }
 
-async fn keep(transaction: &DatabaseTransaction, key_id: &str, note: BanNote) -> Result<(), DbErr> {
+async fn keep(transaction: &Session, key_id: &str, note: BanNote) -> Result<(), DbErr> {
     use sea_orm::ActiveValue::Set;
     let (imposed_at, ends_at) = note_columns(note);
     let row = ban::ActiveModel {
@@ -97,7 +93,7 @@ async fn keep(transaction: &DatabaseTransaction, key_id: &str, note: BanNote) ->
     ban::Entity::insert(row).on_conflict(replace).exec_without_returning(transaction).await.map(drop)
 }
 
-async fn forget_what_is_over(transaction: &DatabaseTransaction, now: UnixMillis) -> Result<(), DbErr> {
+async fn forget_what_is_over(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
     let over = ban::Entity::find()
         .select_only()
         .column(ban::Column::KeyId)

@@ -2,15 +2,17 @@
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
-    FromQueryResult, QueryFilter, QueryOrder, QuerySelect, Statement, TryInsertResult,
+    ActiveValue::Set, ColumnTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder,
+    QuerySelect, Statement, TryInsertResult,
 };
 
 use super::{
-    Store,
+    Session, Store,
     entity::{account::moment_column, create_request, pet},
     fault,
+    insert::committed,
     pets::{pet_row, status_column},
+    running::Run,
 };
 use crate::domain::{Created, NewPet, Pet, PetStoreError, RequestId};
 
@@ -20,14 +22,17 @@ const ATTEMPTS: usize = 3;
 /// Adds an animal and its name on PostgreSQL in one round trip, where a transaction of two statements takes four. No
 /// row comes back if the name is taken. Of two that run at once both see it free: one waits for the other to commit,
 /// and then violates the primary key.
-const ADD_WITH_NAME: &str = "\
-    WITH added AS (\
+const ADD_WITH_NAME: &str = concat!(
+    "WITH added AS (\
         INSERT INTO pets (name, category_id, status) SELECT $3, $4, $5 \
         WHERE NOT EXISTS (SELECT FROM create_requests WHERE request_id = $1) \
         RETURNING id, name, category_id, status\
     ), named AS (\
         INSERT INTO create_requests (request_id, pet_id, created_at) SELECT $1, id, $2 FROM added\
-    ) SELECT id, name, category_id, status FROM added";
+    ) SELECT id, name, category_id, status, ",
+    committed!(),
+    " FROM added"
+);
 
 /// Of the names, on PostgreSQL.
 const PRIMARY_KEY: &str = "create_requests_pkey";
@@ -56,15 +61,16 @@ impl Store {
         new: NewPet,
         now: UnixMillis,
     ) -> Result<Created, PetStoreError> {
-        let _run = self.running.begin(id).ok_or(PetStoreError::RequestInProgress)?;
+        // Held by whatever still works on it, also when the caller has given up.
+        let run = self.running.begin(id).ok_or(PetStoreError::RequestInProgress)?;
         let work = async {
             let mut lost_connections = 0;
             for _ in 0..ATTEMPTS {
-                match Box::pin(self.try_insert(id, &new, now)).await {
+                match Box::pin(self.try_insert(&run, &new, now)).await {
                     Ok(pet) => return Ok(Created { pet, replayed: false }),
                     Err(NotAdded::InProgress) => return Err(PetStoreError::RequestInProgress),
                     Err(NotAdded::NameTaken) => {
-                        if let Some(pet) = self.find_created(id, now).await? {
+                        if let Some(pet) = self.find_created(&run, now).await? {
                             let is_same = (&pet.name, pet.category_id, pet.status)
                                 == (&new.name, new.category_id, new.status);
                             return if is_same {
@@ -75,7 +81,7 @@ impl Store {
                         }
                     }
                     // Whether it was added is not known; the name will tell.
-                    Err(NotAdded::Failed(error)) if lost_connections == 0 && self.may_pass(&error) => {
+                    Err(NotAdded::Failed(error)) if lost_connections == 0 && fault::is_passing(&error) => {
                         lost_connections += 1;
                     }
                     Err(NotAdded::Failed(error)) => return Err(error.into()),
@@ -86,31 +92,33 @@ impl Store {
         self.within(work).await
     }
 
-    async fn try_insert(&self, id: &RequestId, new: &NewPet, now: UnixMillis) -> Result<Pet, NotAdded> {
-        let pet = match self.writer.get_database_backend() {
-            DbBackend::Postgres => self.insert_in_one_statement(id, new, now).await?,
-            _ => self.insert_in_steps(id, new, now).await?,
+    async fn try_insert(&self, run: &Run, new: &NewPet, now: UnixMillis) -> Result<Pet, NotAdded> {
+        let pet = match self.writer.backend() {
+            DbBackend::Postgres => self.insert_in_one_statement(run, new, now).await?,
+            _ => self.insert_in_steps(run, new, now).await?,
         };
         pet.try_into().map_err(|error: PetStoreError| NotAdded::Failed(DbErr::Custom(error.to_string())))
     }
 
     async fn insert_in_one_statement(
         &self,
-        id: &RequestId,
+        run: &Run,
         NewPet { name, category_id, status }: &NewPet,
         now: UnixMillis,
     ) -> Result<pet::Model, NotAdded> {
         let values = [
-            id.as_str().into(),
+            run.id().as_str().into(),
             moment_column(now).into(),
             name.as_str().into(),
             category_id.0.into(),
             status.map(status_column).into(),
         ];
         let statement = Statement::from_sql_and_values(DbBackend::Postgres, ADD_WITH_NAME, values);
-        match self.writer.query_one_raw(statement).await {
-            Ok(Some(row)) => Ok(pet::Model::from_query_result(&row, "")?),
-            Ok(None) => Err(NotAdded::NameTaken),
+        match self.writer.write(statement, run.clone()).await {
+            Ok(rows) => match rows.first() {
+                Some(row) => Ok(pet::Model::from_query_result(row, "")?),
+                None => Err(NotAdded::NameTaken),
+            },
             Err(error) if fault::is_duplicate(&error) => Err(NotAdded::NameTaken),
             Err(error) if fault::postgres::is_key_timeout(&error, PRIMARY_KEY) => Err(NotAdded::InProgress),
             Err(error) => Err(error.into()),
@@ -119,43 +127,53 @@ impl Store {
 
     async fn insert_in_steps(
         &self,
-        id: &RequestId,
+        run: &Run,
         new: &NewPet,
         now: UnixMillis,
     ) -> Result<pet::Model, NotAdded> {
-        let transaction = self.begin_beside_others().await?;
-        let pet = pet::Entity::insert(pet_row(new.clone())).exec_with_returning(&transaction).await?;
-        claim(&transaction, id, pet.id, now).await?;
-        transaction.commit().await?;
-        Ok(pet)
+        let (run, row) = (run.clone(), pet_row(new.clone()));
+        self.writer
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let pet = pet::Entity::insert(row).exec_with_returning(transaction).await?;
+                    claim(transaction, run.id(), pet.id, now).await?;
+                    Ok(pet)
+                })
+            })
+            .await
     }
 
     /// The animal that a creation of that name has added.
-    async fn find_created(&self, id: &RequestId, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
-        let Some(request) = self.find_request(id, now).await? else { return Ok(None) };
-        let pet = pet::Entity::find_by_id(request.pet_id).all(&self.reader).await?.into_iter().next();
+    async fn find_created(&self, run: &Run, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
+        let Some(request) = self.find_request(run, now).await? else { return Ok(None) };
+        let find = pet::Entity::find_by_id(request.pet_id);
+        let pet = self.reader.read(|db| Box::pin(find.all(db))).await?.into_iter().next();
         let pet =
             pet.ok_or_else(|| PetStoreError::Bug(format!("pet {} is missing", request.pet_id).into()))?;
         pet.try_into().map(Some)
     }
 
     /// What is stored under that name; a name that has expired is removed instead.
-    async fn find_request(
-        &self,
-        id: &RequestId,
-        now: UnixMillis,
-    ) -> Result<Option<create_request::Model>, PetStoreError> {
-        let requests = create_request::Entity::find_by_id(id.as_str()).all(&self.reader).await?;
+    async fn find_request(&self, run: &Run, now: UnixMillis) -> Result<Option<create_request::Model>, DbErr> {
+        use create_request::Column as C;
+        let find = create_request::Entity::find_by_id(run.id().as_str());
+        let requests = self.reader.read(|db| Box::pin(find.all(db))).await?;
         let Some(request) = requests.into_iter().next() else { return Ok(None) };
         if request.created_at > moment_column(expiry(now)) {
             return Ok(Some(request));
         }
-        create_request::Entity::delete_many()
-            .filter(create_request::Column::RequestId.eq(id.as_str()))
-            .filter(create_request::Column::CreatedAt.eq(request.created_at))
-            .exec(&self.writer)
-            .await?;
-        Ok(None)
+        let (run, created_at) = (run.clone(), request.created_at);
+        self.writer
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let expired = create_request::Entity::delete_many()
+                        .filter(C::RequestId.eq(run.id().as_str()))
+                        .filter(C::CreatedAt.eq(created_at));
+                    expired.exec(transaction).await.map(drop)
+                })
+            })
+            .await
+            .map(|()| None)
     }
 
     /// Forgets names that have expired, the oldest first, at most so many and those of the same millisecond as the
@@ -164,32 +182,29 @@ impl Store {
     pub(crate) async fn forget_requests(&self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
         use create_request::Column as C;
         let expiry = moment_column(expiry(now));
-        self.within(async {
-            let full = create_request::Entity::find()
-                .filter(C::CreatedAt.lte(expiry))
-                .order_by_asc(C::CreatedAt)
-                .offset(most.saturating_sub(1))
-                .limit(1)
-                .all(&self.writer)
-                .await?;
-            let last = full.first().map_or(expiry, |row| row.created_at);
-            let deleted = create_request::Entity::delete_many()
-                .filter(C::CreatedAt.lte(last))
-                .exec(&self.writer)
-                .await?;
-            Ok(deleted.rows_affected)
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                let full = create_request::Entity::find()
+                    .filter(C::CreatedAt.lte(expiry))
+                    .order_by_asc(C::CreatedAt)
+                    .offset(most.saturating_sub(1))
+                    .limit(1)
+                    .all(transaction)
+                    .await?;
+                let last = full.first().map_or(expiry, |row| row.created_at);
+                let deleted = create_request::Entity::delete_many()
+                    .filter(C::CreatedAt.lte(last))
+                    .exec(transaction)
+                    .await?;
+                Ok(deleted.rows_affected)
+            })
         })
         .await
     }
 }
 
 /// Stores the name in the transaction that adds the animal, so that both are there or neither.
-async fn claim(
-    transaction: &DatabaseTransaction,
-    id: &RequestId,
-    pet_id: i64,
-    now: UnixMillis,
-) -> Result<(), NotAdded> {
+async fn claim(transaction: &Session, id: &RequestId, pet_id: i64, now: UnixMillis) -> Result<(), NotAdded> {
     let request = create_request::ActiveModel {
         request_id: Set(id.as_str().to_owned()),
         pet_id: Set(pet_id),

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseTransaction, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr,
-};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 
 use super::{
-    Store,
+    Session, Store,
     changes::touch,
     entity::{
         account::{self, moment_column},
@@ -36,15 +34,15 @@ impl Store {
         account: &AccountName,
         key: NewApiKey,
     ) -> Result<ApiKeyRecord, AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let find = account::Entity::find().filter(account::Column::Name.eq(account.as_str()));
-            let row = find.all(&transaction).await?.pop();
-            let row = row.ok_or_else(|| AccountError::AccountNotFound(account.clone()))?;
-            touch(&transaction, row.id).await?;
-            let record = insert(&transaction, &row.try_into()?, key).await?;
-            transaction.commit().await?;
-            Ok(record)
+        let account = account.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let find = account::Entity::find().filter(account::Column::Name.eq(account.as_str()));
+                let row = find.all(transaction).await?.pop();
+                let row = row.ok_or(AccountError::AccountNotFound(account))?;
+                touch(transaction, row.id).await?;
+                insert(transaction, &row.try_into()?, key).await
+            })
         })
         .await
     }
@@ -59,30 +57,30 @@ impl Store {
         if let Some(account) = account {
             find = find.filter(account::Column::Name.eq(account.as_str()));
         }
-        let rows = self.read(|| find.clone().all(&self.reader)).await?;
+        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
         rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
     }
 
     /// The account that a key belongs to.
     pub(crate) async fn owner_of(&self, id: KeyId) -> Result<Account, AccountError> {
         let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-        let row = self.read(|| find.clone().all(&self.reader)).await?.pop();
+        let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         let owner = row.and_then(|(_, account)| account); // a foreign key guarantees that there is one
         Ok(owner.ok_or(AccountError::KeyNotFound(id))?.try_into()?)
     }
 
     /// Revokes a key; one that is revoked already stays as it is.
     pub(crate) async fn revoke_key(&self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let (mut row, account) = find(&transaction, id).await?;
-            if row.revoked_at.is_none() {
-                touch(&transaction, row.account_id).await?;
-                row.revoked_at = Some(moment_column(now));
-                set_moment(&transaction, id, api_key::Column::RevokedAt, row.revoked_at).await?;
-                transaction.commit().await?;
-            }
-            Ok(record(row, account)?)
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let (mut row, account) = find(transaction, id).await?;
+                if row.revoked_at.is_none() {
+                    touch(transaction, row.account_id).await?;
+                    row.revoked_at = Some(moment_column(now));
+                    set_moment(transaction, id, api_key::Column::RevokedAt, row.revoked_at).await?;
+                }
+                Ok(record(row, account)?)
+            })
         })
         .await
     }
@@ -95,30 +93,30 @@ impl Store {
         now: UnixMillis,
         grace: Duration,
         environment: Option<Environment>,
-        issue: impl FnOnce(Environment) -> (ApiKey, NewApiKey) + Send,
+        issue: impl FnOnce(Environment) -> (ApiKey, NewApiKey) + Send + 'static,
     ) -> Result<(ApiKeyRecord, ApiKey), AccountError> {
-        self.within(async {
-            let transaction = self.begin().await?;
-            let (row, account) = find(&transaction, id).await?;
-            let (account_id, old) = (row.account_id, record(row, account)?);
-            if environment.is_some_and(|environment| environment != old.environment) {
-                return Err(AccountError::KeyOfAnotherEnvironment { id, environment: old.environment });
-            }
-            match old.state(now) {
-                KeyState::Active => {}
-                state @ (KeyState::Revoked | KeyState::Expired) => {
-                    return Err(AccountError::KeyNotActive { id, state });
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let (row, account) = find(transaction, id).await?;
+                let (account_id, old) = (row.account_id, record(row, account)?);
+                if environment.is_some_and(|environment| environment != old.environment) {
+                    return Err(AccountError::KeyOfAnotherEnvironment { id, environment: old.environment });
                 }
-            }
-            touch(&transaction, account_id).await?;
-            let end = now.plus(grace);
-            let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
-            set_moment(&transaction, id, api_key::Column::ExpiresAt, Some(moment_column(end))).await?;
-            let (key, new) = issue(old.environment);
-            let row = key_row(account_id, new);
-            let row = api_key::Entity::insert(row).exec_with_returning(&transaction).await?;
-            transaction.commit().await?;
-            Ok((record(row, old.account)?, key))
+                match old.state(now) {
+                    KeyState::Active => {}
+                    state @ (KeyState::Revoked | KeyState::Expired) => {
+                        return Err(AccountError::KeyNotActive { id, state });
+                    }
+                }
+                touch(transaction, account_id).await?;
+                let end = now.plus(grace);
+                let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
+                set_moment(transaction, id, api_key::Column::ExpiresAt, Some(moment_column(end))).await?;
+                let (key, new) = issue(old.environment);
+                let row = key_row(account_id, new);
+                let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
+                Ok((record(row, old.account)?, key))
+            })
         })
         .await
     }
@@ -126,7 +124,7 @@ impl Store {
 
 /// Adds a key, in a transaction that has touched its account.
 pub(super) async fn insert(
-    transaction: &DatabaseTransaction,
+    transaction: &Session,
     account: &Account,
     key: NewApiKey,
 ) -> Result<ApiKeyRecord, AccountError> {
@@ -150,7 +148,7 @@ fn key_row(account_id: i64, key: NewApiKey) -> api_key::ActiveModel {
 
 /// A key and the name of its account.
 pub(super) async fn find(
-    transaction: &DatabaseTransaction,
+    transaction: &Session,
     id: KeyId,
 ) -> Result<(api_key::Model, AccountName), AccountError> {
     let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
@@ -159,7 +157,7 @@ pub(super) async fn find(
 }
 
 async fn set_moment(
-    transaction: &DatabaseTransaction,
+    transaction: &Session,
     id: KeyId,
     column: api_key::Column,
     moment: Option<i64>,

@@ -4,9 +4,9 @@ use petstore_metrics::{
     Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
 };
 use petstore_traces::{Description, KeyValue, Span, SpanKind};
-use sea_orm::{DatabaseConnection, DbBackend};
+use sea_orm::DbBackend;
 
-use super::Store;
+use super::{Store, connection::Connections};
 
 /// What is counted of statements.
 #[derive(Clone, Debug)]
@@ -40,10 +40,12 @@ impl Store {
     /// The same store, whose statements are counted, and the counters.
     pub(crate) fn counted(mut self) -> (Self, StatementMetrics) {
         let metrics = StatementMetrics::new();
-        for connections in [&mut self.writer, &mut self.reader].into_iter().chain(self.replicas.pools_mut()) {
+        for connections in
+            [&mut self.writer, &mut self.reader].into_iter().chain(self.replicas.connections_mut())
+        {
             let StatementMetrics { durations, failures } = metrics.clone();
             let system = system(connections);
-            connections.set_metric_callback(move |statement| {
+            connections.observe(move |statement| {
                 let sql = &statement.statement.sql;
                 let labels = [system, operation(sql)];
                 durations.with_label_values(&labels).observe(statement.elapsed.as_secs_f64());
@@ -64,41 +66,25 @@ impl Store {
             "Connections to the database.",
             &["db_client_connection_pool_name", "db_client_connection_state"],
         );
-        let pools = match self.writer.get_database_backend() {
+        let pools = match self.writer.backend() {
             // One file, opened twice.
             DbBackend::Sqlite => vec![("writer", self.writer.clone()), ("reader", self.reader.clone())],
             _ => vec![("shared", self.writer.clone())],
         };
         let pools = Sampled::boxed(counts, move |counts: &IntGaugeVec| {
             for (name, pool) in &pools {
-                let (idle, used) = usage(pool);
-                counts.with_label_values(&[*name, "idle"]).set(idle);
-                counts.with_label_values(&[*name, "used"]).set(used);
+                let (idle, used) = pool.usage();
+                let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+                counts.with_label_values(&[*name, "idle"]).set(number(idle));
+                counts.with_label_values(&[*name, "used"]).set(number(used));
             }
         });
         vec![pools, self.replicas.metrics()]
     }
 }
 
-/// The connections of a pool: idle and used.
-fn usage(pool: &DatabaseConnection) -> (i64, i64) {
-    let (all, idle) = match pool.get_database_backend() {
-        DbBackend::Sqlite => {
-            let pool = pool.get_sqlite_connection_pool();
-            (pool.size(), pool.num_idle())
-        }
-        DbBackend::Postgres => {
-            let pool = pool.get_postgres_connection_pool();
-            (pool.size(), pool.num_idle())
-        }
-        _ => (0, 0), // no other database is ever opened
-    };
-    let idle = i64::try_from(idle).unwrap_or(i64::MAX);
-    (idle, i64::from(all).saturating_sub(idle).max(0))
-}
-
-fn system(connection: &DatabaseConnection) -> &'static str {
-    match connection.get_database_backend() {
+fn system(connections: &Connections) -> &'static str {
+    match connections.backend() {
         DbBackend::Sqlite => "sqlite",
         DbBackend::Postgres => "postgresql",
         _ => "other_sql",
@@ -126,7 +112,7 @@ fn table(sql: &str) -> Option<&str> {
 }
 
 /// The statement's first word, if it is one of a few; of one that begins with WITH, what that does first.
-fn operation(sql: &str) -> &'static str {
+pub(super) fn operation(sql: &str) -> &'static str {
     let known = |word: &str| {
         let mut verbs = ["SELECT", "INSERT", "UPDATE", "DELETE"].into_iter();
         verbs.find(|known| known.eq_ignore_ascii_case(word))

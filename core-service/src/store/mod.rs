@@ -2,16 +2,14 @@
 //!
 //! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that only
 //! read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is acknowledged
-//! (`synchronous = FULL`): it survives a power cut. On PostgreSQL it has one pool for both, and its server decides
-//! what an acknowledged write survives (`synchronous_commit`). Nothing waits for ever: not for a connection, not
-//! for a lock, not for an answer.
+//! (`synchronous = FULL`): it survives a power cut. On PostgreSQL sixteen connections do both, and its server decides
+//! what an acknowledged write survives (`synchronous_commit`). Each [connection] has one owner, which finishes what it
+//! began whoever gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
-    QueryFilter, QuerySelect, SqliteTransactionMode, TransactionOptions, TransactionTrait,
-};
+use futures_util::future::BoxFuture;
+use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use tokio::time;
 
 use crate::domain::PetStoreError;
@@ -20,9 +18,11 @@ mod accounts;
 mod bans;
 mod bulk;
 mod changes;
+mod connection;
 mod create_requests;
 mod entity;
 mod fault;
+mod insert;
 mod keys;
 mod metrics;
 mod open;
@@ -43,7 +43,7 @@ pub(crate) use keys::NewApiKey;
 pub(crate) use metrics::StatementMetrics;
 pub(crate) use resolution::ResolvedKey;
 
-use postgres::Suspicion;
+use connection::{Connections, Session};
 use replicas::Replicas;
 use running::Running;
 
@@ -59,32 +59,29 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 /// The database. Clones share the connections.
 #[derive(Clone)]
 pub struct Store {
-    writer: DatabaseConnection,
-    reader: DatabaseConnection,
+    writer: Connections,
+    reader: Connections,
     deadline: Duration,
-    suspicion: Arc<Suspicion>,
     running: Running,
     replicas: Replicas,
 }
 
 impl Store {
-    fn on_sqlite(writer: DatabaseConnection, reader: DatabaseConnection) -> Self {
+    fn on_sqlite(writer: Connections, reader: Connections) -> Self {
         Self {
             writer,
             reader,
             deadline: SQLITE_DEADLINE,
-            suspicion: Arc::new(Suspicion::none()),
             running: Running::default(),
             replicas: Replicas::default(),
         }
     }
 
-    fn on_postgres(pool: DatabaseConnection, suspicion: Arc<Suspicion>) -> Self {
+    fn on_postgres(connections: Connections) -> Self {
         Self {
-            writer: pool.clone(),
-            reader: pool,
+            writer: connections.clone(),
+            reader: connections,
             deadline: POSTGRES_DEADLINE,
-            suspicion,
             running: Running::default(),
             replicas: Replicas::default(),
         }
@@ -95,11 +92,8 @@ impl Store {
     pub async fn close(self) {
         let closing = async {
             self.replicas.close().await;
-            for connections in [self.reader, self.writer] {
-                if let Err(error) = connections.close().await {
-                    tracing::warn!(cause = %error, "the store could not be closed");
-                }
-            }
+            self.reader.close().await;
+            self.writer.close().await;
         };
         if time::timeout(CLOSE_DEADLINE, closing).await.is_err() {
             tracing::warn!("the store was still at work when it had to be closed");
@@ -113,51 +107,58 @@ impl Store {
     /// [`PetStoreError::Unavailable`] if it does not answer.
     pub async fn ping(&self) -> Result<(), PetStoreError> {
         let revision = entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
-        self.read(|| revision.clone().all(&self.reader)).await.map(drop)
+        self.read(move |db| Box::pin(revision.clone().all(db))).await.map(drop)
     }
 
-    /// Begins a transaction that no other of its kind runs beside: one that read first and asked for a lock later
-    /// could fail half-way, or decide on what has changed meanwhile. On SQLite it holds the write lock, on
-    /// PostgreSQL the lock of the revision's row.
-    async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
-        let transaction = self.begin_beside_others().await?;
-        if transaction.get_database_backend() == DbBackend::Postgres {
-            let revision = entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
-            revision.lock_exclusive().all(&transaction).await?;
-        }
-        Ok(transaction)
-    }
-
-    /// Begins a transaction that others may run beside on PostgreSQL: for one that only inserts.
-    async fn begin_beside_others(&self) -> Result<DatabaseTransaction, DbErr> {
-        self.writer.begin_with_options(immediate()).await
-    }
-
-    /// The result of a statement that changes nothing. It is tried once more if the connection was lost.
-    async fn read<T, F>(&self, query: impl Fn() -> F) -> Result<T, PetStoreError>
+    /// The result of work in a transaction that no other of its kind runs beside: one that read first and asked for a
+    /// lock later could fail half-way, or decide on what has changed meanwhile. On SQLite it holds the write lock, on
+    /// PostgreSQL the lock of the revision's row. It is committed if the result is `Ok`.
+    async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
     where
-        F: Future<Output = Result<T, DbErr>>,
+        T: Send + 'static,
+        E: From<DbErr> + From<PetStoreError> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
+        self.transaction_beside_others(|session| {
+            Box::pin(async move {
+                if session.get_database_backend() == DbBackend::Postgres {
+                    let revision =
+                        entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
+                    revision.lock_exclusive().all(session).await?;
+                }
+                work(session).await
+            })
+        })
+        .await
+    }
+
+    /// The result of work in a transaction that others may run beside on PostgreSQL: for one that only inserts.
+    async fn transaction_beside_others<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbErr> + From<PetStoreError> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
+        self.within(self.writer.transaction(work)).await
+    }
+
+    /// The result of statements that change nothing. They are tried once more if the connection was lost.
+    async fn read<T, F>(&self, query: F) -> Result<T, PetStoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Clone + Send + 'static,
     {
         self.within(async {
-            match query().await {
-                Err(error) if self.may_pass(&error) => Ok(query().await?),
+            match self.reader.read(query.clone()).await {
+                Err(error) if fault::is_passing(&error) => Ok(self.reader.read(query).await?),
                 result => Ok(result?),
             }
         })
         .await
     }
 
-    /// Whether trying again may succeed. Takes note that connections are being lost.
-    fn may_pass(&self, error: &DbErr) -> bool {
-        let may_pass = fault::is_passing(error);
-        if may_pass {
-            self.suspicion.raise();
-        }
-        may_pass
-    }
-
-    /// The work's result, or [`PetStoreError::Unavailable`] if it takes too long. Every call to the database goes
-    /// through here.
+    /// The work's result, or [`PetStoreError::Unavailable`] if it takes too long: what it asked of the database is then
+    /// still finished or undone there. Every call to the database goes through here.
     async fn within<T, E: From<PetStoreError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -165,17 +166,10 @@ impl Store {
         match time::timeout(self.deadline, work).await {
             Ok(result) => result,
             Err(elapsed) => {
-                self.suspicion.raise();
+                self.writer.suspect();
                 Err(PetStoreError::Unavailable(elapsed.into()).into())
             }
         }
-    }
-}
-
-fn immediate() -> TransactionOptions {
-    TransactionOptions {
-        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-        ..TransactionOptions::default()
     }
 }
 

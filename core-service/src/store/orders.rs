@@ -5,7 +5,7 @@ use sea_orm::{
     sea_query::Expr,
 };
 
-use super::{Store, entity::order};
+use super::{Session, Store, entity::order};
 use crate::domain::{List, ListOrders, NewOrder, Order, OrderId, OrderStatus, Page, PetStoreError};
 
 impl Store {
@@ -18,21 +18,21 @@ impl Store {
             status: Set(status_column(OrderStatus::Placed)),
             ..Default::default()
         };
-        let insert = Box::pin(order::Entity::insert(row).exec_with_returning(&self.writer)); // 20 KB of state
-        self.within(async {
-            let row = insert.await.map_err(|error| match error.sql_err() {
+        let inserted = async {
+            self.insert_rows(vec![row]).await.map_err(|error| match error.sql_err() {
                 Some(SqlErr::ForeignKeyConstraintViolation(_)) => PetStoreError::PetNotFound(new.pet_id),
                 _ => error.into(),
-            })?;
-            row.try_into()
-        })
-        .await
+            })
+        };
+        let row: order::Model =
+            self.within(inserted).await?.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
+        row.try_into()
     }
 
     /// The order, if there is one.
     pub(crate) async fn find_order(&self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
         // `.all()` for the reason in `find_pet`.
-        let mut rows = self.read(|| order::Entity::find_by_id(id.0).all(&self.reader)).await?;
+        let mut rows = self.read(move |db| Box::pin(order::Entity::find_by_id(id.0).all(db))).await?;
         rows.pop().map(Order::try_from).transpose()
     }
 
@@ -43,7 +43,7 @@ impl Store {
             query = query.filter(order::Column::Id.gt(after.0));
         }
         let query = query.limit(list.size.get() as u64 + 1); // one more tells whether another page follows
-        let rows = self.read(|| query.clone().all(&self.reader)).await?;
+        let rows = self.read(move |db| Box::pin(query.clone().all(db))).await?;
         let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
     }
@@ -51,34 +51,37 @@ impl Store {
     /// Takes an order to `to`, if it stands right before that: one statement, so that of any number of calls at
     /// once exactly one succeeds.
     pub(crate) async fn advance_order(&self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
-        self.within(async {
-            let updated = match to.predecessor() {
-                Some(from) => self.step(id, from, to).await?,
-                None => Vec::new(),
-            };
-            if let Some(row) = updated.into_iter().next() {
-                return row.try_into();
-            }
-            // From the writer: what stands on another connection may not be seen here yet.
-            let row = order::Entity::find_by_id(id.0).all(&self.writer).await?.pop();
-            let from = row.map(Order::try_from).transpose()?.ok_or(PetStoreError::OrderNotFound(id))?.status;
-            Err(PetStoreError::InvalidOrderTransition { id, from, to })
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                let updated = match to.predecessor() {
+                    Some(from) => step(transaction, id, from, to).await?,
+                    None => Vec::new(),
+                };
+                if let Some(row) = updated.into_iter().next() {
+                    return row.try_into();
+                }
+                let row = order::Entity::find_by_id(id.0).all(transaction).await?.pop();
+                let from =
+                    row.map(Order::try_from).transpose()?.ok_or(PetStoreError::OrderNotFound(id))?.status;
+                Err(PetStoreError::InvalidOrderTransition { id, from, to })
+            })
         })
         .await
     }
+}
 
-    async fn step(
-        &self,
-        id: OrderId,
-        from: OrderStatus,
-        to: OrderStatus,
-    ) -> Result<Vec<order::Model>, DbErr> {
-        let update = order::Entity::update_many()
-            .col_expr(order::Column::Status, Expr::value(status_column(to)))
-            .filter(order::Column::Id.eq(id.0))
-            .filter(order::Column::Status.eq(status_column(from)));
-        Box::pin(update.exec_with_returning(&self.writer)).await
-    }
+async fn step(
+    transaction: &Session,
+    id: OrderId,
+    from: OrderStatus,
+    to: OrderStatus,
+) -> Result<Vec<order::Model>, DbErr> {
+    order::Entity::update_many()
+        .col_expr(order::Column::Status, Expr::value(status_column(to)))
+        .filter(order::Column::Id.eq(id.0))
+        .filter(order::Column::Status.eq(status_column(from)))
+        .exec_with_returning(transaction)
+        .await
 }
 
 fn status_column(status: OrderStatus) -> i16 {

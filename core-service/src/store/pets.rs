@@ -1,18 +1,19 @@
 //! Animals in the database.
 
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DatabaseConnection, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Select,
+    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 
-use super::{Store, entity::pet};
+use super::{Store, connection::reading, entity::pet};
 use crate::domain::{List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
 
 impl Store {
     /// Adds an animal, and assigns its identifier.
     pub(crate) async fn insert_pet(&self, new: NewPet) -> Result<Pet, PetStoreError> {
-        let insert = Box::pin(pet::Entity::insert(pet_row(new)).exec_with_returning(&self.writer)); // 20 KB of state
-        self.within(async { insert.await?.try_into() }).await
+        let inserted = async { self.insert_rows(vec![pet_row(new)]).await.map_err(PetStoreError::from) };
+        let rows = self.within(inserted).await?;
+        let row = rows.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
+        row.try_into()
     }
 
     /// The animal, if there is one. A replica that has it is as good as the primary, for an animal never changes; one
@@ -20,10 +21,10 @@ impl Store {
     pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         // `.all()` and not `.one()`, which binds a LIMIT, and SQLite prepares a statement with a bound LIMIT anew
         // each time.
-        let find = |db: DatabaseConnection| async move { pet::Entity::find_by_id(id.0).all(&db).await };
+        let find = reading(move |db| Box::pin(pet::Entity::find_by_id(id.0).all(db)));
         let mut rows = self.ask_replica(find).await.unwrap_or_default();
         if rows.is_empty() {
-            rows = self.read(|| find(self.reader.clone())).await?;
+            rows = self.read(find).await?;
         }
         rows.pop().map(Pet::try_from).transpose()
     }
@@ -32,13 +33,10 @@ impl Store {
     /// the same at any depth: it begins where the page before ended, by key.
     pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let query = page_query(list);
-        let find = |db: DatabaseConnection| {
-            let query = query.clone();
-            async move { query.all(&db).await }
-        };
-        let rows = match self.ask_replica(find).await {
+        let find = reading(move |db| Box::pin(query.clone().all(db)));
+        let rows = match self.ask_replica(find.clone()).await {
             Some(rows) => rows,
-            None => self.read(|| find(self.reader.clone())).await?,
+            None => self.read(find).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))

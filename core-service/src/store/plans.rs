@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::{
     Store,
+    connection::Connections,
     test_support::{new_database, new_file},
 };
 use crate::domain::{
@@ -105,7 +106,7 @@ async fn statements(mut store: Store) -> Vec<Statement> {
     let sent = Arc::<Mutex<Vec<Statement>>>::default();
     for connections in [&mut store.writer, &mut store.reader] {
         let sent = Arc::clone(&sent);
-        connections.set_metric_callback(move |info| sent.lock().unwrap().push(info.statement.clone()));
+        connections.observe(move |info| sent.lock().unwrap().push(info.statement.clone()));
     }
     make_calls(&store).await;
     let mut sent = std::mem::take(&mut *sent.lock().unwrap());
@@ -124,7 +125,7 @@ fn sorts_little(statement: &Statement) -> bool {
         .any(|part| statement.sql.contains(part))
 }
 
-async fn plan(connection: &DatabaseConnection, explain: &str, statement: &Statement) -> Vec<String> {
+async fn plan(connection: &Connections, explain: &str, statement: &Statement) -> Vec<String> {
     let explained = Statement { sql: format!("{explain} {}", statement.sql), ..statement.clone() };
     let rows = connection.query_all_raw(explained).await.unwrap();
     let line = |row: &sea_orm::QueryResult| {

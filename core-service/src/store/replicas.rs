@@ -10,14 +10,12 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::{BoxFuture, join_all};
 use petstore_metrics::{Collector, IntGauge, Sampled, gauge};
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 
-use super::{
-    OpenError, Store,
-    postgres::{self, Suspicion},
-};
+use super::{OpenError, Session, Store, connection::Connections, postgres};
 use crate::{DatabaseUrl, database_url::Place, domain::PetStoreError};
 
 /// How long a replica may take before the primary is asked instead.
@@ -39,8 +37,7 @@ pub(super) struct Replicas {
 struct Replica {
     /// Without a password.
     url: Arc<str>,
-    pool: DatabaseConnection,
-    suspicion: Arc<Suspicion>,
+    connections: Connections,
     /// It answers, follows the primary and is not too far behind.
     is_usable: Arc<AtomicBool>,
 }
@@ -60,21 +57,15 @@ impl Store {
     /// # Errors
     ///
     /// [`OpenError::NotReplicated`] unless each [may be one](DatabaseUrl::may_replicate).
-    pub async fn with_replicas(
-        mut self,
-        url: &DatabaseUrl,
-        replicas: &[DatabaseUrl],
-    ) -> Result<Self, OpenError> {
+    pub fn with_replicas(mut self, url: &DatabaseUrl, replicas: &[DatabaseUrl]) -> Result<Self, OpenError> {
         let mut all = Vec::with_capacity(replicas.len());
         for replica in replicas {
             let Place::Postgres(address) = replica.place() else { return Err(OpenError::NotReplicated) };
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }
-            let suspicion = Arc::new(Suspicion::none());
-            let pool = postgres::pool(address, Arc::clone(&suspicion)).await;
-            let pool = pool.map_err(|error| postgres::explain(replica, error))?;
-            all.push(Replica { url: replica.to_string().into(), pool, suspicion, is_usable: Arc::default() });
+            let connections = postgres::connections(address);
+            all.push(Replica { url: replica.to_string().into(), connections, is_usable: Arc::default() });
         }
         self.replicas.all = Arc::new(all);
         Ok(self)
@@ -82,12 +73,13 @@ impl Store {
 
     /// What the next replica answers. `None` if there is none, or if it fails, whatever the reason: the primary
     /// should be asked then.
-    pub(super) async fn ask_replica<T, F>(&self, query: impl FnOnce(DatabaseConnection) -> F) -> Option<T>
+    pub(super) async fn ask_replica<T, F>(&self, query: F) -> Option<T>
     where
-        F: Future<Output = Result<T, DbErr>>,
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
     {
         let replica = self.replicas.next()?;
-        match time::timeout(DEADLINE, query(replica.pool.clone())).await {
+        match time::timeout(DEADLINE, replica.connections.read(query)).await {
             Ok(Ok(result)) => Some(result),
             Ok(Err(error)) => {
                 replica.fail(&error);
@@ -118,15 +110,14 @@ impl Store {
                 positions.pop_front();
             }
             let Some(oldest) = positions.front() else { continue };
-            futures_util::future::join_all(self.replicas.all.iter().map(|replica| replica.look(oldest)))
-                .await;
+            join_all(self.replicas.all.iter().map(|replica| replica.look(oldest))).await;
         }
     }
 
     async fn primary(&self) -> Result<Primary, PetStoreError> {
         let question = "SELECT system_identifier, pg_current_wal_lsn()::text FROM pg_control_system()";
-        let question = || Statement::from_string(DbBackend::Postgres, question);
-        let row = self.read(|| self.reader.query_one_raw(question())).await?;
+        let question = move || Statement::from_string(DbBackend::Postgres, question);
+        let row = self.read(move |db| db.query_one_raw(question())).await?;
         let row = row.ok_or_else(|| PetStoreError::Bug("PostgreSQL does not know itself".into()))?;
         Ok(Primary { system: row.try_get_by_index(0)?, position: row.try_get_by_index(1)? })
     }
@@ -140,9 +131,9 @@ impl Replicas {
         after.iter().chain(before).find(|replica| replica.is_usable())
     }
 
-    /// Every pool, to be set up before it is used.
-    pub(super) fn pools_mut(&mut self) -> impl Iterator<Item = &mut DatabaseConnection> {
-        Arc::make_mut(&mut self.all).iter_mut().map(|replica| &mut replica.pool)
+    /// Those of every replica, to be set up before they are used.
+    pub(super) fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connections> {
+        Arc::make_mut(&mut self.all).iter_mut().map(|replica| &mut replica.connections)
     }
 
     /// How many are used.
@@ -157,7 +148,7 @@ impl Replicas {
 
     pub(super) async fn close(&self) {
         for replica in self.all.iter() {
-            let _ = replica.pool.close_by_ref().await; // nothing is written there
+            replica.connections.close().await;
         }
     }
 }
@@ -176,7 +167,7 @@ impl Replica {
             [primary.system.into(), primary.position.as_str().into()],
         );
         let answer = async {
-            let row = self.pool.query_one_raw(question).await?;
+            let row = self.connections.read(|db| db.query_one_raw(question)).await?;
             let row = row.ok_or_else(|| DbErr::RecordNotFound(String::new()))?;
             let is_current: Option<bool> = row.try_get_by_index(1)?;
             Ok::<_, DbErr>((row.try_get_by_index(0)?, is_current == Some(true)))
@@ -192,7 +183,7 @@ impl Replica {
 
     /// It did not answer.
     fn fail(&self, cause: &(dyn std::error::Error + 'static)) {
-        self.suspicion.raise();
+        self.connections.suspect();
         self.judge(false, &cause.to_string());
     }
 

@@ -100,7 +100,7 @@ impl Store {
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
-        let rows = self.read(|| self.reader.query_all(&query)).await?;
+        let rows = self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
         let rows =
             rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
@@ -125,7 +125,7 @@ impl Store {
             .order_by((account::Entity, account::Column::Revision), Order::Asc)
             .limit(limit as u64 + 1)
             .take();
-        let rows = self.read(|| self.reader.query_all(&query)).await?;
+        let rows = self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
         let rows =
             rows.iter().map(|row| ChangeRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
@@ -161,10 +161,9 @@ impl Store {
             .and_where(Expr::col((api_key::Entity, api_key::Column::Id)).eq(id))
             .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
             .take();
-        self.within(async {
-            let transaction = self.begin().await?; // two reports could wait for each other's rows
-            transaction.execute(&update).await?;
-            Ok(transaction.commit().await?)
+        // Alone: two reports could wait for each other's rows.
+        self.transaction(move |transaction| {
+            Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
         })
         .await
     }

@@ -11,16 +11,27 @@ use crate::domain::RequestId;
 #[derive(Clone, Default)]
 pub(super) struct Running(Arc<Mutex<HashSet<RequestId>>>);
 
-/// One creation under way; over when dropped.
-pub(super) struct Run {
+/// One creation under way; over when the last clone is dropped.
+#[derive(Clone)]
+pub(super) struct Run(Arc<Named>);
+
+struct Named {
     running: Running,
     id: RequestId,
+}
+
+impl Run {
+    pub(super) fn id(&self) -> &RequestId {
+        &self.0.id
+    }
 }
 
 impl Running {
     /// `None` if one of that name is under way.
     pub(super) fn begin(&self, id: &RequestId) -> Option<Run> {
-        self.names().insert(id.clone()).then(|| Run { running: self.clone(), id: id.clone() })
+        self.names()
+            .insert(id.clone())
+            .then(|| Run(Arc::new(Named { running: self.clone(), id: id.clone() })))
     }
 
     fn names(&self) -> MutexGuard<'_, HashSet<RequestId>> {
@@ -28,7 +39,7 @@ impl Running {
     }
 }
 
-impl Drop for Run {
+impl Drop for Named {
     fn drop(&mut self) {
         self.running.names().remove(&self.id);
     }

@@ -14,9 +14,9 @@ use crate::{DatabaseUrl, database_url::Place};
 pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     match url.place() {
         Place::Sqlite(path) => {
-            let writer = sqlite::open_writer(path, false).await?;
-            let status = sqlite::patiently(path, || read_status(&writer)).await;
-            let _ = writer.close().await; // nothing was written
+            let connection = sqlite::for_schema(path, false).await?;
+            let status = sqlite::patiently(path, || read_status(&connection)).await;
+            let _ = connection.close().await; // nothing was written
             status
         }
         Place::Postgres(address) => {
@@ -47,9 +47,9 @@ pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenError> {
     match url.place() {
         Place::Sqlite(path) => {
-            let writer = sqlite::open_writer(path, false).await?;
-            let result = sqlite::patiently(path, || take_back(&writer, steps)).await;
-            let _ = writer.close().await; // the reason is in `result`
+            let connection = sqlite::for_schema(path, false).await?;
+            let result = sqlite::patiently(path, || take_back(&connection, steps)).await;
+            let _ = connection.close().await; // the reason is in `result`
             result?;
         }
         Place::Postgres(address) => {

@@ -6,11 +6,14 @@ use petstore_test_servers::{
     Engine,
     servers::{Database, database_with_schema},
 };
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
+use sea_orm::{
+    ConnectionTrait, DatabaseTransaction, DbBackend, SqliteTransactionMode, TransactionOptions,
+    TransactionTrait,
+};
 use tempfile::TempDir;
 
 use super::{OpenOptions, Store, schema};
-use crate::DatabaseUrl;
+use crate::{DatabaseUrl, database_url::Place};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
@@ -74,13 +77,24 @@ pub(crate) async fn open_file(folder: &Path) -> Store {
     Store::open(&url(&folder.join("petstore.db")), MIGRATE).await.unwrap()
 }
 
-impl Store {
-    /// Keeps every other writer waiting, until the transaction ends.
-    pub(crate) async fn lock_for_writing(&self) -> DatabaseTransaction {
-        let transaction = self.begin().await.unwrap();
-        if transaction.get_database_backend() == DbBackend::Postgres {
-            transaction.execute_unprepared("LOCK TABLE pets IN EXCLUSIVE MODE").await.unwrap();
-        }
-        transaction
+/// A transaction of another process on the store, which on SQLite holds the lock for writing.
+pub(crate) async fn foreign_transaction(url: &DatabaseUrl) -> DatabaseTransaction {
+    let url = match url.place() {
+        Place::Sqlite(path) => format!("sqlite://{}", path.display()),
+        Place::Postgres(address) => format!("postgres://postgres@{}/{}", address.host(), address.database()),
+    };
+    let options = TransactionOptions {
+        sqlite_transaction_mode: url.starts_with("sqlite").then_some(SqliteTransactionMode::Immediate),
+        ..TransactionOptions::default()
+    };
+    sea_orm::Database::connect(url).await.unwrap().begin_with_options(options).await.unwrap()
+}
+
+/// Keeps every writer of the store waiting, until the transaction ends.
+pub(crate) async fn lock_for_writing(url: &DatabaseUrl) -> DatabaseTransaction {
+    let transaction = foreign_transaction(url).await;
+    if transaction.get_database_backend() == DbBackend::Postgres {
+        transaction.execute_unprepared("LOCK TABLE pets IN EXCLUSIVE MODE").await.unwrap();
     }
+    transaction
 }

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, FromQueryResult, QueryFilter,
-    QueryOrder, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, OnConflict, Order, Query},
 };
 
 use super::{
-    Store,
+    Session, Store,
     entity::{account::moment_column, usage_day, usage_reporter},
 };
 use crate::domain::{AccountId, Day, PetStoreError, UsageDay};
@@ -42,14 +41,15 @@ impl Store {
         rows: &[(AccountId, UsageDay)],
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
-        self.within(async {
-            let transaction = self.begin_beside_others().await?;
-            if is_new(&transaction, reporter, number, now).await? {
-                add(&transaction, rows).await?;
-                forget_what_is_old(&transaction, now).await?;
-                transaction.commit().await?;
-            }
-            Ok(())
+        let (reporter, rows) = (reporter.to_owned(), rows.to_vec());
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                if is_new(transaction, &reporter, number, now).await? {
+                    add(transaction, rows).await?;
+                    forget_what_is_old(transaction, now).await?;
+                }
+                Ok(())
+            })
         })
         .await
     }
@@ -85,7 +85,7 @@ impl Store {
             .order_by(C::Day, Order::Asc)
             .take();
         let mut usage = Usage::default();
-        for row in self.read(|| self.reader.query_all(&query)).await? {
+        for row in self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await? {
             usage.days.push(usage_day::Model::from_query_result(&row, "")?.into());
             usage.last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
         }
@@ -95,12 +95,7 @@ impl Store {
 
 /// Takes note of the report's number, and whether it had not been seen. The row's lock lets a repeated report wait
 /// for the one that is under way.
-async fn is_new(
-    transaction: &DatabaseTransaction,
-    reporter: &str,
-    number: i64,
-    now: UnixMillis,
-) -> Result<bool, DbErr> {
+async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
     let remember = Query::insert()
         .into_table(usage_reporter::Entity)
         .columns([
@@ -121,7 +116,7 @@ async fn is_new(
     Ok(transaction.execute(&remember).await?.rows_affected() > 0)
 }
 
-async fn add(transaction: &DatabaseTransaction, rows: &[(AccountId, UsageDay)]) -> Result<(), DbErr> {
+async fn add(transaction: &Session, mut rows: Vec<(AccountId, UsageDay)>) -> Result<(), DbErr> {
     use usage_day::Column as C;
     const COUNTS: [C; 5] = [C::Succeeded, C::ClientErrors, C::Refused, C::ServerErrors, C::GetPet];
     if rows.is_empty() {
@@ -133,7 +128,6 @@ async fn add(transaction: &DatabaseTransaction, rows: &[(AccountId, UsageDay)]) 
     };
     let mut insert = Query::insert();
     insert.into_table(usage_day::Entity).columns([C::AccountId, C::Day].into_iter().chain(COUNTS));
-    let mut rows = rows.to_vec();
     rows.sort_unstable_by_key(|(account, usage)| (*account, usage.day));
     for (account, UsageDay { day, tally }) in rows {
         insert.values_panic([
@@ -151,7 +145,7 @@ async fn add(transaction: &DatabaseTransaction, rows: &[(AccountId, UsageDay)]) 
 }
 
 /// Forgets runs that are over, and a bounded number of rows of the oldest day that is too old.
-async fn forget_what_is_old(transaction: &DatabaseTransaction, now: UnixMillis) -> Result<(), DbErr> {
+async fn forget_what_is_old(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
     let silent_since = moment_column(now.minus(REPORTER_MEMORY));
     usage_reporter::Entity::delete_many()
         .filter(usage_reporter::Column::ReportedAt.lt(silent_since))

@@ -127,7 +127,7 @@ impl Process {
         replicas: &[DatabaseUrl],
         options: OpenOptions,
     ) -> Result<Store, StartError> {
-        let store = Store::open(url, options).await?.with_replicas(url, replicas).await?;
+        let store = Store::open(url, options).await?.with_replicas(url, replicas)?;
         self.sources.store = Some(store.clone());
         Ok(store)
     }

@@ -6,8 +6,7 @@ use super::*;
 async fn the_callers_deadline_is_kept_on_both_transports_and_answered_with_its_reason() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
-    let other = open(&shop.home).await;
-    let _lock = other.lock_for_writing().await;
+    let _lock = lock_for_writing(&shop.home.url()).await;
     for mut client in [shop.client(), PetStoreClient::new(server.transport())] {
         let mut answer = None;
         // The remote client keeps the deadline too: on a busy machine its own verdict may come before ours.

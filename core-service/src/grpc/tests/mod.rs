@@ -16,7 +16,7 @@ use tonic_types::StatusExt;
 use tower::util::BoxCloneSyncService;
 
 use super::*;
-use crate::store::test_support::{Home, new_store, open};
+use crate::store::test_support::{Home, lock_for_writing, new_store};
 
 mod bounds;
 mod bulk;

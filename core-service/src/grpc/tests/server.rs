@@ -63,8 +63,7 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
     let server = shop.serve(Duration::from_mins(1)).await;
     let mut client = PetStoreClient::new(server.channel());
     client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap(); // the connection stands
-    let other = open(&shop.home).await;
-    let lock = other.lock_for_writing().await;
+    let lock = lock_for_writing(&shop.home.url()).await;
     let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
     while shop.core.capacity.available_permits() == crate::MAX_CALLS {
         tokio::task::yield_now().await; // until the call is under way

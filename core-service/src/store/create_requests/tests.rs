@@ -1,9 +1,11 @@
 use std::time::Duration;
 
+use sea_orm::ConnectionTrait;
+
 use super::*;
 use crate::{
     domain::PetId,
-    store::test_support::{new_database, new_store, open},
+    store::test_support::{foreign_transaction, lock_for_writing, new_database, new_store, open},
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -71,7 +73,7 @@ async fn of_twins_one_adds_the_animal_whichever_core_they_ask() {
 #[tokio::test]
 async fn a_twin_of_a_creation_under_way_is_told_so() {
     let (store, home) = new_store().await;
-    let lock = open(&home).await.lock_for_writing().await;
+    let lock = lock_for_writing(&home.url()).await;
     let first = tokio::spawn({
         let store = store.clone();
         async move { store.insert_pet_once(&id("a"), pet("Rex"), NOW).await }
@@ -88,8 +90,8 @@ async fn a_twin_of_a_creation_under_way_is_told_so() {
 
 #[tokio::test]
 async fn a_twin_that_another_core_does_not_finish_is_told_so_on_postgresql() {
-    let (store, _database) = new_database().await;
-    let other = store.begin_beside_others().await.unwrap();
+    let (store, database) = new_database().await;
+    let other = foreign_transaction(&database.url().parse().unwrap()).await;
     let name =
         format!("INSERT INTO create_requests (request_id, pet_id, created_at) VALUES ('a', 1, {})", NOW.0);
     other.execute_unprepared(&name).await.unwrap();
@@ -102,7 +104,7 @@ async fn a_twin_that_another_core_does_not_finish_is_told_so_on_postgresql() {
 #[tokio::test]
 async fn a_creation_that_failed_leaves_its_name_free() {
     let (store, home) = new_store().await;
-    let lock = open(&home).await.lock_for_writing().await;
+    let lock = lock_for_writing(&home.url()).await;
     let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
     lock.rollback().await.unwrap();

@@ -32,6 +32,11 @@ pub(super) fn is_passing(error: &DbErr) -> bool {
         || matches!(sqlx_error(error), Some(sqlx::Error::Io(_)))
 }
 
+/// Whether a statement that failed so was answered to its end, on a connection that goes on.
+pub(super) fn leaves_connection_in_order(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(_)) && !postgres::is_fatal(error)
+}
+
 fn is_outage(error: &DbErr) -> bool {
     if let DbErr::ConnectionAcquire(_) = error {
         return true;

@@ -2,7 +2,10 @@
 
 use sea_orm::{
     DbErr,
-    sqlx::{self, postgres::PgDatabaseError},
+    sqlx::{
+        self,
+        postgres::{PgDatabaseError, PgSeverity},
+    },
 };
 
 use super::sqlx_error;
@@ -35,6 +38,11 @@ pub(super) fn is_outage(error: &DbErr) -> Option<bool> {
         matches!(class, "08" | "28" | "3D" | "40" | "53" | "57" | "58")
             || matches!(code, "25006" | "25P03" | "55P03"),
     )
+}
+
+/// Whether the server hangs up after the error.
+pub(super) fn is_fatal(error: &sqlx::Error) -> bool {
+    reported(error).is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
 }
 
 /// Whether the connection is lost, or was never made: another one may do.

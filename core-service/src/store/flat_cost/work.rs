@@ -6,9 +6,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use sea_orm::{ConnectionTrait, Statement, sqlx::Acquire};
+use futures_util::future::join_all;
+use sea_orm::{ConnectionTrait, Statement};
+use tokio::sync::Barrier;
 
 use super::{CALLS, Store};
+use crate::store::sqlite::READERS;
 
 /// What each of the calls costs, and in the end reading all animals.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub(super) fn assert_same(few: &Costs, many: &Costs, levels: u64) {
 }
 
 fn read_all(store: &Store) -> Statement {
-    Statement::from_string(store.reader.get_database_backend(), "SELECT count(*) FROM pets WHERE name > 'A'")
+    Statement::from_string(store.reader.backend(), "SELECT count(*) FROM pets WHERE name > 'A'")
 }
 
 /// So often a call is made on SQLite, by each connection at least once: it reads the schema and prepares the statement
@@ -56,18 +59,23 @@ pub(super) async fn steps(store: &Store, count: i64) -> Costs {
 /// Counts the steps of every connection that reads.
 async fn count_steps(store: &Store) -> Arc<AtomicU64> {
     let steps = Arc::<AtomicU64>::default();
-    let pool = store.reader.get_sqlite_connection_pool();
-    let mut connections = Vec::new();
-    for _ in 0..pool.options().get_max_connections() {
-        connections.push(pool.acquire().await.unwrap()); // all of them: none is given back in between
-    }
-    for connection in &mut connections {
-        let steps = Arc::clone(&steps);
-        let mut handle = connection.acquire().await.unwrap().lock_handle().await.unwrap();
-        handle.set_progress_handler(1, move || {
-            steps.fetch_add(1, Ordering::Relaxed);
-            true
-        });
+    let all_at_once = Arc::new(Barrier::new(READERS)); // so that each connection gets one of the jobs
+    let setting_up = (0..READERS).map(|_| {
+        let (steps, all_at_once) = (Arc::clone(&steps), Arc::clone(&all_at_once));
+        store.reader.read(move |session| {
+            Box::pin(async move {
+                all_at_once.wait().await;
+                session
+                    .on_each_step(move || {
+                        steps.fetch_add(1, Ordering::Relaxed);
+                    })
+                    .await;
+                Ok(())
+            })
+        })
+    });
+    for set_up in join_all(setting_up).await {
+        set_up.unwrap();
     }
     steps
 }
@@ -77,7 +85,7 @@ pub(super) async fn pages(store: &Store, count: i64) -> Costs {
     let mut observed = store.clone();
     let sent = Arc::<Mutex<Option<Statement>>>::default();
     let last = Arc::clone(&sent);
-    observed.reader.set_metric_callback(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
+    observed.reader.observe(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
     let mut calls = Vec::new();
     for (_, call) in CALLS {
         call.make(&observed, count).await;

@@ -1,6 +1,6 @@
 //! Opening the store in a PostgreSQL database, and saying plainly why it cannot be opened.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use sea_orm::{
     DatabaseConnection, DbErr,
@@ -8,7 +8,7 @@ use sea_orm::{
 };
 use tokio::time;
 
-use super::{PostgresAddress, Suspicion, connect, migrator, pool};
+use super::{PostgresAddress, connect, connections, migrator};
 use crate::{
     DatabaseUrl,
     store::{
@@ -31,9 +31,7 @@ pub(in crate::store) async fn open(
     let schema = judge_schema(url, &connection, options).await;
     let _ = connection.close().await; // the reason is in `schema`
     schema?;
-    let suspicion = Arc::new(Suspicion::none());
-    let pool = pool(address, Arc::clone(&suspicion)).await.map_err(|error| explain(url, error))?;
-    Ok(Store::on_postgres(pool, suspicion))
+    Ok(Store::on_postgres(connections(address)))
 }
 
 /// Judges the schema, and brings it up to date if that is wanted.

@@ -4,14 +4,16 @@ use petstore_test_servers::{
     faults::{Fault, Proxy},
     servers::{PostgresOptions, PostgresServer},
 };
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use crate::{
     DatabaseUrl,
     domain::{AccountName, NewPet, PetId, PetStoreError, Plan},
     store::{
-        OpenError, OpenOptions, Store, schema,
-        test_support::{new_database, store_database},
+        OpenError, OpenOptions, Store,
+        connection::Connections,
+        schema,
+        test_support::{lock_for_writing, new_database, store_database},
     },
 };
 
@@ -45,9 +47,9 @@ async fn refusal(written: &str) -> String {
     text
 }
 
-async fn setting(connection: &DatabaseConnection, name: &str) -> String {
+async fn setting(connections: &Connections, name: &str) -> String {
     let show = Statement::from_string(DbBackend::Postgres, format!("SHOW {name}"));
-    connection.query_one_raw(show).await.unwrap().unwrap().try_get_by_index(0).unwrap()
+    connections.query_one_raw(show).await.unwrap().unwrap().try_get_by_index(0).unwrap()
 }
 
 #[tokio::test]
@@ -58,6 +60,7 @@ async fn the_server_bounds_what_its_caller_has_given_up() {
         ("lock_timeout", "1s"),
         ("idle_in_transaction_session_timeout", "5s"),
         ("plan_cache_mode", "force_custom_plan"),
+        ("default_transaction_deferrable", "off"),
         ("application_name", "petstore"),
     ] {
         assert_eq!(setting(&store.reader, name).await, value, "{name}");
@@ -217,8 +220,8 @@ async fn is_back(store: &Store) {
 
 #[tokio::test]
 async fn a_lock_that_another_holds_too_long_is_an_outage() {
-    let (store, _database) = new_database().await;
-    let lock = store.lock_for_writing().await;
+    let (store, database) = new_database().await;
+    let lock = lock_for_writing(&url(&database.url())).await;
     let start = Instant::now();
     let refusal = store.insert_pet(rex()).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");

@@ -26,7 +26,7 @@ fn rex() -> NewPet {
 async fn open(database: &Database, replica: &PostgresServer) -> Store {
     let primary = url(&database.url());
     let replica = url(&database.url_at(replica.address()));
-    let store = Store::open(&primary, OPEN).await.unwrap().with_replicas(&primary, &[replica]).await.unwrap();
+    let store = Store::open(&primary, OPEN).await.unwrap().with_replicas(&primary, &[replica]).unwrap();
     let watched = store.clone();
     tokio::spawn(async move { watched.watch_replicas().await });
     store

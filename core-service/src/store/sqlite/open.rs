@@ -2,15 +2,18 @@
 
 use std::{io, path::Path, time::Duration};
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, TransactionTrait};
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, EntityTrait, SqliteTransactionMode, Statement,
+    TransactionOptions, TransactionTrait,
+};
 use tokio::{fs, time};
 
 use crate::{
     DatabaseUrl,
     store::{
         OpenError, OpenOptions, Store,
+        entity::revision,
         fault::sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
-        immediate,
         open::{require_current, require_known},
     },
 };
@@ -25,45 +28,43 @@ pub(in crate::store) async fn open(
     path: &Path,
     options: OpenOptions,
 ) -> Result<Store, OpenError> {
-    let writer = open_writer(path, options.migrate).await?;
-    match finish_opening(url, path, options, &writer).await {
-        Ok(reader) => Ok(Store::on_sqlite(writer, reader)),
-        Err(error) => {
-            let _ = writer.close().await; // the reason is `error`
-            Err(error)
-        }
-    }
+    let migrator = for_schema(path, options.migrate).await?;
+    let store = finish_opening(url, path, options, &migrator).await;
+    let _ = migrator.close().await; // the reason is in `store`
+    store
 }
 
 async fn finish_opening(
     url: &DatabaseUrl,
     path: &Path,
     options: OpenOptions,
-    writer: &DatabaseConnection,
-) -> Result<DatabaseConnection, OpenError> {
+    migrator: &DatabaseConnection,
+) -> Result<Store, OpenError> {
     if options.quick_check {
-        quick_check(path, writer).await?;
+        quick_check(path, migrator).await?;
     }
-    require_known(url, patiently(path, || petstore_migrations::status(writer)).await?)?;
+    require_known(url, patiently(path, || petstore_migrations::status(migrator)).await?)?;
     if options.migrate {
-        patiently(path, || petstore_migrations::up(writer)).await?;
+        patiently(path, || petstore_migrations::up(migrator)).await?;
     }
-    require_current(url, &patiently(path, || petstore_migrations::status(writer)).await?)?;
-    patiently(path, || super::reader(path)).await
+    require_current(url, &patiently(path, || petstore_migrations::status(migrator)).await?)?;
+    let (writer, reader) = (super::writer(path), super::reader(path));
+    for connections in [&writer, &reader] {
+        patiently(path, || connections.read(|session| Box::pin(revision::Entity::find().all(session))))
+            .await?;
+    }
+    Ok(Store::on_sqlite(writer, reader))
 }
 
-/// The connection that writes, on a file that is there and can be written.
-pub(in crate::store) async fn open_writer(
-    path: &Path,
-    create: bool,
-) -> Result<DatabaseConnection, OpenError> {
+/// A connection for work on the schema, to a file that is there and can be written.
+pub(in crate::store) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConnection, OpenError> {
     prepare_path(path, create).await?;
-    let writer = patiently(path, || super::writer(path, create)).await?;
+    let migrator = patiently(path, || super::migrator(path)).await?;
     // SQLite opens a file that it may not write as a read-only one, without a word.
-    match patiently(path, || prove_writable(&writer)).await {
-        Ok(()) => Ok(writer),
+    match patiently(path, || prove_writable(&migrator)).await {
+        Ok(()) => Ok(migrator),
         Err(error) => {
-            let _ = writer.close().await; // the reason is `error`
+            let _ = migrator.close().await; // the reason is `error`
             Err(error)
         }
     }
@@ -79,11 +80,23 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
         }
         Err(_) => {} // what else is wrong shows when the folder is made or the file is opened
     }
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    fs::create_dir_all(folder).await.map_err(|cause| match cause.kind() {
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => not_a_folder(path),
-        _ => OpenError::FolderNotCreated { folder: folder.to_owned(), cause },
-    })
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).await.map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => not_a_folder(path),
+            _ => OpenError::FolderNotCreated { folder: folder.to_owned(), cause },
+        })?;
+    }
+    create_file(path).await
+}
+
+/// A file that nobody else may read, whatever the umask: SQLite would go by that. The files that SQLite puts beside it get
+/// its mode.
+async fn create_file(path: &Path) -> Result<(), OpenError> {
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()), // another process was faster
+        Err(error) => Err(OpenError::NotWritable { path: path.to_owned(), cause: error.into() }),
+    }
 }
 
 fn not_a_folder(path: &Path) -> OpenError {
@@ -97,6 +110,14 @@ async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let transaction = writer.begin_with_options(immediate()).await?;
     transaction.execute_unprepared("PRAGMA user_version = 0").await?;
     transaction.rollback().await
+}
+
+/// Transactions that hold the lock for writing from their beginning.
+pub(super) fn immediate() -> TransactionOptions {
+    TransactionOptions {
+        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+        ..TransactionOptions::default()
+    }
 }
 
 async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {

@@ -7,8 +7,9 @@ use super::*;
 use crate::{
     domain::{NewPet, PetId},
     store::{
+        connection::Connections,
         schema,
-        test_support::{new_file, open_file, url},
+        test_support::{lock_for_writing, new_file, open_file, url},
     },
 };
 
@@ -38,7 +39,7 @@ async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
 #[tokio::test]
 async fn the_connections_are_set_up_for_durability() {
     let (store, _folder) = new_file().await;
-    let pragma = async |connection: &DatabaseConnection, name: &str| {
+    let pragma = async |connection: &Connections, name: &str| {
         let statement = Statement::from_string(DbBackend::Sqlite, format!("PRAGMA {name}"));
         let row = connection.query_one_raw(statement).await.unwrap().unwrap();
         row.try_get_by_index::<String>(0)
@@ -77,7 +78,7 @@ async fn opening_waits_for_a_process_that_is_opening_the_same_file() {
     let path = folder.path().join("pets.db");
     let other = sea_orm::Database::connect(format!("sqlite://{}?mode=rwc", path.display())).await.unwrap();
     other.execute_unprepared("CREATE TABLE held (id integer)").await.unwrap(); // WAL mode is not yet on
-    let lock = other.begin_with_options(crate::store::immediate()).await.unwrap();
+    let lock = other.begin_with_options(immediate()).await.unwrap();
 
     let url = url(&path);
     let mut opening = Box::pin(Store::open(&url, MIGRATE));
@@ -200,8 +201,7 @@ async fn a_schema_that_is_not_this_binarys_is_refused() {
 #[tokio::test]
 async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
     let (store, folder) = new_file().await;
-    let other = open_file(folder.path()).await;
-    let lock = other.begin().await.unwrap();
+    let lock = lock_for_writing(&url(&folder.path().join("petstore.db"))).await;
     let refusal = store.insert_pet(rex()).await.unwrap_err();
     assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
     assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None);

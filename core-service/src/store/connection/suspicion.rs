@@ -1,4 +1,4 @@
-//! Which pooled connections may be dead.
+//! Which idle connections may be dead.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -9,19 +9,19 @@ use std::{
 /// others too: every connection that was last used before it is asked before it is used again, so that a retry
 /// does not meet the next dead one.
 #[derive(Debug)]
-pub(in crate::store) struct Suspicion {
+pub(super) struct Suspicion {
     start: Instant,
     /// Milliseconds after `start`, rounded up; 0 for never.
     failed_at: AtomicU64,
 }
 
 impl Suspicion {
-    pub(in crate::store) fn none() -> Self {
+    pub(super) fn none() -> Self {
         Self { start: Instant::now(), failed_at: AtomicU64::new(0) }
     }
 
     /// A connection has failed just now.
-    pub(in crate::store) fn raise(&self) {
+    pub(super) fn raise(&self) {
         self.failed_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
     }
 

@@ -1,0 +1,102 @@
+//! A bare connection of either kind.
+
+use sea_orm::{
+    DbBackend, ExecResult, QueryResult, Statement,
+    sea_query::Values,
+    sqlx::{
+        self, AssertSqlSafe, ConnectOptions, Connection, Executor,
+        postgres::{PgConnectOptions, PgConnection},
+        sqlite::{SqliteConnectOptions, SqliteConnection},
+    },
+};
+use sea_query_sqlx::SqlxValues;
+
+/// What to connect to, and how.
+pub(in crate::store) enum Target {
+    Postgres(Box<PgConnectOptions>),
+    Sqlite(Box<SqliteConnectOptions>),
+}
+
+impl Target {
+    pub(super) fn backend(&self) -> DbBackend {
+        match self {
+            Self::Postgres(_) => DbBackend::Postgres,
+            Self::Sqlite(_) => DbBackend::Sqlite,
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<Driver, sqlx::Error> {
+        Ok(match self {
+            Self::Postgres(options) => Driver::Postgres(options.connect().await?),
+            Self::Sqlite(options) => Driver::Sqlite(options.connect().await?),
+        })
+    }
+}
+
+/// A connection of sqlx, outside of any pool.
+pub(in crate::store) enum Driver {
+    Postgres(PgConnection),
+    Sqlite(SqliteConnection),
+}
+
+impl Driver {
+    pub(super) fn backend(&self) -> DbBackend {
+        match self {
+            Self::Postgres(_) => DbBackend::Postgres,
+            Self::Sqlite(_) => DbBackend::Sqlite,
+        }
+    }
+
+    /// All rows. There is none of sqlx's ways to fetch only one: on SQLite that resets the statement after the row, which
+    /// commits it, and passes over what comes of that.
+    pub(super) async fn rows(&mut self, statement: &Statement) -> Result<Vec<QueryResult>, sqlx::Error> {
+        let (sql, values) = parts(statement);
+        match self {
+            Self::Postgres(connection) => {
+                let rows = sqlx::query_with(sql, values).fetch_all(connection).await?;
+                Ok(rows.into_iter().map(QueryResult::from).collect())
+            }
+            Self::Sqlite(connection) => {
+                let rows = sqlx::query_with(sql, values).fetch_all(connection).await?;
+                Ok(rows.into_iter().map(QueryResult::from).collect())
+            }
+        }
+    }
+
+    pub(super) async fn execute(&mut self, statement: &Statement) -> Result<ExecResult, sqlx::Error> {
+        let (sql, values) = parts(statement);
+        match self {
+            Self::Postgres(connection) => Ok(sqlx::query_with(sql, values).execute(connection).await?.into()),
+            Self::Sqlite(connection) => Ok(sqlx::query_with(sql, values).execute(connection).await?.into()),
+        }
+    }
+
+    /// Without preparing it.
+    pub(super) async fn send(&mut self, sql: &str) -> Result<ExecResult, sqlx::Error> {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match self {
+            Self::Postgres(connection) => Ok(connection.execute(sql).await?.into()),
+            Self::Sqlite(connection) => Ok(connection.execute(sql).await?.into()),
+        }
+    }
+
+    pub(super) async fn ping(&mut self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.ping().await,
+            Self::Sqlite(connection) => connection.ping().await,
+        }
+    }
+
+    pub(super) async fn close(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.close().await,
+            Self::Sqlite(connection) => connection.close().await,
+        }
+    }
+}
+
+/// All values are bound: the text holds placeholders.
+fn parts(statement: &Statement) -> (AssertSqlSafe<&str>, SqlxValues) {
+    let values = statement.values.clone().unwrap_or_else(|| Values(Vec::new()));
+    (AssertSqlSafe(statement.sql.as_str()), SqlxValues(values))
+}

@@ -1,0 +1,137 @@
+//! Work on a connection, and who waits for it.
+
+use futures_util::future::BoxFuture;
+use petstore_traces::Current;
+use sea_orm::DbErr;
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{Observer, session::Session};
+
+/// What a job may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only read.
+    Read,
+    /// Write with one statement, which is committed by itself.
+    Write,
+    /// Anything, in a transaction around the whole.
+    Transaction,
+    /// Anything, for better or worse.
+    #[cfg(test)]
+    Unchecked,
+}
+
+/// A job whose result only its caller knows.
+pub(super) struct Job {
+    work: Box<dyn Work>,
+    /// When its caller began to wait.
+    pub(super) asked_at: Instant,
+}
+
+/// [`Asked`], whatever is answered.
+pub(super) trait Work: Send {
+    fn is_awaited(&self) -> bool;
+    fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()>;
+    fn fail(&mut self, error: DbErr);
+    fn answer(self: Box<Self>);
+}
+
+impl Job {
+    pub(super) fn new(work: Box<dyn Work>) -> Self {
+        Self { work, asked_at: Instant::now() }
+    }
+
+    /// Whether its caller still waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.work.is_awaited()
+    }
+
+    /// Does it. Whether the session is in order afterwards, that one knows.
+    pub(super) async fn run(&mut self, session: &mut Session) {
+        self.work.run(session).await;
+    }
+
+    /// It was not begun, or not finished.
+    pub(super) fn fail(&mut self, error: DbErr) {
+        self.work.fail(error);
+    }
+
+    /// Tells the caller what came of it.
+    pub(super) fn answer(self) {
+        self.work.answer();
+    }
+}
+
+/// What a caller asked for.
+pub(super) struct Asked<F, T, E> {
+    kind: Kind,
+    observer: Option<Observer>,
+    work: Option<F>,
+    result: Option<Result<T, E>>,
+    answer: oneshot::Sender<Result<T, E>>,
+    /// The span of the caller: what is sent is part of it.
+    span: Current,
+}
+
+impl<F, T, E> Asked<F, T, E> {
+    pub(super) fn new(
+        kind: Kind,
+        observer: Option<Observer>,
+        work: F,
+        answer: oneshot::Sender<Result<T, E>>,
+    ) -> Self {
+        Self { kind, observer, work: Some(work), result: None, answer, span: Current::take() }
+    }
+}
+
+impl<F, T, E> Work for Asked<F, T, E>
+where
+    T: Send + 'static,
+    E: From<DbErr> + Send + 'static,
+    F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+{
+    fn is_awaited(&self) -> bool {
+        !self.answer.is_closed()
+    }
+
+    fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
+        session.begin_job(self.kind, self.observer.take());
+        let Self { kind, work, result, span, .. } = self;
+        Box::pin(span.within(async move {
+            if let Some(work) = work.take() {
+                *result = Some(match kind {
+                    Kind::Transaction => in_transaction(session, work).await,
+                    Kind::Read | Kind::Write => work(session).await,
+                    #[cfg(test)]
+                    Kind::Unchecked => work(session).await,
+                });
+            }
+        }))
+    }
+
+    fn fail(&mut self, error: DbErr) {
+        self.result = Some(Err(error.into()));
+    }
+
+    fn answer(self: Box<Self>) {
+        let Self { result, answer, .. } = *self;
+        if let Some(result) = result {
+            let _ = answer.send(result); // the caller has given up
+        }
+    }
+}
+
+/// Commits what succeeded, undoes what did not.
+async fn in_transaction<F, T, E>(session: &Session, work: F) -> Result<T, E>
+where
+    E: From<DbErr>,
+    F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>>,
+{
+    session.begin().await?;
+    let result = work(session).await;
+    match &result {
+        Ok(_) => session.commit().await?,
+        Err(_) => session.roll_back().await,
+    }
+    result
+}

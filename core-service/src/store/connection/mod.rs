@@ -1,0 +1,197 @@
+//! Connections to the database, each of which has one owner.
+//!
+//! A connection belongs to a task, its [`owner`], which never lends it out. Callers hand a [`job`] over and wait for the
+//! answer. When a caller gives up, nothing that it drops reaches the connection: the owner finishes the job, or closes
+//! the connection where the job takes too long. So no statement is cut off half-way, and no connection is used again of
+//! which it is not known that it is in order and outside of any transaction.
+//!
+//! ```text
+//! caller ──job──▶ queue ──▶ owner ── connection ──▶ database
+//!    ▲                        │
+//!    └────────answer──────────┘
+//! ```
+//!
+//! - A job that reads sends nothing but `SELECT`.
+//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nobody else can begin
+//!   or end one.
+//! - On PostgreSQL a job may be one statement that writes. It tells itself whether it was committed
+//!   ([`Connections::write`]).
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures_util::future::{BoxFuture, join_all};
+use sea_orm::{ConnAcquireErr, DbBackend, DbErr, QueryResult, Statement, metric};
+use tokio::{sync::oneshot, task::JoinHandle, time};
+
+mod driver;
+mod job;
+mod owner;
+mod queue;
+mod session;
+mod suspicion;
+
+pub(super) use driver::Target;
+pub(super) use session::Session;
+
+use job::{Asked, Job, Kind};
+use owner::Shared;
+use queue::Queue;
+use suspicion::Suspicion;
+
+/// How long a call waits for an owner that is free, and for a new connection if that one needs it.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is told of each statement.
+pub(super) type Observer = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;
+
+/// The same closure: so that one that is given a name first is taken for what [`Connections::read`] wants.
+pub(super) fn reading<T, F>(work: F) -> F
+where
+    F: for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<T, DbErr>>,
+{
+    work
+}
+
+/// How connections are made, and how long they are kept.
+pub(super) struct Settings {
+    pub(super) target: Target,
+    /// So many jobs are done at once.
+    pub(super) connections: usize,
+    /// How long a job may go on after it has begun. Its connection is closed then. `None` where that would not stop it.
+    pub(super) longest_job: Option<Duration>,
+    /// `None` for a database that does not hang up.
+    pub(super) lifetimes: Option<Lifetimes>,
+}
+
+/// When a connection is closed although it is in order, and when it is doubted.
+pub(super) struct Lifetimes {
+    /// It was not needed for so long.
+    pub(super) idle: Duration,
+    /// It has been open for so long.
+    pub(super) whole: Duration,
+    /// It may have been cut unnoticed if it was idle for so long: it is asked before it is used.
+    pub(super) unasked: Duration,
+}
+
+/// Connections to one database. Clones share them, and may be observed each by another.
+#[derive(Clone)]
+pub(super) struct Connections {
+    owners: Arc<Owners>,
+    observer: Option<Observer>,
+}
+
+struct Owners {
+    shared: Arc<Shared>,
+    tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Connections {
+    /// Makes no connection yet: the first job of each owner does.
+    pub(super) fn new(settings: Settings) -> Self {
+        let count = settings.connections;
+        let shared = Arc::new(Shared::new(settings));
+        let tasks = (0..count).map(|_| tokio::spawn(owner::work(Arc::clone(&shared)))).collect();
+        Self { owners: Arc::new(Owners { shared, tasks: std::sync::Mutex::new(tasks) }), observer: None }
+    }
+
+    /// The kind of database.
+    pub(super) fn backend(&self) -> DbBackend {
+        self.owners.shared.settings.target.backend()
+    }
+
+    /// From now on each statement that is sent through this handle is told to the observer.
+    pub(super) fn observe(&mut self, observer: impl Fn(&metric::Info<'_>) + Send + Sync + 'static) {
+        self.observer = Some(Arc::new(observer));
+    }
+
+    /// A connection may have been lost: all that were in use before are asked before they are used again.
+    pub(super) fn suspect(&self) {
+        self.owners.shared.suspicion.raise();
+    }
+
+    /// Connections that are idle, and those at work.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        self.owners.shared.usage()
+    }
+
+    /// The result of work that sends nothing but `SELECT`.
+    pub(super) async fn read<T, F>(&self, work: F) -> Result<T, DbErr>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
+    {
+        self.ask(Kind::Read, work).await
+    }
+
+    /// The result of work in a transaction, which is committed if the result is `Ok`, and only if no statement failed.
+    pub(super) async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbErr> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
+        self.ask(Kind::Transaction, work).await
+    }
+
+    /// The rows of one PostgreSQL statement that writes, in one round trip. Each row has to say in the column
+    /// [`COMMITTED`](session::COMMITTED) that the statement is a transaction of its own; a statement without rows must have written
+    /// nothing. Otherwise what was written may never be committed: the connection is closed then, which undoes it.
+    /// `held` is kept until the job has ended, also if nobody waits for that any more.
+    pub(super) async fn write<H>(&self, statement: Statement, held: H) -> Result<Vec<QueryResult>, DbErr>
+    where
+        H: Send + 'static,
+    {
+        self.ask(Kind::Write, |session| {
+            Box::pin(async move {
+                let _held = held;
+                session.write_alone(statement).await
+            })
+        })
+        .await
+    }
+
+    async fn ask<T, E, F>(&self, kind: Kind, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbErr> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+    {
+        let (answer, mut answered) = oneshot::channel();
+        let asked = Asked::new(kind, self.observer.clone(), work, answer);
+        let place = Queue::submit(&self.owners.shared.queue, Job::new(Box::new(asked)));
+        let answer = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
+            Ok(answer) => answer,
+            Err(_) if place.is_some_and(|place| place.leave()) => {
+                return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
+            }
+            Err(_) => answered.await, // the job has begun
+        };
+        answer.unwrap_or_else(|_| Err(DbErr::Custom("a job ended without an answer".into()).into()))
+    }
+
+    /// Refuses what waits and comes, and closes the connections once the jobs under way are done.
+    pub(super) async fn close(&self) {
+        self.owners.shared.queue.close();
+        let tasks =
+            std::mem::take(&mut *self.owners.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        join_all(tasks).await;
+    }
+}
+
+/// Nobody can ask any more: the owners close their connections and end.
+impl Drop for Owners {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod unchecked;

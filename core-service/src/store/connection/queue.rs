@@ -1,0 +1,122 @@
+//! Where jobs wait for an owner.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sea_orm::{ConnAcquireErr, DbErr};
+use tokio::sync::oneshot;
+
+use super::job::Job;
+
+/// Jobs in the order in which they came, or else idle owners: never both.
+#[derive(Default)]
+pub(super) struct Queue(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Each with a number, ascending.
+    waiting: VecDeque<(u64, Job)>,
+    next_number: u64,
+    /// The last one gets the next job: so no more connections are in use than are needed, and the others become old.
+    idle: Vec<oneshot::Sender<Job>>,
+    is_closed: bool,
+}
+
+/// What an owner is to do next.
+pub(super) enum Next {
+    Do(Job),
+    /// Nothing yet: a job comes this way. If that is closed, so is the queue.
+    Wait(oneshot::Receiver<Job>),
+    End,
+}
+
+/// A place in the queue; given up when dropped.
+pub(super) struct Place {
+    queue: Arc<Queue>,
+    number: u64,
+}
+
+impl Queue {
+    /// Hands the job to an idle owner, or else puts it into the queue.
+    pub(super) fn submit(queue: &Arc<Self>, mut job: Job) -> Option<Place> {
+        let mut state = queue.state();
+        if state.is_closed {
+            drop(state);
+            refuse(job);
+            return None;
+        }
+        while let Some(owner) = state.idle.pop() {
+            match owner.send(job) {
+                Ok(()) => return None,
+                Err(returned) => job = returned, // its runtime is shutting down
+            }
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        state.waiting.push_back((number, job));
+        Some(Place { queue: Arc::clone(queue), number })
+    }
+
+    /// What an owner does next. Those that have a connection go first.
+    pub(super) fn next(&self, is_connected: bool) -> Next {
+        let mut state = self.state();
+        if let Some((_, job)) = state.waiting.pop_front() {
+            return Next::Do(job);
+        }
+        if state.is_closed {
+            return Next::End;
+        }
+        let (owner, job) = oneshot::channel();
+        if is_connected {
+            state.idle.push(owner);
+        } else {
+            state.idle.insert(0, owner);
+        }
+        Next::Wait(job)
+    }
+
+    /// Refuses what waits and what comes, and lets every owner end.
+    pub(super) fn close(&self) {
+        let (waiting, idle) = {
+            let mut state = self.state();
+            state.is_closed = true;
+            (mem::take(&mut state.waiting), mem::take(&mut state.idle))
+        };
+        drop(idle);
+        for (_, job) in waiting {
+            refuse(job);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it half changed
+    }
+}
+
+fn refuse(mut job: Job) {
+    job.fail(DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed));
+    job.answer();
+}
+
+impl Place {
+    /// Takes the job back, if no owner has it yet.
+    pub(super) fn leave(&self) -> bool {
+        let mut state = self.queue.state();
+        let Ok(index) = state.waiting.binary_search_by_key(&self.number, |(number, _)| *number) else {
+            return false;
+        };
+        let job = state.waiting.remove(index);
+        drop(state); // what the job holds may take a while to go
+        job.is_some()
+    }
+}
+
+/// Who gives up leaves nothing behind that waits.
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

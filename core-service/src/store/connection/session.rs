@@ -1,0 +1,227 @@
+//! What a job sees of a connection.
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use sea_orm::{
+    ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr, Statement, metric,
+    prelude::async_trait, sqlx,
+};
+use tokio::sync::Mutex;
+
+use super::{Observer, driver::Driver, job::Kind};
+use crate::store::{fault, metrics::operation};
+
+/// The column in which a statement that [writes by itself](super::Connections::write) says whether it was committed.
+pub(super) const COMMITTED: &str = "committed";
+
+/// Transactions on PostgreSQL are marked by what has no effect on them (it has on those that are SERIALIZABLE READ
+/// ONLY), so that a statement can tell whether it runs in one.
+const BEGIN_POSTGRES: &str = "BEGIN DEFERRABLE";
+/// With the lock for writing from the beginning: who asks for it later may find that another has written meanwhile.
+const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
+
+/// A connection, lent to one job by its owner.
+pub(in crate::store) struct Session {
+    /// Locked by nobody but that job.
+    driver: Mutex<Driver>,
+    backend: DbBackend,
+    kind: Kind,
+    observer: Option<Observer>,
+    /// It is not known what the connection is doing, or in what state it is.
+    is_in_doubt: AtomicBool,
+    /// A statement of this job has failed.
+    has_failed: AtomicBool,
+}
+
+impl Session {
+    pub(super) fn new(driver: Driver) -> Self {
+        Self {
+            backend: driver.backend(),
+            driver: Mutex::new(driver),
+            kind: Kind::Read,
+            observer: None,
+            is_in_doubt: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// What the next job may do.
+    pub(super) fn begin_job(&mut self, kind: Kind, observer: Option<Observer>) {
+        self.kind = kind;
+        self.observer = observer;
+        *self.has_failed.get_mut() = false;
+    }
+
+    /// Whether it can be used again: all that was sent was answered, and every transaction has ended.
+    pub(super) fn is_in_order(&self) -> bool {
+        !self.is_in_doubt.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn begin(&self) -> Result<(), DbErr> {
+        let begin = match self.backend {
+            DbBackend::Postgres => BEGIN_POSTGRES,
+            _ => BEGIN_SQLITE,
+        };
+        self.turn(begin).await
+    }
+
+    /// # Errors
+    ///
+    /// Also if a statement has failed before: PostgreSQL would undo the whole and not even call that an error.
+    pub(super) async fn commit(&self) -> Result<(), DbErr> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            self.roll_back().await;
+            return Err(DbErr::Custom(
+                "a transaction in which a statement failed was to be committed".into(),
+            ));
+        }
+        self.turn("COMMIT").await
+    }
+
+    /// If that fails, the connection is closed, which does the same.
+    pub(super) async fn roll_back(&self) {
+        if self.is_in_order() {
+            let _ = self.turn("ROLLBACK").await; // see above
+        }
+    }
+
+    /// Begins or ends a transaction. Where that fails it is not known whether there is one.
+    async fn turn(&self, sql: &'static str) -> Result<(), DbErr> {
+        let mut driver = self.driver.lock().await;
+        let sent = self.depart()?;
+        let result = driver.send(sql).await;
+        if result.is_ok() {
+            sent.arrive();
+        }
+        result.map(drop).map_err(query_error)
+    }
+
+    /// See [`write`](super::Connections::write).
+    pub(super) async fn write_alone(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let rows = self.query_all_raw(statement).await?;
+        if rows.iter().all(|row| row.try_get("", COMMITTED).unwrap_or(false)) {
+            return Ok(rows);
+        }
+        self.is_in_doubt.store(true, Ordering::Relaxed);
+        let error = io::Error::other("a statement ran in a transaction that nobody had begun");
+        Err(query_error(sqlx::Error::Io(error)))
+    }
+
+    pub(super) async fn ping(&mut self) -> Result<(), sqlx::Error> {
+        self.driver.get_mut().ping().await
+    }
+
+    pub(super) async fn close(self) -> Result<(), sqlx::Error> {
+        self.driver.into_inner().close().await
+    }
+
+    /// Before something is sent: until its end is known the connection is in doubt, also if nobody waits for that end.
+    fn depart(&self) -> Result<Sent<'_>, DbErr> {
+        if self.is_in_doubt.swap(true, Ordering::Relaxed) {
+            return Err(query_error(sqlx::Error::Io(io::Error::other("the connection is given up"))));
+        }
+        Ok(Sent(self))
+    }
+
+    /// Before a statement of the job is sent.
+    fn depart_with(&self, sql: &str) -> Result<Sent<'_>, DbErr> {
+        if self.kind == Kind::Read && operation(sql) != "SELECT" {
+            return Err(DbErr::Custom(format!("a job that only reads was to send {sql}")));
+        }
+        self.depart()
+    }
+
+    /// After a statement.
+    fn arrived<T>(&self, sent: Sent<'_>, result: &Result<T, sqlx::Error>) {
+        let is_in_order = match result {
+            Ok(_) => true,
+            Err(error) => {
+                self.has_failed.store(true, Ordering::Relaxed);
+                fault::leaves_connection_in_order(error)
+            }
+        };
+        if is_in_order {
+            sent.arrive();
+        }
+    }
+
+    fn observe<T>(&self, started: Option<Instant>, statement: &Statement, result: &Result<T, sqlx::Error>) {
+        if let (Some(started), Some(observer)) = (started, &self.observer) {
+            observer(&metric::Info { elapsed: started.elapsed(), statement, failed: result.is_err() });
+        }
+    }
+
+    fn started(&self) -> Option<Instant> {
+        self.observer.is_some().then(Instant::now)
+    }
+}
+
+#[cfg(test)]
+impl Session {
+    /// Calls that for every step of SQLite's virtual machine.
+    pub(in crate::store) async fn on_each_step(&self, call: impl Fn() + Send + 'static) {
+        let mut driver = self.driver.lock().await;
+        let Driver::Sqlite(connection) = &mut *driver else { panic!("SQLite counts steps") };
+        connection.lock_handle().await.unwrap().set_progress_handler(1, move || {
+            call();
+            true
+        });
+    }
+}
+
+/// Something was sent whose end is not yet known.
+struct Sent<'s>(&'s Session);
+
+impl Sent<'_> {
+    /// It ended, and left the connection in order.
+    fn arrive(self) {
+        self.0.is_in_doubt.store(false, Ordering::Relaxed);
+    }
+}
+
+#[async_trait::async_trait]
+impl ConnectionTrait for Session {
+    fn get_database_backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        let mut driver = self.driver.lock().await;
+        let sent = self.depart_with(&statement.sql)?;
+        let started = self.started();
+        let result = driver.execute(&statement).await;
+        self.arrived(sent, &result);
+        self.observe(started, &statement, &result);
+        result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        let mut driver = self.driver.lock().await;
+        let sent = self.depart_with(sql)?;
+        let result = driver.send(sql).await;
+        self.arrived(sent, &result);
+        result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        Ok(self.query_all_raw(statement).await?.into_iter().next())
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let mut driver = self.driver.lock().await;
+        let sent = self.depart_with(&statement.sql)?;
+        let started = self.started();
+        let result = driver.rows(&statement).await;
+        self.arrived(sent, &result);
+        self.observe(started, &statement, &result);
+        result.map_err(query_error)
+    }
+}
+
+fn query_error(error: sqlx::Error) -> DbErr {
+    DbErr::Query(RuntimeErr::SqlxError(error.into()))
+}

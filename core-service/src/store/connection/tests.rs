@@ -1,0 +1,405 @@
+//! Whatever becomes of a caller or a job: a connection is used again only if it is in order, and what is acknowledged is
+//! committed.
+
+use std::{
+    future::pending,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::FutureExt;
+use petstore_test_servers::{
+    eventually,
+    faults::{Fault, Proxy},
+    servers::{PostgresOptions, PostgresServer},
+};
+use sea_orm::{ActiveValue::Set, ConnectionTrait, EntityTrait, PaginatorTrait};
+use tokio::sync::Notify;
+
+use super::*;
+use crate::{
+    database_url::Place,
+    domain::{Batch, NewPet, PetId, PetStoreError, RequestId},
+    store::{
+        OpenOptions, Store,
+        entity::{pet, revision},
+        test_support::{Home, lock_for_writing, new_database, new_store, open},
+    },
+};
+
+const SOON: Duration = Duration::from_secs(20);
+const NOW: petstore_clock::UnixMillis = petstore_clock::UnixMillis(1_800_000_000_000);
+
+fn rex() -> NewPet {
+    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+}
+
+fn row() -> pet::ActiveModel {
+    pet::ActiveModel { name: Set("Rex".into()), category_id: Set(1), status: Set(None), ..Default::default() }
+}
+
+/// One connection, so that each job has to use the one that the job before has left.
+fn one_connection(url: &crate::DatabaseUrl) -> Settings {
+    let target = match url.place() {
+        Place::Sqlite(path) => {
+            let options =
+                sea_orm::sqlx::sqlite::SqliteConnectOptions::new().filename(path).foreign_keys(true);
+            Target::Sqlite(Box::new(options.busy_timeout(Duration::from_millis(100))))
+        }
+        Place::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
+    };
+    Settings { target, connections: 1, longest_job: Some(SOON), lifetimes: None }
+}
+
+/// How many animals another process sees: those that are committed.
+async fn committed(home: &Home) -> u64 {
+    let other = Connections::new(one_connection(&home.url()));
+    other.read(|db| Box::pin(pet::Entity::find().count(db))).await.unwrap()
+}
+
+/// Marks the connection, so that it is known again.
+async fn mark(connections: &Connections) {
+    connections.execute_unprepared("CREATE TEMP TABLE mark (id int)").await.unwrap();
+}
+
+async fn is_marked(connections: &Connections) -> bool {
+    connections.execute_unprepared("SELECT * FROM mark").await.is_ok()
+}
+
+/// A job that holds the only connection until it is told to go on.
+async fn hold(connections: &Connections) -> (Arc<Notify>, JoinHandle<Result<(), DbErr>>) {
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let job = tokio::spawn({
+        let (connections, begun, go_on) = (connections.clone(), Arc::clone(&begun), Arc::clone(&go_on));
+        async move {
+            let work = connections.transaction(move |db| {
+                Box::pin(async move {
+                    pet::Entity::insert(row()).exec_with_returning(db).await?;
+                    begun.notify_one();
+                    go_on.notified().await;
+                    pet::Entity::insert(row()).exec_with_returning(db).await.map(drop)
+                })
+            });
+            work.await
+        }
+    });
+    begun.notified().await;
+    (go_on, job)
+}
+
+#[tokio::test]
+async fn a_job_goes_on_when_its_caller_has_given_up_and_leaves_its_connection_in_order() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    mark(&connections).await;
+    let (go_on, caller) = hold(&connections).await;
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    assert_eq!(committed(&home).await, 0);
+    go_on.notify_one();
+    assert!(is_marked(&connections).await, "the same connection answers the next one");
+    assert_eq!(committed(&home).await, 2);
+}
+
+#[tokio::test]
+async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_doubt() {
+    let (store, home) = new_store().await;
+    for round in 0..3 {
+        let lock = lock_for_writing(&home.url()).await;
+        let id = RequestId::parse(&format!("round-{round}")).unwrap().unwrap();
+        let calls = (
+            time::timeout(Duration::from_millis(50), store.insert_pet(rex())),
+            time::timeout(Duration::from_millis(50), store.insert_pet_once(&id, rex(), NOW)),
+        );
+        let (one, other) = tokio::join!(calls.0, calls.1);
+        assert!(one.is_err() && other.is_err(), "they waited for the lock");
+        lock.rollback().await.unwrap();
+        let before = committed(&home).await;
+        let mut acknowledged = 0;
+        for _ in 0..40 {
+            acknowledged += u64::from(store.insert_pet(rex()).await.is_ok());
+        }
+        // What was given up may have been added meanwhile.
+        let found = committed(&home).await;
+        assert!(
+            acknowledged > 0 && found >= before + acknowledged,
+            "{acknowledged} acknowledged, {found} found"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_waits_for_any_more_is_not_begun() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    let (go_on, first) = hold(&connections).await;
+    let was_begun = Arc::new(AtomicBool::new(false));
+    let given_up = connections.read({
+        let was_begun = Arc::clone(&was_begun);
+        move |_| {
+            was_begun.store(true, Ordering::Relaxed);
+            Box::pin(async { Ok(()) })
+        }
+    });
+    assert!(time::timeout(Duration::from_millis(50), given_up).await.is_err());
+    go_on.notify_one();
+    first.await.unwrap().unwrap();
+    connections.read(|_| Box::pin(async { Ok(()) })).await.unwrap();
+    assert!(!was_begun.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn the_wait_for_a_free_connection_is_bounded_and_fair() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    let (go_on, first) = hold(&connections).await;
+    let error = connections.read(|_| Box::pin(async { Ok(()) })).await.unwrap_err();
+    assert_eq!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
+
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for number in 0..5 {
+        let order = Arc::clone(&order);
+        let mut asking = Box::pin(connections.read(move |_| {
+            order.lock().unwrap().push(number);
+            Box::pin(async { Ok(()) })
+        }));
+        assert!((&mut asking).now_or_never().is_none());
+        waiting.push(asking);
+    }
+    go_on.notify_one();
+    first.await.unwrap().unwrap();
+    for asked in join_all(waiting).await {
+        asked.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn a_job_past_its_bound_loses_its_connection_and_what_it_did() {
+    let (_store, home) = new_store().await;
+    let settings = Settings { longest_job: Some(Duration::from_millis(200)), ..one_connection(&home.url()) };
+    let connections = Connections::new(settings);
+    mark(&connections).await;
+    let endless = connections.transaction::<(), DbErr, _>(|db| {
+        Box::pin(async move {
+            pet::Entity::insert(row()).exec_with_returning(db).await?;
+            pending().await
+        })
+    });
+    assert_eq!(endless.await.unwrap_err(), DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
+    assert!(!is_marked(&connections).await);
+    assert_eq!(committed(&home).await, 0);
+}
+
+#[tokio::test]
+async fn a_job_that_panics_loses_its_connection_and_what_it_did() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    mark(&connections).await;
+    let panicking = connections.transaction::<(), DbErr, _>(|db| {
+        Box::pin(async move {
+            pet::Entity::insert(row()).exec_with_returning(db).await?;
+            panic!("at the disco")
+        })
+    });
+    assert!(matches!(panicking.await, Err(DbErr::Custom(_))));
+    assert!(!is_marked(&connections).await);
+    assert_eq!(committed(&home).await, 0);
+}
+
+#[tokio::test]
+async fn a_statement_that_its_job_gives_up_costs_the_connection() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    mark(&connections).await;
+    let result = connections.transaction::<_, DbErr, _>(|db| {
+        Box::pin(async move {
+            let mut insert = Box::pin(pet::Entity::insert(row()).exec_with_returning(db));
+            assert!((&mut insert).now_or_never().is_none());
+            drop(insert);
+            Ok(())
+        })
+    });
+    assert!(result.await.is_err(), "nothing can be committed there");
+    assert!(!is_marked(&connections).await);
+    assert_eq!(committed(&home).await, 0);
+}
+
+#[tokio::test]
+async fn a_transaction_in_which_a_statement_failed_is_never_committed() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    let result = connections.transaction::<_, DbErr, _>(|db| {
+        Box::pin(async move {
+            pet::Entity::insert(row()).exec_with_returning(db).await?;
+            db.execute_unprepared("INSERT INTO pets (id) VALUES (1)").await.unwrap_err();
+            Ok(()) // which is wrong
+        })
+    });
+    assert!(result.await.is_err());
+    assert_eq!(committed(&home).await, 0);
+}
+
+#[tokio::test]
+async fn a_job_that_reads_can_neither_write_nor_begin_a_transaction() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    for sql in
+        ["BEGIN", "INSERT INTO pets (name, category_id) VALUES ('Rex', 1)", "DELETE FROM pets", "COMMIT"]
+    {
+        let refused = connections.read(move |db| Box::pin(async move { db.execute_unprepared(sql).await }));
+        assert!(refused.await.is_err(), "{sql}");
+    }
+    let refused = connections.read(|db| Box::pin(pet::Entity::insert(row()).exec_with_returning(db)));
+    assert!(refused.await.is_err());
+    assert_eq!(committed(&home).await, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_on_a_connection_that_is_in_a_transaction_without_knowing() {
+    let (store, home) = new_store().await;
+    let begin = match store.writer.backend() {
+        DbBackend::Postgres => "BEGIN DEFERRABLE",
+        _ => "BEGIN",
+    };
+    let name = RequestId::parse("name").unwrap().unwrap();
+    for call in 0..3 {
+        let before = committed(&home).await;
+        store.writer.execute_unprepared(begin).await.unwrap(); // what must never happen
+        let acknowledged = match call {
+            0 => store.insert_pet(rex()).await.is_ok(),
+            1 => store.insert_pet_once(&name, rex(), NOW).await.is_ok(),
+            _ => store.insert_pets(Batch::parse([Ok(rex())].into_iter()).unwrap()).await.is_ok(),
+        };
+        let found = committed(&home).await - before;
+        assert_eq!(u64::from(acknowledged), found, "{call}");
+        store.insert_pet(rex()).await.unwrap();
+        assert_eq!(committed(&home).await - before, found + 1, "{call}: another connection is in its place");
+    }
+}
+
+#[tokio::test]
+async fn a_creation_given_up_keeps_its_name_until_it_has_ended() {
+    let (store, home) = new_store().await;
+    let id = RequestId::parse("a").unwrap().unwrap();
+    let lock = lock_for_writing(&home.url()).await;
+    let given_up = time::timeout(Duration::from_millis(100), store.insert_pet_once(&id, rex(), NOW));
+    assert!(given_up.await.is_err());
+    let twin = store.insert_pet_once(&id, rex(), NOW).await;
+    assert!(matches!(twin, Err(PetStoreError::RequestInProgress)), "{twin:?}");
+    lock.rollback().await.unwrap();
+    let created = eventually(SOON, async || {
+        store.insert_pet_once(&id, rex(), NOW).await.map_err(|error| format!("{error:?}"))
+    })
+    .await;
+    assert!(created.replayed, "the creation that was given up had gone on");
+    assert_eq!(committed(&home).await, 1);
+}
+
+#[tokio::test]
+async fn closing_lets_jobs_finish_and_refuses_those_that_wait() {
+    let (_store, home) = new_store().await;
+    let connections = Connections::new(one_connection(&home.url()));
+    let (go_on, under_way) = hold(&connections).await;
+    let mut waiting = Box::pin(connections.read(|db| Box::pin(revision::Entity::find().all(db))));
+    assert!((&mut waiting).now_or_never().is_none());
+    let mut closing = Box::pin(connections.close());
+    assert!((&mut closing).now_or_never().is_none(), "a job is under way");
+    assert_eq!(waiting.await.unwrap_err(), DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed));
+    go_on.notify_one();
+    closing.await;
+    under_way.await.unwrap().unwrap();
+    assert_eq!(connections.usage(), (0, 0));
+    assert_eq!(committed(&home).await, 2);
+    let late = connections.read(|db| Box::pin(revision::Entity::find().all(db))).await;
+    assert_eq!(late.unwrap_err(), DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
+    let (_store, database) = new_database().await;
+    let url: crate::DatabaseUrl = database.url().parse().unwrap();
+    let never = Duration::from_hours(1);
+    for (idle, whole) in [(Duration::from_millis(100), never), (never, Duration::from_millis(100))] {
+        let lifetimes = Some(Lifetimes { idle, whole, unasked: never });
+        let connections = Connections::new(Settings { lifetimes, ..one_connection(&url) });
+        mark(&connections).await;
+        assert_eq!(connections.usage(), (1, 0));
+        eventually(SOON, async || match connections.usage() {
+            (0, 0) => Ok(()),
+            usage => Err(format!("{usage:?}")),
+        })
+        .await;
+        assert!(!is_marked(&connections).await, "the next job gets a new one");
+    }
+}
+
+#[tokio::test]
+async fn one_caller_after_the_other_uses_one_connection() {
+    let (store, home) = new_store().await;
+    for _ in 0..20 {
+        store.insert_pet(rex()).await.unwrap();
+        store.find_pet(PetId(1)).await.unwrap();
+        let (idle, used) = store.reader.usage();
+        assert_eq!(idle + used, 1);
+    }
+    drop(home);
+}
+
+#[tokio::test]
+async fn no_animal_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
+    let mut server = PostgresServer::start(PostgresOptions::default()).await;
+    let database = server.database().await;
+    let home = Home::Database(database);
+    let store = open(&home).await;
+    let mut acknowledged = 0;
+    for _ in 0..2 {
+        let stop = Arc::new(AtomicBool::new(false));
+        let callers: Vec<_> = (0..16)
+            .map(|number| {
+                let (store, stop) = (store.clone(), Arc::clone(&stop));
+                tokio::spawn(async move {
+                    let mut acknowledged = 0_u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        // Transactions and single statements in turn on the same connections.
+                        if number % 2 == 0 {
+                            let _ = store.forget_requests(NOW, 10).await;
+                        }
+                        acknowledged += u64::from(store.insert_pet(rex()).await.is_ok());
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        time::sleep(Duration::from_millis(200)).await;
+        server.pause();
+        time::sleep(Duration::from_millis(1_600)).await;
+        server.resume();
+        time::sleep(Duration::from_millis(500)).await;
+        stop.store(true, Ordering::Relaxed);
+        for caller in callers {
+            acknowledged += caller.await.unwrap();
+        }
+    }
+    let found = committed(&home).await;
+    assert!(acknowledged > 0 && found >= acknowledged, "{acknowledged} acknowledged, {found} found");
+}
+
+#[tokio::test]
+async fn answers_that_never_come_do_not_let_work_pile_up() {
+    let (_store, database) = new_database().await;
+    let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
+    let url = database.url_at(proxy.address()).parse().unwrap();
+    let slow = Store::open(&url, OpenOptions::default()).await.unwrap();
+    proxy.set(Fault::Blackhole).await;
+    let calls = (0..200).map(|_| slow.find_pet(PetId(1)));
+    for found in join_all(calls).await {
+        assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
+    }
+    proxy.set(Fault::None).await;
+    eventually(SOON, async || slow.ping().await.map_err(|error| format!("{error:?}"))).await;
+    assert!(slow.writer.usage().1 <= 16);
+}

@@ -1,0 +1,30 @@
+//! Tests may send anything, as nobody else may.
+
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement, prelude::async_trait};
+
+use super::{Connections, job::Kind};
+
+#[async_trait::async_trait]
+impl ConnectionTrait for Connections {
+    fn get_database_backend(&self) -> DbBackend {
+        self.backend()
+    }
+
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        self.ask(Kind::Unchecked, |session| session.execute_raw(statement)).await
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        let sql = sql.to_owned();
+        self.ask(Kind::Unchecked, |session| Box::pin(async move { session.execute_unprepared(&sql).await }))
+            .await
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        self.ask(Kind::Unchecked, |session| session.query_one_raw(statement)).await
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        self.ask(Kind::Unchecked, |session| session.query_all_raw(statement)).await
+    }
+}

@@ -1,0 +1,40 @@
+//! Rows that one statement adds.
+
+use sea_orm::{
+    ActiveModelTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, Iterable, QueryTrait,
+    sea_query::{Expr, Query},
+};
+
+use super::Store;
+
+/// Of a PostgreSQL statement: that it is a transaction of its own, and no part of another one that may never be
+/// committed. Each of [`write`](super::connection::Connections::write)'s statements returns it.
+macro_rules! committed {
+    () => {
+        "current_setting('transaction_deferrable') = 'off' AS committed"
+    };
+}
+pub(super) use committed;
+
+type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
+
+impl Store {
+    /// Adds rows, all or none: it is one statement, on PostgreSQL in one round trip. What the database made of them, in
+    /// no particular order.
+    pub(super) async fn insert_rows<A>(&self, rows: Vec<A>) -> Result<Vec<ModelOf<A>>, DbErr>
+    where
+        A: ActiveModelTrait + Send + 'static,
+        ModelOf<A>: IntoActiveModel<A> + Send,
+    {
+        let insert = A::Entity::insert_many(rows);
+        if self.writer.backend() == DbBackend::Postgres {
+            let columns = <A::Entity as EntityTrait>::Column::iter().map(Expr::col);
+            let returning = Query::returning().exprs(columns.chain([Expr::cust(committed!())]));
+            let statement = DbBackend::Postgres.build(insert.into_query().returning(returning));
+            let rows = self.writer.write(statement, ()).await?;
+            rows.iter().map(|row| ModelOf::<A>::from_query_result(row, "")).collect()
+        } else {
+            self.writer.transaction(|transaction| Box::pin(insert.exec_with_returning(transaction))).await
+        }
+    }
+}
