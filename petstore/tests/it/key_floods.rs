@@ -22,21 +22,23 @@ const CONNECTIONS: usize = 250;
 async fn a_flood_of_unknown_keys_from_a_thousand_addresses_locks_out_no_key_that_is_used_first() {
     let shop = TestShop::open_with(&["--trusted-proxy", "127.0.0.1/32"]).await;
     let address = |number: usize| format!("10.0.{}.{}", number % 1_000 / 250, number % 250);
-    let flooded = flood(&shop, 6, |number| Some(address(number))).await;
-    assert!(flooded.len() > CONNECTIONS * 5, "{:?}", counts(&flooded));
+    let flooded = flood(&shop, 4, |number| Some(address(number))).await;
     assert!(flooded.iter().all(|code| code == "INVALID_API_KEY"), "{:?}", counts(&flooded));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbours() {
     let shop = TestShop::open().await;
-    let flooded = flood(&shop, 6, |_| None).await;
-    assert_eq!(counts(&flooded), [("INVALID_API_KEY", 600), ("RATE_LIMITED", flooded.len() - 600)]);
+    let flooded = flood(&shop, 4, |_| None).await;
+    let [("INVALID_API_KEY", refused), ("RATE_LIMITED", _)] = counts(&flooded)[..] else {
+        panic!("{:?}", counts(&flooded));
+    };
+    assert!(refused <= 600, "{refused}");
 }
 
 /// Sends requests with keys that nobody has over many connections at once, so many one after another on each, as fast as
-/// they are answered. Meanwhile keys are used for the first time, all of which have to be served. The codes that the
-/// strangers were answered.
+/// they are answered. Meanwhile keys are used for the first time, all of which have to be served. The codes that strangers
+/// were answered, but for those whose key could not be looked up.
 async fn flood(
     shop: &TestShop,
     requests: usize,
@@ -81,14 +83,16 @@ async fn flood(
     let calls = lookup_calls(&shop.admin()).await - calls;
     let answers = answers.into_iter().flat_map(Result::unwrap);
     let codes: Vec<_> = answers.map(|answer| answer.json()["code"].as_str().unwrap().to_owned()).collect();
-    // On a busy machine the core may not answer all of them in time: then nobody is told anything of the key.
-    let codes: Vec<_> = codes.into_iter().filter(|code| code != "UNAVAILABLE").collect();
+    // On a busy machine some may wait for too long, and are told nothing of the key.
+    let told: Vec<_> =
+        codes.iter().filter(|code| !matches!(code.as_str(), "UNAVAILABLE" | "OVERLOADED")).cloned().collect();
+    assert!(told.len() * 4 > codes.len() * 3, "{:?}", counts(&codes));
     println!(
         "{} strangers in {took:?}, {calls} calls to the core; a first use took {longest:?} at most",
         codes.len()
     );
     assert!(calls <= took.as_secs_f64() * MAX_LOOKUP_CALLS + 1.0, "{calls} calls in {took:?}");
-    codes
+    told
 }
 
 /// How often the core was asked about keys.

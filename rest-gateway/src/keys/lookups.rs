@@ -31,8 +31,8 @@ const CALL_INTERVAL: Duration = Duration::from_millis(5);
 /// The most digests in one call; the core takes no more.
 const MAX_BATCH: usize = 1_000;
 
-/// How long a look-up may wait for its turn.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+/// How long a look-up may wait for its turn. Only a core or a machine with too much to do makes it wait for so long.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// The most look-ups that wait, each some 100 bytes.
 const MAX_WAITING: usize = 100_000;

@@ -160,7 +160,7 @@ async fn what_nobody_waits_for_is_not_looked_up_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_second_in_vain_is_refused() {
+async fn who_waits_in_vain_is_refused() {
     let rig = Rig::new();
     let mut waiting = rig.occupied(16).await;
     let start = Instant::now();
