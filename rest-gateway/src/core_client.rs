@@ -9,10 +9,12 @@ use tower::{BoxError, util::BoxCloneSyncService};
 
 use crate::{error::ApiError, middleware::Caller};
 
+mod breaker;
 mod connect;
 mod named;
 mod retry;
 
+pub(crate) use breaker::CoreBreaker;
 pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
 pub(crate) use named::NamedTransport;
 pub(crate) use retry::{RetryBudget, once_more};
@@ -75,6 +77,10 @@ fn log(error: &ApiError, status: &Status, caller: &Caller) {
                 cause,
                 "a call to the core failed: {message}"
             );
+        }
+        // The breaker has told already, once for all requests.
+        _ if retry::is_caused_by::<breaker::CoreNotAnswering>(status) => {
+            tracing::debug!(request.id = request_id, account.id = account_id, "the core does not answer");
         }
         status if status.is_server_error() => {
             tracing::warn!(

@@ -12,7 +12,7 @@ use petstore_traces::Traces;
 
 use crate::{
     client_address::TrustedProxies,
-    core_client::{CoreTransport, NamedTransport, RetryBudget},
+    core_client::{CoreBreaker, CoreTransport, NamedTransport, RetryBudget},
     cors::CorsOrigin,
     keys::KeyRing,
     limit::{LimiterUnavailable, Quota, RateLimiter, Standing, Subject},
@@ -46,6 +46,7 @@ pub(crate) struct GatewayState {
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyRing,
+    pub(crate) core_breaker: Arc<CoreBreaker>,
     pub(crate) pets: PetStoreClient<NamedTransport>,
     pub(crate) orders: StoreServiceClient<NamedTransport>,
     pub(crate) retries: RetryBudget,
@@ -64,13 +65,15 @@ impl Gateway {
         limiter: Arc<dyn RateLimiter>,
         clock: Clock,
     ) -> Self {
+        let core = NamedTransport::from(core);
         Self(Arc::new(GatewayState {
             settings,
+            core_breaker: Arc::clone(core.breaker()),
             keys: KeyRing::new(core.clone(), Arc::clone(&limiter), clock.clone()),
             limiter,
             usage: Arc::new(UsageCounter::new(core.clone(), clock.clone())),
-            pets: PetStoreClient::new(NamedTransport::from(core.clone())),
-            orders: StoreServiceClient::new(NamedTransport::from(core)),
+            pets: PetStoreClient::new(core.clone()),
+            orders: StoreServiceClient::new(core),
             retries: RetryBudget::new(),
             clock,
             metrics: Metrics::default(),
@@ -96,6 +99,7 @@ impl Gateway {
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
+        collectors.extend(self.0.core_breaker.metrics());
         collectors
     }
 
@@ -110,7 +114,8 @@ impl Gateway {
     /// How ready the gateway is now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        let core = match (self.0.keys.core_answered_once(), self.0.keys.core_is_up()) {
+        let is_up = self.0.keys.core_is_up() && !self.0.core_breaker.is_open();
+        let core = match (self.0.keys.core_answered_once(), is_up) {
             (false, _) => PartState::Down,
             (true, false) => PartState::Degraded,
             (true, true) => PartState::Ok,

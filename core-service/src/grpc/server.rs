@@ -8,7 +8,7 @@ use tonic::transport::Server;
 use super::{Listener, Security, connection, health, reflection, services};
 use crate::Core;
 
-/// Connections at once. Gateways hold one each; others call over a few.
+/// Connections at once. Gateways hold two each; others call over a few.
 const MAX_CONNECTIONS: usize = 1_024;
 /// Calls at once on one connection.
 const MAX_STREAMS: u32 = 128;

@@ -25,6 +25,7 @@ mod grpc;
 mod headers;
 mod hostile_http2;
 mod https;
+mod hung_core;
 mod idempotency;
 mod import;
 mod import_pets;

@@ -98,20 +98,23 @@ async fn a_revocation_acts_on_a_gateway_within_five_seconds() {
     .assert_error(401, "API_KEY_REVOKED");
 }
 
-struct Split {
-    installation: Installation,
-    core: Server,
-    gateway: Server,
-    key: String,
+pub(crate) struct Split {
+    pub(crate) installation: Installation,
+    pub(crate) core: Server,
+    pub(crate) gateway: Server,
+    pub(crate) key: String,
 }
 
 impl Split {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         Self::open_on(Engine::of_this_run()).await
     }
 
     async fn open_on(engine: Engine) -> Self {
-        let installation = petstore_on(engine).await;
+        Self::of(petstore_on(engine).await).await
+    }
+
+    pub(crate) async fn of(installation: Installation) -> Self {
         let (core, key) = core_with_a_key(&installation).await;
         let gateway = start_gateway(&installation, &core.address("gRPC").to_string()).await;
         let split = Self { installation, core, gateway, key };

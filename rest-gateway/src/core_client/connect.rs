@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use futures_util::TryFutureExt;
 use http::{HeaderValue, Request, header::AUTHORIZATION};
 use petstore_api_key::ServiceToken;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -9,9 +10,9 @@ use tonic::{
     body::Body,
     transport::{Certificate, ClientTlsConfig, Endpoint, Identity},
 };
-use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use super::CoreTransport;
+use super::{CoreTransport, breaker::PROBE};
 
 /// How long a TCP connection to the core may take to open, and then the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -63,7 +64,8 @@ pub enum InvalidCoreAddress {
 }
 
 /// The transport to the core at `address`. It connects with the first call and again whenever the connection is
-/// lost. To be called inside a Tokio runtime.
+/// lost. What a gateway asks by itself has a connection of its own, and does not wait behind the calls of clients when
+/// these are as many as a connection carries. To be called inside a Tokio runtime.
 ///
 /// # Errors
 /// [`InvalidCoreAddress`] when the address contradicts itself or cannot be read.
@@ -80,14 +82,17 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         }
         _ => return Err(InvalidCoreAddress::Url),
     }
-    let channel = endpoint
+    let endpoint = endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true)
-        .tcp_nodelay(true)
-        .connect_lazy()
-        .map_err(BoxError::from);
+        .tcp_nodelay(true);
+    let (for_clients, for_itself) = (endpoint.connect_lazy(), endpoint.connect_lazy());
+    let channel = service_fn(move |request: Request<Body>| {
+        let channel = if is_its_own(request.uri().path()) { &for_itself } else { &for_clients };
+        channel.clone().oneshot(request).map_err(BoxError::from)
+    });
     let Some(credential) = token.and_then(|token| credential(&token)) else {
         return Ok(BoxCloneSyncService::new(channel));
     };
@@ -95,6 +100,11 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         request.headers_mut().insert(AUTHORIZATION, credential.clone());
         request
     })))
+}
+
+/// Whether a gateway makes the call by itself, or to find out who a client is.
+fn is_its_own(path: &str) -> bool {
+    path == PROBE || path.starts_with("/petstore.internal.")
 }
 
 /// Marked so that neither a log nor HTTP/2's table of header fields keeps it.

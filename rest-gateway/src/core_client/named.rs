@@ -1,47 +1,83 @@
 //! A transport for the generated clients.
 
 use std::{
-    future::Future,
-    pin::Pin,
+    error::Error,
+    sync::Arc,
     task::{Context, Poll},
 };
 
+use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response, StatusCode};
-use petstore_traces::{Description, Span, SpanKind, Within, grpc};
+use petstore_traces::{Description, Span, SpanKind, grpc};
 use tonic::{Status, body::Body};
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, ServiceExt};
 
-use super::CoreTransport;
+use super::{CoreTransport, breaker::CoreBreaker};
 
-/// A [`CoreTransport`] whose calls are parts of the request that they are made for, and whose error has a name. With a boxed error, the compiler cannot see that the futures of
-/// the generated clients are `Send` (rust-lang/rust#110338).
+/// A [`CoreTransport`] whose calls are parts of the request that they are made for, that gives up calls while the core
+/// answers nobody, and whose error has a name. With a boxed error, the compiler cannot see that the futures of the
+/// generated clients are `Send` (rust-lang/rust#110338). Clones share the breaker.
 #[derive(Clone, Debug)]
-pub(crate) struct NamedTransport(CoreTransport);
+pub(crate) struct NamedTransport {
+    core: CoreTransport,
+    breaker: Arc<CoreBreaker>,
+}
 
 /// The call did not get through to the core, or its answer not back.
 #[derive(Debug, thiserror::Error)]
 #[error("transport error")]
 pub(crate) struct TransportError(#[source] BoxError);
 
+impl TransportError {
+    pub(super) fn new(cause: impl Into<BoxError>) -> Self {
+        Self(cause.into())
+    }
+
+    /// The innermost cause, which says most.
+    pub(super) fn cause(&self) -> String {
+        let mut cause: &(dyn Error + 'static) = &*self.0;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        cause.to_string()
+    }
+}
+
+impl NamedTransport {
+    /// Whether calls are made at all.
+    pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
+        &self.breaker
+    }
+}
+
 impl From<CoreTransport> for NamedTransport {
-    fn from(transport: CoreTransport) -> Self {
-        Self(transport)
+    fn from(core: CoreTransport) -> Self {
+        Self { breaker: CoreBreaker::new(core.clone()), core }
     }
 }
 
 impl Service<Request<Body>> for NamedTransport {
     type Response = Response<Body>;
     type Error = TransportError;
-    type Future = Call;
+    type Future = BoxFuture<'static, Result<Response<Body>, TransportError>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        self.0.poll_ready(cx).map_err(TransportError)
+    /// Always ready: a call waits for the transport itself, so that this wait is not longer than others.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Call {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let span = Span::child(SpanKind::Client, || describe(request.uri().path()));
         span.write(request.headers_mut());
-        Call { answer: span.within(self.0.call(request)), span }
+        let answer = span.within(self.core.clone().oneshot(request));
+        let breaker = Arc::clone(&self.breaker);
+        async move {
+            let answer = async { answer.await.map_err(TransportError).and_then(grpc_only) };
+            let answered = breaker.guard(answer).await;
+            describe_end(&span, &answered);
+            answered
+        }
+        .boxed()
     }
 }
 
@@ -49,24 +85,6 @@ impl Service<Request<Body>> for NamedTransport {
 fn describe(path: &str) -> Description {
     let method = path.trim_start_matches('/').to_owned();
     Description { name: method.clone().into(), attributes: grpc::call(method).into() }
-}
-
-/// A call under way.
-pub(crate) struct Call {
-    answer: Within<<CoreTransport as Service<Request<Body>>>::Future>,
-    span: Span,
-}
-
-impl Future for Call {
-    type Output = Result<Response<Body>, TransportError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answer).poll(cx).map(|answered| {
-            let answered = answered.map_err(TransportError).and_then(grpc_only);
-            describe_end(&self.span, &answered);
-            answered
-        })
-    }
 }
 
 /// An answer without status in its head goes well so far: a failure has no more to say than that.
@@ -82,7 +100,7 @@ fn describe_end(span: &Span, answered: &Result<Response<Body>, TransportError>) 
 
 /// Lets through what a gRPC server says: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC over
 /// HTTP2, "HTTP2 Transport Mapping"). Anything else was said by a proxy on the way, and its body is no message.
-fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
+pub(super) fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
     if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {
         return Ok(response);
     }

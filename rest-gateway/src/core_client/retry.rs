@@ -10,6 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tonic::{ConnectError, Response, Status, TimeoutExpired};
 
+use super::breaker::CoreNotAnswering;
 use crate::error::is_transport_failure;
 
 /// Between the two attempts, so that gateways that lost the same core do not all come back at once.
@@ -72,14 +73,16 @@ where
 }
 
 /// Whether the answer was lost. A core that cannot be reached at all was not asked, and is not back in milliseconds;
-/// and whoever waited in vain waits no second time.
+/// whoever waited in vain waits no second time; and one that answers nobody is not asked.
 fn was_lost(status: &Status) -> bool {
     is_transport_failure(status)
         && !is_caused_by::<ConnectError>(status)
         && !is_caused_by::<TimeoutExpired>(status)
+        && !is_caused_by::<CoreNotAnswering>(status)
 }
 
-fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
+/// Whether an error of this type led to the status.
+pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
         if error.is::<E>() {
@@ -123,7 +126,8 @@ mod tests {
         let away =
             Status::from_error(ConnectError(io::Error::from(io::ErrorKind::ConnectionRefused).into()).into());
         let late = Status::from_error(TimeoutExpired(()).into());
-        for refusal in [Status::unavailable("said by the core"), Status::not_found("no"), away, late] {
+        let hangs = Status::from_error(CoreNotAnswering.into());
+        for refusal in [Status::unavailable("said by the core"), Status::not_found("no"), away, late, hangs] {
             let (answer, asked) = ask(&budget, vec![Err(refusal), Ok(7)]).await;
             assert!(answer.is_err() && asked == 1);
         }

@@ -14,10 +14,17 @@ use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
 
 use super::bans;
-use crate::core_client::{CoreTransport, NamedTransport, RetryBudget, once_more};
+use crate::{
+    core_client::{NamedTransport, RetryBudget, once_more},
+    error::is_transport_failure,
+};
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long the question for changes may take: longer than a core waits for its database, and than it takes to find out
+/// that a core answers nothing.
+const CHANGES_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The most uses in one report.
 const MAX_REPORT: usize = 1_000;
@@ -34,16 +41,18 @@ pub(super) struct KeyService {
     answered_once: AtomicBool,
     /// Whether it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
+    /// Whether the log says that the core refuses to tell of changes.
+    was_refused: AtomicBool,
 }
 
 impl KeyService {
-    pub(super) fn new(core: CoreTransport) -> Self {
-        let client = KeyServiceClient::new(core.into());
+    pub(super) fn new(core: NamedTransport) -> Self {
         Self {
-            client,
+            client: KeyServiceClient::new(core),
             retries: RetryBudget::new(),
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            was_refused: AtomicBool::new(false),
         }
     }
 
@@ -79,15 +88,27 @@ impl KeyService {
     }
 
     pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
-        let question = ListChangesRequest { after_revision };
-        let answer = within_deadline(self.client.clone().list_changes(request(question))).await;
-        let was_away = self.is_away.swap(answer.is_err(), Ordering::Relaxed);
+        let mut question = Request::new(ListChangesRequest { after_revision });
+        question.set_timeout(CHANGES_DEADLINE);
+        let mut client = self.client.clone();
+        let answer = timeout(CHANGES_DEADLINE, client.list_changes(question)).await;
+        let answer = answer.unwrap_or_else(|_| Err(overdue())).map(Response::into_inner);
+        self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Relaxed);
-        // One line when it goes away and one when it is back, not one a second.
+        // One line when it begins to refuse and one when it is back, not one a second. That it answers nobody is told by
+        // the breaker of the transport.
         match &answer {
-            Ok(_) if was_away || !answered_before => tracing::info!("the core answers"),
-            Err(cause) if !was_away => tracing::warn!(%cause, "the core does not answer"),
-            Ok(_) | Err(_) => {}
+            Ok(_) => {
+                if self.was_refused.swap(false, Ordering::Relaxed) || !answered_before {
+                    tracing::info!("the core answers");
+                }
+            }
+            Err(cause) if is_transport_failure(cause) => tracing::debug!(%cause, "could not ask for changes"),
+            Err(cause) => {
+                if !self.was_refused.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%cause, "the core does not answer which accounts changed");
+                }
+            }
         }
         answer.map_err(|_| CoreAway)
     }
@@ -135,5 +156,5 @@ async fn within_deadline<T>(call: impl Future<Output = Result<Response<T>, Statu
 }
 
 fn overdue() -> Status {
-    Status::deadline_exceeded("no answer within a second")
+    Status::deadline_exceeded("no answer in time")
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     client_address::ClientAddress,
-    core_client::CoreTransport,
+    core_client::NamedTransport,
     limit::{Decision, Quota, RateLimiter, Subject},
 };
 
@@ -93,8 +93,7 @@ pub(super) enum Memory {
 
 impl KeyRing {
     /// A ring that knows no key yet, and keeps the bans of `limiter` and those of the core alike.
-    #[must_use]
-    pub fn new(core: CoreTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
+    pub(crate) fn new(core: NamedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
         let (core, changes) = (Arc::new(KeyService::new(core)), Arc::<Changes>::default());
         Self(Arc::new(Ring {
             lookups: lookups(Arc::clone(&core), Arc::clone(&changes), clock.clone()),
@@ -111,7 +110,7 @@ impl KeyRing {
     }
 
     /// The key, if it may be used now. Asks the core if need be, once for all who ask at the same time, and together
-    /// with others that wait. Waits for a second at most for its turn, and for a second for each answer. While more wait
+    /// with others that wait. Waits for two seconds at most for its turn, and for a second for each answer. While more wait
     /// than can be asked about, addresses such as `from` take turns.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use tonic::{Code, Request, Status};
 
 use self::ledger::{Ledger, Unreported};
 use crate::{
-    core_client::{self, CoreTransport, NamedTransport, RetryBudget},
+    core_client::{self, NamedTransport, RetryBudget},
     error::ApiError,
     middleware::Caller,
 };
@@ -38,9 +38,9 @@ pub(crate) struct UsageCounter {
 
 impl UsageCounter {
     /// A counter that has counted nothing yet. Its reports are those of a new run: their numbers begin again.
-    pub(crate) fn new(core: CoreTransport, clock: Clock) -> Self {
+    pub(crate) fn new(core: NamedTransport, clock: Clock) -> Self {
         let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
-        Self { core: UsageServiceClient::new(core.into()), clock, ledger: Ledger::new(run.to_string()) }
+        Self { core: UsageServiceClient::new(core), clock, ledger: Ledger::new(run.to_string()) }
     }
 
     /// Counts a request of the account by the status that it was answered with.

@@ -25,7 +25,7 @@ impl Rig {
         let core = CoreDouble::new();
         let (clock, hand) = Clock::manual(START);
         let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
-        Self { ring: KeyRing::new(core.transport(), limiter, clock), core, hand }
+        Self { ring: KeyRing::new(core.transport().into(), limiter, clock), core, hand }
     }
 
     fn waits(&self, secs: u64) {

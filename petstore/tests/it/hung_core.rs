@@ -1,0 +1,118 @@
+//! What clients see while the core hangs, and what counts as hanging.
+
+use std::time::{Duration, Instant};
+
+use petstore_testkit::{
+    Answer, Client, Server, eventually,
+    servers::{PostgresOptions, PostgresServer},
+};
+use serde_json::json;
+
+use crate::{pets::created, petstore, split::Split};
+
+/// A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms, on an idle machine. On a busy one
+/// it is enough that both are far below the 3 to 5 s of a call that nobody gives up.
+const GIVEN_UP: Duration = Duration::from_millis(2_500);
+const AT_ONCE: Duration = Duration::from_millis(200);
+const FOUND_OUT: Duration = Duration::from_secs(3);
+/// A core that answers again is called again within a second, on an idle machine.
+const BACK: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn calls_to_a_core_that_hangs_fail_soon_then_at_once_and_are_served_again_when_it_goes_on() {
+    let shop = Split::open().await;
+    let known = shop.gateway.client(&shop.key);
+    let id = created(&add(&known).await.0);
+    shop.core.signal("STOP").await;
+
+    let stopped = Instant::now();
+    let first = [list(&known).await, list(&known).await, add(&known).await];
+    for (answer, took) in &first {
+        is_told_that_it_is_away(answer);
+        assert!(*took < GIVEN_UP, "{took:?}");
+    }
+    tokio::time::sleep(FOUND_OUT.saturating_sub(stopped.elapsed())).await;
+    let mut longest = Duration::ZERO;
+    for _ in 0..5 {
+        for (answer, took) in [list(&known).await, add(&known).await] {
+            is_told_that_it_is_away(&answer);
+            longest = longest.max(took);
+        }
+    }
+    assert!(longest < AT_ONCE, "{longest:?}");
+    let ready = shop.gateway.admin().get("/readyz").await;
+    assert_eq!(ready.assert_status(200).json()["parts"]["core"], "degraded", "{ready:?}");
+    assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 1);
+
+    shop.core.signal("CONT").await;
+    let resumed = Instant::now();
+    eventually(BACK, async || match known.get(&format!("/v1/pets/{id}")).await {
+        answer if answer.status() == 200 => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    })
+    .await;
+    let first: Vec<_> = first.iter().map(|(_, took)| took).collect();
+    println!("given up after {first:?}, then {longest:?} at most; back after {:?}", resumed.elapsed());
+    assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 0);
+    assert_eq!(metric(&shop.gateway, "petstore_core_outages_total").await, 1);
+    let log = shop.gateway.stderr();
+    for line in ["the core does not answer: calls to it fail", "the core answers again"] {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    assert!(!log.contains("accounts changed"), "one line for one outage: {log}");
+}
+
+#[tokio::test]
+async fn a_new_key_is_refused_as_soon_and_accepted_as_soon() {
+    let shop = Split::open().await;
+    shop.core.signal("STOP").await;
+    let fresh = shop.gateway.client(&shop.key);
+    let (answer, took) = list(&fresh).await;
+    is_told_that_it_is_away(&answer);
+    assert!(took < GIVEN_UP, "{took:?}");
+    shop.core.signal("CONT").await;
+    eventually(BACK, async || match fresh.get("/v1/pets").await {
+        answer if answer.status() == 200 => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_core_whose_database_hangs_does_not_hang() {
+    let mut postgres = PostgresServer::start(PostgresOptions::default()).await;
+    let database = postgres.database().await;
+    let shop = Split::of(petstore().with_variable("PETSTORE_DATABASE_URL", &database.url())).await;
+    let known = shop.gateway.client(&shop.key);
+    known.get("/v1/pets").await.assert_status(200);
+    postgres.pause();
+    let (answer, took) = list(&known).await;
+    is_told_that_it_is_away(&answer);
+    assert!(took > Duration::from_secs(1), "the core itself gives its database up: {took:?}");
+    is_told_that_it_is_away(&list(&known).await.0);
+    known.get("/v1/pets?limit=0").await.assert_error(400, "INVALID_PARAMETER");
+    postgres.resume();
+    assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 0);
+    assert_eq!(metric(&shop.gateway, "petstore_core_outages_total").await, 0);
+}
+
+async fn list(client: &Client) -> (Answer, Duration) {
+    let start = Instant::now();
+    (client.get("/v1/pets").await, start.elapsed())
+}
+
+async fn add(client: &Client) -> (Answer, Duration) {
+    let start = Instant::now();
+    (client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await, start.elapsed())
+}
+
+fn is_told_that_it_is_away(answer: &Answer) {
+    answer.assert_error(503, "UNAVAILABLE");
+    assert!(answer.retry_after() >= 1, "{answer:?}");
+}
+
+async fn metric(gateway: &Server, name: &str) -> u64 {
+    let metrics = gateway.admin().get("/metrics").await;
+    let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("{name} is not in {}", metrics.text())).parse().unwrap()
+}

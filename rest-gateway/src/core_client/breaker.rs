@@ -1,0 +1,216 @@
+//! Whether the core is called at all: a circuit breaker.
+//!
+//! A call that takes long does not prove that the core hangs: its database may be slow, and a creation may have to wait
+//! for others. So a call that was not answered within [`PATIENCE`], or whose answer was lost, raises a suspicion, and
+//! the core is sent a probe that it answers from memory: gRPC's health check, whatever its answer is. Only when no probe
+//! is answered for [`WINDOW`] does the breaker open. Then the calls under way are given up, others fail without being
+//! sent, and one probe at a time goes on until one is answered: that closes the breaker.
+//!
+//! It has no hold as the breaker of the limiter has, because nobody steps in for the core: what it answers again is asked
+//! for at once.
+
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use http_body_util::Full;
+use petstore_metrics::{Collectors, IntCounter, IntGauge, Sampled, counter, gauge};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tonic::body::Body;
+use tower::ServiceExt;
+
+use super::{
+    CoreTransport,
+    named::{TransportError, grpc_only},
+};
+
+/// How long a call waits before the core is suspected to hang; and how old the last good probe has to be by then.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// For so long no probe is answered before the breaker opens. With [`PATIENCE`] and the time that machines take, a call
+/// to a core that hangs fails within 1.2 s.
+const WINDOW: Duration = Duration::from_millis(800);
+
+/// Between two probes, while the breaker is open: so the core's return is noticed within a second.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Between a probe that failed and the next, while it is not decided yet.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Answered by every core, to everybody.
+pub(super) const PROBE: &str = "/grpc.health.v1.Health/Check";
+
+/// A message without fields, as gRPC frames it.
+const EMPTY_MESSAGE: [u8; 5] = [0; 5];
+
+/// The breaker of one way to the core. Must be used inside a tokio runtime.
+pub(crate) struct CoreBreaker {
+    core: CoreTransport,
+    is_open: watch::Sender<bool>,
+    /// Whether a task probes the core.
+    is_probed: AtomicBool,
+    /// When the last probe was sent that was answered.
+    last_answered: Mutex<Option<Instant>>,
+    outages: AtomicU64,
+}
+
+/// The core was not called, or its answer not awaited any longer, because it answers nobody.
+#[derive(Debug, thiserror::Error)]
+#[error("the core does not answer")]
+pub(super) struct CoreNotAnswering;
+
+impl CoreBreaker {
+    pub(super) fn new(core: CoreTransport) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            is_open: watch::Sender::new(false),
+            is_probed: AtomicBool::new(false),
+            last_answered: Mutex::new(None),
+            outages: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether calls fail without being sent.
+    pub(crate) fn is_open(&self) -> bool {
+        *self.is_open.borrow()
+    }
+
+    /// The call's answer, unless the core answers nobody.
+    pub(super) async fn guard<T>(
+        self: &Arc<Self>,
+        call: impl Future<Output = Result<T, TransportError>>,
+    ) -> Result<T, TransportError> {
+        let refused = || Err(TransportError::new(CoreNotAnswering));
+        if self.is_open() {
+            return refused();
+        }
+        let call = async {
+            let answer = call.await;
+            if answer.is_err() {
+                self.suspect();
+            }
+            answer
+        };
+        let mut call = pin!(call);
+        let mut answer = timeout(PATIENCE, &mut call).await.ok();
+        let mut opened = self.is_open.subscribe();
+        while answer.is_none() {
+            self.suspect();
+            answer = tokio::select! {
+                biased;
+                answer = &mut call => Some(answer),
+                _ = opened.wait_for(|is_open| *is_open) => Some(refused()),
+                () = sleep(PATIENCE) => None,
+            };
+        }
+        answer.unwrap_or_else(refused)
+    }
+
+    /// Has the core probed, unless it is already, or was lately with success.
+    fn suspect(self: &Arc<Self>) {
+        let last_answered = *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_answered.is_some_and(|moment| moment.elapsed() < PATIENCE) {
+            return;
+        }
+        if !self.is_probed.swap(true, Ordering::AcqRel) {
+            tokio::spawn(probe_until_answered(Arc::downgrade(self)));
+        }
+    }
+
+    /// Whether the core answers, whatever it says.
+    async fn probe(&self) -> Result<(), TransportError> {
+        let sent = Instant::now();
+        let mut request = Request::new(Body::new(Full::new(Bytes::from_static(&EMPTY_MESSAGE))));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = http::Uri::from_static(PROBE);
+        let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
+        request.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
+        self.core.clone().oneshot(request).await.map_err(TransportError::new).and_then(grpc_only)?;
+        *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
+        Ok(())
+    }
+
+    /// Why no probe is answered for [`WINDOW`]; `None` if one is.
+    async fn silence(&self) -> Option<String> {
+        let mut cause = "no answer in time".to_owned();
+        let answered = async {
+            while let Err(error) = self.probe().await {
+                cause = error.cause();
+                sleep(RETRY_PAUSE).await;
+            }
+        };
+        let is_answered = timeout(WINDOW, answered).await.is_ok();
+        (!is_answered).then_some(cause)
+    }
+
+    fn open(&self, cause: &str) {
+        self.outages.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(cause, "the core does not answer: calls to it fail at once until it does");
+        self.is_open.send_replace(true);
+    }
+
+    fn close(&self) {
+        tracing::info!("the core answers again");
+        self.is_open.send_replace(false);
+    }
+
+    /// What an operator is shown of it.
+    pub(crate) fn metrics(self: &Arc<Self>) -> Collectors {
+        let (state, count) = (Arc::clone(self), Arc::clone(self));
+        vec![
+            Sampled::boxed(
+                gauge(
+                    "petstore_core_breaker_open",
+                    "1 while the core does not answer and calls to it fail at once.",
+                ),
+                move |open: &IntGauge| open.set(state.is_open().into()),
+            ),
+            Sampled::boxed(
+                counter("petstore_core_outages_total", "Times at which the core was found not to answer."),
+                move |shown: &IntCounter| {
+                    shown.inc_by(count.outages.load(Ordering::Relaxed).saturating_sub(shown.get()));
+                },
+            ),
+        ]
+    }
+}
+
+/// Probes the core until it answers or the breaker is gone, and opens and closes the breaker meanwhile.
+async fn probe_until_answered(breaker: Weak<CoreBreaker>) {
+    let Some(suspected) = breaker.upgrade() else { return };
+    if let Some(cause) = suspected.silence().await {
+        suspected.open(&cause);
+        drop(suspected);
+        loop {
+            sleep(PROBE_INTERVAL).await;
+            let Some(open) = breaker.upgrade() else { return };
+            if matches!(timeout(WINDOW, open.probe()).await, Ok(Ok(()))) {
+                open.close();
+                break;
+            }
+        }
+    }
+    if let Some(breaker) = breaker.upgrade() {
+        breaker.is_probed.store(false, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for CoreBreaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoreBreaker").field("is_open", &self.is_open()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

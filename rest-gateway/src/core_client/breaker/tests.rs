@@ -1,0 +1,172 @@
+use std::{future, io, sync::atomic::AtomicUsize};
+
+use futures_util::FutureExt;
+use http::Response;
+use tower::{BoxError, service_fn};
+
+use super::*;
+
+/// What the core does with probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    Answers,
+    Hangs,
+    Refuses,
+}
+
+struct Rig {
+    breaker: Arc<CoreBreaker>,
+    mood: watch::Sender<Mood>,
+    probes: Arc<Probes>,
+}
+
+#[derive(Default)]
+struct Probes {
+    sent: AtomicUsize,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
+}
+
+impl Rig {
+    fn new(mood: Mood) -> Self {
+        let (mood, probes) = (watch::Sender::new(mood), Arc::<Probes>::default());
+        let (moods, counts) = (mood.clone(), Arc::clone(&probes));
+        let core = service_fn(move |request: Request<Body>| {
+            assert_eq!(request.uri().path(), PROBE);
+            let (mut mood, counts) = (moods.subscribe(), Arc::clone(&counts));
+            async move {
+                counts.sent.fetch_add(1, Ordering::Relaxed);
+                let under_way = UnderWay::enter(counts);
+                let mood = *mood.wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
+                drop(under_way);
+                match mood {
+                    Mood::Refuses => Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionRefused))),
+                    Mood::Answers | Mood::Hangs => Ok(Response::new(Body::empty())),
+                }
+            }
+        });
+        Self { breaker: CoreBreaker::new(CoreTransport::new(core)), mood, probes }
+    }
+
+    fn probes(&self) -> usize {
+        self.probes.sent.load(Ordering::Relaxed)
+    }
+
+    async fn call_that_hangs(&self) -> Result<(), TransportError> {
+        self.breaker.guard(future::pending()).await
+    }
+
+    async fn is_closed_again(&self) {
+        self.breaker.is_open.subscribe().wait_for(|is_open| !is_open).await.unwrap();
+    }
+}
+
+/// Counts a probe while it is under way, also when it is given up.
+struct UnderWay(Arc<Probes>);
+
+impl UnderWay {
+    fn enter(probes: Arc<Probes>) -> Self {
+        let now = probes.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        probes.most_under_way.fetch_max(now, Ordering::Relaxed);
+        Self(probes)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn cut() -> TransportError {
+    TransportError::new(io::Error::from(io::ErrorKind::ConnectionReset))
+}
+
+#[tokio::test]
+async fn a_call_that_is_answered_raises_no_suspicion() {
+    let rig = Rig::new(Mood::Answers);
+    assert_eq!(rig.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
+    assert_eq!(rig.probes(), 0);
+}
+
+#[tokio::test]
+async fn a_long_call_is_awaited_as_long_as_the_core_answers_probes() {
+    let rig = Rig::new(Mood::Answers);
+    let long = async {
+        sleep(PATIENCE + 2 * WINDOW).await;
+        Ok(7)
+    };
+    assert_eq!(rig.breaker.guard(long).await.unwrap(), 7);
+    assert!((1..=7).contains(&rig.probes()), "{} probes", rig.probes());
+    assert!(!rig.breaker.is_open());
+}
+
+#[tokio::test]
+async fn many_long_calls_share_the_probes() {
+    let rig = Rig::new(Mood::Answers);
+    let calls = (0..500).map(|_| {
+        rig.breaker.guard(async {
+            sleep(3 * PATIENCE).await;
+            Ok(())
+        })
+    });
+    assert!(futures_util::future::join_all(calls).await.iter().all(Result::is_ok));
+    assert!((1..=6).contains(&rig.probes()), "{} probes", rig.probes());
+}
+
+#[tokio::test]
+async fn calls_to_a_core_that_hangs_are_given_up_and_later_ones_fail_at_once_until_it_answers() {
+    let rig = Rig::new(Mood::Hangs);
+    let start = Instant::now();
+    let (first, second) = tokio::join!(rig.call_that_hangs(), async {
+        sleep(PATIENCE).await;
+        rig.call_that_hangs().await
+    });
+    assert!(first.is_err() && second.is_err());
+    assert!(start.elapsed() >= PATIENCE + WINDOW, "{:?}", start.elapsed());
+    assert!(rig.breaker.is_open());
+    assert!(rig.call_that_hangs().now_or_never().expect("at once").is_err());
+
+    sleep(2 * WINDOW).await;
+    assert!(rig.breaker.is_open());
+    assert_eq!(rig.probes.most_under_way.load(Ordering::Relaxed), 1);
+    rig.mood.send_replace(Mood::Answers);
+    rig.is_closed_again().await;
+    assert_eq!(rig.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
+    assert_eq!(rig.breaker.outages.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn one_that_is_away_fails_calls_by_itself_and_opens_the_breaker_too() {
+    let rig = Rig::new(Mood::Refuses);
+    let start = Instant::now();
+    while !rig.breaker.is_open() {
+        let failed = rig.breaker.guard(async { Err::<(), _>(cut()) }).now_or_never();
+        assert!(failed.expect("at once").is_err());
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() >= WINDOW, "{:?}", start.elapsed());
+    rig.mood.send_replace(Mood::Answers);
+    rig.is_closed_again().await;
+}
+
+#[tokio::test]
+async fn one_answer_that_is_lost_opens_nothing() {
+    let rig = Rig::new(Mood::Answers);
+    assert!(rig.breaker.guard(async { Err::<(), _>(cut()) }).await.is_err());
+    sleep(2 * RETRY_PAUSE).await;
+    assert_eq!(rig.probes(), 1);
+    assert!(!rig.breaker.is_open());
+}
+
+#[tokio::test]
+async fn a_core_that_hangs_again_is_found_out_again() {
+    let rig = Rig::new(Mood::Hangs);
+    for outage in 1..=2 {
+        assert!(rig.call_that_hangs().await.is_err());
+        assert_eq!(rig.breaker.outages.load(Ordering::Relaxed), outage);
+        rig.mood.send_replace(Mood::Answers);
+        rig.is_closed_again().await;
+        rig.mood.send_replace(Mood::Hangs);
+    }
+}
