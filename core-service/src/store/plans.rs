@@ -12,7 +12,7 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use super::{
     Store,
     connection::Connections,
-    test_support::{new_database, new_file},
+    test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
     AccountId, Day, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PageSize, PetId, PetStatus, RequestId,
@@ -29,9 +29,16 @@ const TABLES: [&str; 6] = ["pets", "orders", "create_requests", "accounts", "api
 
 /// Fills them.
 fn fill(engine: DbBackend) -> Vec<String> {
-    let rows = |count: i64, insert: &str| {
+    let mut statements = rows(engine, 1, ROWS, NAMES);
+    statements.push("ANALYZE".to_owned());
+    statements
+}
+
+/// Puts rows into them, of each kind from the first number to the last one.
+fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String> {
+    let rows = |last: i64, insert: &str| {
         let numbers = format!(
-            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count})"
+            "WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})"
         );
         let (into, select) = insert.split_once(" SELECT ").unwrap();
         match engine {
@@ -44,30 +51,26 @@ fn fill(engine: DbBackend) -> Vec<String> {
         _ => "convert_to('digest ' || n, 'UTF8')",
     };
     vec![
-        rows(ROWS, "pets (name, category_id, status) SELECT 'Rex', 1, nullif(n % 4, 0)"),
-        rows(ROWS, "orders (pet_id, quantity, status) SELECT n, 1, 1"),
+        rows(last, "pets (name, category_id, status) SELECT 'Rex', 1, nullif(n % 4, 0)"),
+        rows(last, "orders (pet_id, quantity, status) SELECT n, 1, 1"),
         rows(
-            NAMES,
-            &format!(
-                "create_requests (request_id, pet_id, created_at) SELECT 'name ' || n, n, {} + n",
-                NOW.0
-            ),
+            last_name,
+            &format!("create_requests (request_id, pet_id, created_at) SELECT 'name ' || n, n, {} + n", NOW.0),
         ),
-        rows(ROWS, "accounts (name, plan, created_at, revision) SELECT 'account ' || n, 'free', 1, n"),
+        rows(last, "accounts (name, plan, created_at, revision) SELECT 'account ' || n, 'free', 1, n"),
         rows(
-            ROWS,
+            last,
             &format!(
                 "api_keys (id, account_id, digest, prefix, last_four, created_at) \
                  SELECT 'key ' || n, n, {digest}, 'pet_live_', 'abcd', 1"
             ),
         ),
         rows(
-            ROWS,
+            last,
             "usage_days (account_id, day, succeeded, client_errors, refused, server_errors, get_pet) \
              SELECT n % 200, n / 200, 1, 0, 0, 0, 0",
         ),
-        format!("UPDATE revision SET value = {ROWS}"),
-        "ANALYZE".to_owned(),
+        format!("UPDATE revision SET value = {last}"),
     ]
 }
 
@@ -134,10 +137,22 @@ async fn plan(connection: &Connections, explain: &str, statement: &Statement) ->
     rows.iter().map(line).collect()
 }
 
-#[tokio::test]
-async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
+/// The plan, if it reads a whole table or sorts it.
+async fn by_key_on_sqlite(connection: &Connections, statement: &Statement) -> Result<(), Vec<String>> {
     // From the first key on, until the page is full.
     const FIRST_PAGES: [&str; 2] = ["SCAN pets", "SCAN orders"];
+    let plan = plan(connection, "EXPLAIN QUERY PLAN", statement).await;
+    let is_first_page =
+        plan.len() == 1 && FIRST_PAGES.contains(&plan[0].as_str()) && !statement.sql.contains(r#""id" >"#);
+    let by_key = plan.iter().all(|step| {
+        !TABLES.iter().any(|table| step.starts_with(&format!("SCAN {table}")))
+            && (!step.contains("TEMP B-TREE") || sorts_little(statement))
+    });
+    if is_first_page || by_key { Ok(()) } else { Err(plan) }
+}
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
     let (store, _folder) = new_file().await;
     for sql in fill(DbBackend::Sqlite) {
         if sql != "ANALYZE" {
@@ -147,16 +162,50 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
     let statements = statements(store.clone()).await;
     for is_analysed in [false, true] {
         for statement in &statements {
-            let plan = plan(&store.writer, "EXPLAIN QUERY PLAN", statement).await;
-            let is_first_page = plan.len() == 1 && FIRST_PAGES.contains(&plan[0].as_str());
-            let by_key = plan.iter().all(|step| {
-                !TABLES.iter().any(|table| step.starts_with(&format!("SCAN {table}")))
-                    && (!step.contains("TEMP B-TREE") || sorts_little(statement))
-            });
-            assert!(is_first_page || by_key, "analysed: {is_analysed}: {statement}: {plan:#?}");
+            if let Err(plan) = by_key_on_sqlite(&store.writer, statement).await {
+                panic!("analysed: {is_analysed}: {statement}: {plan:#?}");
+            }
         }
         store.writer.execute_unprepared("ANALYZE").await.unwrap();
     }
+}
+
+/// Statistics that say for ever that a table is small: what earlier releases left behind when they closed the store.
+#[tokio::test]
+async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
+    let (old, folder) = new_file().await;
+    for sql in rows(DbBackend::Sqlite, 1, 2, 2) {
+        old.writer.execute_unprepared(&sql).await.unwrap();
+    }
+    old.writer.execute_unprepared("ANALYZE").await.unwrap();
+    for sql in rows(DbBackend::Sqlite, 3, ROWS, NAMES) {
+        old.writer.execute_unprepared(&sql).await.unwrap();
+    }
+    let statements = statements(old.clone()).await;
+    let mut misled = 0;
+    for statement in &statements {
+        misled += usize::from(by_key_on_sqlite(&old.reader, statement).await.is_err());
+    }
+    assert!(misled > 0, "statistics of two rows mislead the planner");
+
+    let new = open_file(folder.path()).await;
+    // Who had it open all the time learns of it with the next statement.
+    old.insert_pet(NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()).await.unwrap();
+    for (who, connection) in [("new", &new.writer), ("new", &new.reader), ("old", &old.writer)] {
+        for statement in &statements {
+            if let Err(plan) = by_key_on_sqlite(connection, statement).await {
+                panic!("{who}: {statement}: {plan:#?}");
+            }
+        }
+    }
+    new.close().await;
+    old.close().await;
+    let again = open_file(folder.path()).await;
+    let left = Statement::from_string(
+        DbBackend::Sqlite,
+        "SELECT name FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'",
+    );
+    assert!(again.reader.query_all_raw(left).await.unwrap().is_empty(), "closing analyses nothing");
 }
 
 #[tokio::test]
@@ -165,6 +214,31 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_postgresql() {
     for sql in fill(DbBackend::Postgres) {
         database.psql(&sql).await;
     }
+    all_by_key_on_postgresql(&store).await;
+}
+
+/// PostgreSQL's planner goes by the size that a table has now, whatever it was when it was analysed.
+#[tokio::test]
+async fn statistics_of_empty_and_of_small_tables_mislead_nobody_on_postgresql() {
+    for first in [1, 3] {
+        let (store, database) = new_database().await;
+        for table in TABLES {
+            database.psql(&format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")).await;
+        }
+        if first > 1 {
+            for sql in rows(DbBackend::Postgres, 1, first - 1, first - 1) {
+                database.psql(&sql).await;
+            }
+        }
+        database.psql("VACUUM ANALYZE").await;
+        for sql in rows(DbBackend::Postgres, first, ROWS, NAMES) {
+            database.psql(&sql).await;
+        }
+        all_by_key_on_postgresql(&store).await;
+    }
+}
+
+async fn all_by_key_on_postgresql(store: &Store) {
     for statement in statements(store.clone()).await {
         let plan = plan(&store.reader, "EXPLAIN", &statement).await;
         let by_key = plan.iter().all(|step| {

@@ -35,12 +35,16 @@ const STATEMENT_CACHE: usize = 128;
 
 /// What the server itself bounds: no statement runs on for long after its caller has given up, and no transaction
 /// whose core was frozen or cut off holds its locks for long.
-const SERVER_LIMITS: [(&str, &str); 5] = [
+const SERVER_LIMITS: [(&str, &str); 7] = [
     ("statement_timeout", "2s"),
     ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "5s"),
     // A plan made for any status and any page size could scan and sort; planning one of these takes 0.1 ms.
     ("plan_cache_mode", "force_custom_plan"),
+    // Every statement finds its rows by key or by an index, in its order. Of a table that was not analysed since it grew the
+    // planner thinks otherwise, and would read all of it, or all pets of a status, and sort them.
+    ("enable_bitmapscan", "off"),
+    ("enable_seqscan", "off"),
     // It marks our transactions: a statement that finds it set runs in one.
     ("default_transaction_deferrable", "off"),
 ];

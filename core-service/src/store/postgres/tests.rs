@@ -60,6 +60,8 @@ async fn the_server_bounds_what_its_caller_has_given_up() {
         ("lock_timeout", "1s"),
         ("idle_in_transaction_session_timeout", "5s"),
         ("plan_cache_mode", "force_custom_plan"),
+        ("enable_bitmapscan", "off"),
+        ("enable_seqscan", "off"),
         ("default_transaction_deferrable", "off"),
         ("application_name", "petstore"),
     ] {

@@ -13,6 +13,7 @@ use sea_orm::{
 use super::connection::{Connections, Settings, Target};
 
 mod open;
+mod statistics;
 
 pub(super) use open::{for_schema, open, patiently};
 

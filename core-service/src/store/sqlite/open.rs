@@ -8,6 +8,7 @@ use sea_orm::{
 };
 use tokio::{fs, time};
 
+use super::statistics;
 use crate::{
     DatabaseUrl,
     store::{
@@ -48,6 +49,7 @@ async fn finish_opening(
         patiently(path, || petstore_migrations::up(migrator)).await?;
     }
     require_current(url, &patiently(path, || petstore_migrations::status(migrator)).await?)?;
+    patiently(path, || statistics::remove(migrator)).await?;
     let (writer, reader) = (super::writer(path), super::reader(path));
     for connections in [&writer, &reader] {
         patiently(path, || connections.read(|session| Box::pin(revision::Entity::find().all(session))))

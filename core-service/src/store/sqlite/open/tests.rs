@@ -37,6 +37,23 @@ async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
 }
 
 #[tokio::test]
+async fn nobody_else_may_read_the_files_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt;
+    let (store, folder) = new_file().await;
+    store.insert_pet(rex()).await.unwrap();
+    let mut modes: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|file| {
+            (file.file_name().into_string().unwrap(), file.metadata().unwrap().permissions().mode() & 0o777)
+        })
+        .collect();
+    modes.sort_unstable();
+    let expected = ["petstore.db", "petstore.db-shm", "petstore.db-wal"].map(|name| (name.to_owned(), 0o600));
+    assert_eq!(modes, expected);
+}
+
+#[tokio::test]
 async fn the_connections_are_set_up_for_durability() {
     let (store, _folder) = new_file().await;
     let pragma = async |connection: &Connections, name: &str| {
