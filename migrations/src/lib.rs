@@ -1,6 +1,7 @@
 //! The schema of the store, one change per file.
 //!
-//! The changes are written with the schema builder alone, so that the same ones run on SQLite and on PostgreSQL.
+//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL; only where rows
+//! are converted do they differ.
 //! [`up`] and [`down`] take the database's write lock first and do all their work in one transaction: any number
 //! of processes may start on one database at once, and a killed one leaves nothing half done.
 
@@ -25,6 +26,7 @@ mod m0006_bans;
 mod m0007_usage;
 mod m0008_create_requests;
 mod m0009_imports;
+mod m0010_create_request_digests;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
@@ -43,6 +45,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0007_usage::Migration),
             Box::new(m0008_create_requests::Migration),
             Box::new(m0009_imports::Migration),
+            Box::new(m0010_create_request_digests::Migration),
         ]
     }
 }

@@ -15,21 +15,17 @@ impl MigrationTrait for Migration {
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         manager.create_table(create_requests()).await?;
-        manager
-            .create_index(
-                // Serves the sweep.
-                Index::create()
-                    .name("create_requests_created_at")
-                    .table("create_requests")
-                    .col("created_at")
-                    .take(),
-            )
-            .await
+        manager.create_index(by_time()).await
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         manager.drop_table(Table::drop().table("create_requests").take()).await
     }
+}
+
+/// Serves the sweep.
+pub(crate) fn by_time() -> IndexCreateStatement {
+    Index::create().name("create_requests_created_at").table("create_requests").col("created_at").take()
 }
 
 pub(crate) fn create_requests() -> TableCreateStatement {

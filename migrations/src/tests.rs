@@ -7,6 +7,10 @@ use sea_orm_migration::{
 
 use super::*;
 
+/// SHA-256 of `rest/1/1`.
+pub(crate) const DIGEST_OF_REST_1_1: &str =
+    "9c9448a16002565fc2d647f9526a79e09d750020a521cef8eaa090ca85af029d";
+
 async fn open(path: &Path) -> DatabaseConnection {
     let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
     options.sqlx_logging(false);
@@ -48,6 +52,47 @@ async fn every_change_can_be_applied_and_taken_back_one_by_one() {
     assert_eq!(states(&db).await, vec![MigrationState::Pending; all()]);
     up(&db).await.unwrap();
     assert_eq!(schema(&db).await, full);
+}
+
+/// Takes back the change that keeps digests, and all later ones.
+pub(crate) async fn take_back_digests(db: &DatabaseConnection) {
+    let is_it = |migration: &Migration| migration.name.starts_with("m0010");
+    let known = status(db).await.unwrap();
+    let steps = known.len() - known.iter().position(is_it).unwrap();
+    down(db, steps.try_into().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn names_of_creations_become_digests_and_stay_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("pets.db")).await;
+    up(&db).await.unwrap();
+    take_back_digests(&db).await;
+    let names = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2500) \
+                 INSERT INTO create_requests SELECT 'rest/1/' || n, n, n + 7 FROM numbers";
+    db.execute_unprepared(names).await.unwrap();
+    up(&db).await.unwrap();
+    let all = Statement::from_string(
+        DbBackend::Sqlite,
+        "SELECT hex(digest), pet_id, created_at FROM create_requests ORDER BY pet_id",
+    );
+    let rows = db.query_all_raw(all).await.unwrap();
+    assert_eq!(rows.len(), 2_500);
+    let first = (
+        rows[0].try_get_by_index::<String>(0).unwrap(),
+        rows[0].try_get_by_index::<i64>(1).unwrap(),
+        rows[0].try_get_by_index::<i64>(2).unwrap(),
+    );
+    assert_eq!(first, (DIGEST_OF_REST_1_1.to_uppercase(), 1, 8));
+
+    take_back_digests(&db).await;
+    let left = Statement::from_string(
+        DbBackend::Sqlite,
+        "SELECT count(*) FROM create_requests WHERE request_id = ''",
+    );
+    let left: i64 = db.query_one_raw(left).await.unwrap().unwrap().try_get_by_index(0).unwrap();
+    assert_eq!(left, 0, "no name can be had back");
+    up(&db).await.unwrap();
 }
 
 #[tokio::test]
@@ -106,6 +151,7 @@ fn every_int64_fits_its_column_on_postgresql_too() {
         m0007_usage::usage_reporters(),
         m0008_create_requests::create_requests(),
         m0009_imports::imports(),
+        m0010_create_request_digests::digests(),
     ];
     for table in tables {
         let sql = table.to_string(PostgresQueryBuilder);

@@ -25,10 +25,10 @@ const ATTEMPTS: usize = 3;
 const ADD_WITH_NAME: &str = concat!(
     "WITH added AS (\
         INSERT INTO pets (name, category_id, status) SELECT $3, $4, $5 \
-        WHERE NOT EXISTS (SELECT FROM create_requests WHERE request_id = $1) \
+        WHERE NOT EXISTS (SELECT FROM create_requests WHERE digest = $1) \
         RETURNING id, name, category_id, status\
     ), named AS (\
-        INSERT INTO create_requests (request_id, pet_id, created_at) SELECT $1, id, $2 FROM added\
+        INSERT INTO create_requests (digest, pet_id, created_at) SELECT $1, id, $2 FROM added\
     ) SELECT id, name, category_id, status, ",
     committed!(),
     " FROM added"
@@ -107,7 +107,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<pet::Model, NotAdded> {
         let values = [
-            run.id().as_str().into(),
+            run.digest().into(),
             moment_column(now).into(),
             name.as_str().into(),
             category_id.0.into(),
@@ -136,7 +136,7 @@ impl Store {
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let pet = pet::Entity::insert(row).exec_with_returning(transaction).await?;
-                    claim(transaction, run.id(), pet.id, now).await?;
+                    claim(transaction, run.digest(), pet.id, now).await?;
                     Ok(pet)
                 })
             })
@@ -156,7 +156,7 @@ impl Store {
     /// What is stored under that name; a name that has expired is removed instead.
     async fn find_request(&self, run: &Run, now: UnixMillis) -> Result<Option<create_request::Model>, DbErr> {
         use create_request::Column as C;
-        let find = create_request::Entity::find_by_id(run.id().as_str());
+        let find = create_request::Entity::find_by_id(run.digest());
         let requests = self.reader.read(|db| Box::pin(find.all(db))).await?;
         let Some(request) = requests.into_iter().next() else { return Ok(None) };
         if request.created_at > moment_column(expiry(now)) {
@@ -167,7 +167,7 @@ impl Store {
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let expired = create_request::Entity::delete_many()
-                        .filter(C::RequestId.eq(run.id().as_str()))
+                        .filter(C::Digest.eq(run.digest()))
                         .filter(C::CreatedAt.eq(created_at));
                     expired.exec(transaction).await.map(drop)
                 })
@@ -204,9 +204,9 @@ impl Store {
 }
 
 /// Stores the name in the transaction that adds the animal, so that both are there or neither.
-async fn claim(transaction: &Session, id: &RequestId, pet_id: i64, now: UnixMillis) -> Result<(), NotAdded> {
+async fn claim(transaction: &Session, digest: Vec<u8>, pet_id: i64, now: UnixMillis) -> Result<(), NotAdded> {
     let request = create_request::ActiveModel {
-        request_id: Set(id.as_str().to_owned()),
+        digest: Set(digest),
         pet_id: Set(pet_id),
         created_at: Set(moment_column(now)),
     };

@@ -55,7 +55,7 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
         rows(last, "orders (pet_id, quantity, status) SELECT n, 1, 1"),
         rows(
             last_name,
-            &format!("create_requests (request_id, pet_id, created_at) SELECT 'name ' || n, n, {} + n", NOW.0),
+            &format!("create_requests (digest, pet_id, created_at) SELECT {digest}, n, {} + n", NOW.0),
         ),
         rows(last, "accounts (name, plan, created_at, revision) SELECT 'account ' || n, 'free', 1, n"),
         rows(

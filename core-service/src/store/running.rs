@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use sha2::{Digest, Sha256};
+
 use crate::domain::RequestId;
 
 /// The names of the creations that this process works on. No more than it takes on calls at once.
@@ -21,8 +23,9 @@ struct Named {
 }
 
 impl Run {
-    pub(super) fn id(&self) -> &RequestId {
-        &self.0.id
+    /// As which its name is kept: never the text, for a client may have put a secret into it.
+    pub(super) fn digest(&self) -> Vec<u8> {
+        Sha256::digest(self.0.id.as_str()).to_vec()
     }
 }
 

@@ -30,6 +30,15 @@ async fn the_same_name_and_animal_are_one_creation() {
 }
 
 #[tokio::test]
+async fn a_name_is_nowhere_in_the_store() {
+    let (store, _home) = new_store().await;
+    store.insert_pet_once(&id("rest/1/a-secret"), pet("Rex"), NOW).await.unwrap();
+    let kept = create_request::Entity::find().all(&store.reader).await.unwrap();
+    assert_eq!(kept.iter().map(|row| row.digest.len()).collect::<Vec<_>>(), [32]);
+    assert!(!format!("{kept:?}").contains("secret"));
+}
+
+#[tokio::test]
 async fn another_animal_by_the_same_name_is_refused_and_not_added() {
     let (store, _home) = new_store().await;
     let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
@@ -92,8 +101,10 @@ async fn a_twin_of_a_creation_under_way_is_told_so() {
 async fn a_twin_that_another_core_does_not_finish_is_told_so_on_postgresql() {
     let (store, database) = new_database().await;
     let other = foreign_transaction(&database.url().parse().unwrap()).await;
-    let name =
-        format!("INSERT INTO create_requests (request_id, pet_id, created_at) VALUES ('a', 1, {})", NOW.0);
+    let name = format!(
+        "INSERT INTO create_requests (digest, pet_id, created_at) VALUES (sha256('a'), 1, {})",
+        NOW.0
+    );
     other.execute_unprepared(&name).await.unwrap();
     let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::RequestInProgress), "{refusal:?}");

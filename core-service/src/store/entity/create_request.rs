@@ -6,7 +6,7 @@ use sea_orm::entity::prelude::*;
 #[sea_orm(table_name = "create_requests")]
 pub(crate) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
-    pub request_id: String,
+    pub digest: Vec<u8>,
     pub pet_id: i64,
     pub created_at: i64,
 }
