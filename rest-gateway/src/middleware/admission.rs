@@ -52,13 +52,17 @@ pub(super) async fn admit(gateway: &GatewayState, parts: &Parts, address: Client
             let (subject, quota) = (subject(gateway, &key), key.quota);
             take(gateway, &subject, quota, Ok(key)).await
         }
-        // Nobody's fault but ours, so nobody pays for it.
-        Err(error @ ApiError::Key(Unresolved::CoreAway)) => {
+        Err(error) if is_free(&error) => {
             Admission { key: None, verdict: Err(error), decision: None, standing: None }
         }
-        // Among them what could not be looked up because too many others wait: a flood is not to be free.
         Err(error) => take(gateway, &Subject::Address(address), Quota::ADDRESS, Err(error)).await,
     }
+}
+
+/// Whether a request without a usable key costs its address nothing: the fault is nobody's but ours. What could not be
+/// looked up because too many others wait is not free, or else a flood would be.
+fn is_free(error: &ApiError) -> bool {
+    matches!(error, ApiError::Key(Unresolved::CoreAway))
 }
 
 /// A question about usage costs no quota and is answered also when that is used up, and in a ban: it has a limit of
@@ -149,6 +153,18 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_cores_absence_is_free_and_what_waits_in_vain_is_not() {
+        for (error, free) in [
+            (Unresolved::CoreAway, true),
+            (Unresolved::Overloaded, false),
+            (Unresolved::Unknown, false),
+            (Unresolved::Revoked, false),
+        ] {
+            assert_eq!(is_free(&ApiError::Key(error)), free, "{error}");
+        }
+    }
 
     #[test]
     fn while_nothing_can_be_counted_the_next_try_is_a_second_away() {
