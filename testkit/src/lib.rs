@@ -11,6 +11,7 @@
 //!   between them and the service: a proxy that delays, holds, cuts and refuses.
 //! - [`TraceReceiver`] takes the traces that the service sends.
 //! - [`load`] sends and records many requests; [`history`] judges whether the limits were exact.
+//! - [`ledger`] judges whether the pets that were acknowledged are kept, each once.
 //!
 //! Whatever goes wrong here fails the test that asked for it, with the whole answer in the message.
 #![expect(
@@ -26,6 +27,7 @@ mod client;
 pub mod grpc;
 pub mod history;
 mod installation;
+pub mod ledger;
 pub mod load;
 pub mod raw;
 mod shop;

@@ -34,6 +34,7 @@ mod lasting_bans;
 mod limits;
 mod list_pets;
 mod logs;
+mod lost_pets;
 mod metrics;
 mod openapi;
 mod orders;

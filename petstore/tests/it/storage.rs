@@ -54,7 +54,8 @@ async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl
     let refusal = loop {
         assert!(added.len() < 5_000, "nothing is ever full");
         let pet = pb::NewPet { name: "x".repeat(255), category_id: Some(1), status: 0 };
-        let request_id = format!("pet-{}", added.len());
+        let is_named = added.len() % 2 == 0; // another way through the store
+        let request_id = if is_named { format!("pet-{}", added.len()) } else { String::new() };
         match pets.create_pet(pb::CreatePetRequest { pet: Some(pet), request_id }).await {
             Ok(created) => added.push(created.into_inner().pet.unwrap().id),
             Err(refusal) => break refusal,

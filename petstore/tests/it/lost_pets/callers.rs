@@ -1,0 +1,490 @@
+//! Those who make every kind of call, and remember what they were told.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use petstore_clock::Clock;
+use petstore_proto::internal::v1::{
+    GetUsageRequest, KeyUse, ReportUsageRequest, ReportUseRequest, ResolveKeyRequest, UsageDay, UsageRow,
+    key_service_client::KeyServiceClient, usage_service_client::UsageServiceClient,
+};
+use petstore_testkit::{
+    Client, Installation, Server,
+    grpc::{self, Channel, Code, Request, Status, pb},
+    ledger::{Ledger, StoredPet},
+};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::cores::{TwoCores, all_orders, all_pets};
+
+/// After a refusal, so that it is not repeated a thousand times a second.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Longer than any outage of the tests: what is repeated until it succeeds succeeds within it.
+const REPEATED: u32 = 1_500;
+/// Longer than any call may take.
+const CALL: Duration = Duration::from_secs(20);
+
+/// Every kind of call that callers make of the core and the gateway,
+/// but those of the impatient, which may never succeed on a busy machine.
+const KINDS: [&str; 16] = [
+    "create with a key",
+    "create without a key",
+    "create over gRPC",
+    "create a batch",
+    "import",
+    "list pets",
+    "list pets of a status",
+    "get a pet",
+    "place an order",
+    "advance an order",
+    "get an order",
+    "list orders",
+    "report usage",
+    "get usage",
+    "report use",
+    "resolve a key",
+];
+/// Those that the operator's command makes of the database.
+const OPERATORS_KINDS: [&str; 3] = ["create an account", "change a plan", "create a key"];
+
+/// Callers, until they are stopped.
+pub(super) struct Callers {
+    caller: Caller,
+    changes_accounts: bool,
+    tasks: JoinSet<()>,
+}
+
+/// What all callers share.
+#[derive(Clone)]
+struct Caller {
+    is_over: Arc<AtomicBool>,
+    numbers: Arc<AtomicI64>,
+    told: Arc<Mutex<Told>>,
+    rest: Client,
+    first: Channel,
+    second: Channel,
+}
+
+/// What the callers were told.
+#[derive(Default)]
+struct Told {
+    pets: Ledger,
+    /// Pets that were acknowledged and that the other core did not know of right then; and orders that the first did
+    /// not know of.
+    invisible: Vec<String>,
+    /// By quantity, which no two orders share: the identifier and the last status.
+    orders: BTreeMap<i32, (i64, i32)>,
+    /// Reports of usage.
+    reports: i64,
+    /// Accounts, and whether they were put on another plan.
+    accounts: BTreeMap<String, bool>,
+    /// How many calls of each kind succeeded, and how many were refused.
+    calls: BTreeMap<&'static str, (u64, u64)>,
+}
+
+impl Callers {
+    /// Begins to make calls on the first core. Accounts are changed by the operator's command, in that installation.
+    pub(super) async fn start(cores: &TwoCores, operator: Option<Arc<Installation>>, counted: i64) -> Self {
+        let caller = Caller {
+            is_over: Arc::default(),
+            numbers: Arc::default(),
+            told: Arc::default(),
+            rest: cores.client.clone(),
+            first: grpc::channel(cores.first.address("gRPC")).await,
+            second: grpc::channel(cores.second.address("gRPC")).await,
+        };
+        let mut tasks = JoinSet::new();
+        for _ in 0..2 {
+            tasks.spawn(caller.clone().create_with_key());
+            tasks.spawn(caller.clone().create_without_key());
+            tasks.spawn(caller.clone().create_over_grpc());
+        }
+        tasks.spawn(caller.clone().create_impatiently());
+        tasks.spawn(caller.clone().create_batches());
+        tasks.spawn(caller.clone().import());
+        tasks.spawn(caller.clone().list_and_get());
+        tasks.spawn(caller.clone().order());
+        tasks.spawn(caller.clone().report_usage(counted));
+        tasks.spawn(caller.clone().report_use_and_resolve());
+        let changes_accounts = operator.is_some();
+        if let Some(operator) = operator {
+            tasks.spawn(caller.clone().change_accounts(operator));
+        }
+        Self { caller, changes_accounts, tasks }
+    }
+
+    /// How many calls of each kind succeeded, and how many were refused.
+    pub(super) fn calls(&self) -> BTreeMap<&'static str, (u64, u64)> {
+        self.caller.told().calls.clone()
+    }
+
+    /// The kinds of calls that are made.
+    pub(super) fn kinds(&self) -> Vec<&'static str> {
+        if self.changes_accounts { [&KINDS[..], &OPERATORS_KINDS].concat() } else { KINDS.to_vec() }
+    }
+
+    /// How many pets were acknowledged.
+    pub(super) fn acknowledged(&self) -> usize {
+        self.caller.told().pets.len()
+    }
+
+    /// Lets each caller finish what it has begun.
+    pub(super) async fn stop(mut self) -> Outcome {
+        self.caller.is_over.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.unwrap();
+        }
+        Outcome { told: std::mem::take(&mut *self.caller.told()) }
+    }
+}
+
+/// What the callers were told, to be held against what a core tells now.
+pub(super) struct Outcome {
+    told: Told,
+}
+
+impl Outcome {
+    /// How many calls of each kind succeeded, and how many were refused.
+    pub(super) fn calls(&self) -> String {
+        let calls = self.told.calls.iter();
+        let calls: Vec<_> =
+            calls.map(|(kind, (done, refused))| format!("{kind}: {done} ({refused})")).collect();
+        format!("calls that succeeded (and were refused): {}", calls.join(", "))
+    }
+
+    /// Fails unless this core tells of everything that was acknowledged, and of nothing twice.
+    pub(super) async fn assert_kept(&self, core: &Server, counted: i64) {
+        let verdict = self.told.pets.judge(&all_pets(core).await);
+        println!("pets: {verdict}; {} not visible at once", self.told.invisible.len());
+        let (mut orders, mut twice) = (BTreeMap::new(), Vec::new());
+        for order in all_orders(core).await {
+            twice.extend(orders.insert(order.quantity, (order.id, order.status)));
+        }
+        let is_kept = |quantity: &i32, (id, status): &(i64, i32)| {
+            orders.get(quantity).is_some_and(|(kept_id, kept_status)| kept_id == id && kept_status >= status)
+        };
+        let lost: Vec<_> =
+            self.told.orders.iter().filter(|(quantity, order)| !is_kept(quantity, order)).collect();
+        println!(
+            "orders: {} acknowledged, {} lost, {} duplicated",
+            self.told.orders.len(),
+            lost.len(),
+            twice.len()
+        );
+        let succeeded = reported_usage(core, counted).await;
+        println!("reports of usage: {} acknowledged, {succeeded} counted", self.told.reports);
+
+        verdict.assert_clean();
+        assert!(self.told.invisible.is_empty(), "not visible at once: {:?}", self.told.invisible);
+        assert!(lost.is_empty() && twice.is_empty(), "orders: {lost:?} lost, {twice:?} placed twice");
+        assert_eq!(succeeded, self.told.reports, "every report counts once");
+    }
+
+    /// Fails unless the operator's command tells of every account that was acknowledged.
+    pub(super) async fn assert_accounts_kept(&self, operator: &Installation) {
+        let list = operator.run(&["account", "list", "--output", "json"]).await;
+        let accounts: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
+        for (name, is_changed) in &self.told.accounts {
+            let kept = accounts.as_array().unwrap().iter().find(|account| account["name"] == **name);
+            let kept = kept.unwrap_or_else(|| panic!("account {name} was acknowledged, and is lost"));
+            assert!(!is_changed || kept["plan"] == "pro", "{kept}");
+        }
+    }
+}
+
+impl Caller {
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_number(&self) -> i64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts a call, and waits a moment if it was refused. Whether it succeeded.
+    async fn count(&self, kind: &'static str, succeeded: bool) -> bool {
+        {
+            let mut told = self.told();
+            let (successes, refusals) = told.calls.entry(kind).or_default();
+            *(if succeeded { successes } else { refusals }) += 1;
+        }
+        if !succeeded {
+            tokio::time::sleep(PAUSE).await;
+        }
+        succeeded
+    }
+
+    /// Takes note of a pet that was acknowledged, and looks for it through the other core.
+    async fn acknowledge(&self, id: i64, name: String, category_id: i64) {
+        let found = get_pet(&self.second, id).await;
+        let mut told = self.told();
+        if found.is_err_and(|refusal| refusal.code() == Code::NotFound) {
+            told.invisible.push(name.clone());
+        }
+        told.pets.acknowledge(StoredPet { id, name, category_id });
+    }
+
+    /// With an `Idempotency-Key`, again and again until it is acknowledged.
+    async fn create_with_key(self) {
+        while self.goes_on() {
+            let number = self.next_number();
+            let name = format!("with key {number}");
+            let client = self.rest.with_header("idempotency-key", &format!("key-{number}"));
+            let body = json!({"name": name, "categoryId": number});
+            let mut attempts = 0..REPEATED;
+            let answer = loop {
+                assert!(attempts.next().is_some(), "{name} is never added");
+                let answer = client.post("/v1/pets", &body).await;
+                if self.count("create with a key", answer.status() == 201).await {
+                    break answer;
+                }
+                assert!(matches!(answer.status(), 409 | 503 | 504), "{answer:?}");
+            };
+            self.acknowledge(crate::pets::created(&answer), name, number).await;
+        }
+    }
+
+    /// Without one, and once: only the gateway repeats it.
+    async fn create_without_key(self) {
+        while self.goes_on() {
+            let number = self.next_number();
+            let name = format!("without key {number}");
+            let answer = self.rest.post("/v1/pets", &json!({"name": name, "categoryId": number})).await;
+            if self.count("create without a key", answer.status() == 201).await {
+                self.acknowledge(crate::pets::created(&answer), name, number).await;
+            } else {
+                assert!(matches!(answer.status(), 503 | 504), "{answer:?}");
+            }
+        }
+    }
+
+    async fn create_over_grpc(self) {
+        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
+        while self.goes_on() {
+            let number = self.next_number();
+            let name = format!("over gRPC {number}");
+            let created = pets.create_pet(within(CALL, create_request(&name, number))).await;
+            if self.count("create over gRPC", created.is_ok()).await {
+                let pet = created.unwrap().into_inner().pet.unwrap();
+                self.acknowledge(pet.id, name, number).await;
+            }
+        }
+    }
+
+    /// Gives up at any moment of the call: the client hangs up, or its deadline passes.
+    async fn create_impatiently(self) {
+        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
+        while self.goes_on() {
+            let number = self.next_number();
+            let name = format!("impatiently {number}");
+            let moment = Duration::from_micros(250 << (number % 10));
+            let (deadline, hangs_up) = if number % 2 == 0 { (moment, CALL) } else { (CALL, moment) };
+            let mut request = create_request(&name, number);
+            if number % 3 == 0 {
+                request.request_id = format!("impatient-{number}");
+            }
+            let call = pets.create_pet(within(deadline, request));
+            let created = tokio::time::timeout(hangs_up, call).await;
+            if let Ok(Ok(created)) = created {
+                self.count("create impatiently", true).await;
+                self.acknowledge(created.into_inner().pet.unwrap().id, name, number).await;
+            } else {
+                self.count("create impatiently", false).await;
+            }
+        }
+    }
+
+    async fn create_batches(self) {
+        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
+        while self.goes_on() {
+            let number = self.next_number();
+            let names = ["a", "b", "c"].map(|part| format!("batch {number} {part}"));
+            let requests = names.iter().map(|name| create_request(name, number)).collect();
+            let created = pets.batch_create_pets(within(CALL, pb::BatchCreatePetsRequest { requests })).await;
+            if self.count("create a batch", created.is_ok()).await {
+                let created = created.unwrap().into_inner().pets;
+                assert_eq!(created.len(), names.len());
+                for (pet, name) in created.into_iter().zip(names) {
+                    self.acknowledge(pet.id, name, number).await;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends the same lines again and again until they are acknowledged.
+    async fn import(self) {
+        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
+        let mut last_line = 0;
+        while self.goes_on() {
+            let lines = last_line + 1..=last_line + 3;
+            last_line += 3;
+            let line =
+                |line| pb::ImportLine { line, pet: create_request(&format!("import line {line}"), line).pet };
+            let message = pb::ImportPetsRequest {
+                import_id: "import".to_owned(),
+                lines: lines.clone().map(line).collect(),
+                ..Default::default()
+            };
+            let mut attempts = 0..REPEATED;
+            loop {
+                assert!(attempts.next().is_some(), "line {last_line} is never added");
+                let call = pets.import_pets(within(CALL, grpc::messages(vec![message.clone()])));
+                let imported = call.await.map(|answer| answer.into_inner().last_line);
+                if self.count("import", imported.is_ok_and(|position| position == last_line)).await {
+                    break;
+                }
+            }
+            for line in lines {
+                self.told().pets.acknowledge_name(format!("import line {line}"), line);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn list_and_get(self) {
+        while self.goes_on() {
+            let page = self.rest.get("/v1/pets?limit=5").await;
+            self.count("list pets", page.status() == 200).await;
+            let page = self.rest.get("/v1/pets?limit=5&status=sold").await;
+            self.count("list pets of a status", page.status() == 200).await;
+            let one = get_pet(&self.first, 1).await;
+            self.count("get a pet", one.is_ok()).await;
+            tokio::time::sleep(PAUSE / 4).await;
+        }
+    }
+
+    /// Places an order, takes it a step further, and looks at it.
+    async fn order(self) {
+        let mut orders = pb::store_service_client::StoreServiceClient::new(self.first.clone());
+        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
+        let pet_id = loop {
+            let number = self.next_number();
+            match pets.create_pet(within(CALL, create_request(&format!("ordered {number}"), number))).await {
+                Ok(created) => break created.into_inner().pet.unwrap().id,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        };
+        for quantity in 1.. {
+            if !self.goes_on() {
+                return;
+            }
+            let order = pb::NewOrder { pet_id, quantity, ship_date: None };
+            let placed = orders.place_order(within(CALL, pb::PlaceOrderRequest { order: Some(order) })).await;
+            if !self.count("place an order", placed.is_ok()).await {
+                continue;
+            }
+            let order_id = placed.unwrap().into_inner().order.unwrap().id;
+            self.told().orders.insert(quantity, (order_id, pb::OrderStatus::Placed.into()));
+            let status = pb::OrderStatus::Approved.into();
+            let step = pb::AdvanceOrderRequest { order_id, status };
+            let advanced = orders.advance_order(within(CALL, step)).await;
+            if self.count("advance an order", advanced.is_ok()).await {
+                self.told().orders.insert(quantity, (order_id, status));
+            }
+            let got = orders.get_order(within(CALL, pb::GetOrderRequest { order_id })).await;
+            if got.as_ref().is_err_and(|refusal| refusal.code() == Code::NotFound) {
+                self.told().invisible.push(format!("order {order_id}"));
+            }
+            self.count("get an order", got.is_ok()).await;
+            let page = orders.list_orders(within(CALL, pb::ListOrdersRequest::default())).await;
+            self.count("list orders", page.is_ok()).await;
+            tokio::time::sleep(PAUSE / 4).await;
+        }
+    }
+
+    /// Each report again and again until it is answered, as a gateway does.
+    async fn report_usage(self, counted: i64) {
+        let mut usage = UsageServiceClient::new(self.first.clone());
+        let day = i64::try_from(Clock::system().now().as_secs() / 86_400).unwrap();
+        while self.goes_on() {
+            let number = self.told().reports + 1;
+            let day = UsageDay { day, succeeded: 1, ..UsageDay::default() };
+            let rows = vec![UsageRow { account_id: counted, day: Some(day) }];
+            let report = ReportUsageRequest { reporter: "gateway".to_owned(), number, rows };
+            let mut attempts = 0..REPEATED;
+            loop {
+                assert!(attempts.next().is_some(), "report {number} is never counted");
+                let answer = usage.report_usage(within(CALL, report.clone())).await;
+                if self.count("report usage", answer.is_ok()).await {
+                    break;
+                }
+            }
+            self.told().reports = number;
+            let request = GetUsageRequest { account_id: counted, ..GetUsageRequest::default() };
+            let told = usage.get_usage(within(CALL, request)).await;
+            self.count("get usage", told.is_ok()).await;
+            tokio::time::sleep(PAUSE / 4).await;
+        }
+    }
+
+    async fn report_use_and_resolve(self) {
+        let mut keys = KeyServiceClient::new(self.first.clone());
+        while self.goes_on() {
+            let last_used_at_ms = i64::try_from(Clock::system().now().0).unwrap();
+            let uses = vec![KeyUse { key_id: uuid::Uuid::nil().to_string(), last_used_at_ms }];
+            let reported = keys.report_use(within(CALL, ReportUseRequest { uses })).await;
+            self.count("report use", reported.is_ok()).await;
+            let digest = vec![7; 32]; // of no key
+            let resolved = keys.resolve_key(within(CALL, ResolveKeyRequest { digest })).await;
+            self.count("resolve a key", resolved.is_ok()).await;
+            tokio::time::sleep(PAUSE / 4).await;
+        }
+    }
+
+    async fn change_accounts(self, operator: Arc<Installation>) {
+        for number in 0.. {
+            if !self.goes_on() {
+                return;
+            }
+            let name = format!("account-{number}");
+            let created = operator.run(&["account", "create", &name, "--plan", "free"]).await;
+            if !self.count("create an account", created.code == Some(0)).await {
+                continue;
+            }
+            self.told().accounts.insert(name.clone(), false);
+            let changed = operator.run(&["account", "set-plan", &name, "--plan", "pro"]).await;
+            if self.count("change a plan", changed.code == Some(0)).await {
+                self.told().accounts.insert(name.clone(), true);
+            }
+            let key = operator.run(&["key", "create", "--account", &name]).await;
+            self.count("create a key", key.code == Some(0)).await;
+        }
+    }
+}
+
+async fn reported_usage(core: &Server, account_id: i64) -> i64 {
+    let mut usage = UsageServiceClient::new(grpc::channel(core.address("gRPC")).await);
+    let request = GetUsageRequest { account_id, ..GetUsageRequest::default() };
+    let days = usage.get_usage(request).await.unwrap().into_inner().days;
+    days.iter().map(|day| day.succeeded).sum()
+}
+
+fn create_request(name: &str, number: i64) -> pb::CreatePetRequest {
+    let pet = pb::NewPet { name: name.to_owned(), category_id: Some(number), status: 0 };
+    pb::CreatePetRequest { pet: Some(pet), request_id: String::new() }
+}
+
+#[expect(deprecated, reason = "removed on REST alone")]
+async fn get_pet(core: &Channel, pet_id: i64) -> Result<(), Status> {
+    let request = within(CALL, pb::GetPetRequest { pet_id });
+    pb::pet_store_client::PetStoreClient::new(core.clone()).get_pet(request).await.map(drop)
+}
+
+/// A request that tells its deadline.
+fn within<T>(deadline: Duration, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(deadline);
+    request
+}

@@ -1,0 +1,229 @@
+//! Faults at the messages between a core and PostgreSQL.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, stream};
+use petstore_testkit::{
+    Installation, eventually,
+    faults::postgres::{Action, MessageFault, MessageSite, PostgresProxy, Side},
+    servers::{Database, PostgresServer},
+};
+
+use super::{callers::Callers, cores::TwoCores};
+use crate::petstore;
+
+/// Longer than the core waits for an answer (1.4 s).
+const HELD: Duration = Duration::from_millis(1_800);
+/// Longer than everything: the deadlines of the core, and those that PostgreSQL has.
+const HELD_LONG: Duration = Duration::from_secs(3);
+/// Longer than it takes until some call begins a transaction.
+const BEGUN: Duration = Duration::from_secs(20);
+/// Shorter than the core waits.
+const DELAYED: Duration = Duration::from_millis(300);
+/// How many messages are disturbed at once; a core has more connections than that.
+const AT_ONCE: usize = 10;
+/// How many faults the long form injects at least.
+const FAULTS: usize = 1_000;
+
+fn is_long() -> bool {
+    std::env::var_os("PETSTORE_TEST_LONG").is_some()
+}
+
+#[tokio::test]
+async fn pets_that_are_added_while_the_answer_to_begin_is_held_are_kept() {
+    let shop = Shop::open().await;
+    let callers = shop.callers(false).await;
+    shop.warm_up(&callers).await;
+    for _ in 0..if is_long() { 10 } else { 1 } {
+        let begin = |message| MessageSite { statement: "BEGIN".to_owned(), side: Side::Backend, message };
+        let held = Action::Hold(if is_long() { HELD_LONG } else { HELD });
+        let inject = |message| shop.proxy.inject(MessageFault::at(&begin(message), held), BEGUN);
+        let (one, other) = tokio::join!(inject("CommandComplete"), inject("ReadyForQuery"));
+        assert!(one.is_some() && other.is_some(), "nothing begins a transaction");
+        shop.proxy.nothing_held().await;
+        tokio::time::sleep(HELD / 2).await; // the connections are used again, if they are
+    }
+    shop.close(callers).await;
+}
+
+#[tokio::test]
+async fn whatever_message_is_held_cut_or_halved_nothing_is_lost_or_doubled() {
+    let shop = Shop::open().await;
+    let callers = shop.callers(is_long()).await;
+    shop.warm_up(&callers).await;
+    if is_long() {
+        shop.disturb(every_fault(&shop.sites()), usize::MAX).await;
+        let start = Instant::now();
+        while shop.proxy.injected().len() < FAULTS {
+            assert!(start.elapsed() < Duration::from_mins(10), "only {} faults", shop.proxy.injected().len());
+            shop.disturb(every_fault(&shop.sites()), FAULTS).await;
+        }
+    } else {
+        shop.disturb(one_fault_of_each_kind(&shop.sites()), usize::MAX).await;
+    }
+    shop.close(callers).await;
+}
+
+/// Each action at each message of each statement that was seen.
+fn every_fault(sites: &[MessageSite]) -> Vec<MessageFault> {
+    let actions = [
+        Action::Hold(HELD),
+        Action::CutBefore,
+        Action::Halve(HELD),
+        Action::CutWithin,
+        Action::Hold(DELAYED),
+        Action::CutAfter,
+    ];
+    let fault = |number: usize| {
+        let (pass, place) = (number / sites.len(), number % sites.len());
+        let (site, action) = (sites.get(place)?, *actions.get((pass + place) % actions.len())?);
+        Some(MessageFault::at(site, action))
+    };
+    (0..sites.len() * actions.len()).filter_map(fault).collect()
+}
+
+/// Each kind of message, of whatever statement, cut before, within or after it; and those of a transaction and of a
+/// creation held.
+fn one_fault_of_each_kind(sites: &[MessageSite]) -> Vec<MessageFault> {
+    let kinds: BTreeSet<_> = sites.iter().map(|site| (site.side, site.message)).collect();
+    let cuts = kinds.into_iter().flat_map(|(side, message)| {
+        [Action::CutBefore, Action::CutWithin, Action::CutAfter].map(|action| MessageFault {
+            statement: None,
+            side,
+            message,
+            skipped: 3,
+            action,
+        })
+    });
+    let held = |statement: &str, side, message, action| MessageFault {
+        statement: Some(statement.to_owned()),
+        side,
+        message,
+        skipped: 0,
+        action,
+    };
+    let holds = [
+        held("BEGIN", Side::Frontend, "Query", Action::Hold(HELD)),
+        held("BEGIN", Side::Backend, "ReadyForQuery", Action::Halve(HELD)),
+        held("COMMIT", Side::Backend, "CommandComplete", Action::Hold(HELD)),
+        held("WITH pets", Side::Frontend, "Execute", Action::Hold(HELD)),
+        held("WITH pets", Side::Backend, "DataRow", Action::Halve(HELD)),
+        held("INSERT pets", Side::Backend, "ReadyForQuery", Action::Hold(HELD)),
+    ];
+    let holds = holds.into_iter().filter(|fault| {
+        sites
+            .iter()
+            .any(|site| fault.statement.as_ref() == Some(&site.statement) && fault.message == site.message)
+    });
+    holds.chain(cuts).collect()
+}
+
+/// Two cores on one database, the first of them behind the proxy.
+struct Shop {
+    cores: TwoCores,
+    proxy: PostgresProxy,
+    database: Database,
+    /// On the database.
+    direct: Installation,
+    /// Behind the proxy.
+    proxied: Arc<Installation>,
+    /// The account whose usage is reported.
+    counted: i64,
+    /// What the proxy has seen when calls began: the schema was made, too.
+    seen_before: BTreeMap<MessageSite, u64>,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let server = PostgresServer::shared().await;
+        let database = server.database().await;
+        let proxy = PostgresProxy::to(server.address()).await;
+        let on = |url: &str| petstore().with_variable("PETSTORE_DATABASE_URL", url);
+        let (direct, proxied) = (on(&database.url()), on(&database.url_at(proxy.address())));
+        let cores = TwoCores::start(&proxied, &[], &direct).await;
+        let counted = super::cores::account_id(&direct, "counted").await;
+        let seen_before = proxy.seen();
+        Self { cores, proxy, database, direct, proxied: Arc::new(proxied), counted, seen_before }
+    }
+
+    async fn callers(&self, with_operator: bool) -> Callers {
+        let operator = with_operator.then(|| Arc::clone(&self.proxied));
+        Callers::start(&self.cores, operator, self.counted).await
+    }
+
+    /// Every place of a message of the calls.
+    fn sites(&self) -> Vec<MessageSite> {
+        let is_of_calls = |site: &MessageSite, count: u64| {
+            site.message != "Terminate" && self.seen_before.get(site).is_none_or(|before| *before < count)
+        };
+        self.proxy
+            .seen()
+            .into_iter()
+            .filter(|(site, count)| is_of_calls(site, *count))
+            .map(|(site, _)| site)
+            .collect()
+    }
+
+    /// Lets every kind of call succeed, so that the proxy has seen every message that there is.
+    async fn warm_up(&self, callers: &Callers) {
+        let kinds = callers.kinds();
+        eventually(Duration::from_mins(1), async || {
+            let calls = callers.calls();
+            let missing =
+                kinds.iter().find(|kind| calls.get(*kind).is_none_or(|(succeeded, _)| *succeeded < 3));
+            missing.map_or(Ok(()), |kind| Err(format!("{kind}: {:?}", calls.get(kind))))
+        })
+        .await;
+    }
+
+    /// Injects the faults, until there are enough of them.
+    async fn disturb(&self, faults: Vec<MessageFault>, enough: usize) {
+        let planned = faults.len();
+        let disturbed = stream::iter(faults).map(async |fault| {
+            if self.proxy.injected().len() >= enough {
+                return false;
+            }
+            let action = fault.action;
+            let injected = self.proxy.inject(fault, HELD).await;
+            if let (Some(_), Action::Hold(time) | Action::Halve(time)) = (&injected, action) {
+                tokio::time::sleep(time).await; // so that not all connections are held at once
+            }
+            injected.is_some()
+        });
+        let injected =
+            disturbed.buffer_unordered(AT_ONCE).filter(|injected| std::future::ready(*injected)).count();
+        println!("{} of {planned} faults injected", injected.await);
+    }
+
+    /// Ends the faults and the calls, kills the first core, and holds what was acknowledged against what is kept.
+    async fn close(self, callers: Callers) {
+        self.proxy.nothing_held().await;
+        let outcome = callers.stop().await;
+        let left = "SELECT count(*) FROM pg_stat_activity \
+                    WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+        let count_left = async || self.database.psql(left).await.parse::<u32>().unwrap();
+        let mut left_open = count_left().await;
+        if left_open > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await; // what is under way ends
+            left_open = count_left().await;
+        }
+        let injected = self.proxy.injected();
+        let sites: BTreeSet<_> = injected.iter().map(|injected| &injected.site).collect();
+        println!(
+            "{} faults at {} of {} places; {left_open} connections left in a transaction",
+            injected.len(),
+            sites.len(),
+            self.sites().len()
+        );
+        println!("{}", outcome.calls());
+        self.cores.gateway.crash().await;
+        self.cores.first.crash().await;
+        outcome.assert_kept(&self.cores.second, self.counted).await;
+        outcome.assert_accounts_kept(&self.direct).await;
+        assert_eq!(left_open, 0, "connections were left in a transaction");
+    }
+}

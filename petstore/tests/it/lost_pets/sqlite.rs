@@ -1,0 +1,82 @@
+//! Faults of the file that is a SQLite store: it is locked, it cannot grow, the core is killed.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use petstore_testkit::{Installation, Server, eventually};
+use tokio::process::Command;
+
+use super::{callers::Callers, cores::TwoCores};
+use crate::petstore;
+
+/// Starts the core so that a limit on the size of files is an error and no signal.
+const UNSIGNALLED: [&str; 4] = ["-c", "trap '' XFSZ && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_petstore")];
+/// Longer than the core waits for the lock (2 s).
+const LOCKED: Duration = Duration::from_millis(2_500);
+/// Longer than a call may take altogether (4 s).
+const LOCKED_LONG: Duration = Duration::from_millis(4_500);
+const FULL: Duration = Duration::from_millis(200);
+
+#[tokio::test]
+async fn a_locked_or_full_file_and_kills_lose_and_double_nothing() {
+    let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("petstore.db");
+    let url = format!("sqlite://{}", file.display());
+    let shell = Installation::of("sh").with_variable("PETSTORE_DATABASE_URL", &url);
+    let operator = Arc::new(petstore().with_variable("PETSTORE_DATABASE_URL", &url));
+    let mut cores = TwoCores::start(&shell, &UNSIGNALLED, &operator).await;
+    let counted = super::cores::account_id(&operator, "counted").await;
+    let callers = Callers::start(&cores, is_long.then(|| Arc::clone(&operator)), counted).await;
+    goes_on(&callers).await;
+
+    let (rounds, fills) = if is_long { (40_u32, 5) } else { (1, 2) };
+    for round in 0..rounds {
+        for fill in 0..fills {
+            // Another part of a transaction finds room each time.
+            let room = 32_768 + 4_096 * ((round * fills + fill) % 16);
+            allow_files_of(&cores.first, &room.to_string()).await;
+            tokio::time::sleep(FULL).await;
+            allow_files_of(&cores.first, "unlimited").await;
+            goes_on(&callers).await;
+        }
+        cores = cores.restart_first(&shell, &UNSIGNALLED).await;
+        goes_on(&callers).await;
+        if round % 10 == 0 {
+            lock(&file, if round == 10 { LOCKED_LONG } else { LOCKED }).await;
+            goes_on(&callers).await;
+        }
+    }
+    let faults = rounds * (fills + 1) + rounds.div_ceil(10);
+    let outcome = callers.stop().await;
+    println!("{faults} faults on SQLite; {}", outcome.calls());
+    cores.gateway.crash().await;
+    cores.first.crash().await;
+    outcome.assert_kept(&cores.second, counted).await;
+    outcome.assert_accounts_kept(&operator).await;
+}
+
+/// Whoever adds finds the file full where it would grow beyond so many bytes.
+async fn allow_files_of(core: &Server, bytes: &str) {
+    let fsize = format!("--fsize={bytes}:");
+    let changed = Command::new("prlimit").args(["--pid", &core.pid().to_string(), &fsize]).status().await;
+    assert!(changed.unwrap().success(), "prlimit fails");
+}
+
+/// Another process holds the write lock for so long.
+async fn lock(file: &Path, time: Duration) {
+    const LOCK: &str = "import sqlite3, sys, time; \
+                        store = sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None); \
+                        store.execute('BEGIN IMMEDIATE'); time.sleep(float(sys.argv[2])); store.execute('ROLLBACK')";
+    let time = time.as_secs_f64().to_string();
+    let locked = Command::new("python3").arg("-c").arg(LOCK).arg(file).arg(&time).status().await;
+    assert!(locked.unwrap().success(), "python3 fails");
+}
+
+/// Waits until more is acknowledged.
+async fn goes_on(callers: &Callers) {
+    let before = callers.acknowledged();
+    eventually(Duration::from_secs(20), async || {
+        if callers.acknowledged() > before + 20 { Ok(()) } else { Err("nothing is added".to_owned()) }
+    })
+    .await;
+}
