@@ -83,8 +83,9 @@ pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, S
     let admin_addr = process.serve_admin(admin);
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
     let edge = settings.edge.gateway(settings.environment.environment, traces);
+    let core = process.reloadable(core, &settings.core);
     let gateway = Gateway::new(edge, core, limiter, clock);
-    let rest = process.serve_rest(rest, gateway);
+    let rest = process.serve_rest(rest, &settings.edge, gateway);
     process.ready();
     Ok(Running { http_addr: rest.http, https_addr: rest.https, admin_addr, process })
 }

@@ -48,6 +48,10 @@ impl fmt::Display for AdminUrl {
 pub(crate) enum RunningServiceError {
     #[error("--admin-url: the service at {url} does not tell of accounts: is it a gateway?")]
     Refused { url: AdminUrl },
+    #[error(
+        "--admin-url: the service at {url} has to be told that name: use its address, or give it --admin-host"
+    )]
+    Misdirected { url: AdminUrl },
     #[error("--admin-url: no answer from {url} in time")]
     Silent { url: AdminUrl },
 }
@@ -77,6 +81,9 @@ impl<'a> RunningService<'a> {
                 Ok(standing) => Ok(Some(standing)),
                 Err(_) => Err(RunningServiceError::Refused { url: url() }.into()),
             },
+            Ok(Ok((StatusCode::MISDIRECTED_REQUEST, _))) => {
+                Err(RunningServiceError::Misdirected { url: url() }.into())
+            }
             Ok(Ok(_)) => Err(RunningServiceError::Refused { url: url() }.into()),
             Ok(Err(_)) | Err(_) => Err(RunningServiceError::Silent { url: url() }.into()),
         }

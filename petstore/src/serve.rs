@@ -122,8 +122,8 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
         limiter,
         clock,
     );
-    let grpc_addr = process.serve_grpc(grpc, security, core);
-    let rest = process.serve_rest(rest, gateway);
+    let grpc_addr = process.serve_grpc(grpc, &settings.grpc, security, core);
+    let rest = process.serve_rest(rest, &settings.edge, gateway);
     process.ready();
     Ok(Running {
         http_addr: rest.http,

@@ -146,7 +146,8 @@ impl TrustedProxies {
         left_most
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether the address is one of them.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|block| block.contains(address))
     }
 }

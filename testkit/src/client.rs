@@ -110,6 +110,27 @@ impl Client {
         answers
     }
 
+    /// `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service tells that it ends
+    /// (GOAWAY). How many were answered; `None` if no connection could be opened. A request that was sent has to be
+    /// answered.
+    pub async fn gets_until_told(&self, path: &str) -> Option<usize> {
+        let stream = self.tls.as_ref().expect("HTTPS").connect(self.address).await.ok()?;
+        let mut connection = Connection::in_http2(stream).await;
+        let Sender::Http2(sender) = &mut connection.sender else { return None };
+        let mut answered = 0;
+        while sender.ready().await.is_ok() {
+            match sender.send_request(self.request("GET", path, &[], Bytes::new())).await {
+                Ok(response) => {
+                    response.into_body().collect().await.expect("a whole answer");
+                    answered += 1;
+                }
+                Err(error) if error.is_canceled() => break, // it was not sent
+                Err(error) => panic!("a request was lost after {answered} answers: {error:?}"),
+            }
+        }
+        Some(answered)
+    }
+
     /// So many `GET path` at once, each over its own connection, all open before the first request is sent.
     pub async fn sends_at_once(&self, count: usize, path: &str) -> Vec<Answer> {
         let mut connections = Vec::with_capacity(count);

@@ -5,16 +5,17 @@ use std::task::{Context, Poll};
 
 use futures_util::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
-use petstore_api_key::ServiceToken;
 use tonic::{Status, body::Body, transport::server::TlsConnectInfo};
 use tonic_health::pb::health_server;
 use tower::{Layer, Service};
+
+use super::security::RequiredToken;
 
 /// What a caller must show: all of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     /// This token, as bearer credential.
-    pub(super) token: Option<ServiceToken>,
+    pub(super) token: Option<RequiredToken>,
     /// A certificate, which the TLS handshake has verified.
     pub(super) certificate: bool,
 }
@@ -48,7 +49,7 @@ fn shows_certificate(request: &Request<Body>) -> bool {
 }
 
 /// `authorization: Bearer TOKEN`, once; the scheme in any case (RFC 9110 §11.1).
-fn shows_token(headers: &HeaderMap, token: &ServiceToken) -> bool {
+fn shows_token(headers: &HeaderMap, token: &RequiredToken) -> bool {
     let mut credentials = headers.get_all(AUTHORIZATION).into_iter();
     let (Some(credential), None) = (credentials.next(), credentials.next()) else { return false };
     let Some((scheme, shown)) = credential.as_bytes().split_at_checked("Bearer ".len()) else { return false };

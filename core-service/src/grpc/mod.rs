@@ -36,8 +36,8 @@ mod usage_service;
 use by_size::BySize;
 pub use connection::Listener;
 pub(crate) use metrics::CallMetrics;
-pub use security::{InvalidTls, Security, TlsFiles};
-pub use server::serve;
+pub use security::{InvalidTls, RequiredToken, Security, TlsFiles};
+pub use server::{ServerLimits, serve};
 
 /// The largest message of most methods, either way. A page of 100 animals with the longest names has 110 KiB.
 const MAX_MESSAGE: usize = 256 * 1024;

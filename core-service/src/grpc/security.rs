@@ -1,6 +1,10 @@
 //! How the gRPC port is protected: TLS, client certificates, a token.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use petstore_api_key::ServiceToken;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
@@ -15,6 +19,26 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Security {
     tls: Option<ServerTlsConfig>,
     access: Access,
+}
+
+/// The token that callers must show. Clones are the same: it can be replaced while the port is served.
+#[derive(Clone, Debug)]
+pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
+
+impl RequiredToken {
+    fn new(token: ServiceToken) -> Self {
+        Self(Arc::new(RwLock::new(token)))
+    }
+
+    /// From now on callers must show this token instead.
+    pub fn replace(&self, token: ServiceToken) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token; // no code panics while it holds the lock
+    }
+
+    /// Whether the token is what somebody shows.
+    pub(super) fn is(&self, shown: &[u8]) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
+    }
 }
 
 /// PEM files, read.
@@ -57,8 +81,14 @@ impl Security {
     /// Serves only those who send this token along.
     #[must_use]
     pub fn with_token(mut self, token: ServiceToken) -> Self {
-        self.access.token = Some(token);
+        self.access.token = Some(RequiredToken::new(token));
         self
+    }
+
+    /// The token that callers must show, if there is one.
+    #[must_use]
+    pub fn token(&self) -> Option<RequiredToken> {
+        self.access.token.clone()
     }
 
     /// Whether a caller must prove who it is.

@@ -8,8 +8,6 @@ use tonic::transport::Server;
 use super::{Listener, Security, connection, health, reflection, services};
 use crate::Core;
 
-/// Connections at once. Gateways hold two each; others call over a few.
-const MAX_CONNECTIONS: usize = 1_024;
 /// Calls at once on one connection.
 const MAX_STREAMS: u32 = 128;
 /// The header fields of a call, in bytes.
@@ -23,8 +21,18 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long connections that were cut have to end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
+/// The bounds of a server that its process chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// Connections at once; more wait until one closes. Gateways hold two each; others call over a few.
+    pub connections: usize,
+    /// How long the calls under way may take at the end before they are cut off.
+    pub drain_deadline: Duration,
+}
+
 /// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then no
-/// connection is accepted any more, and the calls under way have `drain_deadline` to end before they are cut off.
+/// connection is accepted any more, callers are told that theirs ends (GOAWAY), and the calls under way have
+/// [`ServerLimits::drain_deadline`] to end before they are cut off.
 ///
 /// # Errors
 ///
@@ -34,7 +42,7 @@ pub async fn serve(
     security: Security,
     core: Core,
     shutdown: impl Future<Output = ()> + Send + 'static,
-    drain_deadline: Duration,
+    limits: ServerLimits,
 ) -> io::Result<()> {
     let health = health::ask(&core.store).await;
     let (health_service, reporter) = health::service(health);
@@ -50,7 +58,7 @@ pub async fn serve(
         let _ = draining.send(()); // nobody listens if the server has failed
     };
 
-    let (connections, scissors) = connection::accept(listener, MAX_CONNECTIONS);
+    let (connections, scissors) = connection::accept(listener, limits.connections);
     let (tls, access) = security.into_parts();
     let mut server = Server::builder();
     if let Some(tls) = tls {
@@ -72,7 +80,7 @@ pub async fn serve(
 
     let drained = async {
         if drain_begins.await.is_ok() {
-            time::sleep(drain_deadline).await;
+            time::sleep(limits.drain_deadline).await;
         } else {
             std::future::pending::<()>().await; // the server has failed: its own result says how
         }

@@ -1,6 +1,10 @@
 //! A process of the service: its running parts and their orderly end.
 
+mod core_dumps;
+mod core_transport;
+mod descriptors;
 mod parts;
+mod reload;
 mod run;
 pub(crate) mod signals;
 
@@ -14,8 +18,9 @@ use tokio::{
 };
 
 pub(crate) use self::run::run;
+use self::{descriptors::Shares, reload::Reloads};
 use crate::{
-    admin::Health,
+    admin::{Health, host::HostName},
     error::Failure,
     lifecycle::{Lifecycle, Phase},
     logging,
@@ -33,10 +38,16 @@ pub(crate) struct Process {
     lifecycle: Lifecycle,
     drain_delay: Duration,
     drain_deadline: Duration,
+    /// How many connections each part may have.
+    shares: Shares,
     parts: Vec<Part>,
     /// What readiness is asked of; the store in it is closed in the end.
     sources: Sources,
     health: Health,
+    /// Names under which the admin port may be asked.
+    admin_hosts: Vec<HostName>,
+    /// What SIGHUP has read again.
+    reloads: Reloads,
     metrics: Exposition,
     spans: SpanMetrics,
     /// Sends the last spans when all else has ended.
@@ -69,8 +80,11 @@ impl Process {
             lifecycle,
             drain_delay: settings.drain_delay,
             drain_deadline: settings.drain_deadline,
+            shares: Shares::of_this_process(),
             parts: Vec::new(),
             sources: Sources::default(),
+            admin_hosts: settings.admin_host.clone(),
+            reloads: Reloads::default(),
             metrics,
             spans,
             traces: None,
@@ -92,8 +106,14 @@ impl Process {
 
     /// All parts are there: readiness is from now on what they say.
     pub(crate) fn ready(&self) {
+        self.shares.log();
         self.health.tell_of(self.sources.clone());
         self.lifecycle.enter(Phase::Serving);
+    }
+
+    /// Reads certificates and tokens again. What cannot be used is said in the log, and the old one stays.
+    async fn reload(&self) {
+        self.reloads.run().await;
     }
 
     /// Waits for a part that ends by itself: none should.

@@ -1,6 +1,6 @@
 //! The parts that a process can have.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use petstore_clock::Clock;
 use petstore_core::{
@@ -10,22 +10,23 @@ use petstore_core::{
 };
 use petstore_gateway::{
     Gateway,
+    core_client::CoreTransport,
     limit::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
     router,
-    server::{self, ConnectionMetrics, ServerLimits, Transport},
+    server::{self, ConnectionMetrics, Places, Server, ServerLimits, Transport},
 };
 use petstore_traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
 
-use super::Process;
+use super::{Process, core_transport::ReplaceableTransport};
 use crate::{
     admin,
     error::StartError,
     lifecycle::Phase,
     listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
-    settings::{GrpcAddr, InvalidSetting, TraceSettings},
+    settings::{CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings},
 };
 
 impl Process {
@@ -47,29 +48,52 @@ impl Process {
 
     /// Serves the admin port, from before the process is ready until it is over.
     pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
-        let app = admin::router(self.health.clone(), self.metrics.clone());
-        let limits = self.limits();
-        let metrics = ConnectionMetrics::default(); // of no interest
+        let app = admin::router(self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
+        let admin = Server {
+            transport: Transport::Plain,
+            app,
+            // When it closes, all that it could tell of is over.
+            limits: ServerLimits { last_call: Duration::ZERO, ..self.limits() },
+            places: Places::new(self.shares.admin, self.shares.admin),
+            metrics: ConnectionMetrics::default(), // of no interest
+        };
+        let draining = self.draining();
         self.add("the admin port", Phase::ClosingAdmin, |end| {
-            server::serve(port.listener, Transport::Plain, app, limits, metrics, end)
+            server::serve(port.listener, admin, draining, end)
         });
         port.addr
     }
 
     /// Serves REST, and keeps what the gateway knows of keys current.
-    pub(crate) fn serve_rest(&mut self, ports: BoundRest, gateway: Gateway) -> RestAddrs {
+    pub(crate) fn serve_rest(
+        &mut self,
+        ports: BoundRest,
+        settings: &EdgeSettings,
+        gateway: Gateway,
+    ) -> RestAddrs {
         let addrs = ports.addrs();
-        let app = router(gateway.clone());
         let metrics = ConnectionMetrics::default();
         self.metrics.add(metrics.collectors());
+        let server = Server {
+            transport: Transport::Plain,
+            app: router(gateway.clone()),
+            limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
+            places: Places::new(self.shares.rest, self.shares.rest_of_one_address)
+                .exempting(settings.trusted_proxies()),
+            metrics,
+        };
+        if let Some((_, certificate)) = &ports.https {
+            let certificate = certificate.clone();
+            self.reloads.add("the HTTPS certificate", move || {
+                certificate.reload().map_err(|error| error.to_string())
+            });
+        }
         let http = ports.http.map(|port| ("the REST port", port, Transport::Plain));
         let https =
             ports.https.map(|(port, certificate)| ("the HTTPS port", port, Transport::Tls(certificate)));
         for (name, port, transport) in http.into_iter().chain(https) {
-            let (app, limits, metrics) = (app.clone(), self.limits(), metrics.clone());
-            self.add(name, Phase::ClosingHttp, |end| {
-                server::serve(port.listener, transport, app, limits, metrics, end)
-            });
+            let (server, draining) = (Server { transport, ..server.clone() }, self.draining());
+            self.add(name, Phase::ClosingHttp, |end| server::serve(port.listener, server, draining, end));
         }
         self.sources.gateway = Some(gateway.clone());
         self.metrics.add(gateway.metrics());
@@ -102,18 +126,51 @@ impl Process {
         limiter
     }
 
+    /// The way to the core, which can be replaced by one with a new token and new certificates.
+    pub(crate) fn reloadable(
+        &mut self,
+        transport: CoreTransport,
+        settings: &CoreAddressSettings,
+    ) -> CoreTransport {
+        let (transport, settings) = (ReplaceableTransport::new(transport), settings.clone());
+        let replaced = transport.clone();
+        if settings.token.service_token_file.is_some() || settings.core_ca.is_some() {
+            self.reloads.add("the token or certificate that the core is shown", move || {
+                replaced.replace(settings.connect().map_err(|error| error.to_string())?);
+                Ok(())
+            });
+        }
+        CoreTransport::new(transport)
+    }
+
     /// Serves gRPC, and does what the core has to do besides.
-    pub(crate) fn serve_grpc(&mut self, port: BoundGrpc, security: Security, core: Core) -> GrpcAddr {
+    pub(crate) fn serve_grpc(
+        &mut self,
+        port: BoundGrpc,
+        settings: &GrpcSettings,
+        security: Security,
+        core: Core,
+    ) -> GrpcAddr {
+        if let Some(required) = security.token() {
+            let settings = settings.token.clone();
+            self.reloads.add("the token that callers of gRPC show", move || {
+                if let Some(token) = settings.token().map_err(|error| error.to_string())? {
+                    required.replace(token);
+                }
+                Ok(())
+            });
+        }
         let background = core.clone();
         self.add("the core's background work", Phase::ClosingBackground, async move |end| {
             background.run_background(end).await;
             Ok(())
         });
         let BoundGrpc { listener, addr, file } = port;
-        let deadline = self.drain_deadline;
+        let limits =
+            grpc::ServerLimits { connections: self.shares.grpc, drain_deadline: self.drain_deadline };
         self.metrics.add(core.metrics());
         self.add("the gRPC port", Phase::ClosingGrpc, async move |end| {
-            let ended = grpc::serve(listener, security, core, end, deadline).await;
+            let ended = grpc::serve(listener, security, core, end, limits).await;
             let removed = spawn_blocking(|| drop(file)).await;
             ended.and(removed.map_err(io::Error::other))
         });
@@ -130,6 +187,11 @@ impl Process {
         let store = Store::open(url, options).await?.with_replicas(url, replicas)?;
         self.sources.store = Some(store.clone());
         Ok(store)
+    }
+
+    /// Ends when connections are to end after the request under way.
+    fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.lifecycle.watch().reached(Phase::Draining)
     }
 
     fn limits(&self) -> ServerLimits {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use petstore_clock::Clock;
 use tokio::{runtime, time::Instant};
 
-use super::{Process, signals::Signals};
+use super::{
+    Process, core_dumps, descriptors,
+    signals::{Hangups, Signals},
+};
 use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
@@ -18,13 +21,15 @@ use crate::{
 const IMPATIENCE: Duration = Duration::from_millis(200);
 
 /// Starts the process, announces it and runs it until SIGTERM or SIGINT; a second one, [`IMPATIENCE`] or more after
-/// the first, ends it at once.
+/// the first, ends it at once. SIGHUP has certificates and tokens read again.
 pub(crate) fn run(
     settings: &ProcessSettings,
     start: impl AsyncFnOnce(Clock) -> Result<(Process, Announcement), StartError>,
 ) -> Result<(), Failure> {
     logging::init(&settings.log_level, settings.log_format)?;
     logging::log_panics();
+    core_dumps::forbid();
+    descriptors::raise_limit();
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
     let ended = runtime.block_on(until_signal(start));
     runtime.shutdown_background(); // what should have ended has, or was cut off: nothing is waited for
@@ -35,6 +40,7 @@ async fn until_signal(
     start: impl AsyncFnOnce(Clock) -> Result<(Process, Announcement), StartError>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen().map_err(Failure::Runtime)?;
+    let mut hangups = Hangups::listen().map_err(Failure::Runtime)?; // one that comes too early or late does nothing
     let (mut process, announcement) = tokio::select! {
         started = start(Clock::system()) => started?,
         _ = signals.received() => return Ok(()), // as safe as a crash at that moment
@@ -42,12 +48,16 @@ async fn until_signal(
     announcement.print();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
 
-    let ended = tokio::select! {
-        signal = signals.received() => {
-            tracing::info!(signal, "stopping");
-            Ok(())
+    let ended = loop {
+        tokio::select! {
+            signal = signals.received() => {
+                tracing::info!(signal, "stopping");
+                break Ok(());
+            }
+            failure = process.failed() => break Err(failure),
+            () = hangups.received() => {}
         }
-        failure = process.failed() => Err(failure),
+        process.reload().await;
     };
     let impatient = async {
         let deaf = Instant::now() + IMPATIENCE;

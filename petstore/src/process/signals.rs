@@ -1,4 +1,4 @@
-//! The signals that end a process.
+//! The signals that end a process, and the one that has it read its files again.
 
 use std::io;
 
@@ -22,5 +22,20 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         }
+    }
+}
+
+/// SIGHUP, which from now on does nothing but to be received here.
+#[derive(Debug)]
+pub(crate) struct Hangups(Signal);
+
+impl Hangups {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self(signal(SignalKind::hangup())?))
+    }
+
+    /// Ends when there is one.
+    pub(crate) async fn received(&mut self) {
+        self.0.recv().await;
     }
 }

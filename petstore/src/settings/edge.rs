@@ -1,6 +1,6 @@
 //! Where REST is served, and to whom.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use petstore_api_key::Environment;
 use petstore_gateway::{
@@ -11,6 +11,7 @@ use petstore_gateway::{
 use petstore_traces::Traces;
 
 use super::socket_addr;
+use crate::duration;
 
 /// Where REST is served, and to whom.
 #[derive(Clone, Debug, clap::Args)]
@@ -48,6 +49,10 @@ pub struct EdgeSettings {
     /// separated by commas
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
+
+    /// How long a connection may be idle between two requests before it is closed. Proxies in front keep theirs for less
+    #[arg(long, env = "PETSTORE_KEEP_ALIVE_TIMEOUT", default_value = "75s", value_parser = duration::parse, value_name = "TIME")]
+    pub keep_alive_timeout: Duration,
 
     /// An origin whose web pages may read answers (CORS), such as `https://shop.example`; may be repeated, in
     /// the variable separated by commas
@@ -95,10 +100,14 @@ impl fmt::Display for PlainAddr {
 }
 
 impl EdgeSettings {
+    pub(crate) fn trusted_proxies(&self) -> TrustedProxies {
+        TrustedProxies::new(self.trusted_proxy.clone())
+    }
+
     pub(crate) fn gateway(&self, environment: Environment, traces: Traces) -> GatewaySettings {
         GatewaySettings {
             environment,
-            trusted_proxies: TrustedProxies::new(self.trusted_proxy.clone()),
+            trusted_proxies: self.trusted_proxies(),
             cors_origins: self.cors_origin.clone(),
             bans: self.bans == Switch::On,
             traces,

@@ -36,7 +36,7 @@ pub use self::{
     table::settings_table,
     traces::TraceSettings,
 };
-pub use crate::logging::LogFormat;
+pub use crate::{admin::host::HostName, logging::LogFormat};
 
 /// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
 /// value, which could be a secret.

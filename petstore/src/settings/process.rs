@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use super::{TraceSettings, socket_addr};
-use crate::{duration, logging::LogFormat};
+use crate::{admin::host::HostName, duration, logging::LogFormat};
 
 /// What every process of the service has: an admin port, an orderly end, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
@@ -11,6 +11,11 @@ pub struct ProcessSettings {
     /// Where /livez, /readyz, /metrics, /standing and /log-level are served. It is for operators: keep it from the public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_parser = socket_addr, value_name = "ADDR")]
     pub admin_addr: SocketAddr,
+
+    /// A name under which the admin port may be asked for more than /livez and /readyz, besides IP addresses, localhost
+    /// and names without a dot; may be repeated, in the variable separated by commas
+    #[arg(long, env = "PETSTORE_ADMIN_HOST", value_delimiter = ',', value_name = "NAME")]
+    pub admin_host: Vec<HostName>,
 
     /// How long requests are still accepted after SIGTERM, with readiness down, so that load balancers notice
     #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_parser = duration::parse_or_zero, value_name = "TIME")]

@@ -120,6 +120,33 @@ async fn a_new_certificate_is_taken_into_use_and_a_broken_one_is_not() {
 }
 
 #[tokio::test]
+async fn sighup_takes_a_new_certificate_into_use_at_once_and_keeps_the_old_one_if_it_is_none() {
+    let shop = Shop::open(&[]).await;
+    let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
+    let new = other.issue("127.0.0.1");
+    let said = async |line: &str| {
+        eventually(REPLACED, async || {
+            let log = shop.server.stderr();
+            if log.contains(line) { Ok(()) } else { Err(log) }
+        })
+        .await;
+    };
+    let kept = shop.client(Protocol::Http1);
+    fs::write(&shop.certificate.file, "not a certificate").unwrap();
+    shop.server.signal("HUP").await;
+    said("reload: the HTTPS certificate cannot be used, the old one stays").await;
+    kept.get("/v1/pets").await.assert_status(200);
+
+    fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
+    fs::copy(&new.file, &shop.certificate.file).unwrap();
+    shop.server.signal("HUP").await;
+    said("reload: the HTTPS certificate was read again").await;
+    let replaced = Tls::trusting(&other, Protocol::Http2).connect(address).await;
+    replaced.expect("the new certificate is in use");
+    assert_eq!(shop.server.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_begin_the_handshake_is_closed() {
     let shop = Shop::open(&[]).await;
     let mut silent = raw::connect(shop.server.address("HTTPS")).await;
@@ -173,15 +200,15 @@ async fn settings_of_https_that_cannot_be_used_are_named() {
 }
 
 /// The service with an HTTPS port.
-struct Shop {
-    authority: Authority,
+pub(crate) struct Shop {
+    pub(crate) authority: Authority,
     certificate: Certificate,
-    installation: Installation,
-    server: Server,
+    pub(crate) installation: Installation,
+    pub(crate) server: Server,
 }
 
 impl Shop {
-    async fn open(flags: &[&str]) -> Self {
+    pub(crate) async fn open(flags: &[&str]) -> Self {
         let (authority, installation) = (Authority::new(), petstore());
         let certificate = authority.issue("127.0.0.1");
         let https = [
@@ -203,6 +230,10 @@ impl Shop {
     }
 
     fn client(&self, protocol: Protocol) -> Client {
-        self.anonymous(protocol).with_key(self.installation.read(FIRST_KEY).trim())
+        self.anonymous(protocol).with_key(&self.key())
+    }
+
+    pub(crate) fn key(&self) -> String {
+        self.installation.read(FIRST_KEY).trim().to_owned()
     }
 }

@@ -14,6 +14,7 @@ mod authentication;
 mod bans;
 mod batch;
 mod cli;
+mod connections;
 mod cors;
 mod create_pet;
 mod deprecation;

@@ -32,6 +32,45 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
 }
 
 #[tokio::test]
+async fn sighup_has_the_token_read_again_on_both_sides() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));
+    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_core]).await;
+    let key = key_of_new_account(&installation).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &at_gateway]).await;
+    assert_serves(&gateway, &key).await;
+
+    for (file, server) in [(&at_core, &core), (&at_gateway, &gateway)] {
+        for (written, line) in [
+            ("too short", "cannot be used, the old one stays"),
+            ("another-token-that-is-as-long-as-needed", "was read again"),
+        ] {
+            fs::write(file, written).unwrap();
+            server.signal("HUP").await;
+            eventually(NOTICED, async || {
+                let log = server.stderr();
+                if log.contains(line) { Ok(()) } else { Err(log) }
+            })
+            .await;
+        }
+    }
+    assert_serves(&gateway, &key).await;
+    fs::write(&at_gateway, TOKEN).unwrap();
+    gateway.signal("HUP").await;
+    eventually(NOTICED, async || {
+        let answer = gateway.client(&key).get("/v1/pets").await;
+        if answer.status() == 503 { Ok(()) } else { Err(format!("{answer:?}")) }
+    })
+    .await;
+    for server in [core, gateway] {
+        let exit = server.terminate().await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        assert!(!exit.stderr.contains(TOKEN) && !exit.stderr.contains("too short"), "{exit:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together() {
     let (installation, authority, stranger) = (petstore(), Authority::new(), Authority::new());
     let (server, client) = (authority.issue("127.0.0.1"), authority.issue("gateway"));

@@ -115,6 +115,30 @@ async fn the_admin_port_tells_how_the_service_is() {
 }
 
 #[tokio::test]
+async fn a_page_that_lets_its_own_name_point_to_the_admin_port_learns_and_changes_nothing() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--admin-host", "known.example"])).await;
+    let admin = server.address("admin");
+    let ask = async |head: &str, host: &str| {
+        let request =
+            format!("{head} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwarn");
+        raw::answer(&raw::exchange(admin, request.as_bytes()).await)
+    };
+    for host in ["evil.example", "evil.example:9090", "127.0.0.1.evil.example"] {
+        for head in ["PUT /log-level", "GET /log-level", "GET /metrics", "GET /standing/1/60/1000"] {
+            let refused = ask(head, host).await;
+            assert_eq!(refused.assert_status(421).json()["code"], "INVALID_REQUEST", "{head}: {refused:?}");
+        }
+        ask("GET /livez", host).await.assert_status(200);
+    }
+    assert_eq!(server.admin().get("/log-level").await.assert_status(200).text(), "info");
+    for host in ["localhost", "gateway-1:9090", "known.example:9090", "[::1]:9090", "10.0.0.1"] {
+        ask("GET /metrics", host).await.assert_status(200);
+    }
+    ask("PUT /log-level", "localhost:9090").await.assert_status(204);
+}
+
+#[tokio::test]
 async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
     for signal in ["TERM", "INT"] {
         let installation = petstore();

@@ -3,7 +3,7 @@
 use std::{
     fmt, fs, io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -38,9 +38,14 @@ pub struct CertificateFiles {
 #[derive(Clone)]
 pub struct Certificate {
     files: CertificateFiles,
-    in_use: Arc<Mutex<TlsAcceptor>>,
-    /// What the files said at the start.
-    first: Reading,
+    in_use: Arc<Mutex<InUse>>,
+}
+
+/// What handshakes are performed with.
+struct InUse {
+    acceptor: TlsAcceptor,
+    /// What the files said when they were last judged, well or not.
+    judged: Reading,
 }
 
 /// Why files are no certificate. What is in them is not told.
@@ -69,20 +74,34 @@ impl Certificate {
     /// When they are no certificate and its key.
     pub fn read(files: CertificateFiles) -> Result<Self, InvalidCertificate> {
         let pair = files.read()?;
-        let in_use = Arc::new(Mutex::new(acceptor(&pair)?));
-        Ok(Self { files, in_use, first: Ok(pair) })
+        let in_use = InUse { acceptor: acceptor(&pair)?, judged: Ok(pair) };
+        Ok(Self { files, in_use: Arc::new(Mutex::new(in_use)) })
+    }
+
+    /// Reads the files again, which blocks, and takes them into use at once. Connections that are open go on.
+    ///
+    /// # Errors
+    /// When they are no certificate and its key. The old ones stay in use then.
+    pub fn reload(&self) -> Result<(), InvalidCertificate> {
+        let pair = self.files.read()?;
+        let acceptor = acceptor(&pair)?;
+        *self.lock() = InUse { acceptor, judged: Ok(pair) };
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
     /// Performs handshakes with what is in use now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).clone() // no code panics while it holds the lock
+        self.lock().acceptor.clone()
     }
 
     /// Takes new files into use. While new ones are not there whole, or are no certificate, the old one stays, and
     /// one line says so. Never ends.
     pub(super) async fn keep_current(self) {
-        let mut judged = self.first.clone();
-        let mut last = judged.clone();
+        let mut last = self.lock().judged.clone();
         loop {
             sleep(LOOK).await;
             let files = self.files.clone();
@@ -93,19 +112,19 @@ impl Certificate {
             // Seen twice: otherwise certificate and key may be of two different pairs, half way through.
             let is_settled = now == last;
             last = now;
-            if !is_settled || last == judged {
+            if !is_settled || last == self.lock().judged {
                 continue;
             }
             match last.clone().and_then(|pair| acceptor(&pair).map_err(|error| error.to_string())) {
                 Ok(acceptor) => {
-                    *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
+                    self.lock().acceptor = acceptor;
                     tracing::info!("the HTTPS certificate was replaced");
                 }
                 Err(reason) => {
                     tracing::warn!(reason, "the new HTTPS certificate cannot be used: the old one stays");
                 }
             }
-            judged.clone_from(&last);
+            self.lock().judged.clone_from(&last);
         }
     }
 }

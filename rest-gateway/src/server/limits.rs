@@ -5,8 +5,8 @@ use std::time::Duration;
 /// What a client may take, by default and at most.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// How long a request's head may take to arrive, from the moment that the connection waits for it: so it is
-    /// also how long a connection may be idle between requests. Default 9 s.
+    /// How long a request's head of HTTP/1.1 may take to arrive: from its first byte on, and that of a connection's
+    /// first request from when the connection is open. Default 9 s.
     pub header_read_timeout: Duration,
     /// How long a TLS handshake may take. Default 5 s.
     pub tls_handshake: Duration,
@@ -20,18 +20,15 @@ pub struct ServerLimits {
     /// Bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger head, the answer is a bare 431.
     /// At least 8192. Default 64 KiB.
     pub max_buf_size: usize,
-    /// Connections at once; more wait until one closes. Default 10,000.
-    pub max_connections: usize,
-    /// Connections at once from one address (IPv6: one /64); more are closed at once. Default 1,024.
-    pub max_connections_per_address: usize,
-    /// How long a client may send nothing while it is its turn. Default 30 s.
+    /// How long a client may send nothing while it is its turn: in an idle time this follows on it. Default 30 s.
     pub read_stall: Duration,
     /// How long a client may take in nothing of an answer. Default 10 s.
     pub write_stall: Duration,
-    /// After this time a connection is closed between two requests, so that clients spread over new instances.
+    /// On a connection of this age the next answer is the last, so that clients spread over new instances.
     /// Default 10 min, to which each connection adds up to a tenth of its own.
     pub max_connection_age: Duration,
-    /// How long a connection of HTTP/2 may be without a request before it is closed. Default 1 min.
+    /// How long a connection may be without a request before it is closed. Longer than proxies keep theirs, or else
+    /// they send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
     /// How long a request of HTTP/2 may take, with its answer taken in by the client. Default 1 min.
     pub stream_deadline: Duration,
@@ -42,6 +39,11 @@ pub struct ServerLimits {
     pub linger_bytes: usize,
     /// How long that may take. Default 1 s.
     pub linger: Duration,
+    /// At shutdown, how long connections are still accepted that clients had begun to open. Default 250 ms.
+    pub last_call: Duration,
+    /// How long a connection without a request may stay open at shutdown, from the beginning of the drain or from
+    /// its last answer on: its client may be sending just now. Default 1 s.
+    pub last_word: Duration,
     /// How long connections may take to close at shutdown. Default 20 s.
     pub drain_deadline: Duration,
 }
@@ -55,16 +57,16 @@ impl Default for ServerLimits {
             max_header_list: 64 * 1024,
             max_streams: 100,
             max_buf_size: 64 * 1024,
-            max_connections: 10_000,
-            max_connections_per_address: 1_024,
             read_stall: Duration::from_secs(30),
             write_stall: Duration::from_secs(10),
             max_connection_age: Duration::from_mins(10),
-            idle: Duration::from_mins(1),
+            idle: Duration::from_secs(75),
             stream_deadline: Duration::from_mins(1),
             connection_age_grace: Duration::from_secs(30),
             linger_bytes: 64 * 1024,
             linger: Duration::from_secs(1),
+            last_call: Duration::from_millis(250),
+            last_word: Duration::from_secs(1),
             drain_deadline: Duration::from_secs(20),
         }
     }

@@ -4,36 +4,38 @@
 //! Not `axum::serve`: that has no timeout for half-sent heads, and its graceful shutdown waits for ever for a
 //! client that neither speaks nor leaves.
 
-mod address_counts;
 mod certificate;
 mod connection;
-mod conversation;
+mod http1;
+mod http2;
 mod limits;
 mod linger;
+mod listening;
 mod metrics;
+mod places;
+mod stage;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod turn;
+mod unread;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 
 use axum::Router;
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    net::TcpListener,
     task::JoinSet,
     time::{sleep, timeout},
 };
 
-use self::{address_counts::AddressCounts, connection::Connections};
 pub use self::{
     certificate::{Certificate, CertificateFiles, InvalidCertificate},
     limits::ServerLimits,
     metrics::ConnectionMetrics,
+    places::Places,
 };
-
-/// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+use self::{connection::Connections, listening::Listening, stage::Stages};
 
 /// What carries HTTP.
 #[derive(Clone, Debug)]
@@ -44,60 +46,63 @@ pub enum Transport {
     Tls(Certificate),
 }
 
-/// Serves `app` on the listener's connections until `shutdown`. Then it accepts no more, lets every request that
-/// is under way finish, and returns when the last connection is closed or [`ServerLimits::drain_deadline`] has
-/// passed, whatever clients do.
+/// What is served at a port, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// What carries HTTP.
+    pub transport: Transport,
+    /// Answers requests. A request carries the address of its peer as an extension,
+    /// `axum::extract::ConnectInfo<SocketAddr>`.
+    pub app: Router,
+    /// What a client may take.
+    pub limits: ServerLimits,
+    /// How many connections there may be.
+    pub places: Places,
+    /// What is counted of them.
+    pub metrics: ConnectionMetrics,
+}
+
+/// Serves the listener's connections.
 ///
-/// A request carries the address of its peer as an extension, `axum::extract::ConnectInfo<SocketAddr>`.
+/// From the end of `draining` on each answer tells its client that the connection ends (HTTP/1.1 `Connection: close`,
+/// HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts no more, lets every
+/// request that is under way finish, and returns when the last connection is closed or
+/// [`ServerLimits::drain_deadline`] has passed, whatever clients do.
 ///
 /// # Errors
 /// None at present: a failed accept is logged and tried again.
 pub async fn serve(
     listener: TcpListener,
-    transport: Transport,
-    app: Router,
-    limits: ServerLimits,
-    metrics: ConnectionMetrics,
+    server: Server,
+    draining: impl Future<Output = ()> + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let (stop, stopping) = watch::channel(());
-    let slots = Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS)));
-    let addresses = AddressCounts::new(limits.max_connections_per_address);
+    let Server { transport, app, limits, places, metrics } = server;
+    let stages = Stages::new();
     let mut watching = JoinSet::new(); // ends with this function
     if let Transport::Tls(certificate) = &transport {
         watching.spawn(certificate.clone().keep_current());
     }
-    let connections = Connections::new(app, transport, limits, stopping);
-    let drain_deadline = connections.limits().drain_deadline;
+    let (last_call, drain_deadline) = (limits.last_call, limits.drain_deadline);
+    let connections = Connections::new(app, transport, limits, stages.watch());
+    let mut port =
+        Port { listening: Listening::new(listener), places, metrics, connections, open: JoinSet::new() };
 
-    let mut open = JoinSet::new();
     let mut shutdown = pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            Some(closed) = open.join_next(), if !open.is_empty() => {
-                if let Err(error) = closed {
-                    tracing::error!(%error, "a connection panicked");
-                }
-            }
-            (slot, stream, peer) = accept(&listener, &slots) => {
-                let Some(entry) = addresses.enter(peer.ip()) else {
-                    metrics.refused();
-                    tracing::debug!(%peer, "closed a connection: its address has too many");
-                    continue;
-                };
-                let connection = metrics.accepted();
-                let serving = connections.serve(stream, peer);
-                open.spawn(async move {
-                    serving.await;
-                    drop((slot, entry, connection)); // counted until here
-                });
-            }
-        }
+    let is_closing = tokio::select! {
+        () = port.accept_until(draining) => false,
+        () = &mut shutdown => true,
+    };
+    stages.drain();
+    if !is_closing {
+        port.accept_until(shutdown).await;
     }
+    stages.close();
+    port.listening.refuse_new();
+    port.accept_until(sleep(last_call.min(drain_deadline))).await;
 
-    drop(listener);
-    drop(stop); // tells every connection
+    drop(port.listening); // closes it
+    let mut open = port.open;
     let all_closed = async { while open.join_next().await.is_some() {} };
     if timeout(drain_deadline, all_closed).await.is_err() {
         tracing::warn!(connections = open.len(), "cut off connections that were open at the drain deadline");
@@ -106,19 +111,60 @@ pub async fn serve(
     Ok(())
 }
 
-/// The next connection, once there is a slot for it: while there is none, connections wait in the kernel's queue.
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> (Option<OwnedSemaphorePermit>, TcpStream, SocketAddr) {
-    let slot = Arc::clone(slots).acquire_owned().await.ok(); // the semaphore is never closed
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => return (slot, stream, peer),
-            Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
+/// A listener and its connections.
+#[derive(Debug)]
+struct Port {
+    listening: Listening,
+    places: Places,
+    metrics: ConnectionMetrics,
+    connections: Connections,
+    open: JoinSet<()>,
+}
+
+impl Port {
+    /// Accepts connections until `end`, each once there is a place for it: while there is none, they wait in the
+    /// kernel's queue.
+    async fn accept_until(&mut self, end: impl Future<Output = ()>) {
+        let Self { listening, places, metrics, connections, open } = self;
+        let mut end = pin!(end);
+        let next = async |listening: &mut Listening| {
+            let free = places.free().await;
+            let (stream, peer) = listening.next().await;
+            (free, stream, peer)
+        };
+        loop {
+            // Not begun anew when a connection closes, so that it keeps its turn among those that wait for a place.
+            let mut accepted = pin!(next(listening));
+            let (free, stream, peer) = loop {
+                tokio::select! {
+                    biased;
+                    () = &mut end => return,
+                    Some(closed) = open.join_next(), if !open.is_empty() => {
+                        if let Err(error) = closed {
+                            tracing::error!(%error, "a connection panicked");
+                        }
+                    }
+                    accepted = &mut accepted => break accepted,
+                }
+            };
+            let Ok(place) = places.take(free, peer.ip()) else {
+                metrics.refused();
+                tracing::debug!(%peer, "closed a connection: its address has too many");
+                continue;
+            };
+            let connection = metrics.accepted();
+            let serving = connections.serve(stream, peer);
+            open.spawn(async move {
+                serving.await;
+                drop((place, connection)); // counted until here
+            });
         }
     }
+}
+
+/// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is as
+/// good as a random number here.
+fn spread(age: Duration, peer: SocketAddr) -> Duration {
+    let tenth = age / 10;
+    age.saturating_add(tenth * u32::from(peer.port() % 64) / 64)
 }

@@ -9,31 +9,43 @@ use tokio::{sync::watch, time::timeout};
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     deadline: Duration,
-    under_way: watch::Sender<u32>,
+    requests: watch::Sender<Requests>,
+}
+
+/// What a connection has been asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Requests {
+    under_way: u32,
+    has_been_any: bool,
 }
 
 impl Streams {
     pub(super) fn new(deadline: Duration) -> Self {
-        Self { deadline, under_way: watch::Sender::new(0) }
+        Self { deadline, requests: watch::Sender::new(Requests::default()) }
     }
 
     /// Ends when no request has been under way for so long.
     pub(super) async fn idle_for(&self, time: Duration) {
-        let mut under_way = self.under_way.subscribe();
+        let mut requests = self.requests.subscribe();
         loop {
             // Cannot fail while `self` is here, which has the sender.
-            let _ = under_way.wait_for(|requests| *requests == 0).await;
-            if timeout(time, under_way.changed()).await.is_err() {
+            let _ = requests.wait_for(|requests| requests.under_way == 0).await;
+            if timeout(time, requests.changed()).await.is_err() {
                 return;
             }
         }
+    }
+
+    /// Ends when there has been a request.
+    pub(super) async fn used(&self) {
+        let _ = self.requests.subscribe().wait_for(|requests| requests.has_been_any).await; // as above
     }
 }
 
 /// A request that is over its deadline is reset: its answer waits for a window that does not open.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, request: F) {
-        let counted = UnderWay::count(&self.under_way);
+        let counted = UnderWay::count(&self.requests);
         let deadline = self.deadline;
         tokio::spawn(async move {
             if timeout(deadline, request).await.is_err() {
@@ -45,18 +57,21 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 /// A request under way; counted until it is dropped.
-struct UnderWay(watch::Sender<u32>);
+struct UnderWay(watch::Sender<Requests>);
 
 impl UnderWay {
-    fn count(requests: &watch::Sender<u32>) -> Self {
-        requests.send_modify(|requests| *requests = requests.saturating_add(1));
+    fn count(requests: &watch::Sender<Requests>) -> Self {
+        requests.send_modify(|requests| {
+            requests.under_way = requests.under_way.saturating_add(1);
+            requests.has_been_any = true;
+        });
         Self(requests.clone())
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.send_modify(|requests| *requests = requests.saturating_sub(1));
+        self.0.send_modify(|requests| requests.under_way = requests.under_way.saturating_sub(1));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Against raw sockets: what a client sees, however it behaves.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use axum::{
     body::{Body, Bytes},
@@ -10,8 +10,10 @@ use axum::{
 use http::StatusCode;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     sync::{Notify, oneshot},
     task::JoinHandle,
+    time::Instant,
 };
 
 use super::*;
@@ -34,34 +36,36 @@ fn patient() -> ServerLimits {
     }
 }
 
+/// Places for more connections than a test opens.
+fn enough() -> Places {
+    Places::new(1_000, 1_000)
+}
+
 struct Running {
     addr: SocketAddr,
+    drain: Option<oneshot::Sender<()>>,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<io::Result<()>>,
 }
 
 impl Running {
     async fn start(app: Router, limits: ServerLimits) -> Self {
-        Self::start_over(Transport::Plain, app, limits).await
+        Self::start_over(Transport::Plain, app, limits, enough()).await
     }
 
-    async fn start_over(transport: Transport, app: Router, limits: ServerLimits) -> Self {
+    async fn start_over(transport: Transport, app: Router, limits: ServerLimits, places: Places) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async { drop(stopped.await) };
-        Self {
-            addr,
-            stop,
-            ended: tokio::spawn(serve(
-                listener,
-                transport,
-                app,
-                limits,
-                ConnectionMetrics::default(),
-                shutdown,
-            )),
-        }
+        let ((drain, drained), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
+        let (draining, shutdown) = (async { drop(drained.await) }, async { drop(stopped.await) });
+        let server = Server { transport, app, limits, places, metrics: ConnectionMetrics::default() };
+        let ended = tokio::spawn(serve(listener, server, draining, shutdown));
+        Self { addr, drain: Some(drain), stop, ended }
+    }
+
+    /// Begins the drain.
+    fn drain(&mut self) {
+        self.drain.take();
     }
 
     async fn connect(&self) -> TcpStream {
@@ -78,7 +82,7 @@ impl Running {
     /// Stops the server and says how long that took.
     async fn end(self) -> Duration {
         let begin = Instant::now();
-        drop(self.stop);
+        drop((self.drain, self.stop));
         self.ended.await.unwrap().unwrap();
         begin.elapsed()
     }
@@ -178,8 +182,8 @@ async fn a_client_sees_the_answer_to_a_body_that_was_not_read() {
 
 #[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
-    let limits = ServerLimits { write_stall: SHORT, max_connections: 1, ..patient() };
-    let server = Running::start(app(), limits).await;
+    let limits = ServerLimits { write_stall: SHORT, ..patient() };
+    let server = Running::start_over(Transport::Plain, app(), limits, Places::new(1, 1)).await;
     let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
     // The only slot is free again when the first connection is gone.
     let mut next = server.send(GET_PEER).await;
@@ -190,7 +194,7 @@ async fn a_client_that_never_reads_is_closed() {
 
 #[tokio::test]
 async fn connections_beyond_the_most_wait() {
-    let server = Running::start(app(), ServerLimits { max_connections: 1, ..patient() }).await;
+    let server = Running::start_over(Transport::Plain, app(), patient(), Places::new(1, 9)).await;
     let mut first = server.send(GET_PEER).await;
     let first_peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &first_peer).await;
@@ -203,8 +207,7 @@ async fn connections_beyond_the_most_wait() {
 
 #[tokio::test]
 async fn an_address_with_its_most_connections_gets_no_more() {
-    let limits = ServerLimits { max_connections_per_address: 1, ..patient() };
-    let server = Running::start(app(), limits).await;
+    let server = Running::start_over(Transport::Plain, app(), patient(), Places::new(9, 1)).await;
     let mut first = server.send(GET_PEER).await;
     let peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &peer).await;
@@ -213,19 +216,133 @@ async fn an_address_with_its_most_connections_gets_no_more() {
 }
 
 #[tokio::test]
-async fn a_connection_of_age_is_closed_between_requests() {
-    let limits = ServerLimits { max_connection_age: SHORT, ..patient() };
+async fn a_head_has_its_time_from_its_first_byte_and_an_idle_connection_has_its_own() {
+    let limits = ServerLimits { header_read_timeout: 2 * SHORT, idle: 8 * SHORT, ..patient() };
     let server = Running::start(app(), limits).await;
     let mut stream = server.send(GET_PEER).await;
-    assert!(read_all(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+    let peer = stream.local_addr().unwrap().to_string();
+    for _ in 0..2 {
+        read_until(&mut stream, &peer).await;
+        sleep(4 * SHORT).await; // longer than a head may take
+        stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+    }
+    read_until(&mut stream, &peer).await;
+    sleep(SHORT).await;
+    let begin = Instant::now();
+    stream.write_all(b"GET /peer HT").await.unwrap();
+    assert_eq!(read_all(&mut stream).await, "");
+    let (least, most) = (2 * SHORT, 7 * SHORT);
+    assert!((least..most).contains(&begin.elapsed()), "a head: {:?}", begin.elapsed());
+
+    let mut idle = server.send(GET_PEER).await;
+    let peer = idle.local_addr().unwrap().to_string();
+    read_until(&mut idle, &peer).await;
+    let begin = Instant::now();
+    assert_eq!(read_all(&mut idle).await, "");
+    assert!(begin.elapsed() >= 7 * SHORT, "idle: {:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn a_connection_that_does_not_end_with_its_age_is_cut_off() {
-    let limits = ServerLimits { max_connection_age: SHORT, connection_age_grace: SHORT, ..patient() };
+async fn on_a_connection_of_age_the_next_answer_is_the_last() {
+    let limits = ServerLimits { max_connection_age: SHORT, ..patient() };
     let server = Running::start(app(), limits).await;
-    let mut stream = server.send("GET /peer HTTP/1.1\r\nHo").await;
+    let mut stream = server.send(GET_PEER).await;
+    let peer = stream.local_addr().unwrap().to_string();
+    assert!(!read_until(&mut stream, &peer).await.contains("connection: close"));
+    sleep(3 * SHORT).await; // it is of age, and its client may be sending: it stays
+    stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+    let last = read_all(&mut stream).await;
+    assert!(last.contains("connection: close\r\n") && last.ends_with(&peer), "{last}");
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_with_its_connections_age_is_cut_off() {
+    let limits = ServerLimits { max_connection_age: SHORT, connection_age_grace: SHORT, ..patient() };
+    let (app, begun, _finish) = slow_app();
+    let server = Running::start(app, limits).await;
+    let mut stream = server.send(GET_SLOW).await;
+    begun.notified().await;
     assert_eq!(read_all(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn while_the_server_drains_every_answer_is_the_last_of_its_connection() {
+    let mut server = Running::start(app(), patient()).await;
+    let mut before = server.send(GET_PEER).await;
+    let peer = before.local_addr().unwrap().to_string();
+    assert!(!read_until(&mut before, &peer).await.contains("connection: close"));
+    server.drain();
+    sleep(SHORT).await;
+    before.write_all(GET_PEER.as_bytes()).await.unwrap();
+    for mut stream in [before, server.send(GET_PEER).await] {
+        let last = read_all(&mut stream).await;
+        assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
+    let server = Running::start(app(), patient()).await;
+    let mut idle = server.send(GET_PEER).await;
+    let peer = idle.local_addr().unwrap().to_string();
+    read_until(&mut idle, &peer).await;
+    let new = server.connect().await;
+    let ending = tokio::spawn(server.end());
+    sleep(2 * SHORT).await; // the listener is closed
+    for mut stream in [idle, new] {
+        stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+        let last = read_all(&mut stream).await;
+        assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
+    }
+    assert!(ending.await.unwrap() < NEVER / 4);
+}
+
+/// What becomes of a client that sends one request after another, on one connection until an answer tells it to open
+/// another: how many were answered until no connection could be opened any more.
+async fn heeding_client(addr: SocketAddr) -> Result<usize, String> {
+    let mut answered = 0;
+    loop {
+        let Ok(mut stream) = TcpStream::connect(addr).await else { return Ok(answered) };
+        loop {
+            let lost = |what: &str| Err(format!("{what} after {answered} answers"));
+            if stream.write_all(GET_PEER.as_bytes()).await.is_err() {
+                return lost("could not send");
+            }
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                match stream.read_u8().await {
+                    Ok(byte) => head.push(byte),
+                    Err(error) => return lost(&format!("{:?} ({error})", String::from_utf8_lossy(&head))),
+                }
+            }
+            let mut body = vec![0; stream.local_addr().map_or(0, |addr| addr.to_string().len())];
+            if stream.read_exact(&mut body).await.is_err() {
+                return lost("half an answer");
+            }
+            answered += 1;
+            if String::from_utf8_lossy(&head).contains("connection: close") {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_loses_no_request_of_clients_that_heed_it() {
+    for round in 0..6 {
+        let mut server = Running::start(app(), patient()).await;
+        let clients: Vec<_> = (0..8).map(|_| tokio::spawn(heeding_client(server.addr))).collect();
+        sleep(Duration::from_millis(20)).await;
+        server.drain();
+        if round % 2 == 0 {
+            sleep(Duration::from_millis(20)).await; // else at once
+        }
+        server.end().await;
+        for client in clients {
+            let answered = client.await.unwrap();
+            assert!(matches!(answered, Ok(1..)), "round {round}: {answered:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -246,7 +363,7 @@ async fn a_request_under_way_is_finished_at_shutdown() {
 }
 
 #[tokio::test]
-async fn shutdown_closes_idle_connections_at_once() {
+async fn shutdown_closes_idle_connections_soon() {
     let server = Running::start(app(), patient()).await;
     let _silent = server.connect().await;
     let mut idle = server.send(GET_PEER).await;

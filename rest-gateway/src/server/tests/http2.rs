@@ -44,7 +44,7 @@ impl Secured {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let server = Running::start_over(transport, app(), limits).await;
+        let server = Running::start_over(transport, app(), limits, enough()).await;
         Self { server, connector: TlsConnector::from(Arc::new(config)) }
     }
 

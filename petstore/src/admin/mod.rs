@@ -1,5 +1,7 @@
 //! The admin port: is the process alive, should it be sent requests, what has it counted, and what is logged.
 
+pub(crate) mod host;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, OnceLock},
@@ -9,6 +11,7 @@ use axum::{
     Router,
     extract::{ConnectInfo, Path, State},
     http::{StatusCode, header::CONTENT_TYPE},
+    middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -19,6 +22,7 @@ use petstore_gateway::{
 use petstore_metrics::Exposition;
 use serde_json::{Value, json};
 
+use self::host::HostName;
 use crate::{
     lifecycle::PhaseWatch,
     logging,
@@ -52,14 +56,19 @@ impl Health {
     }
 }
 
-pub(crate) fn router(health: Health, metrics: Exposition) -> Router {
-    Router::new()
-        .route("/livez", get(async || "ok"))
-        .route("/readyz", get(readyz))
+/// What the port answers. Under names that are not known it answers nothing but whether the process is well: those who
+/// only ask for that may use any.
+pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) -> Router {
+    let for_us = Router::new()
         .route("/metrics", get(async move || ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())))
         .route("/standing/{account}/{per_minute}/{per_day}", get(standing_of_account))
         .route("/standing/{account}/{per_minute}/{per_day}/{key}", get(standing_of_key))
         .route("/log-level", get(log_level).put(set_log_level))
+        .layer(middleware::from_fn_with_state(names.into(), host::check));
+    Router::new()
+        .route("/livez", get(async || "ok"))
+        .route("/readyz", get(readyz))
+        .merge(for_us)
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(health)
@@ -145,8 +154,10 @@ mod tests {
 
     async fn answer_to(lifecycle: &Lifecycle, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let response =
-            router(Health::new(lifecycle.watch()), Exposition::default()).oneshot(request).await.unwrap();
+        let response = router(Health::new(lifecycle.watch()), Exposition::default(), Vec::new())
+            .oneshot(request)
+            .await
+            .unwrap();
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

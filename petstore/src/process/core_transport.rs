@@ -1,0 +1,47 @@
+//! A way to the core that can be replaced while it is used.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use petstore_gateway::core_client::CoreTransport;
+use tonic::body::Body;
+use tower::{BoxError, Service, ServiceExt};
+
+type Request = axum::http::Request<Body>;
+type Response = axum::http::Response<Body>;
+
+/// Hands each call to the transport that is in use when it begins. Calls under way end on the one that they began on.
+/// Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplaceableTransport(Arc<RwLock<CoreTransport>>);
+
+impl ReplaceableTransport {
+    pub(crate) fn new(transport: CoreTransport) -> Self {
+        Self(Arc::new(RwLock::new(transport)))
+    }
+
+    pub(crate) fn replace(&self, transport: CoreTransport) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = transport; // no code panics while it holds the lock
+    }
+
+    fn in_use(&self) -> CoreTransport {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Service<Request> for ReplaceableTransport {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(())) // the call waits until the transport is ready
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        Box::pin(self.in_use().oneshot(request))
+    }
+}

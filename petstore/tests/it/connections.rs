@@ -1,0 +1,274 @@
+//! Connections: how many there may be, how long they are kept, and how they end.
+
+use std::{fs, net::SocketAddr, time::Duration};
+
+use petstore_testkit::{Client, Installation, Protocol, Server, Tls, eventually, grpc, raw};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    process::Command,
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{PORTS, https::Shop, petstore};
+
+/// No limit counts requests there.
+const GET: &[u8] = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
+/// For a busy machine.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn idle_clients_of_one_address_silence_neither_the_admin_port_nor_the_core_nor_others() {
+    raise_own_limit();
+    let (_installation, server) = start_under("ulimit -n 1024", &[]).await;
+    let mut idle = Vec::new();
+    for _ in 0..1_015 {
+        idle.push(raw::connect(server.address("REST")).await);
+    }
+    let answered = async {
+        server.admin().get("/livez").await.assert_status(200);
+        assert_eq!(grpc::health(server.address("gRPC"), "").await.unwrap(), grpc::ServingStatus::Serving);
+        let mut other = connect_from("127.0.0.2", server.address("REST")).await;
+        other.write_all(GET).await.unwrap();
+        assert_eq!(status(&mut other).await, "HTTP/1.1 200 OK");
+    };
+    timeout(SOON, answered).await.expect("all are answered");
+    let metrics = server.admin().get("/metrics").await.text().to_owned();
+    let refused = metrics.lines().find(|line| line.starts_with("petstore_connections_refused_total "));
+    assert_ne!(refused, Some("petstore_connections_refused_total 0"), "{metrics}");
+    assert!(server.stderr().contains("open_files=1024"), "{}", server.stderr());
+}
+
+#[tokio::test]
+async fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    let (_installation, server) = start_under("ulimit -Sn 256 && ulimit -Hn 3000", &[]).await;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().filter(|word| *word == "3000").count(), 2, "{files}");
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_has_more_connections_than_one_client_may() {
+    raise_own_limit();
+    let installation = petstore();
+    let flags = [["serve", "--trusted-proxy", "127.0.0.1"].as_slice(), &PORTS].concat();
+    let server = installation.start(&flags).await;
+    let mut open = Vec::new();
+    for _ in 0..1_030 {
+        let mut stream = raw::connect(server.address("REST")).await;
+        stream.write_all(GET).await.unwrap(); // nobody waits for the head of the first request
+        open.push(stream);
+    }
+    for stream in &mut open {
+        assert_eq!(status(stream).await, "HTTP/1.1 200 OK");
+    }
+}
+
+#[tokio::test]
+async fn no_core_dump_is_left() {
+    let (installation, server) = start_under("ulimit -c unlimited", &[]).await;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let dumps = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(dumps.split_whitespace().filter(|word| *word == "0").count(), 2, "{dumps}");
+    let exit = server.ended_by("ABRT").await;
+    assert_eq!(exit.code, None, "{exit:?}");
+    for entry in fs::read_dir(installation.folder()).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(!name.to_string_lossy().starts_with("core"), "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_kept_for_the_time_of_the_setting() {
+    let installation = petstore();
+    let flags = [["serve", "--keep-alive-timeout", "1s"].as_slice(), &PORTS].concat();
+    let server = installation.start(&flags).await;
+    let mut stream = raw::connect(server.address("REST")).await;
+    let mut begin = Instant::now();
+    for pause in [Duration::from_millis(500), Duration::ZERO] {
+        stream.write_all(GET).await.unwrap();
+        assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
+        begin = Instant::now();
+        sleep(pause).await;
+    }
+    assert_eq!(raw::read_to_end(&mut stream).await, b"");
+    assert!(begin.elapsed() >= Duration::from_millis(900), "{:?}", begin.elapsed());
+}
+
+/// The default: longer than what proxies keep their connections for.
+#[tokio::test]
+async fn an_idle_connection_is_kept_for_longer_than_a_head_may_take() {
+    if std::env::var_os("PETSTORE_TEST_LONG").is_none() {
+        return;
+    }
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    let mut stream = raw::connect(server.address("REST")).await;
+    for pause in [12, 65] {
+        stream.write_all(GET).await.unwrap();
+        assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
+        sleep(Duration::from_secs(pause)).await;
+    }
+    stream.write_all(GET).await.unwrap();
+    assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_loses_no_request_of_clients_that_heed_it() {
+    let rounds = if std::env::var_os("PETSTORE_TEST_LONG").is_some() { 50 } else { 2 };
+    for round in 0..rounds {
+        let shop = Shop::open(&["--drain-delay", "200ms"]).await;
+        let Shop { server, authority, .. } = &shop;
+        let mut clients = JoinSet::new();
+        for number in 0..6 {
+            let (rest, https) = (server.address("REST"), server.address("HTTPS"));
+            let tls = Tls::trusting(authority, Protocol::Http1);
+            clients.spawn(async move {
+                if number % 2 == 0 {
+                    heeding_client(|| async move { TcpStream::connect(rest).await.ok() }).await
+                } else {
+                    heeding_client(|| async { tls.connect(https).await.ok() }).await
+                }
+            });
+        }
+        let http2 = Client::new(server.address("HTTPS")).over_tls(authority, Protocol::Http2);
+        clients.spawn(async move { heeding_http2_client(&http2).await });
+        sleep(Duration::from_millis(200)).await;
+        server.signal("TERM").await;
+        while let Some(answered) = clients.join_next().await {
+            let Heeded { answered, told } = answered.unwrap();
+            assert!(answered > 0 && told > 0, "round {round}: {answered} answers, {told} said to close");
+        }
+        let exit = shop.server.ended().await;
+        assert_eq!(exit.code, Some(0), "round {round}: {exit:?}");
+    }
+}
+
+/// What a client has seen that sends one request after another and keeps to `Connection: close`, until it could not
+/// open a connection any more. It panics if a request was not answered.
+struct Heeded {
+    answered: usize,
+    /// How many answers told it to open another connection.
+    told: usize,
+}
+
+async fn heeding_client<S, F>(connect: impl Fn() -> F) -> Heeded
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Option<S>>,
+{
+    let mut heeded = Heeded { answered: 0, told: 0 };
+    while let Some(mut stream) = connect().await {
+        loop {
+            stream.write_all(GET).await.unwrap_or_else(|error| panic!("{}: {error}", heeded.answered));
+            let head = head(&mut stream).await;
+            let len = head
+                .to_lowercase()
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.split("\r\n").next().and_then(|len| len.parse::<usize>().ok()));
+            let mut body = vec![0; len.unwrap_or_else(|| panic!("after {}: {head:?}", heeded.answered))];
+            stream.read_exact(&mut body).await.expect("a whole answer");
+            heeded.answered += 1;
+            if head.to_lowercase().contains("connection: close") {
+                heeded.told += 1;
+                break;
+            }
+        }
+    }
+    heeded
+}
+
+/// The same over HTTP/2, where it is GOAWAY.
+async fn heeding_http2_client(client: &Client) -> Heeded {
+    let mut heeded = Heeded { answered: 0, told: 0 };
+    while let Some(answered) = client.gets_until_told("/openapi.json").await {
+        heeded.answered += answered;
+        heeded.told += 1;
+    }
+    heeded
+}
+
+#[tokio::test]
+async fn curl_sees_why_its_body_was_not_read() {
+    let shop = Shop::open(&[]).await;
+    let body = shop.installation.folder().join("body");
+    fs::write(&body, "x".repeat(70_000)).unwrap();
+    let (data, port) = (format!("@{}", body.display()), shop.server.address("HTTPS").port());
+    let key = format!("Authorization: Bearer {}", shop.key());
+    for (path, fields, expected) in [
+        ("/v1/pets", vec![key.as_str(), "Content-Type: application/json"], "413 2"),
+        ("/v1/pets", vec![&key, "Content-Type: text/plain"], "415 2"),
+        ("/v1/pets", vec!["Content-Type: application/json"], "401 2"),
+        ("/v1/nothing", vec![&key], "404 2"),
+        ("/v1/usage", vec![&key], "405 2"),
+    ] {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--http2", "-o", "/dev/null", "-w", "%{http_code} %{http_version}", "--insecure"]);
+        curl.args(["--data-binary", &data]);
+        for field in fields {
+            curl.args(["-H", field]);
+        }
+        let said = curl.arg(format!("https://127.0.0.1:{port}{path}")).output().await.expect("curl runs");
+        assert_eq!(String::from_utf8_lossy(&said.stdout), expected, "{said:?}");
+        assert!(said.status.success(), "{said:?}");
+    }
+}
+
+/// The head of the next answer.
+async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match timeout(SOON, stream.read_u8()).await.expect("an answer in time") {
+            Ok(byte) => head.push(byte),
+            Err(error) => panic!("no answer: {error}; {:?}", String::from_utf8_lossy(&head)),
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// The status line of the next answer, of which the body is read too.
+async fn status(stream: &mut TcpStream) -> String {
+    let head = head(stream).await;
+    let len = head
+        .to_lowercase()
+        .split("content-length: ")
+        .nth(1)
+        .unwrap()
+        .split("\r\n")
+        .next()
+        .unwrap()
+        .to_owned();
+    let mut body = vec![0; len.parse().unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    head.lines().next().unwrap().to_owned()
+}
+
+async fn connect_from(own: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{own}:0").parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// This process opens as many connections as the service is to withstand.
+fn raise_own_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// `serve`, started by a shell that has set a limit before.
+async fn start_under(limit: &str, flags: &[&str]) -> (Installation, Server) {
+    let installation = Installation::of("/bin/sh");
+    let script = format!("{limit} && exec \"$0\" \"$@\"");
+    let program = env!("CARGO_BIN_EXE_petstore");
+    let args = [["-c", &script, program, "serve"].as_slice(), &PORTS, flags].concat();
+    let server = installation.start(&args).await;
+    eventually(SOON, async || match server.admin().get("/readyz").await {
+        ready if ready.status() == 200 => Ok(()),
+        unready => Err(format!("{unready:?}")),
+    })
+    .await;
+    (installation, server)
+}

@@ -1,0 +1,136 @@
+//! A connection of HTTP/2, from its first request to its last.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use axum::{Router, extract::ConnectInfo, response::Response, routing::future::RouteFuture};
+use http::Request;
+use hyper::{body::Incoming, server::conn::http2, service::Service};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::sleep,
+};
+
+use super::{
+    limits::ServerLimits,
+    spread,
+    stage::{Stage, StageWatch},
+    streams::Streams,
+    unread::{UnreadBodies, UnreadBody},
+};
+
+/// Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and streams that we may
+/// have to reset.
+const MAX_PENDING_RESETS: usize = 20;
+const MAX_ERROR_RESETS: usize = 64;
+/// How much of a body a client may send before it is read, per stream and per connection.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// How much of an answer is kept per stream until the client takes it.
+const SEND_BUFFER: usize = 64 * 1024;
+/// A silent client is asked whether it is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder<Streams> {
+    let mut http = http2::Builder::new(streams);
+    http.timer(TokioTimer::new())
+        .max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(limits.max_header_list)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_local_error_reset_streams(MAX_ERROR_RESETS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    http
+}
+
+/// Lets the requests of the connection be served until it ends, the server stops, or it is of age or idle. Then its
+/// client is told so (GOAWAY), and what it has sent until it knows is still answered.
+pub(super) async fn converse<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    connection: &mut http2::Connection<TokioIo<I>, Http2Service, Streams>,
+    streams: &Streams,
+    peer: SocketAddr,
+    limits: &ServerLimits,
+    mut stage: StageWatch,
+) {
+    let mut idle = pin!(streams.idle_for(limits.idle));
+    let mut used = pin!(streams.used());
+    let mut age = pin!(sleep(spread(limits.max_connection_age, peer)));
+    let mut leaving = Leaving::No;
+    let mut at = stage.now();
+    loop {
+        let ended = poll_fn(|context| Pin::new(&mut *connection).poll(context));
+        tokio::select! {
+            biased;
+            ended = ended => {
+                if let Err(error) = ended {
+                    tracing::debug!(%peer, %error, "a connection ended early");
+                }
+                return;
+            }
+            () = &mut age => {
+                if leaving == Leaving::WithinGrace {
+                    tracing::debug!(%peer, "cut off a connection that did not end when it was to");
+                    return;
+                }
+                leaving = Leaving::WithinGrace;
+                age.set(sleep(limits.connection_age_grace));
+            }
+            () = &mut idle, if leaving == Leaving::No => {
+                leaving = Leaving::WithinGrace;
+                age.set(sleep(limits.connection_age_grace));
+            }
+            // While the server drains, a new connection may bring a request: it would be of no use otherwise.
+            () = &mut used, if matches!(at, Stage::Draining { .. }) && leaving == Leaving::No => {
+                leaving = Leaving::OfStop;
+            }
+            next = stage.next() => {
+                at = next;
+                if leaving != Leaving::No || !matches!(next, Stage::Closing { .. }) {
+                    continue;
+                }
+                leaving = Leaving::OfStop;
+            }
+        }
+        Pin::new(&mut *connection).graceful_shutdown();
+    }
+}
+
+/// Whether a connection is to end after the requests under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// The server stops, and cuts it off itself at its deadline.
+    OfStop,
+    /// It is of age or idle.
+    WithinGrace,
+}
+
+/// The app, told who the peer is.
+#[derive(Debug)]
+pub(super) struct Http2Service {
+    pub(super) app: Router,
+    pub(super) peer: SocketAddr,
+    pub(super) unread: UnreadBodies,
+}
+
+impl Service<Request<Incoming>> for Http2Service {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = RouteFuture<Infallible>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let mut request = request.map(|body| UnreadBody::new(body, self.unread.clone()));
+        request.extensions_mut().insert(ConnectInfo(self.peer));
+        tower::Service::call(&mut self.app.clone(), request) // a router is always ready, and cheap to clone
+    }
+}

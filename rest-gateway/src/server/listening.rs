@@ -1,0 +1,75 @@
+//! A listening socket: its connections, and its end without the loss of any.
+
+use std::{io, net::SocketAddr};
+
+use socket2::{SockFilter, SockRef};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Duration, Instant, sleep},
+};
+
+/// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the log says nothing more of accepts that go on failing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Accepts connections.
+#[derive(Debug)]
+pub(super) struct Listening {
+    listener: TcpListener,
+    last_complaint: Option<Instant>,
+}
+
+impl Listening {
+    pub(super) fn new(listener: TcpListener) -> Self {
+        Self { listener, last_complaint: None }
+    }
+
+    /// The next connection. Can be given up at any time without the loss of one.
+    pub(super) async fn next(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok(accepted) => return accepted,
+                Err(error) => {
+                    self.complain(&error);
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        if self.last_complaint.is_none_or(|last| last.elapsed() >= SILENCE) {
+            tracing::warn!(%error, "could not accept a connection");
+            self.last_complaint = Some(Instant::now());
+        }
+    }
+
+    /// From now on nobody can begin to open a connection; what clients have begun to open still arrives.
+    ///
+    /// A socket that is closed resets the connections that the kernel has opened and nobody has accepted yet, although
+    /// their clients may have sent requests. So the kernel is told to drop all that would begin a new connection
+    /// (segments with SYN and without ACK), and the rest of the queue can be emptied. A client that it drops asks again
+    /// a second later, and is refused then.
+    pub(super) fn refuse_new(&self) {
+        /// Of a classic BPF program; the data is a TCP segment from its header on.
+        const LOAD_BYTE: u16 = 0x30;
+        const AND: u16 = 0x54;
+        const JUMP_IF_EQUAL: u16 = 0x15;
+        const RETURN: u16 = 0x06;
+        /// Where the flags of a segment are (RFC 9293 §3.1), and two of them.
+        const FLAGS: u32 = 13;
+        const SYN: u32 = 0x02;
+        const ACK: u32 = 0x10;
+        let drop_syn = [
+            SockFilter::new(LOAD_BYTE, 0, 0, FLAGS),
+            SockFilter::new(AND, 0, 0, SYN | ACK),
+            SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
+            SockFilter::new(RETURN, 0, 0, 0),
+            SockFilter::new(RETURN, 0, 0, u32::MAX),
+        ];
+        if let Err(error) = SockRef::from(&self.listener).attach_filter(&drop_syn) {
+            tracing::debug!(%error, "could not refuse new connections before the listener closes");
+        }
+    }
+}

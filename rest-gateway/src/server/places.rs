@@ -1,0 +1,149 @@
+//! The places for connections: how many may be open at once, and how many of them from one address.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::client_address::{ClientAddress, TrustedProxies};
+
+/// The places for connections, over all ports that share them. Clones are the same places.
+#[derive(Clone, Debug)]
+pub struct Places {
+    all: Arc<Semaphore>,
+    of_one_address: AddressCounts,
+    exempt: Arc<TrustedProxies>,
+}
+
+/// A connection's place, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _of_all: Option<OwnedSemaphorePermit>,
+    _of_its_address: Option<Entry>,
+}
+
+/// The address has its most connections.
+#[derive(Debug)]
+pub(super) struct AddressIsFull;
+
+impl Places {
+    /// So many connections at once, more wait until one closes; and so many of one address (IPv6: one /64), more are
+    /// closed at once.
+    #[must_use]
+    pub fn new(at_once: usize, of_one_address: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(at_once.min(Semaphore::MAX_PERMITS))),
+            of_one_address: AddressCounts::new(of_one_address),
+            exempt: Arc::default(),
+        }
+    }
+
+    /// The same, but these proxies may have as many connections as there are places: each carries many clients.
+    #[must_use]
+    pub fn exempting(self, proxies: TrustedProxies) -> Self {
+        Self { exempt: Arc::new(proxies), ..self }
+    }
+
+    /// Ends when there is a place.
+    pub(super) async fn free(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.all).acquire_owned().await.ok() // the semaphore is never closed
+    }
+
+    /// Gives a free place to a connection from this address.
+    pub(super) fn take(
+        &self,
+        free: Option<OwnedSemaphorePermit>,
+        peer: IpAddr,
+    ) -> Result<Place, AddressIsFull> {
+        let entry = if self.exempt.trusts(peer) {
+            None
+        } else {
+            Some(self.of_one_address.enter(peer).ok_or(AddressIsFull)?)
+        };
+        Ok(Place { _of_all: free, _of_its_address: entry })
+    }
+}
+
+/// Counts connections per address. Clones share the counts; an address without connections takes no memory.
+#[derive(Clone, Debug)]
+struct AddressCounts {
+    open: Arc<Mutex<HashMap<ClientAddress, usize>>>,
+    max: usize,
+}
+
+/// Stands for one connection, until it is dropped.
+#[derive(Debug)]
+struct Entry {
+    counts: AddressCounts,
+    address: ClientAddress,
+}
+
+impl AddressCounts {
+    fn new(max: usize) -> Self {
+        Self { open: Arc::default(), max }
+    }
+
+    /// Counts one more connection, or `None` if the address has its most.
+    fn enter(&self, peer: IpAddr) -> Option<Entry> {
+        let address = ClientAddress::from(peer);
+        let mut open = self.lock();
+        let count = open.get(&address).copied().unwrap_or_default();
+        if count >= self.max {
+            return None;
+        }
+        open.insert(address, count + 1);
+        Some(Entry { counts: self.clone(), address })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientAddress, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut open = self.counts.lock();
+        match open.get_mut(&self.address) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_most_and_gets_a_place_back_when_a_connection_closes() {
+        let counts = AddressCounts::new(2);
+        let enter = |peer: &str| counts.enter(peer.parse().unwrap());
+        let (one, two) = (enter("192.0.2.1").unwrap(), enter("192.0.2.1").unwrap());
+        assert!(enter("192.0.2.1").is_none());
+        assert!(enter("192.0.2.2").is_some());
+        drop(one);
+        let three = enter("192.0.2.1").unwrap();
+        assert!(enter("::ffff:192.0.2.1").is_none());
+        drop((two, three));
+        assert!(counts.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_trusted_proxy_may_have_all_places() {
+        let proxies = TrustedProxies::new(vec!["192.0.2.1".parse().unwrap()]);
+        let places = Places::new(3, 1).exempting(proxies);
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            let free = places.free().await;
+            taken.push(places.take(free, "192.0.2.1".parse().unwrap()).unwrap());
+        }
+        taken.truncate(1);
+        let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| places.take(None, peer.parse().unwrap()));
+        assert!(matches!(of_others, [Ok(_), Err(AddressIsFull)]), "{of_others:?}");
+    }
+}
