@@ -9,7 +9,7 @@ use sea_orm::{ConnectionTrait, DbBackend};
 
 use super::{
     Store,
-    test_support::{new_database, new_file},
+    test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{ListPets, PageSize, PetId, PetStatus};
 
@@ -136,4 +136,78 @@ async fn lists_and_animals_cost_the_same_among_few_and_many_on_postgresql() {
         compare_times(&few, &many).await;
     }
     there.remove().await;
+}
+
+/// What a store has when the database takes note of how much is in it. When there are many animals, that must not matter.
+const FIRST_ANIMALS: [&str; 2] = [
+    "SELECT 1", // none
+    "INSERT INTO pets (name, category_id, status) VALUES ('Rex', 1, 1), ('Tom', 1, 1)",
+];
+
+fn many_later() -> i64 {
+    if is_long() { 100_000 } else { 20_000 }
+}
+
+#[tokio::test]
+async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_sqlite() {
+    let (few, _home) = new_file().await;
+    for part in parts(DbBackend::Sqlite, FEW) {
+        few.writer.execute_unprepared(&part).await.unwrap();
+    }
+    let few = work::steps(&few, FEW).await;
+    for first_animals in FIRST_ANIMALS {
+        let (store, home) = new_file().await;
+        let later = parts(DbBackend::Sqlite, many_later());
+        let before = [first_animals, "ANALYZE", "DELETE FROM pets", "DELETE FROM sqlite_sequence"];
+        for sql in before.map(str::to_owned).into_iter().chain(later) {
+            store.writer.execute_unprepared(&sql).await.unwrap();
+        }
+        store.close().await;
+        let many = work::steps(&open_file(home.path()).await, many_later()).await;
+        work::assert_same(&few, &many, 0);
+    }
+}
+
+#[tokio::test]
+async fn closing_an_almost_empty_store_makes_no_call_dearer_on_sqlite() {
+    let (few, _home) = new_file().await;
+    for part in parts(DbBackend::Sqlite, FEW) {
+        few.writer.execute_unprepared(&part).await.unwrap();
+    }
+    let (mut store, home) = new_file().await;
+    let rest = parts(DbBackend::Sqlite, many_later() - 2);
+    for sql in [FIRST_ANIMALS[1].to_owned()].into_iter().chain(rest) {
+        store.writer.execute_unprepared(&sql).await.unwrap();
+        let list = ListPets { size: PageSize::DEFAULT, after: Some(PetId(1)), status: None };
+        store.list_pets(list).await.unwrap();
+        store.close().await;
+        store = open_file(home.path()).await;
+    }
+    let many = work::steps(&store, many_later()).await;
+    work::assert_same(&work::steps(&few, FEW).await, &many, 0);
+}
+
+#[tokio::test]
+async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_postgresql() {
+    let (few, database) = new_database().await;
+    for part in parts(DbBackend::Postgres, FEW) {
+        database.psql(&part).await;
+    }
+    database.psql("ANALYZE pets").await;
+    let few = work::pages(&few, FEW).await;
+    for first_animals in FIRST_ANIMALS {
+        let (many, database) = new_database().await;
+        let later = parts(DbBackend::Postgres, many_later());
+        let before = [
+            "ALTER TABLE pets SET (autovacuum_enabled = off)",
+            first_animals,
+            "ANALYZE",
+            "DELETE FROM pets",
+            "ALTER SEQUENCE pets_id_seq RESTART",
+        ];
+        for sql in before.map(str::to_owned).into_iter().chain(later) {
+            database.psql(&sql).await;
+        }
+        work::assert_same(&few, &work::pages(&many, many_later()).await, 2);
+    }
 }
