@@ -12,7 +12,7 @@ use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_metrics::Collectors;
 use petstore_traces::Traces;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 pub mod accounts;
 mod background;
@@ -23,6 +23,7 @@ pub mod store;
 
 pub use database_url::{DatabaseUrl, DatabaseUrlError};
 
+use domain::PetStoreError;
 use grpc::CallMetrics;
 use store::{StatementMetrics, Store};
 
@@ -39,6 +40,8 @@ pub struct Core {
     clock: Clock,
     /// Whose keys are known; `None` for those of every environment.
     environment: Option<Environment>,
+    /// What the store is named, once it was asked.
+    store_name: Arc<OnceCell<String>>,
     capacity: Arc<Semaphore>,
     bulk: Arc<Semaphore>,
     calls: CallMetrics,
@@ -57,6 +60,7 @@ impl Core {
             store,
             clock,
             environment: None,
+            store_name: Arc::default(),
             capacity,
             bulk,
             calls: CallMetrics::default(),
@@ -69,6 +73,17 @@ impl Core {
     #[must_use]
     pub fn of(self, environment: Environment) -> Self {
         Self { environment: Some(environment), ..self }
+    }
+
+    /// Names the installation for gateways, which may share a Redis with those of others: `live-` or `test-`, after the
+    /// environment, and the store's name.
+    async fn installation(&self) -> Result<String, PetStoreError> {
+        let store_name = self.store_name.get_or_try_init(|| self.store.installation()).await?;
+        let environment = self.environment.map_or("", |environment| match environment {
+            Environment::Production => "live-",
+            Environment::Staging => "test-",
+        });
+        Ok(format!("{environment}{store_name}"))
     }
 
     /// The same core, whose calls are traced.

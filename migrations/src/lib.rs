@@ -27,6 +27,8 @@ mod m0007_usage;
 mod m0008_create_requests;
 mod m0009_imports;
 mod m0010_create_request_digests;
+mod m0011_installation;
+mod m0012_ban_origins;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
@@ -46,6 +48,8 @@ impl MigratorTrait for Migrator {
             Box::new(m0008_create_requests::Migration),
             Box::new(m0009_imports::Migration),
             Box::new(m0010_create_request_digests::Migration),
+            Box::new(m0011_installation::Migration),
+            Box::new(m0012_ban_origins::Migration),
         ]
     }
 }

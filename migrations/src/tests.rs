@@ -152,6 +152,7 @@ fn every_int64_fits_its_column_on_postgresql_too() {
         m0008_create_requests::create_requests(),
         m0009_imports::imports(),
         m0010_create_request_digests::digests(),
+        m0011_installation::installation(),
     ];
     for table in tables {
         let sql = table.to_string(PostgresQueryBuilder);

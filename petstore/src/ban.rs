@@ -1,20 +1,16 @@
-//! `petstore ban`: keys that are refused for a while. Their bans are in Redis where gateways count there, else in the
-//! store.
+//! `petstore ban`: keys that are refused for a while. The store has the word; gateways hear of it within seconds, also
+//! where they count in Redis.
 
 use std::time::Duration;
 
 use clap::Subcommand;
-use petstore_clock::{Clock, UnixMillis};
-use petstore_core::{
-    accounts::{self, AccountName, BanRecord, KeyId, bans, keys},
-    store::Store,
-};
-use petstore_gateway::limit::Ban as RedisBan;
+use petstore_clock::Clock;
+use petstore_core::accounts::{BanOrigin, BanReason, BanRecord, bans, keys};
 use serde_json::{Value, json};
 
 use crate::{
     administration::AdministrationSettings, duration, error::Failure, key::key_id, output::columns,
-    redis_counters::RedisCounters, settings::RedisSettings,
+    settings::InvalidSetting,
 };
 
 /// The longest ban: what is to last longer is revoked.
@@ -25,16 +21,12 @@ pub(crate) enum Ban {
     /// List the bans in force, the next to end first
     List {
         #[command(flatten)]
-        redis: RedisSettings,
-        #[command(flatten)]
         settings: AdministrationSettings,
     },
     /// Lift a key's ban, and forget it; running gateways follow within 5 seconds
     Lift {
         /// The identifier that `petstore key list` shows
         id: String,
-        #[command(flatten)]
-        redis: RedisSettings,
         #[command(flatten)]
         settings: AdministrationSettings,
     },
@@ -45,56 +37,36 @@ pub(crate) enum Ban {
         /// How long, as in 1h. The key's next ban is twice as long, up to a day
         #[arg(long = "for", env = "PETSTORE_FOR", value_parser = ban_length, value_name = "TIME")]
         length: Duration,
-        #[command(flatten)]
-        redis: RedisSettings,
+        /// Why, in up to 200 characters: told to the key's owner with each refused request, and shown by `ban list`
+        #[arg(long, env = "PETSTORE_REASON", value_name = "TEXT")]
+        reason: Option<String>,
         #[command(flatten)]
         settings: AdministrationSettings,
     },
 }
 
-/// A ban in force, wherever it is kept.
-#[derive(Debug)]
-struct Row {
-    key_id: KeyId,
-    account: AccountName,
-    from: UnixMillis,
-    until: UnixMillis,
-}
-
 pub(crate) fn run(verb: Ban) -> Result<(), Failure> {
     let clock = Clock::system();
     match verb {
-        Ban::List { redis, settings } => {
-            let rows = settings.on_store(async |store| match RedisCounters::connect(&redis).await? {
-                Some(counters) => list_in_redis(store, &counters).await,
-                None => Ok(bans::list(store, &clock).await?.into_iter().map(Row::from).collect()),
-            })?;
-            settings.print(|| table(&rows), || rows.iter().map(Row::json).collect())
+        Ban::List { settings } => {
+            let records = settings.on_store(async |store| Ok(bans::list(store, &clock).await?))?;
+            settings.print(|| table(&records), || records.iter().map(row_json).collect())
         }
-        Ban::Lift { id, redis, settings } => {
+        Ban::Lift { id, settings } => {
             let id = key_id(&id)?;
-            settings.on_store(async |store| match RedisCounters::connect(&redis).await? {
-                Some(counters) => counters.set_ban(&keys::owner(store, id).await?, id, None).await,
-                None => Ok(bans::lift(store, &clock, id).await?),
-            })?;
+            settings.on_store(async |store| Ok(bans::lift(store, &clock, id).await?))?;
             settings.print(|| format!("key {id} is not banned\n"), || json!({ "key": id.to_string() }))
         }
-        Ban::Add { id, length, redis, settings } => {
+        Ban::Add { id, length, reason, settings } => {
             let id = key_id(&id)?;
-            let row = settings.on_store(async |store| {
-                let account = keys::owner(store, id).await?;
-                let (from, until) = if let Some(counters) = RedisCounters::connect(&redis).await? {
-                    let from = counters.standing(&account, Some(id)).await?.decision.now;
-                    let until = from.plus(length);
-                    counters.set_ban(&account, id, Some(RedisBan { from, until })).await?;
-                    (from, until)
-                } else {
-                    let ban = bans::add(store, &clock, id, length).await?;
-                    (ban.from, ban.until)
-                };
-                Ok(Row { key_id: id, account: account.name, from, until })
+            let reason = reason.as_deref().map(ban_reason).transpose()?;
+            let record = settings.on_store(async |store| {
+                let account = keys::owner(store, id).await?.name;
+                let ban = bans::add(store, &clock, id, length, reason).await?;
+                Ok(BanRecord { key_id: id, account, ban })
             })?;
-            settings.print(|| format!("key {id} is banned until {}\n", row.until), || row.json())
+            let until = record.ban.until;
+            settings.print(|| format!("key {id} is banned until {until}\n"), || row_json(&record))
         }
     }
 }
@@ -108,45 +80,40 @@ fn ban_length(written: &str) -> Result<Duration, String> {
     }
 }
 
-/// Asks Redis about every key of the store: nothing there lists the bans.
-async fn list_in_redis(store: &Store, counters: &RedisCounters) -> Result<Vec<Row>, Failure> {
-    let accounts = accounts::list(store).await?;
-    let mut rows = Vec::new();
-    for record in keys::list(store, None).await? {
-        let account = accounts.iter().find(|account| account.name == record.account);
-        let Some(account) = account.filter(|_| record.revoked_at.is_none()) else { continue };
-        if let Some(ban) = counters.standing(account, Some(record.id)).await?.ban() {
-            let account = account.name.clone();
-            rows.push(Row { key_id: record.id, account, from: ban.from, until: ban.until });
-        }
-    }
-    rows.sort_by_key(|row| row.until);
-    Ok(rows)
+/// Not parsed by clap, which would repeat what was written: it may hold a key.
+fn ban_reason(written: &str) -> Result<BanReason, InvalidSetting> {
+    BanReason::parse(written).map_err(|violation| InvalidSetting::new("--reason", violation.rule))
 }
 
-fn table(rows: &[Row]) -> String {
-    let rows: Vec<_> = rows
+fn table(records: &[BanRecord]) -> String {
+    let rows: Vec<_> = records
         .iter()
-        .map(|Row { key_id, account, from, until }| {
-            [key_id.to_string(), account.to_string(), from.to_string(), until.to_string()]
+        .map(|BanRecord { key_id, account, ban }| {
+            let (by, reason) = origin(&ban.origin);
+            let reason = reason.unwrap_or_default().to_owned();
+            let (key_id, account) = (key_id.to_string(), account.to_string());
+            [key_id, account, ban.from.to_string(), ban.until.to_string(), by.to_owned(), reason]
         })
         .collect();
-    columns(["KEY", "ACCOUNT", "FROM", "UNTIL"], &rows)
+    columns(["KEY", "ACCOUNT", "FROM", "UNTIL", "BY", "REASON"], &rows)
 }
 
-impl Row {
-    fn json(&self) -> Value {
-        json!({
-            "key": self.key_id.to_string(),
-            "account": self.account.as_str(),
-            "from": self.from.to_string(),
-            "until": self.until.to_string(),
-        })
-    }
+fn row_json(BanRecord { key_id, account, ban }: &BanRecord) -> Value {
+    let (by, reason) = origin(&ban.origin);
+    json!({
+        "key": key_id.to_string(),
+        "account": account.as_str(),
+        "from": ban.from.to_string(),
+        "until": ban.until.to_string(),
+        "by": by,
+        "reason": reason,
+    })
 }
 
-impl From<BanRecord> for Row {
-    fn from(BanRecord { key_id, account, ban }: BanRecord) -> Self {
-        Self { key_id, account, from: ban.from, until: ban.until }
+/// Who imposed a ban, and what is said about it.
+fn origin(origin: &BanOrigin) -> (&'static str, Option<&str>) {
+    match origin {
+        BanOrigin::Limiter => ("limiter", None),
+        BanOrigin::Operator(reason) => ("operator", reason.as_ref().map(BanReason::as_str)),
     }
 }

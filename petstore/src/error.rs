@@ -9,8 +9,8 @@ use petstore_core::{
 };
 
 use crate::{
-    exchange::ExchangeError, first_key::FirstKeyError, output, redis_counters::RedisCountersError,
-    running_service::RunningServiceError, settings::InvalidSetting,
+    exchange::ExchangeError, first_key::FirstKeyError, output, running_service::RunningServiceError,
+    settings::InvalidSetting,
 };
 
 /// Why a process of the service did not start.
@@ -59,8 +59,6 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Accounts(#[from] AccountError),
     #[error(transparent)]
-    Redis(#[from] RedisCountersError),
-    #[error(transparent)]
     RunningService(#[from] RunningServiceError),
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
@@ -95,7 +93,7 @@ impl Failure {
                 output::note(&first_paragraph(&error.render().to_string()));
                 ExitCode::from(2)
             }
-            Self::Start(StartError::Setting(_)) | Self::Redis(RedisCountersError::Setting(_)) => {
+            Self::Start(StartError::Setting(_)) => {
                 output::note(&self.line());
                 ExitCode::from(2)
             }
@@ -104,7 +102,6 @@ impl Failure {
             | Self::PartEnded { .. }
             | Self::Interrupted
             | Self::Accounts(_)
-            | Self::Redis(RedisCountersError::Away(_))
             | Self::RunningService(_)
             | Self::Exchange(_)
             | Self::Print(_)

@@ -27,7 +27,6 @@ mod openapi;
 mod output;
 mod process;
 mod readiness;
-mod redis_counters;
 mod running_service;
 pub mod serve;
 pub mod settings;

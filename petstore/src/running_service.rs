@@ -8,11 +8,14 @@ use axum::{
 };
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use petstore_core::accounts::{Account, KeyId};
+use petstore_core::{
+    accounts::{Account, KeyId},
+    domain::Quota,
+};
 use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::{error::Failure, redis_counters::quota};
+use crate::error::Failure;
 
 /// How long one question may take.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -73,9 +76,9 @@ impl<'a> RunningService<'a> {
     ) -> Result<Option<Value>, Failure> {
         let url = || self.0.clone();
         let Ok(stream) = TcpStream::connect(&self.0.0).await else { return Ok(None) };
-        let (quota, account) = (quota(account), account.id.0);
+        let (Quota { per_minute, per_day }, account) = (account.plan.quota(), account.id.0);
         let key = key.map(|key| format!("/{key}")).unwrap_or_default();
-        let path = format!("/standing/{account}/{}/{}{key}", quota.per_minute, quota.per_day);
+        let path = format!("/standing/{account}/{per_minute}/{per_day}{key}");
         match timeout(DEADLINE, self.get(stream, &path)).await {
             Ok(Ok((StatusCode::OK, body))) => match serde_json::from_slice(&body) {
                 Ok(standing) => Ok(Some(standing)),

@@ -122,6 +122,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
         limiter,
         clock,
     );
+    gateway.ask_core_once().await;
     let grpc_addr = process.serve_grpc(grpc, &settings.grpc, security, core);
     let rest = process.serve_rest(rest, &settings.edge, gateway);
     process.ready();

@@ -1,8 +1,9 @@
 //! `petstore usage`: what an account has used, and how its keys stand.
 
 use petstore_clock::Clock;
-use petstore_core::accounts::{self, Account, ApiKeyRecord, KeyState, Tally, UsageDay, keys};
-use petstore_gateway::standing_json;
+use petstore_core::accounts::{
+    self, Account, ApiKeyRecord, BanRecord, KeyState, Tally, UsageDay, bans, keys,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -10,9 +11,7 @@ use crate::{
     error::Failure,
     key::AccountSetting,
     output::{self, columns},
-    redis_counters::RedisCounters,
     running_service::{AdminUrl, RunningService},
-    settings::RedisSettings,
 };
 
 /// How many days are shown, today included.
@@ -23,12 +22,10 @@ pub(crate) struct UsageSettings {
     #[command(flatten)]
     account: AccountSetting,
 
-    /// The admin port of the running service, which has the windows and strikes when it counts in its own process
+    /// The admin port of a gateway, which has the windows and strikes, or knows those in Redis
     #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
     admin_url: AdminUrl,
 
-    #[command(flatten)]
-    redis: RedisSettings,
     #[command(flatten)]
     settings: AdministrationSettings,
 }
@@ -49,11 +46,11 @@ pub(crate) fn run(usage: &UsageSettings) -> Result<(), Failure> {
         let days = accounts::usage::of(store, &clock, account.id, DAYS).await?;
         let mut keys = keys::list(store, Some(&account.name)).await?;
         keys.retain(|key| key.state(clock.now()) == KeyState::Active);
-        let standings = standings(usage, &account, keys).await?;
+        let standings = standings(usage, &account, keys, &bans::list(store, &clock).await?).await?;
         Ok(Report { account, standings, days })
     })?;
     if report.standings.is_none() {
-        output::note(&format!("nothing answers at {}: no window is open", usage.admin_url));
+        output::note(&format!("nothing answers at {}: windows and strikes are not known", usage.admin_url));
     }
     usage.settings.print(|| report.text(), || report.json())
 }
@@ -62,17 +59,17 @@ async fn standings(
     usage: &UsageSettings,
     account: &Account,
     keys: Vec<ApiKeyRecord>,
+    bans: &[BanRecord],
 ) -> Result<Option<(Value, Vec<(ApiKeyRecord, Value)>)>, Failure> {
-    let redis = RedisCounters::connect(&usage.redis).await?;
     let service = RunningService::at(&usage.admin_url);
-    let standing = async |key| match &redis {
-        Some(counters) => Ok(Some(standing_json(&counters.standing(account, key).await?))),
-        None => service.standing(account, key).await,
-    };
-    let Some(of_account) = standing(None).await? else { return Ok(None) };
+    let Some(of_account) = service.standing(account, None).await? else { return Ok(None) };
     let mut of_keys = Vec::with_capacity(keys.len());
     for key in keys {
-        let Some(of_key) = standing(Some(key.id)).await? else { return Ok(None) };
+        let Some(mut of_key) = service.standing(account, Some(key.id)).await? else { return Ok(None) };
+        // A gateway may not have heard of a ban: it does when the key is used.
+        if let Some(BanRecord { ban, .. }) = bans.iter().find(|record| record.key_id == key.id) {
+            of_key["ban"] = json!({ "from": ban.from.to_string(), "until": ban.until.to_string() });
+        }
         of_keys.push((key, of_key));
     }
     Ok(Some((of_account, of_keys)))

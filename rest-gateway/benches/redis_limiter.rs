@@ -37,9 +37,10 @@ async fn main() {
 fn limiter(redis: &RedisServer) -> Arc<RedisLimiter> {
     let settings = RedisSettings { urls: vec![redis.url().parse().expect("a URL")] };
     let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
-    Arc::new(
-        RedisLimiter::for_tests(settings, Duration::from_secs(10), Some(clock)).expect("usable settings"),
-    )
+    let limiter = RedisLimiter::for_tests(settings, Duration::from_secs(10), Some(clock));
+    let limiter = limiter.expect("usable settings");
+    limiter.set_installation("live-7Gk2xQ9d");
+    Arc::new(limiter)
 }
 
 /// Lets every account send one request, and tells what it costs Redis to remember that.

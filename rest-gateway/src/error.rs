@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     keys::{BearerFault, Unresolved},
-    limit::{Decision, LimiterUnavailable, Outcome},
+    limit::{BanCause, Decision, LimiterUnavailable, Outcome},
 };
 
 mod from_core;
@@ -36,9 +36,9 @@ pub(crate) enum ApiError {
     /// The key that was sent cannot be used, or cannot be checked.
     #[error(transparent)]
     Key(#[from] Unresolved),
-    /// The limiter refused; the decision says why and until when.
-    #[error("{}", .0.refusal_message().unwrap_or_default())]
-    OverLimit(Decision),
+    /// The limiter refused; the decision says why and until when, and of a ban its cause is told too.
+    #[error("{}", .0.refusal_message(.1).unwrap_or_default())]
+    OverLimit(Decision, BanCause),
 
     #[error("there is nothing at this path")]
     RouteNotFound,
@@ -96,7 +96,7 @@ impl ApiError {
             Self::Bearer(BearerFault::Invalid) | Self::Key(Unresolved::Unknown) => ErrorReason::InvalidApiKey,
             Self::Key(Unresolved::Revoked) => ErrorReason::ApiKeyRevoked,
             Self::Key(Unresolved::Expired) => ErrorReason::ApiKeyExpired,
-            Self::OverLimit(decision) => match decision.outcome {
+            Self::OverLimit(decision, _) => match decision.outcome {
                 // `Admitted` is no refusal, so nobody makes this error of it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
                 Outcome::QuotaExceeded => ErrorReason::QuotaExceeded,
@@ -132,7 +132,7 @@ impl ApiError {
     /// `Retry-After` in whole seconds: always with 409, 429 and 503, and where the core asks for it.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
-            Self::OverLimit(decision) => decision.retry_after_secs(),
+            Self::OverLimit(decision, _) => decision.retry_after_secs(),
             Self::Core { retry_after, .. }
             | Self::IdempotencyInProgress { retry_after }
             | Self::Unavailable { retry_after }

@@ -90,6 +90,12 @@ impl Gateway {
         tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
     }
 
+    /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its core knows the
+    /// installation before the first request.
+    pub async fn ask_core_once(&self) {
+        self.0.keys.ask_once().await;
+    }
+
     pub(crate) fn into_state(self) -> Arc<GatewayState> {
         self.0
     }

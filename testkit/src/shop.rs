@@ -257,9 +257,9 @@ impl TestShop {
         keys::revoke(self.running.store(), &self.clock, id).await.expect("the key is there");
     }
 
-    /// Bans the client's key for so long, as an operator does where gateways count in their own process.
+    /// Bans the client's key for so long, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
-        let banned = bans::add(self.running.store(), &self.clock, self.key_id(client), length).await;
+        let banned = bans::add(self.running.store(), &self.clock, self.key_id(client), length, None).await;
         banned.expect("the key is there");
     }
 

@@ -1,12 +1,12 @@
-//! What an operator does with bans. These are the bans of gateways that count in their own process; where they share
-//! a Redis, bans are kept there and nowhere else.
+//! What an operator does with bans. The database has the word: every gateway does as it says within seconds, wherever
+//! it counts.
 
 use std::time::Duration;
 
-use petstore_clock::Clock;
+use petstore_clock::{Clock, UnixMillis};
 
 use crate::{
-    domain::{AccountError, Ban, BanNote, BanRecord, KeyId},
+    domain::{AccountError, Ban, BanNote, BanOrigin, BanReason, BanRecord, KeyId},
     store::Store,
 };
 
@@ -19,16 +19,24 @@ pub async fn list(store: &Store, clock: &Clock) -> Result<Vec<BanRecord>, Accoun
     Ok(store.list_bans(clock.now()).await?)
 }
 
-/// Bans a key from now on, in the place of whatever ban it has. Its next ban is twice as long, like after any other.
+/// Bans a key from now on, in the place of whatever ban it has. Its owner is told the reason. Its next ban is twice as
+/// long, like after any other.
 ///
 /// # Errors
 ///
 /// [`AccountError::Invalid`] if `length` is nothing, [`AccountError::KeyNotFound`], or the store's error.
-pub async fn add(store: &Store, clock: &Clock, id: KeyId, length: Duration) -> Result<Ban, AccountError> {
-    let now = clock.now();
-    let ban = Ban::new(now, now.plus(length))?;
-    store.set_ban(id, BanNote::Banned(ban)).await?;
-    Ok(ban)
+pub async fn add(
+    store: &Store,
+    clock: &Clock,
+    id: KeyId,
+    length: Duration,
+    reason: Option<BanReason>,
+) -> Result<Ban, AccountError> {
+    let ban = move |from: UnixMillis| {
+        let ban = Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?;
+        Ok((BanNote::Banned(ban.clone()), ban))
+    };
+    store.set_ban(id, clock.now(), ban).await
 }
 
 /// Lifts a key's ban and forgets that there was one, so that a next one is as short as a first one. Does the same for
@@ -38,13 +46,13 @@ pub async fn add(store: &Store, clock: &Clock, id: KeyId, length: Duration) -> R
 ///
 /// [`AccountError::KeyNotFound`], or the store's error.
 pub async fn lift(store: &Store, clock: &Clock, id: KeyId) -> Result<(), AccountError> {
-    store.set_ban(id, BanNote::Lifted(clock.now())).await
+    store.set_ban(id, clock.now(), |at| Ok((BanNote::Lifted(at), ()))).await
 }
 
 #[cfg(test)]
 mod tests {
     use petstore_api_key::Environment;
-    use petstore_clock::{ClockHand, UnixMillis};
+    use petstore_clock::ClockHand;
 
     use super::*;
     use crate::{
@@ -70,8 +78,17 @@ mod tests {
             let (clock, hand) = Clock::manual(START);
             let name = AccountName::parse("acme").unwrap();
             accounts::create(&store, &clock, &name, Plan::Free).await.unwrap();
-            let issued = accounts::keys::create(&store, &clock, &name, Environment::Production, None).await;
-            Self { store, clock, hand, key: issued.unwrap().record.id, _home: home }
+            let key = new_key(&store, &clock, &name).await;
+            Self { store, clock, hand, key, _home: home }
+        }
+
+        async fn another_key(&self) -> KeyId {
+            new_key(&self.store, &self.clock, &AccountName::parse("acme").unwrap()).await
+        }
+
+        async fn add(&self, length: Duration, reason: Option<&str>) -> Ban {
+            let reason = reason.map(|reason| BanReason::parse(reason).unwrap());
+            add(&self.store, &self.clock, self.key, length, reason).await.unwrap()
         }
 
         async fn listed(&self) -> Vec<Ban> {
@@ -79,8 +96,10 @@ mod tests {
         }
 
         async fn report(&self, from: UnixMillis, length: Duration) -> Option<Ban> {
-            let ban = Ban::new(from, from.plus(length)).unwrap();
-            self.store.report_ban(&self.key.to_string(), ban, self.clock.now()).await.unwrap().0
+            let ban = Ban::new(from, from.plus(length), BanOrigin::Limiter).unwrap();
+            let now = self.clock.now();
+            let (note, _) = self.store.report_ban(&self.key.to_string(), ban, now).await.unwrap();
+            note.and_then(|note| note.last_ban(now).cloned())
         }
 
         async fn revision(&self) -> i64 {
@@ -88,10 +107,15 @@ mod tests {
         }
     }
 
+    async fn new_key(store: &Store, clock: &Clock, account: &AccountName) -> KeyId {
+        let issued = accounts::keys::create(store, clock, account, Environment::Production, None).await;
+        issued.unwrap().record.id
+    }
+
     #[tokio::test]
     async fn a_ban_is_listed_with_key_and_account_until_its_end() {
         let shop = Shop::open().await;
-        let ban = add(&shop.store, &shop.clock, shop.key, MINUTE).await.unwrap();
+        let ban = shop.add(MINUTE, None).await;
         let listed = list(&shop.store, &shop.clock).await.unwrap();
         let account = AccountName::parse("acme").unwrap();
         assert_eq!(listed, [BanRecord { key_id: shop.key, account, ban }]);
@@ -104,7 +128,7 @@ mod tests {
         let shop = Shop::open().await;
         let before = shop.revision().await;
         let ban = shop.report(START, MINUTE).await.unwrap();
-        assert_eq!((shop.report(START, MINUTE).await, shop.listed().await), (Some(ban), vec![ban]));
+        assert_eq!((shop.report(START, MINUTE).await, shop.listed().await), (Some(ban.clone()), vec![ban]));
         assert_eq!(shop.revision().await, before + 1);
         let longer = shop.report(START, 2 * MINUTE).await.unwrap();
         assert_eq!((shop.report(START, MINUTE).await, shop.revision().await), (Some(longer), before + 2));
@@ -122,12 +146,50 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_an_operator_does_holds_against_bans_that_a_clock_ahead_imposed_before() {
+        let shop = Shop::open().await;
+        let ahead = START.plus(Duration::from_secs(30));
+        shop.report(ahead, MINUTE).await.unwrap();
+        lift(&shop.store, &shop.clock, shop.key).await.unwrap();
+        assert_eq!((shop.report(ahead, MINUTE).await, shop.listed().await), (None, vec![]));
+
+        let later = ahead.plus(Duration::from_millis(1));
+        shop.report(later, 2 * MINUTE).await.unwrap();
+        let ban = shop.add(MINUTE, Some("no invoice was paid")).await;
+        assert_eq!((ban.from, ban.until), (later, later.plus(MINUTE)));
+        assert_eq!(shop.listed().await, [ban]);
+    }
+
+    #[tokio::test]
+    async fn a_report_does_not_shorten_an_operators_ban_nor_undo_a_shorter_one() {
+        let shop = Shop::open().await;
+        shop.hand.advance(MINUTE);
+        let ban = shop.add(2 * MINUTE, None).await;
+        let (before, after) = (START, shop.clock.now().plus(Duration::from_secs(3)));
+        assert_eq!(shop.report(before, 60 * MINUTE).await.as_ref(), Some(&ban), "it was replaced");
+        assert_eq!(shop.report(after, MINUTE).await.as_ref(), Some(&ban), "it ends sooner");
+        assert_eq!(shop.listed().await, [ban]);
+    }
+
+    #[tokio::test]
+    async fn a_lifting_is_remembered_for_longer_than_any_ban_that_it_lifted() {
+        let shop = Shop::open().await;
+        let imposed = shop.add(Duration::from_hours(24 * 366), None).await.from;
+        lift(&shop.store, &shop.clock, shop.key).await.unwrap();
+        shop.hand.advance(Duration::from_hours(24 * 365));
+        let other = shop.another_key().await;
+        let ban = Ban::new(shop.clock.now(), shop.clock.now().plus(MINUTE), BanOrigin::Limiter).unwrap();
+        shop.store.report_ban(&other.to_string(), ban, shop.clock.now()).await.unwrap(); // forgets what is over
+        assert_eq!(shop.report(imposed, Duration::from_hours(24 * 366)).await, None);
+    }
+
+    #[tokio::test]
     async fn a_ban_of_an_unknown_key_is_refused_and_the_report_of_one_forgotten() {
         let shop = Shop::open().await;
         let stranger = KeyId::generate(START);
-        let refused = add(&shop.store, &shop.clock, stranger, MINUTE).await.unwrap_err();
+        let refused = add(&shop.store, &shop.clock, stranger, MINUTE, None).await.unwrap_err();
         assert!(matches!(refused, AccountError::KeyNotFound(id) if id == stranger));
-        let ban = Ban::new(START, START.plus(MINUTE)).unwrap();
+        let ban = Ban::new(START, START.plus(MINUTE), BanOrigin::Limiter).unwrap();
         let before = shop.revision().await;
         let answer = shop.store.report_ban("nobody", ban, START).await.unwrap();
         assert_eq!(answer, (None, before));

@@ -5,8 +5,8 @@ use petstore_api_key::ApiKey;
 use petstore_clock::Clock;
 
 pub use crate::domain::{
-    Account, AccountError, AccountId, AccountName, ApiKeyRecord, Ban, BanRecord, Day, KeyId, KeyState, Plan,
-    Quota, Tally, UsageDay,
+    Account, AccountError, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, BanReason, BanRecord, Day,
+    KeyId, KeyState, Plan, Quota, Tally, UsageDay,
 };
 use crate::store::Store;
 

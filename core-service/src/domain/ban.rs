@@ -3,29 +3,80 @@
 
 use std::time::Duration;
 
+use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
 
 use super::{AccountName, KeyId, Violation};
 
 /// A time in which every request of a key is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
     /// When it was imposed.
     pub from: UnixMillis,
     /// When it ends; later than `from`.
     pub until: UnixMillis,
+    /// Who imposed it.
+    pub origin: BanOrigin,
+}
+
+/// Who imposed a ban.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BanOrigin {
+    /// A gateway, because the key kept sending after 429.
+    Limiter,
+    /// An operator, who may have said why.
+    Operator(Option<BanReason>),
+}
+
+/// What an operator says about a ban, to the key's owner too: 1 to 200 characters, not blank, without control
+/// characters and API keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BanReason(String);
+
+impl BanReason {
+    const MAX_LENGTH: usize = 200;
+
+    /// # Errors
+    ///
+    /// What would be right.
+    pub fn parse(raw: &str) -> Result<Self, Violation> {
+        let refused = |rule| Err(Violation::new("reason", rule));
+        if raw.trim().is_empty() || raw.chars().count() > Self::MAX_LENGTH {
+            refused("must be 1 to 200 characters long and not blank")
+        } else if raw.chars().any(char::is_control) {
+            refused("must not contain control characters")
+        } else if Environment::ALL.iter().any(|environment| raw.contains(environment.key_prefix())) {
+            refused("must not contain an API key")
+        } else {
+            Ok(Self(raw.to_owned()))
+        }
+    }
+
+    /// The reason as the database keeps it.
+    pub(crate) const fn stored(reason: String) -> Self {
+        Self(reason)
+    }
+
+    /// The reason.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 impl Ban {
     /// A ban is remembered for so long after its end, for the next one is twice as long.
     pub(crate) const MEMORY: Duration = Duration::from_hours(24);
 
+    /// A lifting is remembered for longer than any ban that it lifted could matter: Redis may have kept one.
+    pub(crate) const LIFTING_MEMORY: Duration = Duration::from_hours(24 * 370);
+
     /// # Errors
     ///
     /// When it does not end after it begins.
-    pub(crate) fn new(from: UnixMillis, until: UnixMillis) -> Result<Self, Violation> {
+    pub(crate) fn new(from: UnixMillis, until: UnixMillis, origin: BanOrigin) -> Result<Self, Violation> {
         if from < until {
-            Ok(Self { from, until })
+            Ok(Self { from, until, origin })
         } else {
             Err(Violation::new("ban", "must end after it begins"))
         }
@@ -33,7 +84,7 @@ impl Ban {
 }
 
 /// What is kept of a key's bans: the last one, or since when they are lifted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BanNote {
     Banned(Ban),
     /// All bans imposed up to this moment are lifted, also those that are reported later.
@@ -41,20 +92,28 @@ pub(crate) enum BanNote {
 }
 
 impl BanNote {
-    /// Whether a ban that a gateway reports takes its place. Of two gateways that ban a key at once, the later end
-    /// holds; a report that is repeated changes nothing, nor does one of a ban that was lifted meanwhile.
-    pub(crate) fn gives_way_to(self, reported: Ban) -> bool {
+    /// Whether a ban that a gateway reports takes its place: one that is newer and ends later. So no report shortens
+    /// a ban, undoes what an operator did after it was imposed, or changes anything when it is repeated.
+    pub(crate) fn gives_way_to(&self, reported: &Ban) -> bool {
         match self {
-            Self::Banned(kept) => reported.until > kept.until,
-            Self::Lifted(at) => reported.from > at,
+            Self::Banned(kept) => reported.from >= kept.from && reported.until > kept.until,
+            Self::Lifted(at) => reported.from > *at,
         }
     }
 
     /// The last ban, while it matters.
-    pub(crate) fn last_ban(self, now: UnixMillis) -> Option<Ban> {
+    pub(crate) fn last_ban(&self, now: UnixMillis) -> Option<&Ban> {
         match self {
             Self::Banned(ban) if now < ban.until.plus(Ban::MEMORY) => Some(ban),
             Self::Banned(_) | Self::Lifted(_) => None,
+        }
+    }
+
+    /// Until when bans are lifted, if they are.
+    pub(crate) const fn lifted_at(&self) -> Option<UnixMillis> {
+        match self {
+            Self::Banned(_) => None,
+            Self::Lifted(at) => Some(*at),
         }
     }
 }
@@ -75,21 +134,32 @@ mod tests {
     use super::*;
 
     fn ban(from: u64, until: u64) -> Ban {
-        Ban::new(UnixMillis(from), UnixMillis(until)).unwrap()
+        Ban::new(UnixMillis(from), UnixMillis(until), BanOrigin::Limiter).unwrap()
     }
 
     #[test]
-    fn of_two_bans_the_one_that_ends_later_is_kept() {
+    fn of_two_bans_a_newer_one_that_ends_later_is_kept() {
         let kept = BanNote::Banned(ban(10, 20));
-        assert!(kept.gives_way_to(ban(5, 21)));
-        assert!(!kept.gives_way_to(ban(10, 20)) && !kept.gives_way_to(ban(12, 19)));
+        assert!(kept.gives_way_to(&ban(10, 21)) && kept.gives_way_to(&ban(15, 21)));
+        assert!(!kept.gives_way_to(&ban(10, 20)) && !kept.gives_way_to(&ban(12, 19)));
+        assert!(!kept.gives_way_to(&ban(5, 21)), "the kept one replaced it");
+    }
+
+    #[test]
+    fn a_reason_is_one_short_line_without_a_key() {
+        for right in ["x", "open invoice – write to sales@example.com", &"ä".repeat(200)] {
+            assert_eq!(BanReason::parse(right).unwrap().as_str(), right);
+        }
+        for wrong in ["", " ", "a\nb", "a\u{7f}", &"x".repeat(201), "see pet_live_0", "pet_test_x"] {
+            assert_eq!(BanReason::parse(wrong).unwrap_err().field, "reason", "{wrong:?}");
+        }
     }
 
     #[test]
     fn what_was_imposed_before_a_lifting_stays_lifted() {
         let lifted = BanNote::Lifted(UnixMillis(15));
-        assert!(!lifted.gives_way_to(ban(15, 99)));
-        assert!(lifted.gives_way_to(ban(16, 17)));
+        assert!(!lifted.gives_way_to(&ban(15, 99)));
+        assert!(lifted.gives_way_to(&ban(16, 17)));
         assert_eq!(lifted.last_ban(UnixMillis(0)), None);
     }
 
@@ -97,7 +167,7 @@ mod tests {
     fn a_ban_matters_until_a_day_after_its_end() {
         let end = ban(10, 20).until.plus(Ban::MEMORY);
         let note = BanNote::Banned(ban(10, 20));
-        assert_eq!(note.last_ban(end.minus(Duration::from_millis(1))), Some(ban(10, 20)));
+        assert_eq!(note.last_ban(end.minus(Duration::from_millis(1))), Some(&ban(10, 20)));
         assert_eq!(note.last_ban(end), None);
     }
 }

@@ -18,7 +18,7 @@ mod violation;
 pub use account::{Account, AccountId, AccountName, Plan, Quota};
 pub use api_key::{ApiKeyRecord, KeyId, KeyState};
 pub(crate) use ban::BanNote;
-pub use ban::{Ban, BanRecord};
+pub use ban::{Ban, BanOrigin, BanReason, BanRecord};
 pub use batch::{Batch, BatchViolations};
 pub use error::{AccountError, Cause, PetStoreError};
 pub use import::{ImportChunk, ImportId, ImportProgress, Imported};

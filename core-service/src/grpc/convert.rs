@@ -5,8 +5,8 @@ use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
     domain::{
-        AccountId, Ban, Batch, Day, KeyState, ListPets, NewPet, Pet, PetStatus, PetStoreError, Plan,
-        RequestId, Tally, UsageDay, Violation, Violations,
+        AccountId, Ban, BanNote, BanOrigin, Batch, Day, KeyState, ListPets, NewPet, Pet, PetStatus,
+        PetStoreError, Plan, RequestId, Tally, UsageDay, Violation, Violations,
     },
     store::ResolvedKey,
 };
@@ -72,18 +72,46 @@ pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::Resol
         plan: plan.into(),
         per_minute: int64(quota.per_minute),
         per_day: int64(quota.per_day),
-        last_ban: key.ban.and_then(|note| note.last_ban(now)).map(ban),
+        last_ban: last_ban(key.ban.as_ref(), now),
+        bans_lifted_at_ms: lifted_at(key.ban.as_ref()),
     }
 }
 
-pub(super) fn ban(ban: Ban) -> internal::Ban {
-    internal::Ban { imposed_at_ms: int64(ban.from.0), ends_at_ms: int64(ban.until.0) }
+/// What is kept of a key's bans, and what holds then.
+pub(super) fn reported(
+    note: Option<&BanNote>,
+    revision: i64,
+    now: UnixMillis,
+) -> internal::ReportBanResponse {
+    internal::ReportBanResponse {
+        last_ban: last_ban(note, now),
+        revision,
+        bans_lifted_at_ms: lifted_at(note),
+    }
+}
+
+fn last_ban(note: Option<&BanNote>, now: UnixMillis) -> Option<internal::Ban> {
+    let Ban { from, until, origin } = note?.last_ban(now)?;
+    let (origin, reason) = match origin {
+        BanOrigin::Limiter => (internal::BanOrigin::Limiter, None),
+        BanOrigin::Operator(reason) => (internal::BanOrigin::Operator, reason.as_ref()),
+    };
+    Some(internal::Ban {
+        imposed_at_ms: int64(from.0),
+        ends_at_ms: int64(until.0),
+        origin: origin.into(),
+        reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+    })
+}
+
+fn lifted_at(note: Option<&BanNote>) -> Option<i64> {
+    note?.lifted_at().map(|moment| int64(moment.0))
 }
 
 pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreError> {
     let moment = |millis| UnixMillis(u64::try_from(millis).unwrap_or_default());
     let ban = ban.unwrap_or_default(); // one that is absent does not end after it begins either
-    Ban::new(moment(ban.imposed_at_ms), moment(ban.ends_at_ms)).map_err(refused)
+    Ban::new(moment(ban.imposed_at_ms), moment(ban.ends_at_ms), BanOrigin::Limiter).map_err(refused)
 }
 
 pub(super) fn usage_row(row: internal::UsageRow) -> Result<(AccountId, UsageDay), PetStoreError> {

@@ -72,6 +72,7 @@ impl KeyService for Core {
                 revision: changes.revision,
                 changes: changes.accounts.into_iter().map(change).collect(),
                 truncated: changes.truncated,
+                installation: self.installation().await?,
             })
         })
         .await
@@ -104,8 +105,8 @@ impl KeyService for Core {
         self.answer("petstore.internal.v1.KeyService/ReportBan", request, |request| async move {
             let reported = convert::reported_ban(request.ban)?;
             let now = self.clock.now();
-            let (last_ban, revision) = self.store.report_ban(&request.key_id, reported, now).await?;
-            Ok(ReportBanResponse { last_ban: last_ban.map(convert::ban), revision })
+            let (kept, revision) = self.store.report_ban(&request.key_id, reported, now).await?;
+            Ok(convert::reported(kept.as_ref(), revision, now))
         })
         .await
     }

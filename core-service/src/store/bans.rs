@@ -1,7 +1,10 @@
 //! Bans of keys in the database.
 
 use petstore_clock::UnixMillis;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::OnConflict};
+use sea_orm::{
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{Expr, ExprTrait, OnConflict},
+};
 
 use super::{
     Session, Store,
@@ -9,7 +12,7 @@ use super::{
     entity::{
         account::{self, moment_column},
         api_key,
-        ban::{self, note_columns, stored_note},
+        ban::{self, note_row},
     },
     keys::{self, name_of},
 };
@@ -19,40 +22,53 @@ use crate::domain::{AccountError, Ban, BanNote, BanRecord, KeyId, PetStoreError}
 const SWEEP: u64 = 100;
 
 impl Store {
-    /// Takes note of a ban that a gateway imposed, unless what is kept outweighs it. What holds then, and the
+    /// Takes note of a ban that a gateway imposed, unless what is kept outweighs it. What is kept then, and the
     /// revision that this is as new as. An unknown key has no ban.
     pub(crate) async fn report_ban(
         &self,
         key_id: &str,
         reported: Ban,
         now: UnixMillis,
-    ) -> Result<(Option<Ban>, i64), PetStoreError> {
+    ) -> Result<(Option<BanNote>, i64), PetStoreError> {
         let key_id = key_id.to_owned();
         self.transaction(move |transaction| {
             Box::pin(async move {
                 let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
-                let kept = ban::Entity::find_by_id(&key_id).all(transaction).await?.pop();
-                let kept = kept.map(|row| stored_note(row.imposed_at, row.ends_at));
-                let Some(key) = key.filter(|_| kept.is_none_or(|kept| kept.gives_way_to(reported))) else {
-                    let revision = current_revision(transaction).await?;
-                    return Ok((kept.and_then(|kept| kept.last_ban(now)), revision));
+                let kept = ban::Entity::find_by_id(&key_id).all(transaction).await?.pop().map(BanNote::from);
+                let is_news = kept.as_ref().is_none_or(|kept| kept.gives_way_to(&reported));
+                let Some(key) = key.filter(|_| is_news) else {
+                    return Ok((kept, current_revision(transaction).await?));
                 };
                 let revision = touch(transaction, key.account_id).await?;
                 forget_what_is_over(transaction, now).await?;
-                keep(transaction, &key_id, BanNote::Banned(reported)).await?;
-                Ok((Some(reported), revision))
+                let note = BanNote::Banned(reported);
+                keep(transaction, &key_id, note.clone()).await?;
+                Ok((Some(note), revision))
             })
         })
         .await
     }
 
-    /// Bans a key, or lifts its bans, whatever is kept.
-    pub(crate) async fn set_ban(&self, id: KeyId, note: BanNote) -> Result<(), AccountError> {
+    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that is. It is
+    /// `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is newer holds.
+    pub(crate) async fn set_ban<T: Send + 'static>(
+        &self,
+        id: KeyId,
+        now: UnixMillis,
+        decide: impl FnOnce(UnixMillis) -> Result<(BanNote, T), AccountError> + Send + 'static,
+    ) -> Result<T, AccountError> {
         self.transaction(move |transaction| {
             Box::pin(async move {
                 let (row, _) = keys::find(transaction, id).await?;
                 touch(transaction, row.account_id).await?;
-                Ok(keep(transaction, &row.id, note).await?)
+                let kept = ban::Entity::find_by_id(&row.id).all(transaction).await?.pop();
+                let at = match kept.map(BanNote::from) {
+                    Some(BanNote::Banned(ban)) => now.max(ban.from),
+                    Some(BanNote::Lifted(_)) | None => now,
+                };
+                let (note, result) = decide(at)?;
+                keep(transaction, &row.id, note).await?;
+                Ok(result)
             })
         })
         .await
@@ -67,9 +83,10 @@ impl Store {
             .order_by_asc(ban::Column::EndsAt);
         let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
         let records = rows.into_iter().filter_map(|(row, _, account)| {
-            let ban = stored_note(row.imposed_at, row.ends_at).last_ban(now)?; // a lifting may lie in the future
-            let bug = || PetStoreError::Bug(format!("a ban is of key {}", row.key_id).into());
-            Some(row.key_id.parse().map_err(|_| bug()).map(|key_id| BanRecord {
+            let key_id = row.key_id.clone();
+            let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
+            let bug = || PetStoreError::Bug(format!("a ban is of key {key_id}").into());
+            Some(key_id.parse().map_err(|_| bug()).map(|key_id| BanRecord {
                 key_id,
                 account: name_of(account),
                 ban,
@@ -80,17 +97,14 @@ impl Store {
 }
 
 async fn keep(transaction: &Session, key_id: &str, note: BanNote) -> Result<(), DbErr> {
-    use sea_orm::ActiveValue::Set;
-    let (imposed_at, ends_at) = note_columns(note);
-    let row = ban::ActiveModel {
-        key_id: Set(key_id.to_owned()),
-        imposed_at: Set(imposed_at),
-        ends_at: Set(ends_at),
-    };
-    let replace = OnConflict::column(ban::Column::KeyId)
-        .update_columns([ban::Column::ImposedAt, ban::Column::EndsAt])
-        .to_owned();
-    ban::Entity::insert(row).on_conflict(replace).exec_without_returning(transaction).await.map(drop)
+    use ban::Column::{EndsAt, ImposedAt, Origin, Reason};
+    let replace =
+        OnConflict::column(ban::Column::KeyId).update_columns([ImposedAt, EndsAt, Origin, Reason]).to_owned();
+    ban::Entity::insert(note_row(key_id, note))
+        .on_conflict(replace)
+        .exec_without_returning(transaction)
+        .await
+        .map(drop)
 }
 
 async fn forget_what_is_over(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
@@ -98,6 +112,11 @@ async fn forget_what_is_over(transaction: &Session, now: UnixMillis) -> Result<(
         .select_only()
         .column(ban::Column::KeyId)
         .filter(ban::Column::EndsAt.lte(moment_column(now.minus(Ban::MEMORY))))
+        .filter(
+            Condition::any()
+                .add(Expr::col(ban::Column::EndsAt).gt(Expr::col(ban::Column::ImposedAt))) // no lifting
+                .add(ban::Column::EndsAt.lte(moment_column(now.minus(Ban::LIFTING_MEMORY)))),
+        )
         .limit(SWEEP);
     let over: Vec<String> = over.into_tuple().all(transaction).await?;
     if over.is_empty() {

@@ -23,6 +23,7 @@ mod create_requests;
 mod entity;
 mod fault;
 mod insert;
+mod installation;
 mod keys;
 mod metrics;
 mod open;

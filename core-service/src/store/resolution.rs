@@ -76,7 +76,12 @@ impl Store {
                 (account::Entity, account::Column::PerMinute),
                 (account::Entity, account::Column::PerDay),
             ])
-            .columns([(ban::Entity, ban::Column::ImposedAt), (ban::Entity, ban::Column::EndsAt)])
+            .columns([
+                (ban::Entity, ban::Column::ImposedAt),
+                (ban::Entity, ban::Column::EndsAt),
+                (ban::Entity, ban::Column::Origin),
+                (ban::Entity, ban::Column::Reason),
+            ])
             .from(revision::Entity)
             .join(
                 JoinType::LeftJoin,
@@ -201,6 +206,8 @@ struct ResolvedRow {
     per_day: Option<i64>,
     imposed_at: Option<i64>,
     ends_at: Option<i64>,
+    origin: Option<String>,
+    reason: Option<String>,
 }
 
 impl ResolvedRow {
@@ -219,10 +226,9 @@ impl ResolvedRow {
             plan: stored_plan(&plan, self.per_minute, self.per_day)?,
             expires_at: self.expires_at.map(stored_moment),
             revoked_at: self.revoked_at.map(stored_moment),
-            ban: self
-                .imposed_at
-                .zip(self.ends_at)
-                .map(|(imposed_at, ends_at)| stored_note(imposed_at, ends_at)),
+            ban: self.imposed_at.zip(self.ends_at).zip(self.origin).map(|((imposed_at, ends_at), origin)| {
+                stored_note(imposed_at, ends_at, &origin, self.reason)
+            }),
         };
         Ok(Some((KeyDigest(digest), key)))
     }

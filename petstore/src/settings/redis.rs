@@ -46,12 +46,7 @@ impl RedisSettings {
         }
     }
 
-    /// The limiter that counts there, if there is a Redis, for a verb that is run by hand. It has not connected yet.
-    pub(crate) fn limiter(&self) -> Result<Option<RedisLimiter>, InvalidSetting> {
-        self.limiter_by(RedisLimiter::new)
-    }
-
-    /// The same, made in another way.
+    /// The limiter that counts there, if there is a Redis. It has not connected yet.
     pub(super) fn limiter_by(
         &self,
         make: impl FnOnce(Servers) -> Result<RedisLimiter, RedisSetupError>,

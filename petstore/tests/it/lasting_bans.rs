@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use petstore_api_key::{ApiKey, Environment};
 use petstore_testkit::servers::{RedisOptions, RedisServer};
 use petstore_testkit::{Client, Installation, Plan, Server, SharedCounters, TestShop, eventually};
 use serde_json::Value;
@@ -49,7 +50,11 @@ async fn in_redis_a_ban_holds_on_every_gateway_at_once_and_after_they_and_redis_
     for at in on_every_gateway(&shop, &client) {
         at.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
     }
-    assert_eq!(shop.bans().await, [], "it is kept in Redis and nowhere else");
+    eventually(WITHIN, async || match shop.bans().await.len() {
+        1 => Ok(()),
+        number => Err(format!("{number} bans")),
+    })
+    .await;
     redis.kill9().await;
     redis.restart().await;
     let shop = shop.reopen(&counters).await;
@@ -74,13 +79,7 @@ async fn a_ban_survives_a_crash_and_lasts_until_an_operator_lifts_it() {
     let server = serve(&installation).await;
     let key = key_of_small_account(&installation).await;
     provoke_a_ban_in_real_time(&server.client(&key)).await;
-    let [ban] = &eventually(WITHIN, async || match bans(&installation).await {
-        bans if bans.len() == 1 => Ok(bans),
-        bans => Err(format!("{bans:?}")),
-    })
-    .await[..] else {
-        unreachable!()
-    };
+    let ban = the_ban(&installation).await;
     assert_eq!(ban["account"], "small", "{ban}");
     server.crash().await;
 
@@ -95,28 +94,89 @@ async fn a_ban_survives_a_crash_and_lasts_until_an_operator_lifts_it() {
 }
 
 #[tokio::test]
-async fn with_redis_operators_see_lift_and_add_bans_there() {
+async fn with_redis_operators_list_add_and_lift_bans_in_the_database_alone() {
     let redis = RedisServer::start(RedisOptions::default()).await;
-    let url = redis.url();
     let installation = petstore();
-    let server = installation.start(&[["serve", "--redis-url", &url].as_slice(), &PORTS].concat()).await;
-    let key = key_of_small_account(&installation).await;
-    let on_redis = ["--redis-url", url.as_str()];
+    let server = serve_on(&installation, &redis).await;
+    let client = server.client(&key_of_small_account(&installation).await);
+    client.get("/v1/pets").await.assert_status(200);
     let id = crate::only_key_id(&installation, "small").await;
-    run(&installation, &[["ban", "add", &id, "--for", "1h"].as_slice(), &on_redis].concat()).await;
-    server.client(&key).get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
-    let listed = run(&installation, &[["ban", "list"].as_slice(), &on_redis].concat()).await;
-    assert_eq!(
-        (&listed[0]["key"], &listed[0]["account"]),
-        (&id.as_str().into(), &"small".into()),
-        "{listed}"
-    );
-    assert_eq!(bans(&installation).await, Vec::<Value>::new(), "the store knows nothing of it");
-    run(&installation, &[["ban", "lift", &id].as_slice(), &on_redis].concat()).await;
-    server.client(&key).get("/v1/pets").await.assert_status(200);
 
-    let usage = run(&installation, &[["usage", "--account", "small"].as_slice(), &on_redis].concat()).await;
-    assert_eq!((&usage["minute"]["used"], &usage["keys"][0]["strikes"]), (&1.into(), &0.into()), "{usage}");
+    run(&installation, &["ban", "add", &id, "--for", "1h"]).await;
+    first_with("API_KEY_BANNED", &client).await;
+    let listed = bans(&installation).await;
+    assert_eq!((&listed[0]["key"], &listed[0]["account"]), (&id.as_str().into(), &"small".into()));
+    run(&installation, &["ban", "lift", &id]).await;
+    first_without("API_KEY_BANNED", &client).await;
+    assert_eq!(bans(&installation).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn with_redis_a_ban_that_a_gateway_imposed_is_listed_and_lifted_also_after_a_restart() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let installation = petstore();
+    let server = serve_on(&installation, &redis).await;
+    let key = key_of_small_account(&installation).await;
+    provoke_a_ban_in_real_time(&server.client(&key)).await;
+    let ban = the_ban(&installation).await;
+    assert_eq!((&ban["account"], &ban["by"]), (&"small".into(), &"limiter".into()), "{ban}");
+    server.terminate().await;
+
+    run(&installation, &["ban", "lift", ban["key"].as_str().unwrap()]).await; // no gateway hears it now
+    let server = serve_on(&installation, &redis).await;
+    let answer = server.client(&key).get("/v1/pets").await;
+    assert_ne!(answer.json()["code"], "API_KEY_BANNED", "Redis brings nothing back: {answer:?}");
+}
+
+#[tokio::test]
+async fn a_ban_imposed_while_redis_is_away_is_listed_and_lifted_and_one_in_force_outlives_redis() {
+    let mut redis = RedisServer::start(RedisOptions::default()).await;
+    let installation = petstore();
+    let server = serve_on(&installation, &redis).await;
+    let client = server.client(&key_of_small_account(&installation).await);
+    redis.kill9().await;
+    crate::redis_operation::says(&server, "degraded").await;
+    provoke_a_ban_in_real_time(&client).await;
+    let ban = the_ban(&installation).await;
+    assert_eq!(ban["by"], "limiter", "{ban}");
+    run(&installation, &["ban", "lift", ban["key"].as_str().unwrap()]).await;
+    first_without("API_KEY_BANNED", &client).await;
+
+    run(&installation, &["ban", "add", ban["key"].as_str().unwrap(), "--for", "1h"]).await;
+    first_with("API_KEY_BANNED", &client).await;
+    redis.restart().await; // and knows nothing
+    crate::redis_operation::says(&server, "ok").await;
+    for _ in 0..3 {
+        client.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+    }
+}
+
+#[tokio::test]
+async fn a_ban_by_hand_does_not_blame_the_client_and_tells_the_operators_reason() {
+    let installation = petstore();
+    let server = serve(&installation).await;
+    let client = server.client(&key_of_small_account(&installation).await);
+    let id = crate::only_key_id(&installation, "small").await;
+    run(&installation, &["ban", "add", &id, "--for", "1h"]).await;
+    let message = first_with("API_KEY_BANNED", &client).await["message"].to_string();
+    assert!(message.contains("by the operator until 2") && !message.contains("429"), "{message}");
+
+    let because = ["--reason", "your invoice is open, write to sales@example.com"];
+    run(&installation, &[["ban", "add", &id, "--for", "2h"].as_slice(), &because].concat()).await;
+    eventually(WITHIN, async || {
+        let message = first_with("API_KEY_BANNED", &client).await["message"].to_string();
+        if message.contains(because[1]) { Ok(()) } else { Err(message) }
+    })
+    .await;
+    let ban = the_ban(&installation).await;
+    assert_eq!((&ban["by"], &ban["reason"]), (&"operator".into(), &because[1].into()), "{ban}");
+
+    let key = ApiKey::generate(Environment::Production).expose().to_owned();
+    for reason in ["", "two\nlines", &"x".repeat(201), &format!("leaked: {key}!")] {
+        let exit = installation.run(&["ban", "add", &id, "--for", "1h", "--reason", reason]).await;
+        assert_eq!(exit.code, Some(2), "{exit:?}");
+        assert!(exit.stderr.contains("--reason") && !exit.stderr.contains(&key), "{exit:?}");
+    }
 }
 
 #[tokio::test]
@@ -187,6 +247,19 @@ async fn first_without(code: &str, client: &Client) {
         Err(format!("{answer:?}"))
     })
     .await;
+}
+
+/// The only ban, once it is listed.
+async fn the_ban(installation: &Installation) -> Value {
+    eventually(WITHIN, async || match <[Value; 1]>::try_from(bans(installation).await) {
+        Ok([ban]) => Ok(ban),
+        Err(bans) => Err(format!("{bans:?}")),
+    })
+    .await
+}
+
+async fn serve_on(installation: &Installation, redis: &RedisServer) -> Server {
+    installation.start(&[["serve", "--redis-url", &redis.url()].as_slice(), &PORTS].concat()).await
 }
 
 async fn serve(installation: &Installation) -> Server {

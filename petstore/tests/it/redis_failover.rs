@@ -103,7 +103,7 @@ async fn a_failover_hands_out_again_no_more_than_the_replica_had_not_seen() {
     let account = [Account::open(&shop, 0, 60).await];
 
     let mut all = load(&shop, &account, 20).await;
-    eventually(PATIENCE, async || match replica.cli(&["EXISTS", "pet:{0}"]).await.as_str() {
+    eventually(PATIENCE, async || match replica.cli(&["EXISTS", "pet:{probe}"]).await.as_str() {
         "1" => Ok(()), // the gateways' probes have come over, and so has what was before
         other => Err(other.to_owned()),
     })

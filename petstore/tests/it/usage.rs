@@ -192,7 +192,11 @@ mod operators {
         let admin_url = format!("http://{}", server.address("admin"));
         server.terminate().await;
         let exit = installation.run(&["usage", "--account", ACCOUNT, "--admin-url", &admin_url]).await;
-        assert_eq!((exit.code, exit.stderr.contains("no window is open")), (Some(0), true), "{exit:?}");
+        assert_eq!(
+            (exit.code, exit.stderr.contains("windows and strikes are not known")),
+            (Some(0), true),
+            "{exit:?}"
+        );
         let usage = shown(&installation, &admin_url).await;
         assert_eq!(
             (&usage["days"][0]["byStatus"]["2xx"], &usage["minute"]),

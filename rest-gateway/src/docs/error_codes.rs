@@ -229,7 +229,8 @@ pub(super) const fn explanation(reason: ErrorReason) -> Explanation {
             "The key went on sending for a long time after it was answered 429: more than 100 times, or more than \
              twice its limit per minute if that is more, within ten minutes. Requests in the first second after a \
              429 are not held against it. The first ban lasts 5 minutes and each further one twice as long, up to \
-             24 hours; 24 hours after the last ban ended, all is forgotten.",
+             24 hours; 24 hours after the last ban ended, all is forgotten. The operator can ban a key too: then the \
+             message says so, and why.",
             "Stop every sender that uses this key until the seconds in `Retry-After` have passed; requests in the \
              meantime do not prolong the ban. Then make all of them stop on the first 429. The operator can lift a \
              ban.",

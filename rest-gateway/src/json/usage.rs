@@ -152,7 +152,7 @@ mod tests {
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 0, resets_at: UnixMillis(1_795_219_200_000) },
-            banned_until: None,
+            ban: None,
             scope: Scope::Shared,
         };
         let last_ban =

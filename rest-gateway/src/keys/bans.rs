@@ -1,9 +1,10 @@
-//! Bans of a limiter that keeps them in this process: the core remembers them, for other gateways and for the time
-//! after a restart, and tells of those that others imposed or an operator added or lifted.
+//! Bans. The core's database has the word: what it tells of a key is set in the limiter, wherever that keeps bans, and
+//! it is told of those that a limiter imposed. What this gateway knows is held against every decision, so that a
+//! limiter that lost a ban, or kept one that was lifted, is put right by the first request.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 
@@ -12,11 +13,7 @@ use petstore_proto::internal::v1 as internal;
 use tokio::sync::Notify;
 
 use super::changes::Stamp;
-use crate::limit::{Ban, Decision, Outcome, Quota, RateLimiter, Subject};
-
-/// A ban from further in the future than this is taken as imposed now: the core's clock is ahead of this one, and
-/// the limiter would not believe it.
-const SKEW: Duration = Duration::from_secs(1);
+use crate::limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Quota, RateLimiter, Subject};
 
 /// A ban matters for so long after its end.
 const MEMORY: Duration = Duration::from_hours(24);
@@ -24,12 +21,11 @@ const MEMORY: Duration = Duration::from_hours(24);
 /// Forgetting what is over looks at every note, so it waits until there are so many, or twice as many as it left.
 const FIRST_SWEEP: usize = 64;
 
-/// Keeps limiter and core alike. What this process imposed holds here at once, whether the core can be told or not.
+/// Keeps limiter and core alike. What a limiter imposed holds at once, whether the core can be told or not.
 #[derive(Debug)]
 pub(super) struct Bans {
-    /// `None` if the limiter shares its bans with every gateway by itself.
-    limiter: Option<Arc<dyn RateLimiter>>,
-    notes: Mutex<Notes>,
+    limiter: Arc<dyn RateLimiter>,
+    notes: RwLock<Notes>,
     imposed: Notify,
 }
 
@@ -39,21 +35,47 @@ struct Notes {
     sweep_at: usize,
 }
 
-/// What is known of a key's last ban.
-#[derive(Clone, Copy, Debug)]
+/// What is known of a key's bans.
+#[derive(Clone, Debug)]
 struct Note {
     account_id: i64,
-    ban: Option<Ban>,
+    last: LastBan,
     source: Source,
     forget_at: UnixMillis,
 }
 
+/// A key's last ban, or since when none holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LastBan {
+    Banned(Ban, BanCause),
+    /// Every ban imposed until this moment is lifted.
+    Lifted(UnixMillis),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// Imposed here, and not known to be in the core yet.
+    /// Seen in the limiter, and not known to be in the core yet.
     Unreported,
     /// As the core told; what it told before does not count any more.
     Core { history: u64, revision: i64 },
+}
+
+/// What the limiter is to be told: the ban, or none, in the place of whatever was imposed until a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Correction {
+    ban: Option<Ban>,
+    upto: UnixMillis,
+}
+
+/// What a limiter's decision comes to, given what is known of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It stands; if it is a ban, for this cause.
+    Stands(BanCause),
+    /// It rests on a ban that is lifted or replaced, or on the lack of one that is in force.
+    IsWrong { correction: Correction, cause: BanCause },
+    /// It rests on a ban that the core has to be told of.
+    IsNews(Ban),
 }
 
 /// A ban that the core is to be told of.
@@ -66,68 +88,76 @@ pub(super) struct Report {
 
 impl Bans {
     pub(super) fn new(limiter: Arc<dyn RateLimiter>) -> Self {
-        let limiter = Some(limiter).filter(|limiter| !limiter.shares_bans());
-        Self { limiter, notes: Mutex::default(), imposed: Notify::new() }
+        Self { limiter, notes: RwLock::default(), imposed: Notify::new() }
     }
 
-    /// Takes note of the ban that refused a request, if it is a new one.
-    pub(super) async fn refused(&self, subject: &Subject, quota: Quota, decision: &Decision) {
-        let (Some(limiter), Outcome::Banned) = (&self.limiter, decision.outcome) else { return };
-        let Subject::Key { account_id, key_id } = subject else { return };
-        let known = self.lock().by_key.get(key_id).and_then(|note| note.ban);
-        if known.map(|ban| ban.until) == decision.banned_until {
-            return;
-        }
-        let Ok(standing) = limiter.inspect(subject, quota).await else { return };
-        if let Some(ban) = standing.ban() {
-            tracing::warn!(account.id = account_id, key.id = %key_id, until = %ban.until, "banned a key that ignores 429");
-            self.lock().put(key_id, Note::new(*account_id, Some(ban), Source::Unreported), decision.now);
-            self.imposed.notify_one();
+    /// The decision on a request, held against what is known of the key's bans, and why the key is banned if it is.
+    /// A limiter that did not know is put right, and asked again.
+    pub(super) async fn settle(
+        &self,
+        subject: &Subject,
+        quota: Quota,
+        decision: Decision,
+    ) -> Result<(Decision, BanCause), LimiterUnavailable> {
+        let Subject::Key { account_id, key_id } = subject else {
+            return Ok((decision, BanCause::Unknown)); // never banned
+        };
+        let verdict = {
+            let notes = self.read();
+            if notes.by_key.is_empty() && decision.ban.is_none() {
+                return Ok((decision, BanCause::Unknown));
+            }
+            notes.judge(key_id, &decision)
+        };
+        match verdict {
+            Verdict::Stands(cause) => Ok((decision, cause)),
+            Verdict::IsNews(ban) => {
+                let cause = if decision.is_strike { BanCause::IgnoredRefusals } else { BanCause::Unknown };
+                if decision.is_strike {
+                    tracing::warn!(account.id = account_id, key.id = %key_id, until = %ban.until, "banned a key that ignores 429");
+                }
+                self.note(*account_id, key_id, ban, cause.clone(), decision.now);
+                Ok((decision, cause))
+            }
+            Verdict::IsWrong { correction, cause } => {
+                self.correct(subject, correction).await;
+                let again = if decision.outcome == Outcome::Admitted {
+                    self.limiter.peek(subject, quota).await? // it was counted
+                } else {
+                    self.limiter.take(subject, quota).await? // a ban counts nothing
+                };
+                Ok((again, cause))
+            }
         }
     }
 
-    /// Makes the limiter believe what the core told of a key, unless this process knows better.
-    pub(super) async fn told(&self, key_id: &Arc<str>, ban: Option<Ban>, stamp: Stamp, now: UnixMillis) {
-        let Some(limiter) = &self.limiter else { return };
-        let ban = ban.map(|ban| if ban.from > now.plus(SKEW) { Ban { from: now, ..ban } } else { ban });
-        {
-            let mut notes = self.lock();
-            let known = notes.by_key.get(key_id).copied();
-            if known.is_some_and(|note| note.outweighs(stamp)) {
-                return;
-            }
-            if known.is_some() || ban.is_some() {
-                let source = Source::Core { history: stamp.history, revision: stamp.revision };
-                let forget_at = known.map(|note| note.forget_at).unwrap_or_default();
-                let note = Note::new(stamp.account_id, ban, source);
-                notes.put(key_id, Note { forget_at: note.forget_at.max(forget_at), ..note }, now);
-            }
-        }
-        let subject = Subject::Key { account_id: stamp.account_id, key_id: Arc::clone(key_id) };
-        if let Err(unavailable) = limiter.set_ban(&subject, ban).await {
-            tracing::warn!(key.id = %key_id, cause = %unavailable, "could not pass on a ban");
-        }
+    /// Sets in the limiter what the core told of a key, unless this gateway knows better.
+    pub(super) async fn told(&self, key_id: &Arc<str>, told: Option<LastBan>, stamp: Stamp, now: UnixMillis) {
+        let correction = self.write().told(key_id, told, stamp, now);
+        self.correct_key(key_id, stamp, correction).await;
     }
 
-    /// The core's answer to a report.
-    pub(super) async fn answered(&self, report: &Report, ban: Option<Ban>, stamp: Stamp, now: UnixMillis) {
-        {
-            let mut notes = self.lock();
-            let Some(note) = notes.by_key.get_mut(&report.key_id) else { return };
-            if note.ban != Some(report.ban) {
-                return; // another ban has been imposed meanwhile, and is to be reported in its turn
-            }
-            note.source = Source::Core { history: stamp.history, revision: stamp.revision };
-        }
-        self.told(&report.key_id, ban, stamp, now).await;
+    /// The core's answer to a report: it has weighed the reported ban, and what it answers holds.
+    pub(super) async fn answered(
+        &self,
+        report: &Report,
+        told: Option<LastBan>,
+        stamp: Stamp,
+        now: UnixMillis,
+    ) {
+        let correction = self.write().answered(report, told, stamp, now);
+        self.correct_key(&report.key_id, stamp, correction).await;
     }
 
     /// The bans that the core is to be told of.
     pub(super) fn unreported(&self) -> Vec<Report> {
-        let notes = self.lock();
+        let notes = self.read();
         let due = notes.by_key.iter().filter(|(_, note)| note.source == Source::Unreported);
-        due.filter_map(|(key_id, note)| {
-            Some(Report { key_id: Arc::clone(key_id), account_id: note.account_id, ban: note.ban? })
+        due.filter_map(|(key_id, note)| match note.last {
+            LastBan::Banned(ban, _) => {
+                Some(Report { key_id: Arc::clone(key_id), account_id: note.account_id, ban })
+            }
+            LastBan::Lifted(_) => None,
         })
         .collect()
     }
@@ -137,12 +167,108 @@ impl Bans {
         self.imposed.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner) // never held over an await
+    /// Takes note of a ban to be reported, unless something newer has been told meanwhile.
+    fn note(&self, account_id: i64, key_id: &Arc<str>, ban: Ban, cause: BanCause, now: UnixMillis) {
+        let mut notes = self.write();
+        if notes.by_key.get(key_id).is_none_or(|known| known.last.moment() < ban.from) {
+            let note = Note::new(account_id, LastBan::Banned(ban, cause), Source::Unreported);
+            notes.put(key_id, note, now);
+            self.imposed.notify_one();
+        }
+    }
+
+    async fn correct_key(&self, key_id: &Arc<str>, stamp: Stamp, correction: Option<Correction>) {
+        if let Some(correction) = correction {
+            let account_id = stamp.account_id;
+            self.correct(&Subject::Key { account_id, key_id: Arc::clone(key_id) }, correction).await;
+        }
+    }
+
+    /// What fails here is done by the first request that it matters for: [`Self::settle`].
+    async fn correct(&self, subject: &Subject, Correction { ban, upto }: Correction) {
+        if let Err(unavailable) = self.limiter.set_ban(subject, ban, upto).await {
+            tracing::debug!(cause = %unavailable, "could not pass on a ban yet");
+        }
+    }
+
+    // Neither is ever held over an await.
+
+    fn read(&self) -> RwLockReadGuard<'_, Notes> {
+        self.notes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Notes> {
+        self.notes.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Notes {
+    /// Holds a decision against what is known of the key.
+    fn judge(&self, key_id: &Arc<str>, decision: &Decision) -> Verdict {
+        let Some(known) = self.by_key.get(key_id).map(|note| &note.last) else {
+            return decision.ban.map_or(Verdict::Stands(BanCause::Unknown), Verdict::IsNews);
+        };
+        let cause = known.cause_at(decision.now);
+        let is_wrong = || Verdict::IsWrong { correction: known.correction(), cause: cause.clone() };
+        match decision.ban {
+            // It was lost, or could not be set yet.
+            None if known.is_in_force(decision.now) => is_wrong(),
+            None => Verdict::Stands(cause),
+            Some(ban) if known.is(ban) => Verdict::Stands(cause),
+            // The limiter has not heard what came after it, or brought it back.
+            Some(ban) if ban.from <= known.moment() => is_wrong(),
+            Some(ban) => Verdict::IsNews(ban),
+        }
+    }
+
+    fn told(
+        &mut self,
+        key_id: &Arc<str>,
+        told: Option<LastBan>,
+        stamp: Stamp,
+        now: UnixMillis,
+    ) -> Option<Correction> {
+        let known = self.by_key.get(key_id);
+        let last = match (known, told) {
+            (Some(known), _) if known.source.is_newer_than(stamp) => return None,
+            // What the core does not know yet is not for it to judge.
+            (Some(known), told)
+                if known.source == Source::Unreported
+                    && told.as_ref().is_none_or(|told| told.moment() < known.last.moment()) =>
+            {
+                return None;
+            }
+            (None, None) => return None,
+            // It is not known any more: the database was put back to an older state, or it is long over.
+            (Some(known), None) => LastBan::Lifted(known.last.moment()),
+            (_, Some(told)) => told,
+        };
+        let before = known.map(|known| known.last.clone());
+        self.put(key_id, Note::new(stamp.account_id, last.clone(), Source::of(stamp)), now);
+        match before {
+            Some(before) if before.is_alike(&last) => None, // the limiter was told
+            Some(before) => Some(last.correction_after(before.moment())),
+            None => Some(last.correction()),
+        }
+    }
+
+    fn answered(
+        &mut self,
+        report: &Report,
+        told: Option<LastBan>,
+        stamp: Stamp,
+        now: UnixMillis,
+    ) -> Option<Correction> {
+        let known = self.by_key.get(&report.key_id)?;
+        if !known.last.is(report.ban) {
+            return None; // another one has been imposed or told meanwhile
+        }
+        let last = told.unwrap_or(LastBan::Lifted(report.ban.from));
+        let correction = (!last.is(report.ban)).then(|| last.correction_after(report.ban.from));
+        self.put(&report.key_id, Note::new(stamp.account_id, last, Source::of(stamp)), now);
+        correction
+    }
+
     fn put(&mut self, key_id: &Arc<str>, note: Note, now: UnixMillis) {
         if self.by_key.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.by_key.retain(|_, note| now < note.forget_at);
@@ -153,31 +279,110 @@ impl Notes {
 }
 
 impl Note {
-    fn new(account_id: i64, ban: Option<Ban>, source: Source) -> Self {
-        let forget_at = ban.map(|ban| ban.until.plus(MEMORY)).unwrap_or_default();
-        Self { account_id, ban, source, forget_at }
+    fn new(account_id: i64, last: LastBan, source: Source) -> Self {
+        let end = match last {
+            LastBan::Banned(ban, _) => ban.until,
+            LastBan::Lifted(at) => at,
+        };
+        Self { account_id, last, source, forget_at: end.plus(MEMORY) }
+    }
+}
+
+impl LastBan {
+    /// Up to when bans are accounted for.
+    fn moment(&self) -> UnixMillis {
+        match self {
+            Self::Banned(ban, _) => ban.from,
+            Self::Lifted(at) => *at,
+        }
     }
 
-    /// Whether the note says more than an answer of the core.
-    fn outweighs(&self, answer: Stamp) -> bool {
-        match self.source {
-            Source::Unreported => true,
-            Source::Core { history, revision } => history == answer.history && revision > answer.revision,
+    fn is_in_force(&self, now: UnixMillis) -> bool {
+        matches!(self, Self::Banned(ban, _) if now < ban.until)
+    }
+
+    /// Whether this is that ban. A limiter whose clock is behind began it later, so its end tells.
+    fn is(&self, ban: Ban) -> bool {
+        matches!(self, Self::Banned(known, _) if known.until == ban.until)
+    }
+
+    /// Whether the limiter does the same for both.
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Banned(one, _), Self::Banned(other, _)) => one == other,
+            (Self::Lifted(one), Self::Lifted(other)) => one == other,
+            (Self::Banned(..), Self::Lifted(_)) | (Self::Lifted(_), Self::Banned(..)) => false,
+        }
+    }
+
+    fn cause_at(&self, now: UnixMillis) -> BanCause {
+        match self {
+            Self::Banned(_, cause) if self.is_in_force(now) => cause.clone(),
+            Self::Banned(..) | Self::Lifted(_) => BanCause::Unknown,
+        }
+    }
+
+    fn correction(&self) -> Correction {
+        let ban = match self {
+            Self::Banned(ban, _) => Some(*ban),
+            Self::Lifted(_) => None,
+        };
+        Correction { ban, upto: self.moment() }
+    }
+
+    /// The same where a ban of that moment is known to be settled too.
+    fn correction_after(&self, moment: UnixMillis) -> Correction {
+        let correction = self.correction();
+        Correction { upto: correction.upto.max(moment), ..correction }
+    }
+}
+
+impl Source {
+    fn of(stamp: Stamp) -> Self {
+        Self::Core { history: stamp.history, revision: stamp.revision }
+    }
+
+    /// Whether the core told it after that answer.
+    fn is_newer_than(self, answer: Stamp) -> bool {
+        match self {
+            Self::Unreported => false,
+            Self::Core { history, revision } => history == answer.history && revision > answer.revision,
         }
     }
 }
 
-/// The core's words for a ban.
+/// The core's words for a ban that a limiter imposed.
 pub(super) fn ban_to_core(ban: Ban) -> internal::Ban {
     let millis = |moment: UnixMillis| i64::try_from(moment.0).unwrap_or(i64::MAX);
-    internal::Ban { imposed_at_ms: millis(ban.from), ends_at_ms: millis(ban.until) }
+    internal::Ban {
+        imposed_at_ms: millis(ban.from),
+        ends_at_ms: millis(ban.until),
+        ..internal::Ban::default()
+    }
 }
 
-/// A ban in the core's words.
-pub(super) fn ban_from_core(ban: internal::Ban) -> Option<Ban> {
-    let moment = |millis| u64::try_from(millis).ok().map(UnixMillis);
-    let ban = Ban { from: moment(ban.imposed_at_ms)?, until: moment(ban.ends_at_ms)? };
-    (ban.from < ban.until).then_some(ban)
+/// What the core tells of a key's bans.
+pub(super) fn last_ban_from_core(ban: Option<internal::Ban>, lifted_at_ms: Option<i64>) -> Option<LastBan> {
+    match ban {
+        Some(ban) => ban_from_core(ban),
+        None => lifted_at_ms.and_then(moment).map(LastBan::Lifted),
+    }
+}
+
+fn ban_from_core(told: internal::Ban) -> Option<LastBan> {
+    let ban = Ban { from: moment(told.imposed_at_ms)?, until: moment(told.ends_at_ms)? };
+    let cause = match told.origin() {
+        internal::BanOrigin::Unspecified => BanCause::Unknown,
+        internal::BanOrigin::Limiter => BanCause::IgnoredRefusals,
+        internal::BanOrigin::Operator => {
+            BanCause::Operator(Some(told.reason).filter(|reason| !reason.is_empty()).map(Into::into))
+        }
+    };
+    (ban.from < ban.until).then_some(LastBan::Banned(ban, cause))
+}
+
+fn moment(millis: i64) -> Option<UnixMillis> {
+    u64::try_from(millis).ok().map(UnixMillis)
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ mod tests {
 
     fn answer(revision: i64, changes: &[(i64, i64)]) -> ListChangesResponse {
         let changes = changes.iter().map(|&(account_id, revision)| AccountChange { account_id, revision });
-        ListChangesResponse { revision, changes: changes.collect(), truncated: false }
+        ListChangesResponse { revision, changes: changes.collect(), ..ListChangesResponse::default() }
     }
 
     fn stamp(account_id: i64, revision: i64) -> Stamp {

@@ -67,7 +67,7 @@ impl CoreDouble {
             plan: Plan::Free.into(),
             per_minute: 60,
             per_day: 1_000,
-            last_ban: None,
+            ..ResolvedKey::default()
         }));
     }
 
@@ -130,7 +130,8 @@ impl key_service_server::KeyService for CoreDouble {
         let changes = state.changes.iter().filter(|(_, revision)| **revision > after);
         let changes =
             changes.map(|(&account_id, &revision)| AccountChange { account_id, revision }).collect();
-        Ok(Response::new(ListChangesResponse { revision: state.revision, changes, truncated: false }))
+        let revision = state.revision;
+        Ok(Response::new(ListChangesResponse { revision, changes, ..ListChangesResponse::default() }))
     }
 
     async fn report_use(
@@ -149,8 +150,9 @@ impl key_service_server::KeyService for CoreDouble {
         state.revision += 1;
         let ReportBanRequest { key_id, ban } = request.into_inner();
         for key in state.keys.values_mut().filter(|key| key.key_id == key_id) {
-            key.last_ban = ban;
+            key.last_ban.clone_from(&ban);
         }
-        Ok(Response::new(ReportBanResponse { last_ban: ban, revision: state.revision }))
+        let revision = state.revision;
+        Ok(Response::new(ReportBanResponse { last_ban: ban, revision, bans_lifted_at_ms: None }))
     }
 }

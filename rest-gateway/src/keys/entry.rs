@@ -88,7 +88,7 @@ mod tests {
             plan: Plan::Free.into(),
             per_minute: 60,
             per_day: 1_000,
-            last_ban: None,
+            ..ResolvedKey::default()
         }
     }
 

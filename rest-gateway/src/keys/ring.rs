@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     KnownKey, Unresolved,
-    bans::{Bans, ban_from_core},
+    bans::{Bans, last_ban_from_core},
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
     entry::Entry,
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     client_address::ClientAddress,
     core_client::NamedTransport,
-    limit::{Decision, Quota, RateLimiter, Subject},
+    limit::{BanCause, Decision, LimiterUnavailable, Quota, RateLimiter, Subject},
 };
 
 /// The most keys that are remembered.
@@ -69,6 +69,7 @@ struct Ring {
     lookups: Lookups<Result<Arc<Found>, CoreAway>>,
     uses: Uses,
     metrics: KeyMetrics,
+    limiter: Arc<dyn RateLimiter>,
     bans: Bans,
 }
 
@@ -105,7 +106,8 @@ impl KeyRing {
             flights: Flights::default(),
             uses: Uses::default(),
             metrics: KeyMetrics::default(),
-            bans: Bans::new(limiter),
+            bans: Bans::new(Arc::clone(&limiter)),
+            limiter,
         }))
     }
 
@@ -127,15 +129,32 @@ impl KeyRing {
                 self.0.flights.join(digest, || ring.look_up(digest, from)).await?
             }
         };
+        if !self.0.limiter.knows_installation() {
+            self.0.ask_for_changes().await; // the first answer names it; keys are not to be counted before
+        }
         let now = self.0.clock.now();
         let known = Arc::clone(entry.usable(now)?);
         self.0.uses.note(&entry, now);
         Ok(known)
     }
 
-    /// Takes note that the limiter refused a request: if that was because of a new ban, the core is told.
-    pub async fn note_refusal(&self, subject: &Subject, quota: Quota, decision: &Decision) {
-        self.0.bans.refused(subject, quota, decision).await;
+    /// The limiter's decision on a request, held against what the core told of the key's bans, and why the key is
+    /// banned if it is. If that is a new ban, the core is told.
+    ///
+    /// # Errors
+    /// The limiter had to be asked again, and could not be reached.
+    pub async fn settle_ban(
+        &self,
+        subject: &Subject,
+        quota: Quota,
+        decision: Decision,
+    ) -> Result<(Decision, BanCause), LimiterUnavailable> {
+        self.0.bans.settle(subject, quota, decision).await
+    }
+
+    /// Asks the core which accounts changed, and for the name of the installation: once, for a core in the same process.
+    pub async fn ask_once(&self) {
+        self.0.ask_for_changes().await;
     }
 
     /// Asks the core once a second which accounts changed, and tells it of bans, and now and then when keys were
@@ -231,7 +250,7 @@ impl Ring {
             let found = answer.map_err(|Overloaded| Unresolved::Overloaded)?;
             let found = found.map_err(|CoreAway| Unresolved::CoreAway)?;
             let key = found.keys.get(&digest).cloned().ok_or(Unresolved::Unknown)?;
-            let ban = key.last_ban.and_then(ban_from_core);
+            let ban = last_ban_from_core(key.last_ban.clone(), key.bans_lifted_at_ms);
             let Found { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
             let Some(entry) = Entry::read(key, stamp) else {
@@ -250,6 +269,7 @@ impl Ring {
     async fn ask_for_changes(&self) {
         let (asked_at, after) = (self.clock.now(), self.changes.revision());
         if let Ok(answer) = self.core.list_changes(after).await {
+            self.limiter.set_installation(&answer.installation);
             self.changes.learn(&answer, after, asked_at);
         }
     }
@@ -261,7 +281,7 @@ impl Ring {
             let answer = self.core.report_ban(&report).await?;
             let (account_id, revision) = (report.account_id, answer.revision);
             let stamp = Stamp { account_id, revision, history, asked_at };
-            let ban = answer.last_ban.and_then(ban_from_core);
+            let ban = last_ban_from_core(answer.last_ban, answer.bans_lifted_at_ms);
             self.bans.answered(&report, ban, stamp, self.clock.now()).await;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use petstore_clock::UnixMillis;
 
 use super::{
-    Subject,
+    Ban, Subject,
     counters::{CounterMap, Counters},
     law::Record,
 };
@@ -52,6 +52,20 @@ impl Callers {
             Subject::Usage(id) => self.usage.get(*id).record(None),
             Subject::Address(address) => self.addresses.get(*address).record(None),
         }
+    }
+
+    /// Sets or lifts the ban of a key: [`Conduct::with_ban`](super::conduct::Conduct::with_ban).
+    pub(super) fn set_ban(
+        &self,
+        key: &Subject,
+        ban: Option<Ban>,
+        upto: UnixMillis,
+        now: impl FnOnce() -> UnixMillis,
+    ) {
+        let with_ban = |record: Record, now: UnixMillis| {
+            ((), Record { conduct: record.conduct.with_ban(ban, upto, now.0), ..record })
+        };
+        self.update(key, now, with_ban);
     }
 
     /// Changes what is kept of the caller, in one atomic step. Time is read inside it, so that the steps of one

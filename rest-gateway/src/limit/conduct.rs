@@ -1,5 +1,7 @@
 //! How a key behaves after its first 429: refused period, strikes, ban. Pure: integers in, integers out.
 
+use petstore_clock::UnixMillis;
+
 use super::{
     standing::Ban,
     windows::{DAY, MINUTE},
@@ -79,24 +81,27 @@ impl Conduct {
         current
     }
 
-    /// The end of the ban that is in force.
-    pub(crate) fn banned_until(self, now: u64) -> Option<u64> {
-        self.ban.holds(now).then_some(self.ban.until)
+    /// The ban that is in force.
+    pub(crate) fn ban_in_force(self, now: u64) -> Option<Ban> {
+        let Span { from, until } = self.ban;
+        self.ban.holds(now).then_some(Ban { from: UnixMillis(from), until: UnixMillis(until) })
     }
 
-    /// With this ban as the last one, or with none, whatever it was; the next one is twice as long. Like every ban
-    /// it settles what was before, and so does lifting one. Setting what is set already changes nothing.
-    pub(crate) fn with_ban(self, ban: Option<Ban>) -> Self {
-        let (ban, ban_length) = match ban {
-            Some(Ban { from, until }) => {
-                (Span { from: from.0, until: until.0 }, until.0.saturating_sub(from.0))
+    /// With this ban as the last one, or with none; the next one is twice as long. A last one that was imposed after
+    /// `upto` stays: whoever asks for this did not know of it. Like every ban it settles what was before, and so does
+    /// lifting one. Setting what is set already changes nothing. A ban of a clock that is ahead is imposed now.
+    pub(crate) fn with_ban(self, ban: Option<Ban>, upto: UnixMillis, now: u64) -> Self {
+        let current = self.at(now);
+        let has_one = current.ban_length > 0;
+        match ban {
+            _ if has_one && current.ban.from > upto.0 => current,
+            Some(ban) if has_one && current.ban.until == ban.until.0 => current,
+            Some(ban) => {
+                let span = Span { from: ban.from.0.min(now), until: ban.until.0 };
+                Self { ban: span, ban_length: span.until.saturating_sub(span.from), ..Self::default() }
             }
-            None => (Span::default(), 0),
-        };
-        if (self.ban, self.ban_length) == (ban, ban_length) {
-            self
-        } else {
-            Self { ban, ban_length, ..Self::default() }
+            None if has_one => Self::default(),
+            None => current,
         }
     }
 

@@ -14,6 +14,7 @@ use std::{
 };
 
 use futures_util::future;
+use petstore_clock::UnixMillis;
 use proptest::{
     prelude::*,
     strategy::ValueTree,
@@ -86,8 +87,13 @@ impl Rig {
         self.limiter.inspect(subject, AMPLE).await.expect("the limiter under test is up")
     }
 
+    /// As of now: whatever was imposed before is known.
     async fn set_ban(&self, subject: &Subject, ban: Option<Ban>) {
-        self.limiter.set_ban(subject, ban).await.expect("the limiter under test is up");
+        self.set_ban_upto(subject, ban, self.inspect(subject).await.decision.now).await;
+    }
+
+    async fn set_ban_upto(&self, subject: &Subject, ban: Option<Ban>, upto: UnixMillis) {
+        self.limiter.set_ban(subject, ban, upto).await.expect("the limiter under test is up");
     }
 
     async fn ban_from_now(&self, subject: &Subject, length: Duration) -> Ban {
@@ -117,6 +123,8 @@ pub(crate) async fn suite(rig: &Rig) {
     bans::a_ban_is_the_keys_and_ends_by_itself(rig).await;
     bans::an_operator_bans_a_key_and_lifts_its_ban(rig).await;
     bans::a_lifted_ban_is_forgotten_and_an_imposed_one_is_not(rig).await;
+    bans::a_ban_that_is_newer_than_what_is_known_stays(rig).await;
+    bans::a_ban_by_a_clock_that_is_ahead_holds_at_once(rig).await;
     bans::all_that_is_kept_of_a_key_can_be_seen(rig).await;
     bans::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
     questions_about_usage_have_windows_of_their_own(rig).await;

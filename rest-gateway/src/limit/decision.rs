@@ -2,7 +2,10 @@
 
 use petstore_clock::UnixMillis;
 
-use super::windows::{DAY, MINUTE};
+use super::{
+    standing::{Ban, BanCause},
+    windows::{DAY, MINUTE},
+};
 
 /// Whether a request may proceed, or why it may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +53,8 @@ pub struct Decision {
     pub minute: WindowView,
     /// The UTC day after this request.
     pub day: WindowView,
-    /// The end of the ban; only when [`Outcome::Banned`].
-    pub banned_until: Option<UnixMillis>,
+    /// The ban that is in force; only when [`Outcome::Banned`].
+    pub ban: Option<Ban>,
     /// For which gateways this speaks.
     pub scope: Scope,
 }
@@ -79,7 +82,7 @@ impl Decision {
         }
         let exhausted = [self.minute, self.day].into_iter().filter(|window| window.remaining == 0);
         let until =
-            exhausted.map(|window| window.resets_at).chain(self.banned_until).max().unwrap_or(self.now);
+            exhausted.map(|window| window.resets_at).chain(self.banned_until()).max().unwrap_or(self.now);
         Some(secs_between(self.now, until).max(1))
     }
 
@@ -104,9 +107,16 @@ impl Decision {
         )
     }
 
-    /// Why the request was refused, for people: limit, window, and reset in UTC. `None` when it was admitted.
+    /// The end of the ban; only when [`Outcome::Banned`].
     #[must_use]
-    pub fn refusal_message(&self) -> Option<String> {
+    pub fn banned_until(&self) -> Option<UnixMillis> {
+        self.ban.map(|ban| ban.until)
+    }
+
+    /// Why the request was refused, for people: limit, window, and reset in UTC; of a ban, its cause. `None` when it
+    /// was admitted.
+    #[must_use]
+    pub fn refusal_message(&self, cause: &BanCause) -> Option<String> {
         let WindowView { limit, resets_at, .. } = self.shown();
         let resets_at = UnixMillis::from_secs(resets_at.as_secs_ceil());
         match self.outcome {
@@ -117,15 +127,24 @@ impl Decision {
             Outcome::QuotaExceeded => Some(format!(
                 "the limit of {limit} requests per UTC day is used up; it resets at {resets_at}"
             )),
-            Outcome::Banned => Some(format!(
-                "the API key is banned until {resets_at}, because it kept sending after 429 \
-                 beyond its limit of {limit} requests per minute"
-            )),
+            Outcome::Banned => Some(match cause {
+                BanCause::Unknown => format!("the API key is banned until {resets_at}"),
+                BanCause::IgnoredRefusals => format!(
+                    "the API key is banned until {resets_at}, because it kept sending after 429 \
+                     beyond its limit of {limit} requests per minute"
+                ),
+                BanCause::Operator(None) => {
+                    format!("the API key was banned by the operator until {resets_at}")
+                }
+                BanCause::Operator(Some(reason)) => {
+                    format!("the API key was banned by the operator until {resets_at}: {reason}")
+                }
+            }),
         }
     }
 
     fn minute_or_ban(&self) -> WindowView {
-        match self.banned_until {
+        match self.banned_until() {
             Some(resets_at) => WindowView { limit: self.minute.limit, remaining: 0, resets_at },
             None => self.minute,
         }
@@ -149,7 +168,7 @@ mod tests {
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_795_219_200_000) },
-            banned_until: None,
+            ban: None,
             scope: Scope::Shared,
         }
     }
@@ -164,7 +183,8 @@ mod tests {
     #[test]
     fn in_a_ban_all_fields_show_nothing_remaining_until_its_end() {
         let banned = decision(Outcome::Banned);
-        let banned = Decision { banned_until: Some(UnixMillis(banned.now.0 + 299_001)), ..banned };
+        let ban = Ban { from: banned.now, until: UnixMillis(banned.now.0 + 299_001) };
+        let banned = Decision { ban: Some(ban), ..banned };
         assert_eq!((banned.shown().limit, banned.shown().remaining), (60, 0));
         assert_eq!(banned.rate_limit(), r#""minute";r=0;t=300, "day";r=999;t=18820"#);
         assert_eq!(banned.retry_after_secs(), Some(300));
@@ -179,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_limit_window_and_reset_in_utc() {
-        let message = |outcome| decision(outcome).refusal_message();
+        let message = |outcome| decision(outcome).refusal_message(&BanCause::IgnoredRefusals);
         assert_eq!(message(Outcome::Admitted), None);
         assert_eq!(
             message(Outcome::RateLimited).unwrap(),
@@ -190,5 +210,16 @@ mod tests {
             "the limit of 1000 requests per UTC day is used up; it resets at 2026-11-21T00:00:00Z"
         );
         assert!(message(Outcome::Banned).unwrap().starts_with("the API key is banned until "));
+    }
+
+    #[test]
+    fn a_ban_says_who_imposed_it_and_why() {
+        let message = |cause| decision(Outcome::Banned).refusal_message(&cause).unwrap();
+        let until = "2026-11-20T18:47:03Z";
+        assert_eq!(message(BanCause::Unknown), format!("the API key is banned until {until}"));
+        assert!(message(BanCause::IgnoredRefusals).contains("kept sending after 429"));
+        let by_hand = format!("the API key was banned by the operator until {until}");
+        assert_eq!(message(BanCause::Operator(None)), by_hand);
+        assert_eq!(message(BanCause::Operator(Some("a leak".into()))), format!("{by_hand}: a leak"));
     }
 }

@@ -1,12 +1,10 @@
 //! Counters in the memory of this process.
 
 use futures_util::future::BoxFuture;
-use petstore_clock::Clock;
+use petstore_clock::{Clock, UnixMillis};
 
 use super::{
-    Ban, Decision, LimiterUnavailable, Quota, RateLimiter, Standing, Subject,
-    callers::Callers,
-    law::{self, Record},
+    Ban, Decision, LimiterUnavailable, Quota, RateLimiter, Standing, Subject, callers::Callers, law,
 };
 
 /// A limiter for one gateway alone: windows, strikes and bans live and end with the process.
@@ -55,26 +53,20 @@ impl RateLimiter for InProcessLimiter {
         &'a self,
         subject: &'a Subject,
         ban: Option<Ban>,
+        upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         Box::pin(async move {
             if matches!(subject, Subject::Key { .. }) {
-                let with_ban = |record: Record| Record { conduct: record.conduct.with_ban(ban), ..record };
-                self.callers.update(subject, || self.clock.now(), |record, _| ((), with_ban(record)));
+                self.callers.set_ban(subject, ban, upto, || self.clock.now());
             }
             Ok(())
         })
-    }
-
-    fn shares_bans(&self) -> bool {
-        false
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use petstore_clock::UnixMillis;
 
     use super::*;
     use crate::limit::conformance::{self, Rig};

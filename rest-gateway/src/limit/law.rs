@@ -66,15 +66,13 @@ fn look(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
     let (minute, day) = current.windows.view(quota, now.0);
     let outcome = windows::outcome(minute, day);
     let scope = Scope::Shared;
-    let decision = Decision { outcome, is_strike: false, now, minute, day, banned_until: None, scope };
+    let decision = Decision { outcome, is_strike: false, now, minute, day, ban: None, scope };
     (in_force(decision, current.conduct), current)
 }
 
 fn in_force(decision: Decision, conduct: Conduct) -> Decision {
-    match conduct.banned_until(decision.now.0) {
-        Some(until) => {
-            Decision { outcome: Outcome::Banned, banned_until: Some(UnixMillis(until)), ..decision }
-        }
+    match conduct.ban_in_force(decision.now.0) {
+        Some(ban) => Decision { outcome: Outcome::Banned, ban: Some(ban), ..decision },
         None => decision,
     }
 }

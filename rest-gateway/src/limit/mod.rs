@@ -20,6 +20,7 @@ mod windows;
 use std::{fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use petstore_clock::UnixMillis;
 
 pub use self::{
     decision::{Decision, Outcome, Scope, WindowView},
@@ -32,7 +33,7 @@ pub use self::{
         InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,
         redis_metrics,
     },
-    standing::{Ban, Standing, Strikes},
+    standing::{Ban, BanCause, Standing, Strikes},
 };
 use crate::client_address::ClientAddress;
 
@@ -89,21 +90,27 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         quota: Quota,
     ) -> BoxFuture<'a, Result<Standing, LimiterUnavailable>>;
 
-    /// Puts this ban in the place of the key's last one, or lifts that; the law is `Conduct::with_ban`. Its moments
-    /// are of the limiter's clock, which [`Self::inspect`] tells. It is kept, as every ban, for a day after its end.
-    /// Does nothing for a subject that is not a key.
+    /// Puts this ban in the place of the key's last one, or lifts that, unless that was imposed after `upto`; the law
+    /// is `Conduct::with_ban`. It is kept, as every ban, for a day after its end. Does nothing for a subject that is
+    /// not a key.
     ///
     /// # Errors
-    /// The bans cannot be reached.
+    /// The bans that all gateways share cannot be reached. Those that this gateway falls back on are set.
     fn set_ban<'a>(
         &'a self,
         subject: &'a Subject,
         ban: Option<Ban>,
+        upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>>;
 
-    /// Whether every gateway sees the bans that this limiter keeps, and they outlive the process. If not, the core
-    /// has to be told of them.
-    fn shares_bans(&self) -> bool;
+    /// Names the installation, as the core does: counters that several gateways share are those of one installation.
+    /// Until then such a limiter decides without them.
+    fn set_installation(&self, _name: &str) {}
+
+    /// Whether it was named, if that matters.
+    fn knows_installation(&self) -> bool {
+        true
+    }
 
     /// Whether decisions are made without the counters that all gateways share, because these are away.
     fn is_degraded(&self) -> bool {

@@ -1,5 +1,7 @@
 //! All that a limiter keeps of a caller, as its owner or an operator may see it.
 
+use std::sync::Arc;
+
 use petstore_clock::UnixMillis;
 
 use super::decision::{Decision, Outcome};
@@ -41,4 +43,16 @@ pub struct Ban {
     pub from: UnixMillis,
     /// The first moment after it; later than `from`.
     pub until: UnixMillis,
+}
+
+/// Why a key is banned, as far as this gateway knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BanCause {
+    /// Nobody has told it yet: another gateway set the ban a moment ago.
+    #[default]
+    Unknown,
+    /// The key kept sending after 429.
+    IgnoredRefusals,
+    /// An operator banned it, and may have said why.
+    Operator(Option<Arc<str>>),
 }

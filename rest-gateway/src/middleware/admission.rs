@@ -111,18 +111,18 @@ async fn take(
     quota: Quota,
     caller: Result<Arc<KnownKey>, ApiError>,
 ) -> Admission {
-    let taken = gateway.limiter.take(subject, quota).await;
-    gateway.metrics.decided(subject, taken.as_ref().map_err(|away| *away));
+    let taken = match gateway.limiter.take(subject, quota).await {
+        Ok(decision) => gateway.keys.settle_ban(subject, quota, decision).await,
+        Err(unavailable) => Err(unavailable),
+    };
+    gateway.metrics.decided(subject, taken.as_ref().map(|(decision, _)| decision).map_err(|away| *away));
     let (key, refusal) = match caller {
         Ok(key) => (Some(key), None),
         Err(refusal) => (None, Some(refusal)),
     };
     let (refusal, decision) = match taken {
-        Ok(decision) if decision.outcome == Outcome::Admitted => (refusal, decision),
-        Ok(decision) => {
-            gateway.keys.note_refusal(subject, quota, &decision).await;
-            (Some(ApiError::OverLimit(decision)), decision)
-        }
+        Ok((decision, _)) if decision.outcome == Outcome::Admitted => (refusal, decision),
+        Ok((decision, cause)) => (Some(ApiError::OverLimit(decision, cause)), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
     Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision), standing: None }
@@ -145,7 +145,7 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
         now,
         minute: window(quota.per_minute),
         day: window(quota.per_day),
-        banned_until: None,
+        ban: None,
         scope: Scope::Node,
     }
 }

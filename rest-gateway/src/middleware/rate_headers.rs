@@ -41,7 +41,7 @@ mod tests {
             now: UnixMillis(1_764_892_790_500),
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(1_764_892_832_001) },
             day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_764_979_200_000) },
-            banned_until: None,
+            ban: None,
             scope,
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     error::{self, ApiError},
     keys::{BearerFault, Unresolved},
-    limit::{Decision, LimiterUnavailable, Outcome, Scope, WindowView},
+    limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Scope, WindowView},
 };
 
 /// Every reason but the one that is never sent.
@@ -76,9 +76,9 @@ pub(super) fn sample(reason: ErrorReason) -> ApiError {
         R::UriTooLong => ApiError::UriTooLong,
         R::UnsupportedMediaType => ApiError::UnsupportedMediaType,
         R::HeadersTooLarge => ApiError::HeadersTooLarge,
-        R::RateLimited => ApiError::OverLimit(refusal(Outcome::RateLimited)),
-        R::QuotaExceeded => ApiError::OverLimit(refusal(Outcome::QuotaExceeded)),
-        R::ApiKeyBanned => ApiError::OverLimit(refusal(Outcome::Banned)),
+        R::RateLimited => over_limit(Outcome::RateLimited),
+        R::QuotaExceeded => over_limit(Outcome::QuotaExceeded),
+        R::ApiKeyBanned => over_limit(Outcome::Banned),
         R::Unavailable => ApiError::Unavailable { retry_after: None },
         R::Overloaded => ApiError::Overloaded { retry_after: None },
         R::LimiterUnavailable => LimiterUnavailable.into(),
@@ -93,18 +93,20 @@ fn of_core(reason: ErrorReason, message: &str) -> ApiError {
 }
 
 /// A refusal on plan Free.
-fn refusal(outcome: Outcome) -> Decision {
+fn over_limit(outcome: Outcome) -> ApiError {
     const NOW: UnixMillis = UnixMillis::from_secs(1_795_201_218);
     const MINUTE_END: UnixMillis = UnixMillis::from_secs(1_795_201_260);
     const DAY_END: UnixMillis = UnixMillis::from_secs(1_795_219_200);
     const BAN_END: UnixMillis = UnixMillis::from_secs(1_795_201_518);
-    Decision {
+    let ban = Ban { from: NOW, until: BAN_END };
+    let decision = Decision {
         outcome,
         is_strike: false,
         now: NOW,
         minute: WindowView { limit: 60, remaining: 0, resets_at: MINUTE_END },
         day: WindowView { limit: 1_000, remaining: 0, resets_at: DAY_END },
-        banned_until: (outcome == Outcome::Banned).then_some(BAN_END),
+        ban: (outcome == Outcome::Banned).then_some(ban),
         scope: Scope::Shared,
-    }
+    };
+    ApiError::OverLimit(decision, BanCause::IgnoredRefusals)
 }

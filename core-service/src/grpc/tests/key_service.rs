@@ -1,7 +1,7 @@
 use petstore_api_key::{ApiKey, Environment};
 use petstore_proto::internal::v1::{
-    Ban, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest, ResolveKeyRequest,
-    ResolveKeysRequest,
+    Ban, BanOrigin, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest,
+    ResolveKeyRequest, ResolveKeysRequest,
 };
 
 use super::*;
@@ -129,15 +129,54 @@ async fn a_reported_ban_is_told_with_its_key_until_a_day_after_its_end() {
         let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
         (answer.key.unwrap().last_ban, answer.revision)
     };
-    let ban = Ban { imposed_at_ms: 1_800_000_000_000, ends_at_ms: 1_800_000_300_000 };
-    let report = ReportBanRequest { key_id: record.id.to_string(), ban: Some(ban) };
+    let ban = Ban {
+        imposed_at_ms: 1_800_000_000_000,
+        ends_at_ms: 1_800_000_300_000,
+        origin: BanOrigin::Limiter.into(),
+        reason: String::new(),
+    };
+    let report = ReportBanRequest { key_id: record.id.to_string(), ban: Some(ban.clone()) };
     let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
-    assert_eq!((answer.last_ban, answer.revision), last_ban().await);
+    assert_eq!((answer.last_ban.clone(), answer.revision), last_ban().await);
     assert_eq!(answer.last_ban, Some(ban));
     shop.hand.advance(Duration::from_mins(5 + 24 * 60));
     assert_eq!(last_ban().await, (None, answer.revision));
 
+    accounts::bans::lift(store, clock, record.id).await.unwrap();
+    let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
+    let lifted_at = i64::try_from(clock.now().0).ok();
+    assert_eq!((answer.last_ban, answer.bans_lifted_at_ms), (None, lifted_at));
+
     let error = shop.keys().report_ban(ReportBanRequest { ban: None, ..report }).await.unwrap_err();
     let message = "ban must end after it begins";
     assert_eq!(verdict(&error), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
+}
+
+#[tokio::test]
+async fn an_installation_is_named_by_environment_and_store() {
+    let (one, other) = (Shop::open().await, Shop::open().await);
+    let name = async |core: Core| {
+        let mut keys = KeyServiceClient::new(BoxCloneSyncService::new(in_memory(&core)));
+        let answer = keys.list_changes(ListChangesRequest::default()).await;
+        answer.unwrap().into_inner().installation
+    };
+    let live = name(one.core.clone().of(Environment::Production)).await;
+    assert_eq!(live, name(one.core.clone().of(Environment::Production)).await);
+    assert!(live.len() == 13 && live.starts_with("live-"), "{live}");
+    assert_eq!(live.replace("live-", "test-"), name(one.core.clone().of(Environment::Staging)).await);
+    assert_ne!(live, name(other.core.clone().of(Environment::Production)).await);
+}
+
+#[tokio::test]
+async fn a_ban_by_hand_is_told_with_its_reason() {
+    let shop = Shop::open().await;
+    let Core { store, clock, .. } = &shop.core;
+    let key = ApiKey::generate(Environment::Production);
+    let record = accounts::create_first(store, clock, &key).await.unwrap().unwrap();
+    let reason = domain::BanReason::parse("open invoice").unwrap();
+    accounts::bans::add(store, clock, record.id, Duration::from_mins(1), Some(reason)).await.unwrap();
+    let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
+    let key = shop.keys().resolve_key(request).await.unwrap().into_inner().key.unwrap();
+    let ban = key.last_ban.unwrap();
+    assert_eq!((ban.origin(), ban.reason.as_str()), (BanOrigin::Operator, "open invoice"));
 }

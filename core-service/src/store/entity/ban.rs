@@ -3,7 +3,7 @@
 use sea_orm::entity::prelude::*;
 
 use super::account::{moment_column, stored_moment};
-use crate::domain::{Ban, BanNote};
+use crate::domain::{Ban, BanNote, BanOrigin, BanReason};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bans")]
@@ -12,6 +12,8 @@ pub(crate) struct Model {
     pub key_id: String,
     pub imposed_at: i64,
     pub ends_at: i64,
+    pub origin: String,
+    pub reason: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -32,16 +34,43 @@ impl Related<super::api_key::Entity> for Entity {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The note in two columns.
-pub(crate) fn stored_note(imposed_at: i64, ends_at: i64) -> BanNote {
+/// How an operator's ban is told from the limiter's.
+const OPERATOR: &str = "operator";
+const LIMITER: &str = "limiter";
+
+/// The note that a row is.
+pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
     let (from, until) = (stored_moment(imposed_at), stored_moment(ends_at));
-    Ban::new(from, until).map_or(BanNote::Lifted(from), BanNote::Banned)
+    let origin = if origin == OPERATOR {
+        BanOrigin::Operator(reason.map(BanReason::stored))
+    } else {
+        BanOrigin::Limiter
+    };
+    Ban::new(from, until, origin).map_or(BanNote::Lifted(from), BanNote::Banned)
 }
 
-/// The two columns for a note.
-pub(crate) fn note_columns(note: BanNote) -> (i64, i64) {
-    match note {
-        BanNote::Banned(ban) => (moment_column(ban.from), moment_column(ban.until)),
-        BanNote::Lifted(at) => (moment_column(at), moment_column(at)),
+impl From<Model> for BanNote {
+    fn from(row: Model) -> Self {
+        stored_note(row.imposed_at, row.ends_at, &row.origin, row.reason)
+    }
+}
+
+/// The row for a note.
+pub(crate) fn note_row(key_id: &str, note: BanNote) -> ActiveModel {
+    use sea_orm::ActiveValue::Set;
+    let (imposed_at, ends_at, origin) = match note {
+        BanNote::Banned(Ban { from, until, origin }) => (from, until, origin),
+        BanNote::Lifted(at) => (at, at, BanOrigin::Operator(None)),
+    };
+    let (origin, reason) = match origin {
+        BanOrigin::Limiter => (LIMITER, None),
+        BanOrigin::Operator(reason) => (OPERATOR, reason.map(|reason| reason.as_str().to_owned())),
+    };
+    ActiveModel {
+        key_id: Set(key_id.to_owned()),
+        imposed_at: Set(moment_column(imposed_at)),
+        ends_at: Set(moment_column(ends_at)),
+        origin: Set(origin.to_owned()),
+        reason: Set(reason),
     }
 }

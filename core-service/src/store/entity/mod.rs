@@ -5,6 +5,7 @@ pub(super) mod api_key;
 pub(super) mod ban;
 pub(super) mod create_request;
 pub(super) mod import;
+pub(super) mod installation;
 pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod revision;

@@ -10,6 +10,7 @@ const LAST: Ban = Ban { from: START, until: START.plus(Duration::from_hours(1)) 
 struct Rig {
     limiter: Arc<InProcessLimiter>,
     bans: Bans,
+    clock: Clock,
     hand: petstore_clock::ClockHand,
     key_id: Arc<str>,
 }
@@ -17,40 +18,83 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let (clock, hand) = Clock::manual(START);
-        let limiter = Arc::new(InProcessLimiter::new(clock));
-        Self { bans: Bans::new(Arc::clone(&limiter) as _), limiter, hand, key_id: "key".into() }
+        let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
+        Self { bans: Bans::new(Arc::clone(&limiter) as _), limiter, clock, hand, key_id: "key".into() }
     }
 
     fn subject(&self) -> Subject {
         Subject::Key { account_id: 1, key_id: Arc::clone(&self.key_id) }
     }
 
+    async fn takes(&self) -> Decision {
+        self.limiter.take(&self.subject(), QUOTA).await.unwrap()
+    }
+
+    async fn settles(&self, decision: Decision) -> (Decision, BanCause) {
+        self.bans.settle(&self.subject(), QUOTA, decision).await.unwrap()
+    }
+
     async fn sends(&self) -> Decision {
-        let decision = self.limiter.take(&self.subject(), QUOTA).await.unwrap();
-        self.bans.refused(&self.subject(), QUOTA, &decision).await;
-        decision
+        self.settles(self.takes().await).await.0
+    }
+
+    /// Goes on until one more refused request brings a ban.
+    async fn comes_close_to_a_ban(&self) {
+        while self.sends().await.outcome == Outcome::Admitted {}
+        self.hand.advance(Duration::from_secs(1));
+        for _ in 0..100 {
+            assert_ne!(self.sends().await.outcome, Outcome::Banned);
+        }
     }
 
     /// Ignores 429 until it is banned.
     async fn provokes_a_ban(&self) -> Report {
-        while self.sends().await.outcome == Outcome::Admitted {}
-        self.hand.advance(Duration::from_secs(1));
-        while self.sends().await.outcome != Outcome::Banned {}
+        self.comes_close_to_a_ban().await;
+        assert_eq!(self.sends().await.outcome, Outcome::Banned);
+        self.report()
+    }
+
+    fn report(&self) -> Report {
         let [report] = &self.bans.unreported()[..] else { panic!("one report is due") };
         report.clone()
     }
 
-    async fn told(&self, ban: Option<Ban>, revision: i64) {
-        self.bans.told(&self.key_id, ban, stamp(revision), START).await;
+    async fn told(&self, told: Option<LastBan>, revision: i64) {
+        self.bans.told(&self.key_id, told, stamp(revision), self.clock.now()).await;
     }
 
     async fn is_banned(&self) -> bool {
         self.limiter.inspect(&self.subject(), QUOTA).await.unwrap().ban().is_some()
     }
+
+    /// As Redis does without persistence, or a process that restarts.
+    async fn limiter_loses(&self) {
+        self.limiter.set_ban(&self.subject(), None, UnixMillis(u64::MAX)).await.unwrap();
+    }
+
+    /// As Redis does from an old snapshot.
+    async fn limiter_brings_back(&self, ban: Ban) {
+        self.limiter.set_ban(&self.subject(), Some(ban), UnixMillis(u64::MAX)).await.unwrap();
+    }
 }
 
 fn stamp(revision: i64) -> Stamp {
     Stamp { account_id: 1, revision, history: 0, asked_at: START }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the core's answer is read")]
+fn by_limiter(ban: Ban) -> Option<LastBan> {
+    Some(LastBan::Banned(ban, BanCause::IgnoredRefusals))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the core's answer is read")]
+fn by_operator(ban: Ban) -> Option<LastBan> {
+    Some(LastBan::Banned(ban, BanCause::Operator(Some("a leak".into()))))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the core's answer is read")]
+fn lifted(at: UnixMillis) -> Option<LastBan> {
+    Some(LastBan::Lifted(at))
 }
 
 #[tokio::test]
@@ -60,9 +104,28 @@ async fn a_ban_is_to_be_reported_until_the_core_has_answered() {
     rig.bans.imposed().await;
     rig.sends().await;
     assert_eq!(rig.bans.unreported(), std::slice::from_ref(&report));
-    rig.bans.answered(&report, Some(report.ban), stamp(5), START).await;
+    rig.bans.answered(&report, by_limiter(report.ban), stamp(5), START).await;
     assert_eq!(rig.bans.unreported(), []);
     assert!(rig.is_banned().await);
+}
+
+#[tokio::test]
+async fn nothing_told_between_the_decision_and_the_note_erases_the_new_ban() {
+    for told in [
+        None,
+        by_limiter(Ban { from: START.minus(Duration::from_hours(2)), until: START }),
+        lifted(START.minus(Duration::from_hours(1))),
+    ] {
+        let rig = Rig::new();
+        rig.comes_close_to_a_ban().await;
+        let decision = rig.takes().await;
+        assert_eq!(decision.outcome, Outcome::Banned);
+        rig.told(told.clone(), 7).await; // asked before the ban
+        let (settled, cause) = rig.settles(decision).await;
+        assert_eq!((settled.ban, cause), (decision.ban, BanCause::IgnoredRefusals), "{told:?}");
+        assert_eq!(Some(rig.report().ban), decision.ban);
+        assert!(rig.is_banned().await, "{told:?}");
+    }
 }
 
 #[tokio::test]
@@ -71,29 +134,102 @@ async fn a_ban_that_the_core_does_not_know_yet_holds_whatever_it_tells() {
     let report = rig.provokes_a_ban().await;
     rig.told(None, 4).await;
     assert!(rig.is_banned().await);
-    rig.bans.answered(&report, Some(report.ban), stamp(5), START).await;
+    rig.bans.answered(&report, by_limiter(report.ban), stamp(5), START).await;
     rig.told(None, 4).await; // asked before the report, answered after it
     assert!(rig.is_banned().await);
-    rig.told(None, 6).await; // lifted
+    rig.told(lifted(report.ban.from), 6).await;
     assert!(!rig.is_banned().await);
-    rig.told(Some(report.ban), 5).await;
+    rig.told(by_limiter(report.ban), 5).await;
     assert!(!rig.is_banned().await, "an old answer brings nothing back");
 }
 
 #[tokio::test]
 async fn a_ban_that_was_lifted_before_its_report_came_is_lifted_here_too() {
+    for answer in [None, lifted(START.plus(Duration::from_secs(30)))] {
+        let rig = Rig::new();
+        let report = rig.provokes_a_ban().await;
+        rig.bans.answered(&report, answer, stamp(5), START).await;
+        assert!(!rig.is_banned().await);
+        assert_eq!(rig.bans.unreported(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_lifting_reaches_a_ban_that_was_not_reported_yet() {
     let rig = Rig::new();
     let report = rig.provokes_a_ban().await;
-    rig.bans.answered(&report, None, stamp(5), START).await;
+    rig.told(lifted(report.ban.from), 6).await;
     assert!(!rig.is_banned().await);
     assert_eq!(rig.bans.unreported(), []);
+    rig.bans.answered(&report, by_limiter(report.ban), stamp(5), START).await; // sent before, answered late
+    assert!(!rig.is_banned().await);
+}
+
+#[tokio::test]
+async fn of_an_operators_ban_and_a_newer_one_here_the_core_chooses() {
+    let rig = Rig::new();
+    let report = rig.provokes_a_ban().await;
+    let kept = Ban { from: START, until: START.plus(Duration::from_hours(24)) };
+    rig.told(by_operator(kept), 4).await;
+    assert_eq!(rig.bans.unreported(), std::slice::from_ref(&report), "it does not know of the newer one");
+    rig.bans.answered(&report, by_operator(kept), stamp(5), START).await;
+    let (decision, cause) = rig.settles(rig.takes().await).await;
+    assert_eq!((decision.ban, cause), (Some(kept), BanCause::Operator(Some("a leak".into()))));
+}
+
+#[tokio::test]
+async fn a_limiter_that_lost_a_ban_is_put_right_by_the_first_request() {
+    let rig = Rig::new();
+    rig.told(by_operator(LAST), 1).await;
+    rig.limiter_loses().await;
+    let decision = rig.takes().await;
+    assert_eq!(decision.outcome, Outcome::Admitted);
+    let (settled, cause) = rig.settles(decision).await;
+    assert_eq!((settled.ban, cause), (Some(LAST), BanCause::Operator(Some("a leak".into()))));
+    assert!(rig.is_banned().await);
+    rig.hand.set(LAST.until);
+    assert_eq!(rig.sends().await.outcome, Outcome::Admitted, "what is over is not brought back");
+}
+
+#[tokio::test]
+async fn a_limiter_that_brings_back_what_was_lifted_or_replaced_is_put_right_by_the_first_request() {
+    let rig = Rig::new();
+    rig.told(by_limiter(LAST), 1).await;
+    rig.told(lifted(LAST.from), 2).await;
+    rig.limiter_brings_back(LAST).await;
+    let decision = rig.takes().await;
+    assert_eq!(decision.outcome, Outcome::Banned);
+    assert_eq!(rig.settles(decision).await.0.minute.remaining, 0, "it is admitted and counted");
+    assert!(!rig.is_banned().await);
+    assert_eq!(rig.bans.unreported(), []);
+
+    let newer = Ban { from: START.plus(Duration::from_secs(1)), until: START.plus(Duration::from_mins(9)) };
+    rig.hand.advance(Duration::from_secs(2));
+    rig.told(by_operator(newer), 3).await;
+    rig.limiter_brings_back(LAST).await;
+    assert_eq!(rig.sends().await.ban, Some(newer));
+    rig.hand.set(newer.until);
+    rig.limiter_brings_back(LAST).await;
+    assert_eq!(rig.sends().await.outcome, Outcome::Admitted, "what replaced it is over");
+}
+
+#[tokio::test]
+async fn a_ban_that_another_gateway_put_into_the_shared_limiter_is_reported_and_blamed_on_nobody() {
+    let rig = Rig::new();
+    rig.limiter_brings_back(LAST).await;
+    let (decision, cause) = rig.settles(rig.takes().await).await;
+    assert_eq!((decision.ban, cause), (Some(LAST), BanCause::Unknown));
+    let report = rig.report();
+    rig.bans.answered(&report, by_operator(LAST), stamp(5), START).await;
+    let (_, cause) = rig.settles(rig.takes().await).await;
+    assert_eq!(cause, BanCause::Operator(Some("a leak".into())));
 }
 
 #[tokio::test]
 async fn a_ban_of_another_gateway_holds_here() {
     let rig = Rig::new();
-    rig.told(Some(LAST), 1).await;
-    assert_eq!(rig.sends().await.banned_until, Some(LAST.until));
+    rig.told(by_limiter(LAST), 1).await;
+    assert_eq!(rig.sends().await.ban, Some(LAST));
     assert_eq!(rig.bans.unreported(), [], "the core knows it");
 }
 
@@ -101,14 +237,16 @@ async fn a_ban_of_another_gateway_holds_here() {
 async fn a_clock_behind_the_cores_does_not_make_a_ban_void() {
     let rig = Rig::new();
     let ahead = Ban { from: START.plus(Duration::from_secs(10)), ..LAST };
-    rig.told(Some(ahead), 1).await;
+    rig.told(by_operator(ahead), 1).await;
     assert!(rig.is_banned().await);
+    rig.sends().await;
+    assert_eq!(rig.bans.unreported(), [], "it is the same ban");
 }
 
 #[tokio::test]
 async fn after_the_core_was_put_back_its_word_counts_again() {
     let rig = Rig::new();
-    rig.told(Some(LAST), 100).await;
+    rig.told(by_limiter(LAST), 100).await;
     let restored = Stamp { history: 1, ..stamp(3) };
     rig.bans.told(&rig.key_id, None, restored, START).await;
     assert!(!rig.is_banned().await);
@@ -123,6 +261,7 @@ async fn strikes_survive_being_told_that_there_is_no_ban() {
     }
     let before = rig.limiter.inspect(&rig.subject(), QUOTA).await.unwrap();
     rig.told(None, 1).await;
+    rig.told(lifted(START), 2).await;
     let after = rig.limiter.inspect(&rig.subject(), QUOTA).await.unwrap();
     assert!(before.strikes.is_some() && before.strikes == after.strikes);
 }
@@ -134,8 +273,8 @@ async fn what_is_over_is_forgotten_as_new_bans_come() {
         let key_id: Arc<str> = number.to_string().into();
         let now = START.plus(Duration::from_hours(u64::from(number)));
         let ban = Ban { from: now, until: now.plus(Duration::from_hours(1)) };
-        rig.bans.told(&key_id, Some(ban), stamp(1), now).await;
+        rig.bans.told(&key_id, by_limiter(ban), stamp(1), now).await;
     }
-    let kept = rig.bans.lock().by_key.len();
+    let kept = rig.bans.read().by_key.len();
     assert!(kept < 2 * FIRST_SWEEP, "{kept} are kept");
 }

@@ -24,7 +24,7 @@ pub(super) async fn an_operator_bans_a_key_and_lifts_its_ban(rig: &Rig) {
     let (banned, sibling) = (key(account, "banned"), key(account, "sibling"));
     let ban = rig.ban_from_now(&banned, Duration::from_hours(1)).await;
     let decision = rig.take(&banned, AMPLE).await;
-    assert_eq!((decision.outcome, decision.banned_until), (Outcome::Banned, Some(ban.until)));
+    assert_eq!((decision.outcome, decision.ban), (Outcome::Banned, Some(ban)));
     assert_eq!(rig.inspect(&banned).await.ban(), Some(ban));
     assert_eq!(rig.take(&sibling, AMPLE).await.minute.remaining, 999);
     rig.set_ban(&banned, None).await;
@@ -52,8 +52,36 @@ pub(super) async fn a_lifted_ban_is_forgotten_and_an_imposed_one_is_not(rig: &Ri
         rig.take_many(2, &subject, quota).await;
         rig.waits(Duration::from_secs(1));
         let ban = rig.take_many(101, &subject, quota).await;
-        assert_eq!(ban.banned_until, Some(ban.now.plus(Duration::from_secs(secs))), "lifted: {lift}");
+        assert_eq!(ban.banned_until(), Some(ban.now.plus(Duration::from_secs(secs))), "lifted: {lift}");
     }
+}
+
+pub(super) async fn a_ban_that_is_newer_than_what_is_known_stays(rig: &Rig) {
+    let subject = rig.new_key();
+    let ban = rig.ban_from_now(&subject, Duration::from_mins(5)).await;
+    let before = ban.from.minus(Duration::from_millis(1));
+    let older = Ban { from: before, until: ban.until.plus(Duration::from_hours(1)) };
+    for known in [Some(older), None] {
+        rig.set_ban_upto(&subject, known, before).await;
+        assert_eq!(rig.take(&subject, AMPLE).await.ban, Some(ban), "{known:?}");
+    }
+    rig.set_ban_upto(&subject, Some(older), ban.from).await;
+    assert_eq!(rig.take(&subject, AMPLE).await.ban, Some(older), "what is known to be replaced is");
+    rig.set_ban_upto(&subject, None, older.from).await;
+    assert_eq!(rig.take(&subject, AMPLE).await.outcome, Outcome::Admitted);
+}
+
+pub(super) async fn a_ban_by_a_clock_that_is_ahead_holds_at_once(rig: &Rig) {
+    let subject = rig.new_key();
+    let now = rig.inspect(&subject).await.decision.now;
+    let ban = Ban { from: now.plus(Duration::from_hours(1)), until: now.plus(Duration::from_hours(2)) };
+    rig.set_ban_upto(&subject, Some(ban), ban.from).await;
+    let banned = rig.take(&subject, AMPLE).await;
+    assert_eq!(banned.banned_until(), Some(ban.until));
+    assert!(banned.ban.is_some_and(|ban| (now..=banned.now).contains(&ban.from)), "{banned:?}");
+    rig.waits(Duration::from_secs(1));
+    rig.set_ban_upto(&subject, Some(ban), ban.from).await;
+    assert_eq!(rig.take(&subject, AMPLE).await.ban, banned.ban, "it is set already");
 }
 
 pub(super) async fn all_that_is_kept_of_a_key_can_be_seen(rig: &Rig) {
@@ -78,7 +106,7 @@ pub(super) async fn all_that_is_kept_of_a_key_can_be_seen(rig: &Rig) {
 
     let banned = rig.take_many(98, &subject, quota).await;
     let standing = rig.inspect(&subject).await;
-    assert_eq!(standing.ban(), Some(Ban { from: banned.now, until: banned.banned_until.unwrap() }));
+    assert_eq!(standing.ban(), Some(Ban { from: banned.now, until: banned.banned_until().unwrap() }));
     assert_eq!((standing.refused_until, standing.strikes), (None, None));
 }
 

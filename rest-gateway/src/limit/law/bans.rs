@@ -70,7 +70,7 @@ impl Key {
         self.waits(1_000);
         let decision = self.sends_many(121);
         assert_eq!(decision.outcome, Outcome::Banned);
-        decision.banned_until.unwrap().0 - decision.now.0
+        decision.banned_until().unwrap().0 - decision.now.0
     }
 }
 
@@ -125,7 +125,7 @@ fn more_than_100_strikes_ban_a_key_of_a_small_plan_for_five_minutes() {
     assert_eq!(key.waits(1_000).sends_many(100).outcome, Outcome::QuotaExceeded);
     let banned = key.sends();
     assert_eq!(banned.outcome, Outcome::Banned);
-    assert_eq!(banned.banned_until, Some(key.now().plus(Duration::from_mins(5))));
+    assert_eq!(banned.banned_until(), Some(key.now().plus(Duration::from_mins(5))));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn in_a_ban_the_minutes_limit_nothing_remaining_and_the_bans_end_are_shown() {
     key.provokes_a_ban();
     let banned = key.waits(100).sends();
     let shown = banned.shown();
-    assert_eq!((shown.limit, shown.remaining, Some(shown.resets_at)), (60, 0, banned.banned_until));
+    assert_eq!((shown.limit, shown.remaining, Some(shown.resets_at)), (60, 0, banned.banned_until()));
     assert_eq!(banned.retry_after_secs(), Some(300), "299.9 s, rounded up");
     assert_eq!(peek(key.record, FREE, key.now()), banned);
 }
@@ -173,7 +173,7 @@ fn requests_in_a_ban_count_in_nothing_and_do_not_extend_it() {
     let until = key.now().0 + 1_000 + key.provokes_a_ban();
     let record = key.record;
     let last = key.waits(5 * MINUTE - 1).sends_many(10_000);
-    assert_eq!(last.banned_until, Some(UnixMillis(until)));
+    assert_eq!(last.banned_until(), Some(UnixMillis(until)));
     assert_eq!((key.record.conduct, key.record.windows.day), (record.conduct, record.windows.day));
     assert_eq!(key.waits(1).sends().outcome, Outcome::Admitted);
 }

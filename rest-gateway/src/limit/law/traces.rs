@@ -6,7 +6,7 @@ use petstore_clock::UnixMillis;
 use proptest::{collection::vec, prelude::*};
 
 use super::{Record, take};
-use crate::limit::{Decision, Outcome, Quota, WindowView, windows};
+use crate::limit::{BanCause, Decision, Outcome, Quota, WindowView, windows};
 
 const START: u64 = 1_795_200_000_000;
 
@@ -56,7 +56,7 @@ proptest! {
                 Outcome::Admitted => (*minute, *day) = (*minute + 1, *day + 1),
                 Outcome::RateLimited => prop_assert_eq!(*minute, quota.per_minute),
                 Outcome::QuotaExceeded => prop_assert_eq!(*day, quota.per_day),
-                Outcome::Banned => prop_assert!(decision.banned_until > Some(decision.now)),
+                Outcome::Banned => prop_assert!(decision.banned_until() > Some(decision.now)),
             }
         }
     }
@@ -110,6 +110,7 @@ proptest! {
         [record.conduct.striking.from, record.conduct.striking.until] = [moments[4], moments[5]];
         [record.conduct.ban.from, record.conduct.ban.until] = [moments[6], moments[7]];
         let (decision, _) = take(record, Quota { per_minute, per_day }, UnixMillis(now));
-        let _ = (decision.rate_limit(), decision.rate_limit_policy(), decision.refusal_message());
+        let message = decision.refusal_message(&BanCause::IgnoredRefusals);
+        let _ = (decision.rate_limit(), decision.rate_limit_policy(), message);
     }
 }

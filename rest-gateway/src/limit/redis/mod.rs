@@ -15,12 +15,12 @@ mod url;
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
-use petstore_clock::Clock;
+use petstore_clock::{Clock, UnixMillis};
 use petstore_traces::{Description, KeyValue, Span, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ use self::{
     batch::Batcher,
     connection::{Connection, Deadlines, Failure},
     reply::Reply,
-    step::Step,
+    step::{PROBES, Step},
 };
 pub use self::{
     fault::RedisFault,
@@ -40,7 +40,10 @@ use super::{
     law::{self, Record},
 };
 
-/// An operator's command and the probe may wait for a connection to be made, with TLS.
+/// The longest name of an installation.
+const LONGEST_NAME: usize = 64;
+
+/// The probe at the start may wait for a connection to be made, with TLS.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where the counters are.
@@ -72,7 +75,8 @@ pub struct RedisHealth {
     pub evicts: bool,
 }
 
-/// Counts in Redis. Every gateway that names the same Redis shares the counters.
+/// Counts in Redis. Every gateway of an installation that names the same Redis shares the counters; until the
+/// installation is known it makes no decision.
 ///
 /// A failed or late answer is [`LimiterUnavailable`], never a guess; the request may have been counted all the same.
 /// Nothing is retried but a call of which Redis says that it did nothing. Must be used inside a tokio runtime.
@@ -81,6 +85,8 @@ pub struct RedisLimiter {
     path: Path,
     deadlines: Deadlines,
     last_fault: Mutex<Option<RedisFault>>,
+    /// Whose counters they are; `None` until the core has told.
+    installation: RwLock<Option<Arc<str>>>,
 }
 
 #[derive(Debug)]
@@ -130,7 +136,7 @@ impl RedisLimiter {
         } else {
             Path::Batched(Batcher::new(connection))
         };
-        Ok(Self { path, deadlines, last_fault: Mutex::default() })
+        Ok(Self { path, deadlines, last_fault: Mutex::default(), installation: RwLock::default() })
     }
 
     /// Connects if need be, decides on a request of nobody, which takes the whole way of a decision, writing
@@ -149,6 +155,29 @@ impl RedisLimiter {
             }
         };
         self.within(PATIENCE, probe).await
+    }
+
+    /// Decides on a request of nobody, which is written as any other: Redis's time then.
+    ///
+    /// # Errors
+    /// Redis would not decide.
+    pub(super) async fn probe_once(&self) -> Result<UnixMillis, LimiterUnavailable> {
+        let taken = async {
+            match self.run(Step::probe()).await? {
+                Reply::Taken(taken) => Ok(taken.decision(PROBES).now),
+                Reply::Kept { .. } | Reply::Set => Err(RedisFault::Protocol),
+            }
+        };
+        self.within(self.deadlines.decision, taken).await
+    }
+
+    /// Whose counters these are.
+    ///
+    /// # Errors
+    /// The core has not told yet.
+    fn installation(&self) -> Result<Arc<str>, LimiterUnavailable> {
+        let installation = self.installation.read().unwrap_or_else(PoisonError::into_inner);
+        installation.clone().ok_or(LimiterUnavailable)
     }
 
     /// Why Redis did not decide the last time that it did not; `None` if it always has.
@@ -194,10 +223,11 @@ impl RedisLimiter {
     async fn read<T>(
         &self,
         subject: &Subject,
-        law: impl FnOnce(Record, petstore_clock::UnixMillis) -> T,
+        law: impl FnOnce(Record, UnixMillis) -> T,
     ) -> Result<T, LimiterUnavailable> {
+        let step = Step::read(&self.installation()?, subject);
         let kept = async {
-            match self.run(Step::read(subject)).await? {
+            match self.run(step).await? {
                 Reply::Kept { now, record } => Ok(law(record, now)),
                 Reply::Taken(_) | Reply::Set => Err(RedisFault::Protocol),
             }
@@ -230,13 +260,16 @@ impl RateLimiter for RedisLimiter {
         subject: &'a Subject,
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        let taken = async move {
-            match self.run(Step::take(subject, quota)).await? {
-                Reply::Taken(taken) => Ok(taken.decision(quota)),
-                Reply::Kept { .. } | Reply::Set => Err(RedisFault::Protocol),
-            }
-        };
-        Box::pin(self.within(self.deadlines.decision, taken))
+        Box::pin(async move {
+            let step = Step::take(&self.installation()?, subject, quota);
+            let taken = async {
+                match self.run(step).await? {
+                    Reply::Taken(taken) => Ok(taken.decision(quota)),
+                    Reply::Kept { .. } | Reply::Set => Err(RedisFault::Protocol),
+                }
+            };
+            self.within(self.deadlines.decision, taken).await
+        })
     }
 
     fn peek<'a>(
@@ -259,14 +292,25 @@ impl RateLimiter for RedisLimiter {
         &'a self,
         subject: &'a Subject,
         ban: Option<Ban>,
+        upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         Box::pin(async move {
-            let Some(step) = Step::ban(subject, ban) else { return Ok(()) };
-            self.within(PATIENCE, async { self.run(step).await.map(drop) }).await
+            let Some(step) = Step::ban(&self.installation()?, subject, ban, upto) else { return Ok(()) };
+            self.within(self.deadlines.decision, async { self.run(step).await.map(drop) }).await
         })
     }
 
-    fn shares_bans(&self) -> bool {
-        true
+    fn set_installation(&self, name: &str) {
+        // What could mislead Redis Cluster, or make keys long, is left out.
+        let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
+        let name: String = name.chars().filter(is_plain).take(LONGEST_NAME).collect();
+        let mut installation = self.installation.write().unwrap_or_else(PoisonError::into_inner);
+        if installation.as_deref() != Some(&name) {
+            *installation = Some(name.into());
+        }
+    }
+
+    fn knows_installation(&self) -> bool {
+        self.installation().is_ok()
     }
 }

@@ -3,11 +3,12 @@
 --
 -- KEYS: for each step two: the string with the owner's windows, and the one with the key's conduct. Where nothing is
 -- kept of a key (accounts without bans, questions about usage, addresses), the owner's twice.
--- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step three:
+-- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step three, or four for a ban:
 --   'take', limit per minute, limit per day: decides on one request and counts it;
 --   'pass', the same of an address: it is forgotten sooner if it asked for little;
 --   'read', '', '': what is kept;
---   'ban', from, until: puts this ban in the place of the key's last one; 0, 0 lifts that.
+--   'ban', from, until, upto: puts this ban in the place of the key's last one, or lifts that if both are 0, unless
+--   that was imposed after `upto`.
 -- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error; the other
 -- steps are none of its concern, for each reads before it writes and writes only strings.
 
@@ -146,7 +147,7 @@ local function take(owner, key, per_minute, per_day, slot)
   local outcome, ban = 'A', ''
 
   if c and holds(c.ban, c.ban_till) then
-    outcome, ban = 'B', pack('>I6', c.ban_till)
+    outcome, ban = 'B', pack('>I6I6', c.ban, c.ban_till)
     keep_conduct(key, c)
   elseif in_minute < per_minute and in_day < per_day then
     if in_minute == 0 then
@@ -173,7 +174,7 @@ local function take(owner, key, per_minute, per_day, slot)
       local is_strike = refuse(c, max(1000, wait - wait % 1000), per_minute)
       conduct_till = max(conduct_till, keep_conduct(key, c))
       if holds(c.ban, c.ban_till) then
-        outcome, ban = 'B', pack('>I6', c.ban_till)
+        outcome, ban = 'B', pack('>I6I6', c.ban, c.ban_till)
       end
       if is_strike then
         outcome = string.lower(outcome)
@@ -207,13 +208,15 @@ local steps = {
     return 'R' .. (kept or pack(WINDOWS, 0, 0, 0, 0, 0)) .. (conduct or '')
   end,
 
-  ban = function(owner, key, from, till)
+  ban = function(owner, key, from, till, upto)
     local before, minute, in_minute, day, in_day, conduct_till = read_windows(owner)
-    local c = read_conduct(key)
-    local length = max(0, till - from)
-    if c.ban ~= from or c.ban_till ~= till or c.ban_length ~= length then
+    local c = current_conduct(key)
+    local has_one = c.ban_length > 0
+    local is_set = till > 0 and has_one and c.ban_till == till or till == 0 and not has_one
+    if not is_set and not (has_one and c.ban > upto) then
+      from = min(from, now)
       c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
-      c.ban, c.ban_till, c.ban_length = from, till, length
+      c.ban, c.ban_till, c.ban_length = from, till, till - from
     end
     conduct_till = max(conduct_till, keep_conduct(key, c))
     local after = pack(WINDOWS, minute, in_minute, day, in_day, conduct_till)
@@ -222,14 +225,17 @@ local steps = {
   end,
 }
 
-local answers = { now }
+local answers, at = { now }, 2
 for i = 1, #KEYS / 2 do
+  local verb = ARGV[at]
+  local upto = verb == 'ban' and tonumber(ARGV[at + 3])
   local ok, answer = pcall(
-    steps[ARGV[3 * i - 1]], KEYS[2 * i - 1], KEYS[2 * i], tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
+    steps[verb], KEYS[2 * i - 1], KEYS[2 * i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), upto
   )
   if not ok then
     answer = 'E' .. tostring(type(answer) == 'table' and answer.err or answer)
   end
   answers[i + 1] = answer
+  at = at + (upto and 4 or 3)
 end
 return answers

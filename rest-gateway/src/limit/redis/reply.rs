@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::fault::RedisFault;
 use crate::limit::{
-    Decision, Outcome, Quota, Scope,
+    Ban, Decision, Outcome, Quota, Scope,
     conduct::{Conduct, Span},
     law::Record,
     windows::{Window, Windows},
@@ -51,9 +51,8 @@ fn fields_of(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply>
                 return None;
             }
             let windows = fields.windows()?;
-            let banned_until =
-                if outcome == Outcome::Banned { Some(UnixMillis(fields.moment()?)) } else { None };
-            Reply::Taken(Taken { now, outcome, is_strike, windows, banned_until })
+            let ban = if outcome == Outcome::Banned { Some(fields.ban()?) } else { None };
+            Reply::Taken(Taken { now, outcome, is_strike, windows, ban })
         }
     };
     fields.0.is_empty().then_some(reply)
@@ -88,15 +87,15 @@ pub(super) struct Taken {
     is_strike: bool,
     /// After the request, and only what still runs.
     windows: Windows,
-    banned_until: Option<UnixMillis>,
+    ban: Option<Ban>,
 }
 
 impl Taken {
     /// The decision as the client may see it.
     pub(super) fn decision(&self, quota: Quota) -> Decision {
         let (minute, day) = self.windows.view(quota, self.now.0);
-        let Self { now, outcome, is_strike, banned_until, .. } = *self;
-        Decision { outcome, is_strike, now, minute, day, banned_until, scope: Scope::Shared }
+        let Self { now, outcome, is_strike, ban, .. } = *self;
+        Decision { outcome, is_strike, now, minute, day, ban, scope: Scope::Shared }
     }
 }
 
@@ -120,6 +119,11 @@ impl Fields<'_> {
             ban: self.span()?,
             ban_length: self.moment()?,
         })
+    }
+
+    fn ban(&mut self) -> Option<Ban> {
+        let Span { from, until } = self.span()?;
+        Some(Ban { from: UnixMillis(from), until: UnixMillis(until) })
     }
 
     fn span(&mut self) -> Option<Span> {
@@ -177,7 +181,7 @@ mod tests {
             let replies = parse(answers([answer]), 1).unwrap();
             let size = match kind {
                 b'A' | b'M' | b'D' | b'm' | b'd' => Some(28),
-                b'B' | b'b' => Some(34),
+                b'B' | b'b' => Some(40),
                 b'S' => Some(0),
                 _ => None,
             };

@@ -1,13 +1,17 @@
 //! What the script is asked to do.
 
-use std::sync::Arc;
+use std::fmt::Display;
 
+use petstore_clock::UnixMillis;
 use redis::Cmd;
 
 use crate::limit::{Ban, Quota, Subject};
 
 /// The last moment that a record can hold: the year 10889.
 const LAST_MOMENT: u64 = (1 << 48) - 1;
+
+/// More than all gateways' probes in a day.
+pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
 /// One step of the script: it touches two keys at most, both in the slot of the account or address.
 #[derive(Clone, Debug)]
@@ -16,35 +20,46 @@ pub(super) struct Step {
     conduct: Option<String>,
     verb: &'static str,
     numbers: Option<(u64, u64)>,
+    /// Of a ban only.
+    upto: Option<u64>,
 }
 
 impl Step {
     /// Decides on a request and counts it.
-    pub(super) fn take(subject: &Subject, quota: Quota) -> Self {
+    pub(super) fn take(installation: &str, subject: &Subject, quota: Quota) -> Self {
         let verb = if matches!(subject, Subject::Address(_)) { "pass" } else { "take" };
-        Self::new(subject, verb, Some((quota.per_minute, quota.per_day)))
+        Self::new(installation, subject, verb, Some((quota.per_minute, quota.per_day)))
     }
 
     /// Reads what is kept.
-    pub(super) fn read(subject: &Subject) -> Self {
-        Self::new(subject, "read", None)
+    pub(super) fn read(installation: &str, subject: &Subject) -> Self {
+        Self::new(installation, subject, "read", None)
     }
 
-    /// Sets or lifts the ban of a key; `None` if the subject is no key.
-    pub(super) fn ban(subject: &Subject, ban: Option<Ban>) -> Option<Self> {
-        let moments = ban.map_or((0, 0), |ban| (ban.from.0.min(LAST_MOMENT), ban.until.0.min(LAST_MOMENT)));
-        let step = Self::new(subject, "ban", Some(moments));
+    /// Sets or lifts the ban of a key, unless it was imposed after `upto`; `None` if the subject is no key.
+    pub(super) fn ban(
+        installation: &str,
+        subject: &Subject,
+        ban: Option<Ban>,
+        upto: UnixMillis,
+    ) -> Option<Self> {
+        let moment = |moment: UnixMillis| moment.0.min(LAST_MOMENT);
+        let moments = ban.map_or((0, 0), |ban| (moment(ban.from), moment(ban.until)));
+        let step =
+            Self { upto: Some(moment(upto)), ..Self::new(installation, subject, "ban", Some(moments)) };
         step.conduct.is_some().then_some(step)
     }
 
-    /// A request of nobody, to see whether requests would be decided.
+    /// A request of nobody, to see whether requests would be decided. It is always counted: a Redis that only reads
+    /// is of no use.
     pub(super) fn probe() -> Self {
-        Self { owner: "pet:{probe}".to_owned(), conduct: None, verb: "pass", numbers: Some((1, 1)) }
+        let numbers = Some((PROBES.per_minute, PROBES.per_day));
+        Self { owner: "pet:{probe}".to_owned(), conduct: None, verb: "pass", numbers, upto: None }
     }
 
-    fn new(subject: &Subject, verb: &'static str, numbers: Option<(u64, u64)>) -> Self {
-        let Names { owner, conduct } = names(subject);
-        Self { owner, conduct, verb, numbers }
+    fn new(installation: &str, subject: &Subject, verb: &'static str, numbers: Option<(u64, u64)>) -> Self {
+        let Names { owner, conduct } = names(installation, subject);
+        Self { owner, conduct, verb, numbers, upto: None }
     }
 
     pub(super) fn write_keys(&self, command: &mut Cmd) {
@@ -57,31 +72,35 @@ impl Step {
             Some((first, second)) => command.arg(first).arg(second),
             None => command.arg("").arg(""),
         };
+        if let Some(upto) = self.upto {
+            command.arg(upto);
+        }
     }
 }
 
-/// The keys under which a caller is kept. Redis Cluster places a key by what is between its braces, so that all of
-/// an account are on one node. They are short, because they are most of what a caller costs.
+/// The keys under which a caller is kept. All begin with `pet:` and the installation, so that several may share a Redis.
+/// Redis Cluster places a key by what is between its braces, so that all of an account are on one node. They are
+/// short, because they are most of what a caller costs.
 #[derive(Debug, PartialEq, Eq)]
 struct Names {
     owner: String,
     conduct: Option<String>,
 }
 
-fn names(subject: &Subject) -> Names {
+fn names(installation: &str, subject: &Subject) -> Names {
     let alone = |owner| Names { owner, conduct: None };
+    // A core of an older release names none: its gateways do as they always did.
+    let colon = if installation.is_empty() { "" } else { ":" };
+    let owner = |caller: &dyn Display| format!("pet:{installation}{colon}{{{caller}}}");
     match subject {
         Subject::Key { account_id, key_id } => {
-            Names { owner: format!("pet:{{{account_id}}}"), conduct: Some(conduct_key(*account_id, key_id)) }
+            let owner = owner(account_id);
+            Names { conduct: Some(format!("{owner}:{key_id}")), owner }
         }
-        Subject::Account(account_id) => alone(format!("pet:{{{account_id}}}")),
-        Subject::Usage(account_id) => alone(format!("pet:{{{account_id}}}/usage")),
-        Subject::Address(address) => alone(format!("pet:{{{address}}}")),
+        Subject::Account(account_id) => alone(owner(account_id)),
+        Subject::Usage(account_id) => alone(owner(account_id) + "/usage"),
+        Subject::Address(address) => alone(owner(address)),
     }
-}
-
-fn conduct_key(account_id: i64, key_id: &Arc<str>) -> String {
-    format!("pet:{{{account_id}}}:{key_id}")
 }
 
 #[cfg(test)]
@@ -92,11 +111,20 @@ mod tests {
 
     #[test]
     fn every_caller_has_names_of_its_own_and_all_of_an_account_one_tag() {
-        let key = Subject::Key { account_id: 42, key_id: "7".into() };
-        assert_eq!(names(&key), Names { owner: "pet:{42}".into(), conduct: Some("pet:{42}:7".into()) });
-        assert_eq!(names(&Subject::Account(42)), Names { owner: "pet:{42}".into(), conduct: None });
-        assert_eq!(names(&Subject::Usage(42)), Names { owner: "pet:{42}/usage".into(), conduct: None });
+        let names = |subject: Subject| {
+            let Names { owner, conduct } = names("live-7", &subject);
+            (owner, conduct)
+        };
+        let key = Subject::Key { account_id: 42, key_id: "9".into() };
+        assert_eq!(names(key), ("pet:live-7:{42}".into(), Some("pet:live-7:{42}:9".into())));
+        assert_eq!(names(Subject::Account(42)), ("pet:live-7:{42}".into(), None));
+        assert_eq!(names(Subject::Usage(42)), ("pet:live-7:{42}/usage".into(), None));
         let address = Subject::Address("2001:db8::1".parse::<IpAddr>().unwrap().into());
-        assert_eq!(names(&address), Names { owner: "pet:{2001:db8::/64}".into(), conduct: None });
+        assert_eq!(names(address), ("pet:live-7:{2001:db8::/64}".into(), None));
+    }
+
+    #[test]
+    fn without_an_installation_names_are_those_of_older_releases() {
+        assert_eq!(names("", &Subject::Account(42)).owner, "pet:{42}");
     }
 }

@@ -10,10 +10,12 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, ClockHand, UnixMillis};
 
-use crate::limit::{RedisLimiter, RedisSettings};
+use crate::limit::{RateLimiter, RedisLimiter, RedisSettings};
 
 /// Enough for every window, so that none is used up by accident.
 const AMPLE: crate::limit::Quota = crate::limit::Quota { per_minute: 1_000, per_day: 10_000 };
+
+const INSTALLATION: &str = "live-test";
 
 /// A busy machine is no fault.
 const PATIENT: Duration = Duration::from_secs(10);
@@ -29,5 +31,11 @@ fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ClockHand) {
 }
 
 fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
-    Arc::new(RedisLimiter::for_tests(settings(urls), PATIENT, Some(clock)).expect("usable settings"))
+    Arc::new(named(RedisLimiter::for_tests(settings(urls), PATIENT, Some(clock)).expect("usable settings")))
+}
+
+/// The limiter of an installation.
+fn named(limiter: RedisLimiter) -> RedisLimiter {
+    limiter.set_installation(INSTALLATION);
+    limiter
 }

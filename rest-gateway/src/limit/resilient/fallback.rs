@@ -32,7 +32,8 @@ use crate::limit::{
 pub(super) struct Fallback {
     clock: Clock,
     gateways: NonZeroU16,
-    /// By how much the shared counters' clock was ahead of this gateway's when it was last seen, in milliseconds.
+    /// By how much the shared counters' clock was ahead of this gateway's when it was last seen, in milliseconds; rather
+    /// too much than too little, by what the answer took.
     ahead: AtomicI64,
     /// What the shared counters last showed: the counts of all gateways, and bans.
     seen: Callers,
@@ -47,18 +48,39 @@ impl Fallback {
         Self { clock, gateways, ahead: AtomicI64::new(0), seen, own }
     }
 
-    /// Takes note of a decision of the shared counters.
-    pub(super) fn learn(&self, subject: &Subject, decision: &Decision) {
-        let ahead = decision.now.0.cast_signed().wrapping_sub(self.clock.now().0.cast_signed());
-        self.ahead.store(ahead, Ordering::Relaxed);
+    /// What this gateway's clock shows: to be taken before the shared counters are asked.
+    pub(super) fn local_time(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    /// Takes note of the shared counters' time, which they told when they were asked at `asked_at` by this gateway's.
+    pub(super) fn learn_time(&self, now: UnixMillis, asked_at: UnixMillis) {
+        self.ahead.store(now.0.cast_signed().wrapping_sub(asked_at.0.cast_signed()), Ordering::Relaxed);
+    }
+
+    /// Takes note of a decision of the shared counters, which were asked at `asked_at`.
+    pub(super) fn learn(&self, subject: &Subject, decision: &Decision, asked_at: UnixMillis) {
+        self.learn_time(decision.now, asked_at);
         let shown = Windows::shown(decision.minute, decision.day);
-        let ban = decision.banned_until.map(|until| Ban { from: decision.now, until });
-        let conduct = Conduct::default().with_ban(ban);
+        let conduct = Conduct::default().with_ban(decision.ban, decision.now, decision.now.0);
         // Answers may overtake each other: of the windows that run, the later and the higher count are the truth.
         let learn = |known: Record, now: UnixMillis| {
             ((), Record { windows: known.windows.at(now.0).latest(shown), conduct })
         };
         self.seen.update(subject, || decision.now, learn);
+    }
+
+    /// What the shared counters would answer by what they last showed, at their time.
+    pub(super) fn as_seen(&self, subject: &Subject, quota: Quota) -> Decision {
+        law::peek(self.seen.record(subject), quota, self.now())
+    }
+
+    /// Sets or lifts a ban in all that this gateway knows of the key.
+    pub(super) fn set_ban(&self, subject: &Subject, ban: Option<Ban>, upto: UnixMillis) {
+        if matches!(subject, Subject::Key { .. }) {
+            self.seen.set_ban(subject, ban, upto, || self.now());
+            self.own.set_ban(subject, ban, upto, || self.now());
+        }
     }
 
     /// Decides on one request by itself.
@@ -100,7 +122,7 @@ fn joined(seen: Record, own: Record, now: UnixMillis) -> Record {
 }
 
 fn is_banned(seen: Record, now: UnixMillis) -> bool {
-    seen.conduct.banned_until(now.0).is_some()
+    seen.conduct.ban_in_force(now.0).is_some()
 }
 
 #[cfg(test)]

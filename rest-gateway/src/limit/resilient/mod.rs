@@ -19,7 +19,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use petstore_clock::Clock;
+use petstore_clock::{Clock, UnixMillis};
 use petstore_metrics::HistogramVec;
 use tokio::time::{Instant, sleep};
 
@@ -30,19 +30,13 @@ use self::{
     fallback::Fallback,
 };
 use super::{
-    Ban, Decision, LimiterUnavailable, Quota, RateLimiter, RedisHealth, RedisLimiter, Scope, Standing,
-    Subject,
+    Ban, Decision, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, Scope,
+    Standing, Subject,
     law::{self, Record},
 };
 
 /// How often Redis is asked how it is.
 const PULSE: Duration = Duration::from_millis(200);
-
-/// What probes count for. The identifiers of accounts begin at 1.
-const PROBE: Subject = Subject::Account(0);
-
-/// More than all gateways' probes in a day.
-const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
 /// What an operator chooses for the time without Redis.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +59,8 @@ pub struct ResilienceCounts {
 }
 
 /// The Redis limiter, and what steps in for it. A decision waits for Redis once, and no longer than that limiter lets
-/// it; after three failures in a row nothing but probes asks Redis, until it has answered these for a while.
+/// it; after three failures in a row nothing but probes asks Redis, until it has answered these for a while. Nothing is
+/// counted in Redis either before the core has named the installation, which is when it first answers.
 #[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
@@ -131,7 +126,12 @@ impl ResilientLimiter {
     /// Asks Redis without a request, and tells whether it answered. It is asked to write: a Redis that only reads is
     /// of no use.
     async fn probe(&self) -> bool {
-        let is_good = self.counted(self.redis.take(&PROBE, PROBES)).await.is_ok();
+        let asked_at = self.fallback.local_time();
+        let answer = self.counted(Box::pin(self.redis.probe_once())).await;
+        if let Ok(now) = answer {
+            self.fallback.learn_time(now, asked_at); // also when nobody asks, and when a clock was set
+        }
+        let is_good = answer.is_ok();
         let change = self.breaker().probed(is_good, self.moment());
         self.note(change);
         if change == Some(Change::Closed) {
@@ -143,12 +143,26 @@ impl ResilientLimiter {
         is_good
     }
 
+    /// Whether Redis is asked.
+    fn is_shared(&self) -> bool {
+        self.redis.knows_installation() && self.breaker().is_closed()
+    }
+
+    /// What Redis would answer an address that it refused before, until the refusal's end: such an address costs it
+    /// nothing. Not so a key, whose refused requests are counted as strikes.
+    fn remembered(&self, subject: &Subject, quota: Quota) -> Option<Decision> {
+        if !matches!(subject, Subject::Address(_)) || !self.is_shared() {
+            return None;
+        }
+        Some(self.fallback.as_seen(subject, quota)).filter(|decision| decision.outcome != Outcome::Admitted)
+    }
+
     /// Redis's answer to a request's question, if it is asked and answers in time.
     async fn ask<T>(
         &self,
         question: BoxFuture<'_, Result<T, LimiterUnavailable>>,
     ) -> Result<T, LimiterUnavailable> {
-        if !self.breaker().is_closed() {
+        if !self.is_shared() {
             return Err(LimiterUnavailable);
         }
         let answer = self.counted(question).await;
@@ -211,8 +225,12 @@ impl RateLimiter for ResilientLimiter {
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
+            if let Some(refusal) = self.remembered(subject, quota) {
+                return Ok(refusal);
+            }
+            let asked_at = self.fallback.local_time();
             if let Ok(decision) = self.ask(self.redis.take(subject, quota)).await {
-                self.fallback.learn(subject, &decision);
+                self.fallback.learn(subject, &decision, asked_at);
                 return Ok(decision);
             }
             self.alone(
@@ -228,8 +246,12 @@ impl RateLimiter for ResilientLimiter {
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
+            if let Some(refusal) = self.remembered(subject, quota) {
+                return Ok(refusal);
+            }
+            let asked_at = self.fallback.local_time();
             if let Ok(decision) = self.ask(self.redis.peek(subject, quota)).await {
-                self.fallback.learn(subject, &decision);
+                self.fallback.learn(subject, &decision, asked_at);
                 return Ok(decision);
             }
             self.alone(
@@ -245,8 +267,9 @@ impl RateLimiter for ResilientLimiter {
         quota: Quota,
     ) -> BoxFuture<'a, Result<Standing, LimiterUnavailable>> {
         Box::pin(async move {
+            let asked_at = self.fallback.local_time();
             if let Ok(standing) = self.ask(self.redis.inspect(subject, quota)).await {
-                self.fallback.learn(subject, &standing.decision);
+                self.fallback.learn(subject, &standing.decision, asked_at);
                 return Ok(standing);
             }
             self.alone(
@@ -263,12 +286,18 @@ impl RateLimiter for ResilientLimiter {
         &'a self,
         subject: &'a Subject,
         ban: Option<Ban>,
+        upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
-        Box::pin(self.ask(self.redis.set_ban(subject, ban)))
+        self.fallback.set_ban(subject, ban, upto);
+        Box::pin(self.ask(self.redis.set_ban(subject, ban, upto)))
     }
 
-    fn shares_bans(&self) -> bool {
-        self.redis.shares_bans()
+    fn set_installation(&self, name: &str) {
+        self.redis.set_installation(name);
+    }
+
+    fn knows_installation(&self) -> bool {
+        self.redis.knows_installation()
     }
 
     fn is_degraded(&self) -> bool {

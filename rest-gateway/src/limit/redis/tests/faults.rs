@@ -9,14 +9,14 @@ use petstore_test_servers::{
 };
 use tokio::io::AsyncWriteExt;
 
-use super::{AMPLE, PATIENT, patient_limiter, settings};
+use super::{AMPLE, PATIENT, named, patient_limiter, settings};
 use crate::limit::{
     Decision, LimiterUnavailable, RateLimiter, RedisFault, RedisLimiter, Subject, conformance::key,
 };
 
 /// As in production: in Redis's own time, and with its deadlines.
 fn limiter(url: &str) -> RedisLimiter {
-    RedisLimiter::new(settings([&url.to_owned()])).unwrap()
+    named(RedisLimiter::new(settings([&url.to_owned()])).unwrap())
 }
 
 async fn take(limiter: &RedisLimiter, subject: &Subject) -> Result<Decision, LimiterUnavailable> {
@@ -153,7 +153,7 @@ async fn a_single_url_that_leads_to_a_cluster() {
 #[tokio::test]
 async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
     let mut cluster = RedisCluster::start(3).await;
-    let limiter = RedisLimiter::new(settings(&cluster.urls())).unwrap();
+    let limiter = named(RedisLimiter::new(settings(&cluster.urls())).unwrap());
     works_again(&limiter).await;
     cluster.node(0).pause();
     let answers = futures_util::future::join_all(
@@ -176,7 +176,7 @@ async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
 async fn what_another_program_wrote_under_a_callers_key_is_that_callers_fault_alone() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
-    for command in [&["LPUSH", "pet:{7}", "x"], &["SET", "pet:{8}", "x"]] {
+    for command in [&["LPUSH", "pet:live-test:{7}", "x"], &["SET", "pet:live-test:{8}", "x"]] {
         redis.cli(command).await;
     }
     let answers = futures_util::future::join_all(
@@ -187,7 +187,7 @@ async fn what_another_program_wrote_under_a_callers_key_is_that_callers_fault_al
         assert_eq!(answer.is_err(), [7, 8].contains(&account), "account {account}");
     }
     assert_eq!(limiter.last_fault(), Some(RedisFault::WrongType));
-    assert_eq!(redis.cli(&["LRANGE", "pet:{7}", "0", "-1"]).await, "x", "it is left as it was");
+    assert_eq!(redis.cli(&["LRANGE", "pet:live-test:{7}", "0", "-1"]).await, "x", "it is left as it was");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
-use super::{AMPLE, patient_limiter, settings};
+use super::{AMPLE, named, patient_limiter, settings};
 use crate::limit::{Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, Subject, conformance::key};
 
 const HOUR: i64 = 3_600_000;
@@ -19,7 +19,7 @@ async fn all_that_is_kept_of_an_account_is_in_one_slot() {
         }
         let mut kept = Vec::new();
         for node in cluster.nodes() {
-            let keys = node.cli(&["KEYS", &format!("pet:{{{account}}}*")]).await;
+            let keys = node.cli(&["KEYS", &format!("pet:live-test:{{{account}}}*")]).await;
             kept.extend(keys.lines().map(str::to_owned).filter(|key| !key.is_empty()));
         }
         assert_eq!(kept.len(), 2, "{kept:?}");
@@ -36,7 +36,7 @@ async fn an_idle_caller_vanishes_when_the_day_is_over_and_a_clock_set_back_could
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]); // 18:40 UTC
     limiter.take(&key(1, "any"), AMPLE).await.unwrap();
-    let left = ttl(&redis, "pet:{1}").await;
+    let left = ttl(&redis, "pet:live-test:{1}").await;
     let until_midnight_and_a_day = 24 * HOUR + 19_200_000;
     assert!((until_midnight_and_a_day - 60_000..=until_midnight_and_a_day).contains(&left), "{left} ms");
 }
@@ -50,7 +50,7 @@ async fn a_stranger_who_asks_for_little_vanishes_soon() {
         for _ in 0..requests {
             limiter.take(&address, Quota::ADDRESS).await.unwrap();
         }
-        let left = ttl(&redis, "pet:{192.0.2.1}").await;
+        let left = ttl(&redis, "pet:live-test:{192.0.2.1}").await;
         let at_most = 120_000 + 864 * 101;
         assert!((60_000..=at_most).contains(&left), "{left} ms");
     }
@@ -62,16 +62,16 @@ async fn of_a_key_that_behaves_nothing_is_kept_and_of_another_until_it_is_over()
     let (limiter, _) = patient_limiter(&[redis.url()]);
     let quota = Quota { per_minute: 1, per_day: 9 };
     limiter.take(&key(1, "any"), quota).await.unwrap();
-    assert_eq!(redis.cli(&["KEYS", "*"]).await, "pet:{1}");
+    assert_eq!(redis.cli(&["KEYS", "*"]).await, "pet:live-test:{1}");
     limiter.take(&key(1, "any"), quota).await.unwrap();
-    let left = ttl(&redis, "pet:{1}:1/any").await;
+    let left = ttl(&redis, "pet:live-test:{1}:1/any").await;
     assert!((60_000..=120_000).contains(&left), "the refused period and a minute: {left} ms");
 }
 
 #[tokio::test]
 async fn time_is_that_of_redis() {
     let redis = RedisServer::start(RedisOptions::default()).await;
-    let limiter = RedisLimiter::new(settings([&redis.url()])).unwrap();
+    let limiter = named(RedisLimiter::new(settings([&redis.url()])).unwrap());
     let secs = async || -> u64 { redis.cli(&["TIME"]).await.lines().next().unwrap().parse().unwrap() };
     let before = secs().await;
     let decision = loop {

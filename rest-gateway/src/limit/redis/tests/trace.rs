@@ -103,10 +103,12 @@ async fn the_same_trace_is_decided_alike_by_the_law_in_process_and_by_redis() {
                 Event::Plan(plan) => quota = plan,
                 Event::Ban(caller, millis) => {
                     let ban = Ban { from: now, until: now.plus(Duration::from_millis(millis)) };
-                    set_ban(&mut ledger, &[&in_process, &*in_redis], &callers[caller], Some(ban)).await;
+                    let limiters: [&dyn RateLimiter; 2] = [&in_process, &*in_redis];
+                    set_ban(&mut ledger, &limiters, &callers[caller], Some(ban), now).await;
                 }
                 Event::Lift(caller) => {
-                    set_ban(&mut ledger, &[&in_process, &*in_redis], &callers[caller], None).await;
+                    let limiters: [&dyn RateLimiter; 2] = [&in_process, &*in_redis];
+                    set_ban(&mut ledger, &limiters, &callers[caller], None, now).await;
                 }
                 Event::ForgetScripts => drop(redis.cli(&["SCRIPT", "FLUSH"]).await),
                 Event::LoseAll => {
@@ -132,11 +134,18 @@ async fn of_two_windows_that_refuse_and_end_together_the_day_answers() {
     assert_eq!(refused.minute.resets_at, refused.day.resets_at);
 }
 
-async fn set_ban(ledger: &mut Ledger, limiters: &[&dyn RateLimiter], subject: &Subject, ban: Option<Ban>) {
-    let record = ledger.record(subject);
-    ledger.keep(subject, Record { conduct: record.conduct.with_ban(ban), ..record });
+/// By an operator who knows of bans until a second ago, so that newer ones stay.
+async fn set_ban(
+    ledger: &mut Ledger,
+    limiters: &[&dyn RateLimiter],
+    subject: &Subject,
+    ban: Option<Ban>,
+    now: UnixMillis,
+) {
+    let (record, upto) = (ledger.record(subject), now.minus(Duration::from_secs(1)));
+    ledger.keep(subject, Record { conduct: record.conduct.with_ban(ban, upto, now.0), ..record });
     for limiter in limiters {
-        limiter.set_ban(subject, ban).await.expect("it is up");
+        limiter.set_ban(subject, ban, upto).await.expect("it is up");
     }
 }
 

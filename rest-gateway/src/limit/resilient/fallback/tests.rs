@@ -32,7 +32,7 @@ impl Gateways {
     fn shared(&mut self, node: usize, quota: Quota) -> Decision {
         let (decision, next) = law::take(self.shared, quota, self.clock.now());
         self.shared = next;
-        self.nodes[node].learn(&key("a"), &decision);
+        self.nodes[node].learn(&key("a"), &decision, self.clock.now());
         decision
     }
 
@@ -92,11 +92,11 @@ fn a_ban_that_was_seen_stays_in_force_and_is_the_keys_alone() {
     let until = UnixMillis(START.0 + 300_000);
     let banned = Decision {
         outcome: Outcome::Banned,
-        banned_until: Some(until),
+        ban: Some(Ban { from: START, until }),
         ..law::peek(Record::default(), FREE, START)
     };
-    node.learn(&key("a"), &banned);
-    assert_eq!(node.take(&key("a"), FREE).banned_until, Some(until));
+    node.learn(&key("a"), &banned, START);
+    assert_eq!(node.take(&key("a"), FREE).banned_until(), Some(until));
     assert_eq!(node.take(&key("b"), FREE).outcome, Outcome::Admitted);
     gateways.hand.set(until);
     assert_eq!(node.take(&key("a"), FREE).outcome, Outcome::Admitted);
@@ -108,7 +108,7 @@ fn time_is_that_of_the_shared_counters() {
     let node = Fallback::new(clock, NonZeroU16::MIN);
     for hours_ahead in [1, -1] {
         let now = UnixMillis(START.0.saturating_add_signed(hours_ahead * 3_600_000));
-        node.learn(&key("a"), &law::take(Record::default(), FREE, now).0);
+        node.learn(&key("a"), &law::take(Record::default(), FREE, now).0, START);
         assert_eq!(node.take(&key("a"), FREE).now, now);
     }
 }
@@ -120,8 +120,8 @@ fn a_shared_clock_that_was_set_back_is_followed() {
     for now in [START.0 + 3_600_000, START.0] {
         let (first, record) = law::take(Record::default(), FREE, UnixMillis(now));
         let (second, _) = law::take(record, FREE, UnixMillis(now));
-        node.learn(&key("a"), &first);
-        node.learn(&key("a"), &second);
+        node.learn(&key("a"), &first, START);
+        node.learn(&key("a"), &second, START);
         assert_eq!(node.inspect(&key("a"), FREE).decision.minute.remaining, 58);
     }
 }
@@ -132,8 +132,8 @@ fn an_answer_that_was_overtaken_does_not_lower_the_count() {
     let node = Fallback::new(clock, NonZeroU16::MIN);
     let (first, record) = law::take(Record::default(), FREE, START);
     let (second, _) = law::take(record, FREE, START);
-    node.learn(&key("a"), &second);
-    node.learn(&key("a"), &first);
+    node.learn(&key("a"), &second, START);
+    node.learn(&key("a"), &first, START);
     assert_eq!(node.inspect(&key("a"), FREE).decision.minute.remaining, 58);
 }
 
@@ -145,6 +145,52 @@ fn strikes_are_counted_alone_too() {
     gateways.hand.advance(Duration::from_secs(1));
     let last = (0..121).map(|_| node.take(&key("a"), FREE).outcome).last();
     assert_eq!(last, Some(Outcome::Banned));
+}
+
+#[test]
+fn a_ban_is_set_and_lifted_wherever_it_came_from() {
+    let gateways = Gateways::new(1);
+    let node = &gateways.nodes[0];
+    let ban = Ban { from: START, until: UnixMillis(START.0 + 300_000) };
+    let is_banned = |name| node.take(&key(name), FREE).outcome == Outcome::Banned;
+    let seen = law::peek(Record::default(), FREE, START);
+    let seen = Decision { outcome: Outcome::Banned, ban: Some(ban), ..seen };
+    node.learn(&key("seen"), &seen, START);
+    node.set_ban(&key("told"), Some(ban), START);
+    assert!(is_banned("seen") && is_banned("told"));
+    for name in ["seen", "told"] {
+        node.set_ban(&key(name), None, UnixMillis(START.0 - 1));
+        assert!(is_banned(name), "a ban that is newer than the lifting stays");
+        node.set_ban(&key(name), None, START);
+        assert!(!is_banned(name), "{name}");
+    }
+}
+
+#[test]
+fn what_was_seen_of_a_refusal_ends_no_later_than_the_refusal() {
+    let (clock, hand) = Clock::manual(START);
+    let node = Fallback::new(clock, NonZeroU16::MIN);
+    let address = Subject::Address(std::net::IpAddr::from([192, 0, 2, 1]).into());
+    let quota = Quota { per_minute: 1, per_day: 10 };
+    for skew in [-3_600_000, 0, 3_600_000] {
+        // The shared clock differs, and the answer takes 50 ms each way.
+        let shared = |local: UnixMillis| UnixMillis(local.0.saturating_add_signed(skew));
+        let begin = node.local_time();
+        let opened = shared(UnixMillis(begin.0 + 50));
+        let (_, record) = law::take(Record::default(), quota, opened);
+        let refused_at = UnixMillis(opened.0 + 100);
+        let (refusal, _) = law::take(record, quota, refused_at);
+        hand.advance(Duration::from_millis(200));
+        node.learn(&address, &refusal, UnixMillis(begin.0 + 100));
+        let outcome = || node.as_seen(&address, quota).outcome;
+        assert_eq!(outcome(), Outcome::RateLimited);
+        hand.set(UnixMillis(begin.0 + 59_000));
+        assert_eq!(outcome(), Outcome::RateLimited);
+        assert!(node.as_seen(&address, quota).retry_after_secs() <= Some(2));
+        hand.set(UnixMillis(begin.0 + 60_050)); // when the shared window ends
+        assert_eq!(outcome(), Outcome::Admitted, "by {skew} ms");
+        hand.advance(Duration::from_mins(5));
+    }
 }
 
 proptest! {
@@ -185,7 +231,7 @@ proptest! {
         let mut gateways = Gateways::new(count);
         gateways.shared_many(used, quota);
         let last = law::peek(gateways.shared, quota, START);
-        gateways.nodes.iter().for_each(|node| node.learn(&key("a"), &last));
+        gateways.nodes.iter().for_each(|node| node.learn(&key("a"), &last, START));
         let own: u64 = gateways.alone(quota).iter().sum();
         prop_assert!(own <= last.minute.remaining, "{own} of {}", last.minute.remaining);
         prop_assert!(own + 2 * u64::from(count) > last.minute.remaining, "{own} of {}", last.minute.remaining);
