@@ -25,7 +25,7 @@ use crate::{
     store::{
         OpenOptions, Store,
         entity::{pet, revision},
-        test_support::{Home, lock_for_writing, new_database, new_store, open},
+        test_support::{Home, lock_for_writing, new_database, new_file, new_store, open},
     },
 };
 
@@ -279,6 +279,17 @@ async fn nothing_is_acknowledged_on_a_connection_that_is_in_a_transaction_withou
         store.insert_pet(rex()).await.unwrap();
         assert_eq!(committed(&home).await - before, found + 1, "{call}: another connection is in its place");
     }
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_committed_is_no_success_on_sqlite() {
+    let (store, _folder) = new_file().await;
+    // Judged at the commit, as a full disk is.
+    let table = "CREATE TABLE tags (pet_id integer REFERENCES pets (id) DEFERRABLE INITIALLY DEFERRED)";
+    store.writer.execute_unprepared(table).await.unwrap();
+    let insert = "INSERT INTO tags (pet_id) VALUES (9) RETURNING pet_id";
+    let row = store.writer.query_one_raw(Statement::from_string(DbBackend::Sqlite, insert)).await;
+    assert!(row.is_err(), "{row:?}");
 }
 
 #[tokio::test]
