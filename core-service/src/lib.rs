@@ -6,13 +6,13 @@
 //! - [`accounts`]: what an operator does with accounts and keys, on a [`store::Store`].
 //! - [`grpc`]: one method per rpc: parse, call, answer. Nothing else names tonic.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_metrics::Collectors;
 use petstore_traces::Traces;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 
 pub mod accounts;
 mod background;
@@ -24,14 +24,11 @@ pub mod store;
 pub use database_url::{DatabaseUrl, DatabaseUrlError};
 
 use domain::PetStoreError;
-use grpc::CallMetrics;
+use grpc::{CallMetrics, Capacity};
 use store::{StatementMetrics, Store};
 
-/// How many calls the core works on at once, over all its transports; what comes on top is refused at once.
-const MAX_CALLS: usize = 512;
-/// How many chunks of up to 1,000 animals are written at once; others wait, in their order. So many keep two cores
-/// and a database busy, and leave connections for calls that want one animal.
-const MAX_BULK: usize = 4;
+/// How long the next message of an import may take.
+const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the gRPC services work with. Clones share everything.
 #[derive(Clone, Debug)]
@@ -42,8 +39,8 @@ pub struct Core {
     environment: Option<Environment>,
     /// What the store is named, once it was asked.
     store_name: Arc<OnceCell<String>>,
-    capacity: Arc<Semaphore>,
-    bulk: Arc<Semaphore>,
+    capacity: Capacity,
+    import_idle_timeout: Duration,
     calls: CallMetrics,
     statements: StatementMetrics,
     traces: Traces,
@@ -54,15 +51,13 @@ impl Core {
     #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
         let (store, statements) = store.counted();
-        let capacity = Arc::new(Semaphore::new(MAX_CALLS));
-        let bulk = Arc::new(Semaphore::new(MAX_BULK));
         Self {
             store,
             clock,
             environment: None,
             store_name: Arc::default(),
-            capacity,
-            bulk,
+            capacity: Capacity::default(),
+            import_idle_timeout: IMPORT_IDLE_TIMEOUT,
             calls: CallMetrics::default(),
             statements,
             traces: Traces::off(),

@@ -1,10 +1,16 @@
 //! Clients of the gRPC port.
 
-use std::net::SocketAddr;
+use std::{future::poll_fn, net::SocketAddr};
 
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
-use tokio_stream::Stream;
-use tonic::transport::{self, ClientTlsConfig, Endpoint, Identity};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{
+    codegen::Service,
+    transport::{self, ClientTlsConfig, Endpoint, Identity},
+};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
@@ -52,6 +58,28 @@ pub async fn store_service(address: SocketAddr) -> StoreServiceClient<Channel> {
 /// The messages of a stream to the service.
 pub fn messages<T: Send + 'static>(messages: Vec<T>) -> impl Stream<Item = T> + Send + 'static {
     tokio_stream::iter(messages)
+}
+
+/// A stream to the service that stays open and brings nothing.
+pub fn silence<T: Send + 'static>() -> impl Stream<Item = T> + Send + 'static {
+    tokio_stream::pending()
+}
+
+/// Makes a call whose message says that it has so many bytes, brings `sent` of them and stays open; how the service
+/// ends it.
+pub async fn unfinished_call(mut channel: Channel, path: &str, announced: u32, sent: usize) -> Status {
+    let head = [&[0][..], &announced.to_be_bytes()].concat();
+    let frames =
+        [Bytes::from(head), Bytes::from(vec![b'x'; sent])].map(|data| Ok::<_, Status>(Frame::data(data)));
+    let body = StreamBody::new(tokio_stream::iter(frames).chain(tokio_stream::pending()));
+    let request =
+        http::Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
+    let request = request.body(tonic::body::Body::new(body)).expect("a request");
+    poll_fn(|context| channel.poll_ready(context)).await.expect("a connection");
+    match channel.call(request).await {
+        Ok(answer) => Status::from_header_map(answer.headers()).expect("a status instead of an answer"),
+        Err(error) => Status::from_error(error.into()),
+    }
 }
 
 /// What `grpc.health.v1` says of a service; the empty name asks for the whole server.

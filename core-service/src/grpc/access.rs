@@ -9,7 +9,7 @@ use tonic::{Status, body::Body, transport::server::TlsConnectInfo};
 use tonic_health::pb::health_server;
 use tower::{Layer, Service};
 
-use super::security::RequiredToken;
+use super::{receive::Budgets, security::RequiredToken};
 
 /// What a caller must show: all of it.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ fn is_health(path: &str) -> bool {
 
 /// Without the TLS layer there is no such extension, so that nothing is shown.
 fn shows_certificate(request: &Request<Body>) -> bool {
-    let connection = request.extensions().get::<TlsConnectInfo<()>>();
+    let connection = request.extensions().get::<TlsConnectInfo<Budgets>>();
     connection.and_then(TlsConnectInfo::peer_certs).is_some_and(|chain| !chain.is_empty())
 }
 

@@ -5,16 +5,18 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use petstore_traces::{KeyValue, Root, Span, grpc};
-use tokio::time;
+use tokio::{sync::Semaphore, time};
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{
+    INTERNAL_PACKAGES,
+    receive::CallBegin,
     request_id::RequestId,
     status::{code, reason, to_status},
 };
 use crate::{Core, domain::PetStoreError};
 
-/// How long a call may take if its caller does not ask for less; and how long each step of a stream.
+/// How long a call may take, from its first byte, if its caller does not ask for less; and how long each step of a stream.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
 /// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own timer,
 /// whose answer has no reason, does not come first.
@@ -31,11 +33,11 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        self.answer_within(MAX_DURATION, rpc, request, work).await
+        self.answer_within(MAX_DURATION, self.capacity.of(rpc), rpc, request, work).await
     }
 
     /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its caller
-    /// likes.
+    /// likes. Meanwhile it takes nothing from the calls that can be answered at once.
     pub(super) async fn answer_stream<M, T, F>(
         &self,
         rpc: &'static str,
@@ -45,12 +47,13 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        self.answer_within(Duration::MAX, rpc, request, work).await
+        self.answer_within(Duration::MAX, &self.capacity.imports, rpc, request, work).await
     }
 
     async fn answer_within<M, T, F>(
         &self,
         longest: Duration,
+        capacity: &Semaphore,
         rpc: &'static str,
         request: Request<M>,
         work: impl FnOnce(M) -> F,
@@ -58,13 +61,13 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let started = time::Instant::now();
-        let deadline = deadline(request.metadata(), longest);
+        let started = request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin);
+        let deadline = deadline(request.metadata(), longest).saturating_sub(started.elapsed());
         let request_id = RequestId::of(request.metadata());
         let span = self.traces.request(request.metadata().as_ref(), root(rpc), || rpc.into());
         span.describe(|| grpc::call(rpc));
         let bounded = async {
-            let _permit = self.capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
+            let _permit = capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
             // Nothing is shared with the work that a panic could leave half changed: the store undoes what was
             // not committed.
             let work = AssertUnwindSafe(async { work(request.into_inner()).await }).catch_unwind();
@@ -91,7 +94,7 @@ impl Core {
 
 /// What gateways ask for by themselves belongs to no request, unless it says so.
 fn root(rpc: &str) -> Root {
-    if rpc.starts_with("petstore.internal.") { Root::Never } else { Root::Sampled }
+    if rpc.starts_with(INTERNAL_PACKAGES) { Root::Never } else { Root::Sampled }
 }
 
 fn describe_end(span: &Span, failure: Option<&PetStoreError>) {

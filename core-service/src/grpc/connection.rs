@@ -18,6 +18,8 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tonic::transport::server::Connected;
 
+use super::receive::Budgets;
+
 /// A peer that is alive acknowledges a ping more often than this.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a peer may leave an answer lying.
@@ -84,6 +86,7 @@ pub(super) fn accept(
 pub(super) struct Connection {
     socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
+    budgets: Budgets,
     _place: OwnedSemaphorePermit,
 }
 
@@ -93,7 +96,7 @@ impl Connection {
         socket.set_read_timeout(Some(READ_TIMEOUT));
         socket.set_write_timeout(Some(WRITE_TIMEOUT));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        Self { socket: Box::pin(socket), cut: cut.boxed(), _place: place }
+        Self { socket: Box::pin(socket), cut: cut.boxed(), budgets: Budgets::of_connection(), _place: place }
     }
 
     /// HTTP/2 always has a read pending, so that a cut is noticed at once.
@@ -106,10 +109,12 @@ impl Connection {
 }
 
 impl Connected for Connection {
-    /// Nothing: no call asks where it comes from.
-    type ConnectInfo = ();
+    /// How much its calls may bring at once.
+    type ConnectInfo = Budgets;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Budgets {
+        self.budgets.clone()
+    }
 }
 
 impl AsyncRead for Connection {

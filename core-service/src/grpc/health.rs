@@ -20,11 +20,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A store that is slower than this does not serve.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The largest question, which is a service's name: anybody may ask.
+const MAX_MESSAGE: usize = 1024;
+
 /// The service, what it says until it is told otherwise, and what tells it.
 pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
     let _ = tell(&reporter, status).now_or_never(); // waits for a lock that nobody else has yet
-    (service, reporter)
+    (service.max_decoding_message_size(MAX_MESSAGE), reporter)
 }
 
 /// Asks the store. It takes [`PATIENCE`] at most.

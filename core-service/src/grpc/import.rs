@@ -1,7 +1,5 @@
 //! `ImportPets`: a stream of chunks, each of which takes effect by itself.
 
-use std::time::Duration;
-
 use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
 use tonic::{Status, Streaming};
@@ -12,8 +10,6 @@ use crate::{
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},
 };
 
-/// How long the next message may take; a test does not wait that long.
-const IDLE: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(10) };
 /// The rejected lines that an answer names: with the longest texts they fit into a message.
 const NAMED: usize = 8_000;
 
@@ -34,12 +30,12 @@ pub(super) async fn import(
     core: &Core,
     mut messages: Streaming<ImportPetsRequest>,
 ) -> Result<Result<ImportPetsResponse, Status>, PetStoreError> {
-    let first = match next(&mut messages).await? {
+    let first = match next(core, &mut messages).await? {
         Ok(first) => first.unwrap_or_default(), // without a name, that is
         Err(broken) => return Ok(Err(broken)),
     };
     let id = ImportId::parse(&first.import_id).map_err(invalid)?;
-    let progress = core.store.import_progress(&id).await?;
+    let progress = in_turn(core, core.store.import_progress(&id)).await?;
     let strict = first.strict;
     let mut import =
         Import { core, id, strict, progress, created: 0, rejected: 0, rejected_lines: Vec::new() };
@@ -49,7 +45,7 @@ pub(super) async fn import(
         if import.is_over() {
             break;
         }
-        message = match next(&mut messages).await? {
+        message = match next(core, &mut messages).await? {
             Ok(next) => next,
             Err(broken) => return Ok(Err(broken)),
         };
@@ -58,9 +54,24 @@ pub(super) async fn import(
 }
 
 async fn next(
+    core: &Core,
     messages: &mut Streaming<ImportPetsRequest>,
 ) -> Result<Result<Option<ImportPetsRequest>, Status>, PetStoreError> {
-    time::timeout(IDLE, messages.message()).await.map_err(|_| PetStoreError::DeadlineExceeded)
+    time::timeout(core.import_idle_timeout, messages.message())
+        .await
+        .map_err(|_| PetStoreError::DeadlineExceeded)
+}
+
+/// Does a piece of work of a stream in its turn, with the deadline of a call. Only meanwhile the stream holds a permit.
+async fn in_turn<T>(
+    core: &Core,
+    work: impl Future<Output = Result<T, PetStoreError>>,
+) -> Result<T, PetStoreError> {
+    let in_turn = async {
+        let _permit = core.capacity.chunks.acquire().await; // never closed
+        work.await
+    };
+    time::timeout(MAX_DURATION, in_turn).await.map_err(|_| PetStoreError::DeadlineExceeded)?
 }
 
 fn invalid(violation: Violation) -> PetStoreError {
@@ -81,12 +92,8 @@ impl Import<'_> {
         if chunk.last_line == 0 {
             return Ok(()); // it asks for the position, or is rejected from the first line on
         }
-        let work = async {
-            let _permit = self.core.bulk.acquire().await; // never closed
-            self.core.store.import(&self.id, chunk, self.core.clock.now()).await
-        };
-        let imported =
-            time::timeout(MAX_DURATION, work).await.map_err(|_| PetStoreError::DeadlineExceeded)??;
+        let work = self.core.store.import(&self.id, chunk, self.core.clock.now());
+        let imported = in_turn(self.core, work).await?;
         self.created += imported.created;
         self.progress = imported.progress;
         Ok(())

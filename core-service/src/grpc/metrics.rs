@@ -37,7 +37,7 @@ impl CallMetrics {
     }
 
     /// Counts a call that was answered, under its method's name without the service's.
-    pub(super) fn answered(&self, rpc: &'static str, took: Duration, failure: Option<&PetStoreError>) {
+    pub(super) fn answered(&self, rpc: &str, took: Duration, failure: Option<&PetStoreError>) {
         let rpc = rpc.rsplit('/').next().unwrap_or(rpc);
         self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
         if let Some(failure) = failure {

@@ -18,6 +18,7 @@ use crate::Core;
 mod access;
 mod by_size;
 mod call;
+mod capacity;
 mod connection;
 mod convert;
 mod health;
@@ -25,6 +26,7 @@ mod import;
 mod key_service;
 mod metrics;
 mod pet_store;
+mod receive;
 mod reflection;
 mod request_id;
 mod security;
@@ -34,6 +36,7 @@ mod store_service;
 mod usage_service;
 
 use by_size::BySize;
+pub(crate) use capacity::Capacity;
 pub use connection::Listener;
 pub(crate) use metrics::CallMetrics;
 pub use security::{InvalidTls, RequiredToken, Security, TlsFiles};
@@ -41,6 +44,9 @@ pub use server::{ServerLimits, serve};
 
 /// The largest message of most methods, either way. A page of 100 animals with the longest names has 110 KiB.
 const MAX_MESSAGE: usize = 256 * 1024;
+
+/// What only gateways call.
+const INTERNAL_PACKAGES: &str = "petstore.internal.";
 
 /// The public and the internal services, health and reflection. Health says that all is well: only [`serve`]
 /// keeps asking.

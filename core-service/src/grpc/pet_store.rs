@@ -58,7 +58,7 @@ impl PetStore for Core {
     ) -> Result<Response<BatchCreatePetsResponse>, Status> {
         self.answer("petstore.v1.PetStore/BatchCreatePets", request, |request| async move {
             let batch = convert::batch(request)?;
-            let _permit = self.bulk.acquire().await; // never closed
+            let _permit = self.capacity.chunks.acquire().await; // never closed
             let pets = self.store.insert_pets(batch).await?;
             Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(convert::pet).collect() })
         })
@@ -70,7 +70,9 @@ impl PetStore for Core {
         request: Request<Streaming<ImportPetsRequest>>,
     ) -> Result<Response<ImportPetsResponse>, Status> {
         let answer = self
-            .answer_stream("petstore.v1.PetStore/ImportPets", request, |messages| import(self, messages))
+            .answer_stream("petstore.v1.PetStore/ImportPets", request, |messages| {
+                Box::pin(import(self, messages))
+            })
             .await?;
         let (metadata, result, extensions) = answer.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))

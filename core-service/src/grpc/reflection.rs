@@ -6,7 +6,7 @@ use prost_types::FileDescriptorSet;
 use tonic::service::Routes;
 use tonic_reflection::server::Builder;
 
-const INTERNAL_PACKAGES: &str = "petstore.internal.";
+use super::INTERNAL_PACKAGES;
 
 /// Adds reflection. Without it nothing is lost but comfort, so that a fault in it ends nothing.
 pub(super) fn add_to(routes: Routes) -> Routes {

@@ -1,5 +1,6 @@
 //! The name that a caller gives a call, so that both sides' logs can be matched.
 
+use http::HeaderMap;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 const KEY: &str = "x-request-id";
@@ -12,10 +13,18 @@ pub(super) struct RequestId(MetadataValue<Ascii>);
 impl RequestId {
     /// The call's name, if it has one. One of another form is passed over: it could be meant to forge a log.
     pub(super) fn of(metadata: &MetadataMap) -> Option<Self> {
-        let value = metadata.get(KEY)?;
+        Self::parse(metadata.get(KEY)?.as_bytes())
+    }
+
+    /// The same, before the header fields have become metadata.
+    pub(super) fn of_headers(headers: &HeaderMap) -> Option<Self> {
+        Self::parse(headers.get(KEY)?.as_bytes())
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-        let bytes = value.as_bytes();
-        ((8..=64).contains(&bytes.len()) && bytes.iter().all(allowed)).then(|| Self(value.clone()))
+        let is_name = (8..=64).contains(&bytes.len()) && bytes.iter().all(allowed);
+        is_name.then(|| MetadataValue::try_from(bytes).ok().map(Self)).flatten()
     }
 
     pub(super) fn as_str(&self) -> &str {

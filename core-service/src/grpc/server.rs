@@ -5,7 +5,7 @@ use std::{io, pin::pin, time::Duration};
 use tokio::{sync::oneshot, task::JoinSet, time};
 use tonic::transport::Server;
 
-use super::{Listener, Security, connection, health, reflection, services};
+use super::{Listener, Security, connection, health, receive::ReceiveBounds, reflection, services};
 use crate::Core;
 
 /// Calls at once on one connection.
@@ -74,6 +74,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
         .layer(access)
+        .layer(ReceiveBounds::new(core.calls.clone()))
         .add_routes(routes)
         .serve_with_incoming_shutdown(connections, shutdown);
     let mut serving = pin!(serving);

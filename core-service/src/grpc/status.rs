@@ -15,12 +15,14 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The status for a failure of the call `rpc`, which its caller may have named. Its cause, if somebody should look
 /// into it, goes to the log here, and nowhere else.
 pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error: &PetStoreError) -> Status {
-    let (code, _) = classify(error);
-    let reason = reason(error);
-    log(rpc, request_id.map(RequestId::as_str), reason, error);
+    log(rpc, request_id.map(RequestId::as_str), reason(error), error);
+    without_log(request_id, error)
+}
 
+/// The same, for a failure that has no cause and that anybody could repeat at will.
+pub(super) fn without_log(request_id: Option<&RequestId>, error: &PetStoreError) -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info(reason, ERROR_DOMAIN, [] as [(String, String); 0]);
+    details.set_error_info(reason(error), ERROR_DOMAIN, [] as [(String, String); 0]);
     if let Some(request_id) = request_id {
         details.set_request_info(request_id.as_str(), "");
     }
@@ -46,7 +48,7 @@ pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error
         | PetStoreError::DeadlineExceeded
         | PetStoreError::Bug(_) => {}
     }
-    Status::with_error_details(code, error.to_string(), details)
+    Status::with_error_details(code(error), error.to_string(), details)
 }
 
 /// The gRPC code of a failure.

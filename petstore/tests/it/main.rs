@@ -23,6 +23,7 @@ mod engines;
 mod export;
 mod get_pet;
 mod grpc;
+mod grpc_bounds;
 mod headers;
 mod hostile_http2;
 mod https;

@@ -1,4 +1,6 @@
-use petstore_proto::v1::ListPetsRequest;
+use std::future;
+
+use petstore_proto::{internal::v1::ListChangesRequest, v1::ListPetsRequest};
 
 use super::*;
 
@@ -24,6 +26,18 @@ async fn the_callers_deadline_is_kept_on_both_transports_and_answered_with_its_r
 }
 
 #[tokio::test]
+async fn a_call_whose_message_came_late_has_less_time_left() {
+    let shop = Shop::open().await;
+    let begin = time::Instant::now();
+    let mut request = Request::new(());
+    let first_byte = begin.checked_sub(Duration::from_millis(4_900)).unwrap();
+    request.extensions_mut().insert(receive::CallBegin(first_byte));
+    let error = shop.core.answer::<_, (), _>("Test", request, async |()| future::pending().await).await;
+    assert_eq!(error.unwrap_err().code(), Code::DeadlineExceeded);
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
 async fn a_panic_is_one_failed_call() {
     let shop = Shop::open().await;
     let error = shop
@@ -38,12 +52,25 @@ async fn a_panic_is_one_failed_call() {
 #[tokio::test]
 async fn more_calls_than_the_core_can_take_are_refused_at_once() {
     let shop = Shop::open().await;
-    let all = shop.core.capacity.acquire_many(u32::try_from(crate::MAX_CALLS).unwrap()).await.unwrap();
-    let error = shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap_err();
-    assert_eq!((error.code(), reason(&error).as_str()), (Code::Unavailable, "OVERLOADED"));
-    assert!(error.get_error_details().retry_info().is_some());
+    let all = shop.core.capacity.calls.acquire_many(u32::try_from(capacity::MAX_CALLS).unwrap()).await;
+    assert_overloaded(&shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap_err());
+    shop.keys().list_changes(ListChangesRequest::default()).await.expect("gateways are still answered");
     drop(all);
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_calls_of_gateways_than_the_core_can_take_are_refused_and_the_others_answered() {
+    let shop = Shop::open().await;
+    let permits = u32::try_from(capacity::MAX_INTERNAL_CALLS).unwrap();
+    let _all = shop.core.capacity.internal_calls.acquire_many(permits).await;
+    assert_overloaded(&shop.keys().list_changes(ListChangesRequest::default()).await.unwrap_err());
+    shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
+}
+
+fn assert_overloaded(error: &Status) {
+    assert_eq!((error.code(), reason(error).as_str()), (Code::Unavailable, "OVERLOADED"));
+    assert!(error.get_error_details().retry_info().is_some());
 }
 
 #[tokio::test]

@@ -65,7 +65,8 @@ async fn the_answer_to_an_import_of_nothing_but_faults_fits_into_a_message() {
 
 #[tokio::test]
 async fn a_stream_that_falls_silent_is_ended_and_what_came_has_taken_effect() {
-    let shop = Shop::open().await;
+    let mut shop = Shop::open().await;
+    shop.core.import_idle_timeout = Duration::from_millis(500);
     let silent = stream::iter([message(vec![line(1, "Rex")])]).chain(stream::pending());
     let error = shop.client().import_pets(silent).await.unwrap_err();
     assert_eq!((error.code(), reason(&error).as_str()), (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"));
@@ -90,7 +91,8 @@ async fn the_deadline_of_a_stream_is_its_callers() {
 #[tokio::test]
 async fn bulk_work_waits_for_its_turn_and_leaves_the_others_theirs() {
     let shop = Shop::open().await;
-    let all = shop.core.bulk.acquire_many(u32::try_from(crate::MAX_BULK).unwrap()).await.unwrap();
+    let all =
+        shop.core.capacity.chunks.acquire_many(u32::try_from(capacity::MAX_CHUNKS).unwrap()).await.unwrap();
     let mut client = shop.client();
     let batch = BatchCreatePetsRequest { requests: vec![new_pet("Rex", PetStatus::Sold)] };
     let meanwhile = async {

@@ -1,0 +1,123 @@
+//! What one caller of the gRPC port cannot take away from all others.
+
+use std::{fs, time::Duration};
+
+use petstore_testkit::{
+    Client, Plan, Server, TestShop, eventually,
+    grpc::{self, Code, Status, pb},
+};
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use crate::{PORTS, petstore};
+
+/// Calls at once on one connection.
+const MOST_STREAMS: usize = 128;
+/// Imports that are open at once, over all connections.
+const MOST_IMPORTS: usize = 64;
+/// How long a call may take to bring its message.
+const RECEIVED: Duration = Duration::from_secs(5);
+/// Longer than that, on a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
+    let shop = TestShop::open_apart(2).await; // the second gateway calls the same port
+    let account = shop.account_on(Plan::Business).await;
+    let (known, revoked) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    let at = |gateway, client: &Client| Client::new(gateway).with_key(client.key());
+    for gateway in shop.gateways() {
+        at(gateway, &revoked).get("/v1/pets").await.assert_status(200);
+    }
+
+    let mut imports = JoinSet::new();
+    for _ in 0..5 {
+        let client = grpc::pet_store(shop.grpc_addr()).await;
+        for _ in 0..MOST_STREAMS {
+            let mut client = client.clone();
+            imports.spawn(async move { client.import_pets(grpc::silence()).await.map(drop) });
+        }
+    }
+    while imports.len() > MOST_IMPORTS {
+        let end = timeout(SOON, imports.join_next()).await;
+        let end = end.unwrap_or_else(|_| panic!("{} stay open", imports.len()));
+        assert_overloaded(&end.unwrap().unwrap().unwrap_err());
+    }
+
+    for gateway in shop.gateways() {
+        let client = at(gateway, &known); // whose key is looked up now
+        client.get("/v1/pets").await.assert_status(200);
+        client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_status(201);
+    }
+    shop.revoke(&revoked).await;
+    for gateway in shop.gateways() {
+        let revoked = at(gateway, &revoked);
+        eventually(Duration::from_secs(5), async || match revoked.get("/v1/pets").await {
+            answer if answer.status() == 401 => Ok(()),
+            answer => Err(format!("the change feed has not told: {answer:?}")),
+        })
+        .await;
+    }
+    imports.shutdown().await;
+    let message = pb::ImportPetsRequest { import_id: "import-1".into(), ..Default::default() };
+    eventually(SOON, async || {
+        let mut client = grpc::pet_store(shop.grpc_addr()).await;
+        client.import_pets(grpc::messages(vec![message.clone()])).await.map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory() {
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    let mut others = grpc::pet_store(server.address("gRPC")).await;
+    others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
+    let (before, begin) = (memory(&server), Instant::now());
+    let channel = grpc::channel(server.address("gRPC")).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        let path = "/petstore.v1.PetStore/BatchCreatePets";
+        calls.spawn(grpc::unfinished_call(channel.clone(), path, 1_250 * 1024, 1_200 * 1024));
+    }
+    let (mut overdue, mut overloaded) = (0, 0);
+    while let Some(end) = timeout(2 * RECEIVED, calls.join_next()).await.expect("every call is ended") {
+        let status = end.unwrap();
+        if status.code() == Code::DeadlineExceeded {
+            assert_eq!(grpc::reason(&status), "DEADLINE_EXCEEDED");
+            overdue += 1;
+        } else {
+            assert_overloaded(&status);
+            overloaded += 1;
+        }
+        let grown = memory(&server).saturating_sub(before);
+        assert!(grown < 64 << 20, "{} KiB more are in use", grown >> 10);
+        others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
+    }
+    assert!(begin.elapsed() < 2 * RECEIVED, "{:?}", begin.elapsed());
+    assert!(overdue >= 10 && overloaded >= 10, "{overdue} were overdue, {overloaded} were too many");
+    let metrics = server.admin().get("/metrics").await.text().to_owned();
+    for (code, count) in [("DEADLINE_EXCEEDED", overdue), ("OVERLOADED", overloaded)] {
+        let series =
+            format!(r#"petstore_rpc_failures_total{{code="{code}",rpc_method="BatchCreatePets"}} {count}"#);
+        assert!(metrics.lines().any(|line| line == series), "{series}: {metrics}");
+    }
+}
+
+fn assert_overloaded(status: &Status) {
+    assert_eq!(
+        (status.code(), grpc::reason(status).as_str()),
+        (Code::Unavailable, "OVERLOADED"),
+        "{status:?}"
+    );
+}
+
+/// The memory of the process, in bytes.
+fn memory(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
