@@ -1,20 +1,21 @@
 //! A Unix socket that only its owner can use, in the place of one that nobody serves any more.
 
 use std::{
-    fs::{self, DirBuilder, File, Permissions, TryLockError},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process, thread,
     time::{Duration, Instant},
 };
 
+use rustix::process::geteuid;
 use tokio::{
     net::{UnixListener, UnixStream},
     runtime::Handle,
 };
 
-/// Another process holds the folder's lock for as long as it takes to look at a file and replace it.
+/// Another process holds the lock for as long as it takes to look at a file and replace it.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -30,7 +31,8 @@ pub(crate) struct SocketFile {
 /// called inside a Tokio runtime, where blocking is allowed.
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let folder = folder_of(path);
-    let _lock = lock(folder)?; // until the new socket is in its place
+    warn_of_others(folder)?;
+    let _lock = Lock::acquire(path)?; // until the new socket is in its place
     make_way(path)?;
     // Made in a folder that nobody else can enter: otherwise everybody could connect between `bind` and `chmod`.
     let workshop = folder.join(format!(".petstore-{}", process::id()));
@@ -69,16 +71,82 @@ fn make_way(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The lock that keeps two processes from replacing each other's socket.
-fn lock(folder: &Path) -> io::Result<File> {
-    let file = File::open(folder)?;
-    let begin = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_PATIENCE => thread::sleep(LOCK_PAUSE),
-            Err(error) => return Err(error.into()),
+/// Whoever can write to the folder can put a socket of their own in the place of this one.
+fn warn_of_others(folder: &Path) -> io::Result<()> {
+    const STICKY: u32 = 0o1000;
+    let mode = fs::metadata(folder)?.mode();
+    if mode & 0o002 != 0 && mode & STICKY == 0 {
+        let folder = folder.display();
+        tracing::warn!(
+            "every user of this machine can replace the socket: only its owner should write to {folder}"
+        );
+    }
+    Ok(())
+}
+
+/// The lock that keeps two processes from replacing each other's socket: a file beside it, which only their user can
+/// open. A lock on the folder itself would be everybody's who can read it, and whoever held it could keep the service
+/// from starting.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lock {
+    fn acquire(socket: &Path) -> io::Result<Self> {
+        let name = socket.file_name().unwrap_or_default().to_string_lossy();
+        let path = folder_of(socket).join(format!(".{name}.lock"));
+        let begin = Instant::now();
+        loop {
+            let file = open_own(&path)?;
+            match file.try_lock() {
+                // Else it was removed by the one that held it before, and is nobody's any more.
+                Ok(()) if identity(&path).ok() == Some(identity_of(&file.metadata()?)) => {
+                    return Ok(Self { path, file });
+                }
+                Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_PATIENCE => {
+                    thread::sleep(LOCK_PAUSE);
+                }
+                Ok(()) => return Err(io::ErrorKind::ResourceBusy.into()),
+                Err(error) => return Err(error.into()),
+            }
         }
+    }
+}
+
+/// The file is removed while it is still locked: another process that has opened it meanwhile looks whether it is
+/// still there.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let removed = fs::remove_file(&self.path).and_then(|()| self.file.unlock());
+        if let Err(error) = removed {
+            tracing::debug!(%error, "could not remove the lock of the socket");
+        }
+    }
+}
+
+/// Opens a file that only this user can open, or makes it. One that others have put there is never opened.
+fn open_own(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return open_own(path), // it has just gone
+        found => found?,
+    };
+    if !found.is_file() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+        let path = path.display();
+        let refusal =
+            format!("{path} is not a file of this user alone: remove it, and let nobody else write there");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
+    }
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => open_own(path),
+        opened => opened,
     }
 }
 
@@ -87,12 +155,16 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+    fs::symlink_metadata(path).map(|metadata| identity_of(&metadata))
+}
+
+fn identity_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let removed = lock(folder_of(&self.path)).and_then(|_lock| {
+        let removed = Lock::acquire(&self.path).and_then(|_lock| {
             if identity(&self.path)? == self.identity { fs::remove_file(&self.path) } else { Ok(()) }
         });
         if let Err(error) = removed {
@@ -103,6 +175,16 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::Read,
+        os::unix::{
+            fs::{chown, symlink},
+            process::CommandExt,
+        },
+        process::{Command, Stdio},
+        sync::atomic::{AtomicU32, Ordering},
+    };
+
     use super::*;
 
     async fn bind_at(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
@@ -134,6 +216,84 @@ mod tests {
         let (_listener, _file) = bind_at(&path).await.unwrap();
         drop(stale);
         UnixStream::connect(&path).await.expect("the new socket stays when the old process ends");
+    }
+
+    #[tokio::test]
+    async fn nobody_else_can_hold_up_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap(); // as under /run
+        let path = folder.path().join("core.sock");
+        let as_another_user = |command: &mut Command| {
+            if geteuid().is_root() {
+                command.uid(65_534).gid(65_534);
+            }
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let mut holder = Command::new("flock");
+        let holder =
+            holder.arg("--no-fork").arg(folder.path()).args(["sh", "-c", "echo held; exec sleep 30"]);
+        let mut holder = as_another_user(holder);
+        let mut held = [0; 4];
+        holder.stdout.as_mut().unwrap().read_exact(&mut held).unwrap();
+
+        let begin = Instant::now();
+        let (_listener, _file) = bind_at(&path).await.unwrap();
+        assert!(begin.elapsed() < LOCK_PATIENCE);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+
+        let lock = Lock::acquire(&path).unwrap();
+        assert_eq!(fs::metadata(&lock.path).unwrap().mode() & 0o777, 0o600);
+        if geteuid().is_root() {
+            let mut reader = Command::new("cat");
+            assert!(
+                !as_another_user(reader.arg(&lock.path)).wait().unwrap().success(),
+                "another user can open it"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_another_user_has_planted_is_refused_by_name_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, lock) = (folder.path().join("core.sock"), folder.path().join(".core.sock.lock"));
+        let elsewhere = folder.path().join("precious");
+        symlink(&elsewhere, &lock).unwrap();
+        let refusal = bind_at(&path).await.unwrap_err().to_string();
+        assert!(refusal.contains(".core.sock.lock is not a file of this user alone"), "{refusal}");
+        assert!(!elsewhere.exists(), "nothing is made where the link leads");
+        fs::remove_file(&lock).unwrap();
+        fs::write(&lock, "").unwrap();
+        fs::set_permissions(&lock, Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(bind_at(&path).await.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        if geteuid().is_root() {
+            fs::set_permissions(&lock, Permissions::from_mode(0o600)).unwrap();
+            chown(&lock, Some(65_534), None).unwrap();
+            assert_eq!(bind_at(&path).await.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn of_many_that_want_the_lock_one_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("core.sock");
+        let (holders, turns) = (AtomicU32::new(0), AtomicU32::new(0));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..5 {
+                        let _lock = Lock::acquire(&path).unwrap();
+                        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two have it");
+                        thread::sleep(Duration::from_millis(1));
+                        holders.fetch_sub(1, Ordering::SeqCst);
+                        turns.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.into_inner(), 40);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no lock is left");
     }
 
     #[tokio::test]
