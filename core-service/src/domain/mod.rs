@@ -27,5 +27,6 @@ pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use page_token::{List, PageToken};
 pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus};
 pub use request_id::{Created, RequestId};
+pub(crate) use usage::ReporterName;
 pub use usage::{Day, Tally, UsageDay};
 pub use violation::{Violation, Violations};

@@ -4,12 +4,16 @@ use std::fmt;
 
 use petstore_clock::UnixMillis;
 
+use super::Violation;
+
 /// A UTC calendar day: days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub i64);
 
 impl Day {
     const SECS: u64 = 86_400;
+    /// 9999-12-31.
+    const MAX: i64 = 2_932_896;
 
     /// The day that the moment belongs to.
     #[must_use]
@@ -48,6 +52,16 @@ pub struct Tally {
     pub get_pet: i64,
 }
 
+impl Tally {
+    /// The most that is counted of anything in a day: sums of several stay exact, also for clients whose numbers are
+    /// doubles.
+    pub(crate) const MAX: i64 = 1_000_000_000_000_000;
+
+    fn counts(&self) -> [i64; 5] {
+        [self.succeeded, self.client_errors, self.refused, self.server_errors, self.get_pet]
+    }
+}
+
 /// The requests of one day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageDay {
@@ -55,6 +69,47 @@ pub struct UsageDay {
     pub day: Day,
     /// Its requests.
     pub tally: Tally,
+}
+
+impl UsageDay {
+    /// # Errors
+    ///
+    /// When the day is before 1970 or after 9999, or a count is negative or more than can be counted in a day.
+    pub(crate) fn new(day: Day, tally: Tally) -> Result<Self, Violation> {
+        if !(0..=Day::MAX).contains(&day.0) {
+            Err(Violation::new("rows", "must have days from 1970 to 9999"))
+        } else if tally.counts().iter().any(|count| *count < 0) {
+            Err(Violation::new("rows", "must not have negative numbers"))
+        } else if tally.counts().iter().any(|count| *count > Tally::MAX) {
+            Err(Violation::new("rows", "must not have counts above 1000000000000000"))
+        } else {
+            Ok(Self { day, tally })
+        }
+    }
+}
+
+/// Names a gateway's run: 1 to 64 visible ASCII characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReporterName(String);
+
+impl ReporterName {
+    const MAX_LEN: usize = 64;
+
+    /// # Errors
+    ///
+    /// When the name is not of that form.
+    pub(crate) fn parse(raw: String) -> Result<Self, Violation> {
+        if (1..=Self::MAX_LEN).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Self(raw))
+        } else {
+            Err(Violation::new("reporter", "must be 1 to 64 visible ASCII characters"))
+        }
+    }
+
+    /// As it was written.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Wire <-> domain.
 
+use std::collections::HashSet;
+
 use petstore_clock::UnixMillis;
 use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
     domain::{
-        AccountId, Ban, BanNote, BanOrigin, Batch, Day, KeyState, ListPets, NewPet, Pet, PetStatus,
+        AccountId, Ban, BanNote, BanOrigin, Batch, Day, KeyId, KeyState, ListPets, NewPet, Pet, PetStatus,
         PetStoreError, Plan, RequestId, Tally, UsageDay, Violation, Violations,
     },
     store::ResolvedKey,
@@ -109,19 +111,55 @@ fn lifted_at(note: Option<&BanNote>) -> Option<i64> {
 }
 
 pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreError> {
-    let moment = |millis| UnixMillis(u64::try_from(millis).unwrap_or_default());
     let ban = ban.unwrap_or_default(); // one that is absent does not end after it begins either
-    Ban::new(moment(ban.imposed_at_ms), moment(ban.ends_at_ms), BanOrigin::Limiter).map_err(refused)
+    let from = moment("ban.imposed_at_ms", ban.imposed_at_ms)?;
+    let until = moment("ban.ends_at_ms", ban.ends_at_ms)?;
+    Ban::new(from, until, BanOrigin::Limiter).map_err(refused)
 }
 
-pub(super) fn usage_row(row: internal::UsageRow) -> Result<(AccountId, UsageDay), PetStoreError> {
+/// Keys that were used, each once, and when.
+pub(super) fn key_uses(uses: Vec<internal::KeyUse>) -> Result<Vec<(String, UnixMillis)>, PetStoreError> {
+    let mut keys = HashSet::with_capacity(uses.len());
+    let mut parse = |key: internal::KeyUse| {
+        let id = key_id("uses.key_id", &key.key_id)?;
+        if !keys.insert(id) {
+            return Err(refused(Violation::new("uses", "must name each key once")));
+        }
+        Ok((id.to_string(), moment("uses.last_used_at_ms", key.last_used_at_ms)?))
+    };
+    uses.into_iter().map(&mut parse).collect()
+}
+
+pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId, PetStoreError> {
+    raw.parse().map_err(|_| refused(Violation::new(field, "must be the UUID of a key")))
+}
+
+/// A moment that every column and every client can hold.
+fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, PetStoreError> {
+    /// 9999-12-31T23:59:59.999Z.
+    const LAST: u64 = 253_402_300_799_999;
+    let millis = u64::try_from(millis).ok().filter(|millis| *millis <= LAST);
+    millis.map(UnixMillis).ok_or_else(|| refused(Violation::new(field, "must be a moment from 1970 to 9999")))
+}
+
+/// What a gateway counted, by account and day, each once.
+pub(super) fn usage_rows(rows: Vec<internal::UsageRow>) -> Result<Vec<(AccountId, UsageDay)>, PetStoreError> {
+    let mut days = HashSet::with_capacity(rows.len());
+    let mut parse = |row: internal::UsageRow| {
+        let (account, usage) = usage_row(row)?;
+        if !days.insert((account, usage.day)) {
+            return Err(Violation::new("rows", "must have each account and day once"));
+        }
+        Ok((account, usage))
+    };
+    rows.into_iter().map(|row| parse(row).map_err(refused)).collect()
+}
+
+fn usage_row(row: internal::UsageRow) -> Result<(AccountId, UsageDay), Violation> {
     let internal::UsageDay { day, succeeded, client_errors, refused: limited, server_errors, get_pet } =
         row.day.unwrap_or_default();
-    if [day, succeeded, client_errors, limited, server_errors, get_pet].iter().any(|number| *number < 0) {
-        return Err(refused(Violation::new("rows", "must not have negative numbers")));
-    }
     let tally = Tally { succeeded, client_errors, refused: limited, server_errors, get_pet };
-    Ok((AccountId(row.account_id), UsageDay { day: Day(day), tally }))
+    Ok((AccountId(row.account_id), UsageDay::new(Day(day), tally)?))
 }
 
 pub(super) fn usage_day(UsageDay { day, tally }: UsageDay) -> internal::UsageDay {

@@ -1,7 +1,6 @@
 //! `petstore.internal.v1.KeyService`.
 
 use petstore_api_key::KeyDigest;
-use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{
     AccountChange, FoundKey, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse,
     ReportUseRequest, ReportUseResponse, ResolveKeyRequest, ResolveKeyResponse, ResolveKeysRequest,
@@ -86,13 +85,7 @@ impl KeyService for Core {
             if request.uses.len() > MAX_USES {
                 return Err(refuse("uses", "must be at most 1000"));
             }
-            let moment = |millis| {
-                u64::try_from(millis)
-                    .map(UnixMillis)
-                    .map_err(|_| refuse("last_used_at_ms", "must not be negative"))
-            };
-            let uses = request.uses.into_iter().map(|key| Ok((key.key_id, moment(key.last_used_at_ms)?)));
-            self.store.record_use(&uses.collect::<Result<Vec<_>, PetStoreError>>()?).await?;
+            self.store.record_use(&convert::key_uses(request.uses)?).await?;
             Ok(ReportUseResponse {})
         })
         .await
@@ -103,9 +96,10 @@ impl KeyService for Core {
         request: Request<ReportBanRequest>,
     ) -> Result<Response<ReportBanResponse>, Status> {
         self.answer("petstore.internal.v1.KeyService/ReportBan", request, |request| async move {
+            let key_id = convert::key_id("key_id", &request.key_id)?.to_string();
             let reported = convert::reported_ban(request.ban)?;
             let now = self.clock.now();
-            let (kept, revision) = self.store.report_ban(&request.key_id, reported, now).await?;
+            let (kept, revision) = self.store.report_ban(&key_id, reported, now).await?;
             Ok(convert::reported(kept.as_ref(), revision, now))
         })
         .await

@@ -12,7 +12,7 @@ use super::{
     Session, Store,
     entity::{account::moment_column, usage_day, usage_reporter},
 };
-use crate::domain::{AccountId, Day, PetStoreError, UsageDay};
+use crate::domain::{AccountId, Day, PetStoreError, Tally, UsageDay};
 
 /// How many days are kept, today included.
 const KEPT_DAYS: i64 = 90;
@@ -122,9 +122,11 @@ async fn add(transaction: &Session, mut rows: Vec<(AccountId, UsageDay)>) -> Res
     if rows.is_empty() {
         return Ok(());
     }
+    // Stops at the most that is counted: one more would not fit the column, or the count would become a fraction.
     let sum = |column: C| {
-        let sum = Expr::col((usage_day::Entity, column)).add(Expr::col(("excluded", column)));
-        (column, sum)
+        let (kept, more) = (Expr::col((usage_day::Entity, column)), Expr::col(("excluded", column)));
+        let is_most = kept.clone().gt(Expr::val(Tally::MAX).sub(more.clone()));
+        (column, Expr::case(is_most, Tally::MAX).finally(kept.add(more)).into())
     };
     let mut insert = Query::insert();
     insert.into_table(usage_day::Entity).columns([C::AccountId, C::Day].into_iter().chain(COUNTS));

@@ -109,13 +109,17 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
 async fn a_report_of_use_is_bounded_and_judged() {
     let shop = Shop::open().await;
     let report = async |count, last_used_at_ms| {
-        let uses = (0..count).map(|key| KeyUse { key_id: format!("key {key}"), last_used_at_ms }).collect();
+        let key_id = |key| format!("01890a5d-ac96-774b-bcce-{key:012}");
+        let uses = (0..count).map(|key| KeyUse { key_id: key_id(key), last_used_at_ms }).collect();
         shop.keys().report_use(ReportUseRequest { uses }).await.map_err(|status| verdict(&status))
     };
     report(1_000, 0).await.unwrap();
     let refusal = |message| refused(Code::InvalidArgument, "INVALID_PARAMETER", message);
     assert_eq!(report(1_001, 0).await.unwrap_err(), refusal("uses must be at most 1000"));
-    assert_eq!(report(1, -1).await.unwrap_err(), refusal("last_used_at_ms must not be negative"));
+    assert_eq!(
+        report(1, -1).await.unwrap_err(),
+        refusal("uses.last_used_at_ms must be a moment from 1970 to 9999")
+    );
 }
 
 #[tokio::test]

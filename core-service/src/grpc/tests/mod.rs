@@ -20,6 +20,7 @@ use crate::store::test_support::{Home, lock_for_writing, new_store};
 
 mod bounds;
 mod bulk;
+mod internal_calls;
 mod key_service;
 mod pet_store;
 mod server;

@@ -1,0 +1,158 @@
+//! What no gateway sends, sent to every method for gateways: it is refused or taken, on every engine, and never a fault
+//! of the service, which gateways would try again for ever.
+
+use petstore_proto::internal::v1::{
+    Ban, GetUsageRequest, KeyUse, ListChangesRequest, ReportBanRequest, ReportUsageRequest, ReportUseRequest,
+    ResolveKeyRequest, ResolveKeysRequest, UsageDay, UsageRow, usage_service_client::UsageServiceClient,
+};
+
+use super::*;
+
+const KEY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+const NUMBERS: [i64; 6] = [i64::MIN, -1, 0, 1, i64::MAX - 1, i64::MAX];
+/// The last moment of the year 9999, and the last day.
+const LAST_MS: i64 = 253_402_300_799_999;
+const LAST_DAY: i64 = 2_932_896;
+/// The most that is counted of anything in a day.
+const MOST: i64 = 1_000_000_000_000_000;
+
+/// Texts that are no names.
+fn texts() -> [String; 6] {
+    ["", "\0", "a\0b", "é", "a b", &"x".repeat(100_000)].map(str::to_owned)
+}
+
+impl Shop {
+    fn usage(&self) -> UsageServiceClient<Transport> {
+        UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+    }
+}
+
+fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Status>, what: &str) {
+    let error = answer.expect_err(what);
+    assert_eq!(
+        (error.code(), reason(&error).as_str()),
+        (Code::InvalidArgument, "INVALID_PARAMETER"),
+        "{what}: {error:?}"
+    );
+}
+
+#[tokio::test]
+async fn questions_about_keys_and_changes() {
+    let shop = Shop::open().await;
+    for len in [0, 1, 31, 33, 100_000] {
+        assert_refused(shop.keys().resolve_key(ResolveKeyRequest { digest: vec![0; len] }).await, "a digest");
+        let digests = vec![vec![0; 32], vec![0; len]];
+        assert_refused(shop.keys().resolve_keys(ResolveKeysRequest { digests }).await, "a digest");
+    }
+    for digests in [vec![], vec![vec![0; 32]; 1_001]] {
+        assert_refused(shop.keys().resolve_keys(ResolveKeysRequest { digests }).await, "digests");
+    }
+    let same = ResolveKeysRequest { digests: vec![vec![0; 32]; 1_000] };
+    assert_eq!(shop.keys().resolve_keys(same).await.unwrap().into_inner().keys, []);
+    for after_revision in NUMBERS {
+        shop.keys().list_changes(ListChangesRequest { after_revision }).await.expect("the changes");
+    }
+}
+
+#[tokio::test]
+async fn reports_of_use() {
+    let shop = Shop::open().await;
+    let report = async |uses: &[(&str, i64)]| {
+        let uses = uses.iter().map(|(key_id, at)| KeyUse { key_id: (*key_id).into(), last_used_at_ms: *at });
+        shop.keys().report_use(ReportUseRequest { uses: uses.collect() }).await
+    };
+    report(&[]).await.unwrap();
+    report(&[(KEY, 0)]).await.unwrap();
+    report(&[(KEY, LAST_MS)]).await.unwrap();
+    for text in texts() {
+        assert_refused(report(&[(KEY, 1), (&text, 1)]).await, &text);
+    }
+    for number in [i64::MIN, -1, LAST_MS + 1, i64::MAX] {
+        assert_refused(report(&[(KEY, number)]).await, "a moment");
+    }
+    assert_refused(report(&[(KEY, 1), (KEY, 2)]).await, "a key twice");
+    assert_refused(report(&[(KEY, 1), (&KEY.to_uppercase(), 1)]).await, "a key twice, written in two ways");
+}
+
+#[tokio::test]
+async fn reports_of_bans() {
+    let shop = Shop::open().await;
+    let report = async |key_id: &str, ban| {
+        shop.keys().report_ban(ReportBanRequest { key_id: key_id.into(), ban }).await
+    };
+    let ban = |imposed_at_ms, ends_at_ms| Some(Ban { imposed_at_ms, ends_at_ms, ..Ban::default() });
+    let answer = report(KEY, ban(1, LAST_MS)).await.unwrap().into_inner();
+    assert_eq!(answer.last_ban, None, "there is no such key");
+    for text in texts() {
+        assert_refused(report(&text, ban(1, 2)).await, &text);
+    }
+    assert_refused(report(KEY, None).await, "no ban");
+    for (from, until) in [(2, 2), (3, 2), (-1, 2), (i64::MIN, i64::MAX), (0, i64::MAX), (0, LAST_MS + 1)] {
+        assert_refused(report(KEY, ban(from, until)).await, "a ban");
+    }
+}
+
+#[tokio::test]
+async fn reports_of_usage() {
+    let shop = Shop::open().await;
+    let row = |account_id, day, succeeded| UsageRow {
+        account_id,
+        day: Some(UsageDay { day, succeeded, ..UsageDay::default() }),
+    };
+    let report = async |reporter: &str, number, rows: Vec<UsageRow>| {
+        shop.usage().report_usage(ReportUsageRequest { reporter: reporter.into(), number, rows }).await
+    };
+    for text in texts() {
+        assert_refused(report(&text, 1, vec![row(1, 1, 1)]).await, &text);
+    }
+    for number in [i64::MIN, -1, 0] {
+        assert_refused(report("run", number, vec![]).await, "a number");
+    }
+    for wrong in [i64::MIN, -1, MOST + 1, i64::MAX] {
+        assert_refused(report("run", 1, vec![row(1, 1, wrong)]).await, "a count");
+    }
+    for wrong in [i64::MIN, -1, LAST_DAY + 1, i64::MAX] {
+        assert_refused(report("run", 1, vec![row(1, wrong, 1)]).await, "a day");
+    }
+    assert_refused(report("run", 1, vec![row(1, 1, 1), row(1, 1, 2)]).await, "a day twice");
+    let without_day = UsageRow { account_id: 1, day: None };
+    assert_refused(report("run", 1, vec![without_day, without_day]).await, "a day twice");
+    let accounts = NUMBERS.map(|account| row(account, LAST_DAY, 1));
+    report("run", 1, accounts.to_vec()).await.expect("accounts are not looked up");
+    report("run", i64::MAX, vec![]).await.unwrap();
+}
+
+#[tokio::test]
+async fn counts_that_would_overflow_stay_at_the_most_that_is_counted() {
+    let shop = Shop::open().await;
+    let day = UsageDay {
+        day: LAST_DAY,
+        succeeded: MOST,
+        client_errors: MOST,
+        refused: MOST - 1,
+        server_errors: 1,
+        get_pet: MOST,
+    };
+    for number in 1..=3 {
+        let rows = vec![UsageRow { account_id: 7, day: Some(day) }];
+        let report = ReportUsageRequest { reporter: "run".into(), number, rows };
+        shop.usage().report_usage(report).await.unwrap();
+    }
+    let question = GetUsageRequest { account_id: 7, since_day: 0, reporter: "run".into() };
+    let answer = shop.usage().get_usage(question).await.unwrap().into_inner();
+    assert_eq!(answer.days, [UsageDay { refused: MOST, server_errors: 3, ..day }]);
+}
+
+#[tokio::test]
+async fn questions_about_usage() {
+    let shop = Shop::open().await;
+    let ask = async |account_id, since_day, reporter: &str| {
+        shop.usage().get_usage(GetUsageRequest { account_id, since_day, reporter: reporter.into() }).await
+    };
+    for number in NUMBERS {
+        ask(number, number, "").await.unwrap();
+    }
+    for text in texts().iter().filter(|text| !text.is_empty()) {
+        assert_refused(ask(1, 1, text).await, text);
+    }
+}
