@@ -106,6 +106,7 @@ impl Gateway {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
         collectors.extend(self.0.core_breaker.metrics());
+        collectors.extend(self.0.usage.metrics());
         collectors
     }
 

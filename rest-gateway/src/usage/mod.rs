@@ -3,9 +3,14 @@
 
 mod ledger;
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use petstore_clock::{Clock, UnixMillis};
+use petstore_metrics::{Collectors, IntCounter, counter};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Status};
@@ -34,13 +39,29 @@ pub(crate) struct UsageCounter {
     core: UsageServiceClient<NamedTransport>,
     clock: Clock,
     ledger: Ledger,
+    refused: IntCounter,
+    /// Whether the last report was refused: said once, not every few seconds.
+    is_refused: AtomicBool,
 }
 
 impl UsageCounter {
     /// A counter that has counted nothing yet. Its reports are those of a new run: their numbers begin again.
     pub(crate) fn new(core: NamedTransport, clock: Clock) -> Self {
         let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
-        Self { core: UsageServiceClient::new(core), clock, ledger: Ledger::new(run.to_string()) }
+        Self {
+            core: UsageServiceClient::new(core),
+            clock,
+            ledger: Ledger::new(run.to_string()),
+            refused: counter(
+                "petstore_usage_reports_refused_total",
+                "Reports of usage that the core refused; what they counted is lost.",
+            ),
+            is_refused: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> Collectors {
+        vec![Box::new(self.refused.clone())]
     }
 
     /// Counts a request of the account by the status that it was answered with.
@@ -72,10 +93,15 @@ impl UsageCounter {
             let mut core = self.core.clone();
             let answer = timeout(REPORT_DEADLINE, core.report_usage(request)).await;
             match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))) {
-                Ok(_) => self.ledger.answered(number),
-                Err(refusal) if refusal.code() == Code::InvalidArgument => {
-                    // It would be refused for ever.
-                    tracing::error!(cause = %refusal, "the core refuses a report of usage: it is not counted");
+                Ok(_) => {
+                    self.is_refused.store(false, Ordering::Relaxed);
+                    self.ledger.answered(number);
+                }
+                Err(refusal) if is_final(refusal.code()) => {
+                    self.refused.inc();
+                    if !self.is_refused.swap(true, Ordering::Relaxed) {
+                        tracing::error!(cause = %refusal, "the core refuses reports of usage: they are not counted");
+                    }
                     self.ledger.answered(number);
                 }
                 Err(cause) => {
@@ -116,6 +142,11 @@ impl UsageCounter {
     }
 }
 
+/// Whether the same report would be refused for ever.
+fn is_final(refusal: Code) -> bool {
+    matches!(refusal, Code::InvalidArgument | Code::OutOfRange)
+}
+
 impl Unreported {
     /// What is not in the core's counts when the given report is the last one that is.
     fn missing_from(self, last_report: i64) -> Vec<UsageDay> {
@@ -136,4 +167,47 @@ fn day_of(moment: UnixMillis) -> i64 {
 pub(crate) fn date(day: i64) -> String {
     let midnight = UnixMillis::from_secs(u64::try_from(day).unwrap_or_default().saturating_mul(DAY_SECS));
     midnight.to_string().split('T').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Response, StatusCode};
+    use tower::{BoxError, ServiceExt, service_fn};
+
+    use super::*;
+    use crate::core_client::CoreTransport;
+
+    /// What becomes of reports that the core answers so: how many it was sent, and how many are counted as refused.
+    async fn reported_twice(answer: Code) -> (u64, u64) {
+        let sent = counter("sent", "Reports that the core was sent.");
+        let core = {
+            let sent = sent.clone();
+            service_fn(move |_: http::Request<tonic::body::Body>| {
+                sent.inc();
+                async move { Ok::<Response<tonic::body::Body>, Infallible>(Status::new(answer, "").into_http()) }
+            })
+        };
+        let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
+        let usage = UsageCounter::new(core.into(), Clock::system());
+        usage.count(7, StatusCode::OK, false);
+        usage.report().await;
+        usage.report().await;
+        (sent.get(), usage.refused.get())
+    }
+
+    #[tokio::test]
+    async fn a_report_that_is_refused_for_good_is_given_up_and_counted() {
+        for code in [Code::InvalidArgument, Code::OutOfRange] {
+            assert_eq!(reported_twice(code).await, (1, 1), "{code}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_that_fails_is_sent_again() {
+        for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unimplemented, Code::Internal] {
+            assert_eq!(reported_twice(code).await, (2, 0), "{code}");
+        }
+    }
 }
