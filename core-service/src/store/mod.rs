@@ -3,7 +3,7 @@
 //! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that only
 //! read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is acknowledged
 //! (`synchronous = FULL`): it survives a power cut. On PostgreSQL sixteen connections do both, and its server decides
-//! what an acknowledged write survives (`synchronous_commit`). Each [connection] has one owner, which finishes what it
+//! what an acknowledged write survives (`synchronous_commit`). Each `connection` has one owner, which finishes what it
 //! began whoever gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
 
 use std::{fmt, time::Duration};
