@@ -3,11 +3,14 @@
 use petstore_core::{DatabaseUrl, store::schema};
 use petstore_test_servers::servers::{Database, database_with_schema};
 
-/// A new database with the schema of the store and nothing in it.
+/// A new database with the schema of the store and nothing in it. It is a copy, so it is given a name of its own, as an
+/// operator does with a copy: a name is an installation.
 pub(crate) async fn store_database() -> Database {
-    database_with_schema(async |database| {
+    let database = database_with_schema(async |database| {
         let url: DatabaseUrl = database.url().parse().expect("a URL");
         schema::up(&url).await.expect("the schema can be made");
     })
-    .await
+    .await;
+    database.psql("UPDATE installation SET name = left(md5(random()::text), 8)").await;
+    database
 }
