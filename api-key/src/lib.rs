@@ -134,6 +134,16 @@ impl ApiKey {
         (known_prefix && base62 && key[SIGNED_LEN..] == checksum(&key[..SIGNED_LEN])).then_some(Self(key))
     }
 
+    /// Whether a key may begin anywhere in the text, which then must not be logged, stored or sent on. Judged by the
+    /// prefix alone, in any case: a key that was cut short or misspelt gives away nearly as much as a whole one.
+    #[must_use]
+    pub fn begins_in(text: &str) -> bool {
+        let prefixes = Environment::ALL.map(|environment| environment.key_prefix().as_bytes());
+        text.as_bytes()
+            .windows(PREFIX_LEN)
+            .any(|window| prefixes.iter().any(|prefix| window.eq_ignore_ascii_case(prefix)))
+    }
+
     /// The environment that the key says it belongs to.
     #[must_use]
     pub fn environment(&self) -> Environment {
@@ -227,6 +237,20 @@ mod tests {
     fn debug_output_shows_neither_key_nor_digest() {
         let key = ApiKey::generate(Environment::Production);
         assert_eq!(format!("{key:?} {:?}", key.digest()), "ApiKey(pet_live_…) KeyDigest(…)");
+    }
+
+    #[test]
+    fn a_key_is_found_anywhere_in_a_text_also_when_it_is_cut_short() {
+        for environment in Environment::ALL {
+            let key = ApiKey::generate(environment);
+            let key = key.expose();
+            for text in [key, &format!("k.{key}"), &format!("{key}é"), &key[..20], &key.to_uppercase()] {
+                assert!(ApiKey::begins_in(text), "{text}");
+            }
+        }
+        for text in ["", "pet_live", "pet-live-order", "pet_dead_order", "order-66"] {
+            assert!(!ApiKey::begins_in(text), "{text}");
+        }
     }
 
     #[test]

@@ -87,8 +87,9 @@ where
         match self.access.check(&request) {
             Ok(()) => Either::Right(self.inner.call(request)),
             Err(refusal) => {
-                // Nothing of the credential, and no line that a stranger could repeat at will above debug.
-                tracing::debug!(path = request.uri().path(), "refused a call: {}", refusal.message());
+                // Nothing in the caller's words, which could hold a key, and no line that it could repeat at will
+                // above debug.
+                tracing::debug!("refused a call: {}", refusal.message());
                 Either::Left(ready(Ok(refusal.into_http())))
             }
         }

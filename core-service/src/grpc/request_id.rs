@@ -1,6 +1,7 @@
 //! The name that a caller gives a call, so that both sides' logs can be matched.
 
 use http::HeaderMap;
+use petstore_api_key::ApiKey;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 const KEY: &str = "x-request-id";
@@ -11,7 +12,8 @@ const KEY: &str = "x-request-id";
 pub(super) struct RequestId(MetadataValue<Ascii>);
 
 impl RequestId {
-    /// The call's name, if it has one. One of another form is passed over: it could be meant to forge a log.
+    /// The call's name, if it has one. One of another form is passed over, as it could be meant to forge a log, and one
+    /// with an API key in it, which has no place in a log.
     pub(super) fn of(metadata: &MetadataMap) -> Option<Self> {
         Self::parse(metadata.get(KEY)?.as_bytes())
     }
@@ -24,7 +26,8 @@ impl RequestId {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let is_name = (8..=64).contains(&bytes.len()) && bytes.iter().all(allowed);
-        is_name.then(|| MetadataValue::try_from(bytes).ok().map(Self)).flatten()
+        let holds_key = std::str::from_utf8(bytes).is_ok_and(ApiKey::begins_in);
+        (is_name && !holds_key).then(|| MetadataValue::try_from(bytes).ok().map(Self)).flatten()
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -40,10 +40,10 @@ impl RequestId {
     }
 }
 
-/// Of the right form, and no API key that went astray.
+/// Of the right form, and no API key that went astray, alone or among other text.
 fn is_fit(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (8..=64).contains(&id.len()) && id.bytes().all(allowed) && ApiKey::parse(id).is_none()
+    (8..=64).contains(&id.len()) && id.bytes().all(allowed) && !ApiKey::begins_in(id)
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_fit_name_is_kept() {
         let longest = "x".repeat(64);
-        for id in ["order-66", "A.b_c-09", &longest] {
+        for id in ["order-66", "A.b_c-09", "pet_live", "pet-live-order-66", &longest] {
             assert_eq!(of(&[id]), id);
         }
     }
@@ -82,6 +82,10 @@ mod tests {
             &["tab\tbed--"],
             &["order-66"; 2],
             &[key.expose()],
+            &[&format!("k.{}", key.expose())],
+            &[&format!("{}-1", key.expose())],
+            &[&format!("retry_{}", &key.expose()[..44])],
+            &[&key.expose().to_ascii_uppercase()],
         ] {
             let id = of(sent);
             assert!(id.starts_with("01912345-6789-7") && id.len() == 36, "{id}");
