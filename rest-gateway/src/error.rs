@@ -9,6 +9,7 @@ use petstore_proto::v1::ErrorReason;
 use serde::Serialize;
 
 use crate::{
+    docs,
     keys::{BearerFault, Unresolved},
     limit::{BanCause, Decision, LimiterUnavailable, Outcome},
 };
@@ -46,7 +47,9 @@ pub(crate) enum ApiError {
     MethodNotAllowed { allow: &'static str },
     #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
     OperationRemoved,
-    #[error("the body must be application/json in UTF-8, without a content coding")]
+    #[error(
+        "the body must be JSON in UTF-8 without a content coding, sent with Content-Type: application/json"
+    )]
     UnsupportedMediaType,
     #[error("the body must be at most 65536 bytes")]
     BodyTooLarge,
@@ -224,6 +227,9 @@ impl IntoResponse for ApiError {
         response.extensions_mut().insert(reason); // for those who count what was answered
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Ok(help) = HeaderValue::try_from(help_link(reason)) {
+            headers.insert(header::LINK, help);
+        }
         if let Some(secs) = self.retry_after_secs() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
         }
@@ -235,6 +241,11 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// Where the error is explained to people (RFC 8288). It is a field of its own beside other `Link` fields.
+fn help_link(reason: ErrorReason) -> String {
+    format!("<{}>; rel=\"help\"", docs::error_path(reason))
 }
 
 /// Rounded up, at least 1: `Retry-After: 0` would invite a tight loop.

@@ -35,7 +35,7 @@ impl Operation {
             "/v1/store/orders" if reads => Self::ListOrders,
             usage::PATH if reads => Self::GetUsage,
             "/openapi.json" if reads => Self::OpenApi,
-            "/docs" if reads => Self::Docs,
+            "/" | "/docs" if reads => Self::Docs,
             path if reads && is_one_below("/v1/pets/", path) => Self::GetPet,
             path if reads && path.starts_with("/docs/") => Self::Docs,
             _ => Self::Unmatched,
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn head_asks_for_what_get_does() {
-        for path in ["/v1/pets", "/v1/pets/x", "/openapi.json", "/docs", "/docs/errors"] {
+        for path in ["/v1/pets", "/v1/pets/x", "/openapi.json", "/", "/docs", "/docs/errors"] {
             assert_eq!(of("HEAD", path), of("GET", path));
             assert_ne!(of("GET", path), Operation::Unmatched, "{path}");
         }
@@ -119,7 +119,7 @@ mod tests {
     fn what_is_served_by_nobody_has_no_name_of_its_own() {
         for (method, path) in [
             ("GET", ""),
-            ("GET", "/"),
+            ("POST", "/"),
             ("GET", "/v1"),
             ("GET", "/v1/pets/"),
             ("GET", "/v1/pets/1/2"),

@@ -39,17 +39,20 @@ pub(super) fn list_pets(request: &v1::ListPetsRequest) -> Result<ListPets, PetSt
 }
 
 pub(super) fn pet(pet: Pet) -> v1::Pet {
-    let status = match pet.status {
-        None => v1::PetStatus::Unspecified,
-        Some(PetStatus::Available) => v1::PetStatus::Available,
-        Some(PetStatus::Pending) => v1::PetStatus::Pending,
-        Some(PetStatus::Sold) => v1::PetStatus::Sold,
-    };
     v1::Pet {
         id: pet.id.0,
         name: pet.name.into_string(),
         category_id: pet.category_id.0,
-        status: status.into(),
+        status: pet_status(pet.status).into(),
+    }
+}
+
+pub(super) const fn pet_status(status: Option<PetStatus>) -> v1::PetStatus {
+    match status {
+        None => v1::PetStatus::Unspecified,
+        Some(PetStatus::Available) => v1::PetStatus::Available,
+        Some(PetStatus::Pending) => v1::PetStatus::Pending,
+        Some(PetStatus::Sold) => v1::PetStatus::Sold,
     }
 }
 

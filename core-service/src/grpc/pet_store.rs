@@ -20,10 +20,13 @@ impl PetStore for Core {
         request: Request<ListPetsRequest>,
     ) -> Result<Response<ListPetsResponse>, Status> {
         self.answer("petstore.v1.PetStore/ListPets", request, |request| async move {
-            let page = self.store.list_pets(convert::list_pets(&request)?).await?;
+            let list = convert::list_pets(&request)?;
+            let status = convert::pet_status(list.status).into();
+            let page = self.store.list_pets(list).await?;
             Ok(ListPetsResponse {
                 pets: page.rows.into_iter().map(convert::pet).collect(),
                 next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+                status,
             })
         })
         .await

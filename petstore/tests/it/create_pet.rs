@@ -294,6 +294,7 @@ async fn another_media_type_or_an_encoded_body_is_refused_before_it_is_read() {
         &[("content-type", "application/jsonx")],
         &[("content-type", "application/problem+json")],
         &[("content-type", "application/json; charset=iso-8859-1")],
+        &[("content-type", "application/json;charset = utf-16")],
         &[("content-type", "")],
         &[("content-type", "text/plain"), ("content-type", "application/json")],
         &[("content-type", "application/json"), ("content-encoding", "gzip")],
@@ -302,6 +303,7 @@ async fn another_media_type_or_an_encoded_body_is_refused_before_it_is_read() {
         let answer = client.send("POST", "/v1/pets", fields, "not even JSON").await;
         assert_eq!(answer.status(), 415, "{fields:?}: {answer:?}");
         answer.assert_error(415, "UNSUPPORTED_MEDIA_TYPE");
+        assert!(answer.message().contains("Content-Type: application/json"), "{answer:?}");
     }
 }
 

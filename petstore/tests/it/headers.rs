@@ -144,18 +144,9 @@ async fn any_other_request_id_is_replaced_by_a_uuid_of_version_7() {
 async fn outside_v1_there_are_no_rate_limits_and_everything_else_is_not_found() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
-    for path in [
-        "/",
-        "/pets",
-        "/v10/pets",
-        "/v1x",
-        "/V1/pets",
-        "//v1/pets",
-        "/v2/pets",
-        "/healthz",
-        "/metrics",
-        "/livez",
-    ] {
+    for path in
+        ["/pets", "/v10/pets", "/v1x", "/V1/pets", "//v1/pets", "/v2/pets", "/healthz", "/metrics", "/livez"]
+    {
         for client in [&shop.anonymous(), &client] {
             let answer = client.get(path).await;
             assert_eq!(answer.status(), 404, "{path}: {answer:?}");
@@ -172,6 +163,54 @@ async fn outside_v1_there_are_no_rate_limits_and_everything_else_is_not_found() 
         }
     }
     assert_eq!(client.get("/v1/pets").await.rate().remaining, 59, "requests outside /v1 count nothing");
+}
+
+#[tokio::test]
+async fn every_error_leads_to_the_page_about_its_code() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Business).await;
+    let over_limit = shop.client_with(1, 1).await;
+    over_limit.get("/v1/pets").await.assert_status(200);
+    for (client, method, path) in [
+        (&shop.anonymous(), "GET", "/v1/pets"),
+        (&shop.anonymous().with_key("x"), "GET", "/v1"),
+        (&over_limit, "GET", "/v1/pets"),
+        (&client, "GET", "/v1/nothing"),
+        (&client, "HEAD", "/v1/pets/99"),
+        (&client, "GET", "/v1/pets/99"),
+        (&client, "PUT", "/v1/pets"),
+        (&client, "POST", "/v1/pets"),
+        (&client, "GET", "/v1/pets?limit=0"),
+        (&client, "GET", "/v1/pets?cursor=x"),
+    ] {
+        let answer = client.send(method, path, &[], "").await;
+        let links = answer.values("link");
+        let help: Vec<_> = links.iter().filter(|link| link.ends_with("; rel=\"help\"")).collect();
+        assert_eq!(help.len(), 1, "{method} {path}: {answer:?}");
+        let page = help[0].trim_start_matches('<').split('>').next().unwrap_or_default();
+        if method != "HEAD" {
+            assert_eq!(
+                page,
+                format!("/docs/errors/{}", answer.json()["code"].as_str().unwrap()),
+                "{answer:?}"
+            );
+        }
+        shop.anonymous().get(page).await.assert_status(200);
+        let is_deprecated = links.iter().any(|link| link.ends_with("; rel=\"successor-version\""));
+        assert_eq!(is_deprecated, path.starts_with("/v1/pets/"), "{method} {path}: {answer:?}");
+    }
+    let found = client.get("/v1/pets").await;
+    assert_eq!(found.assert_status(200).values("link"), [""; 0], "{found:?}");
+}
+
+#[tokio::test]
+async fn the_root_leads_to_the_documentation() {
+    let shop = TestShop::open().await;
+    for path in ["/", "/docs/"] {
+        let answer = shop.anonymous().get(path).await;
+        assert_eq!((answer.status(), answer.header("location")), (302, "/docs"), "{path}: {answer:?}");
+    }
+    shop.anonymous().get("/docs").await.assert_status(200);
 }
 
 fn is_uuid_v7(id: &str) -> bool {

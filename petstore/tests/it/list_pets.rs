@@ -193,6 +193,20 @@ async fn the_link_to_the_first_page_leads_back_to_it() {
 }
 
 #[tokio::test]
+async fn the_link_to_the_first_page_keeps_the_status_that_only_the_cursor_names() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    add(&client, 1).await;
+    add_with_status(&client, 5, "sold").await;
+    let first = client.get("/v1/pets?limit=2&status=sold").await;
+    let second = client.get(&format!("/v1/pets?limit=2&cursor={}", first.header("x-next-cursor"))).await;
+    let back = client.get(&crate::pets::link(&second, "first").expect("rel=first")).await;
+    assert_eq!(ids(&back), ids(&first), "{second:?}");
+    let third = client.get(&next_link(&second).expect("rel=next")).await;
+    assert_eq!(ids(&third).len(), 1, "{third:?}");
+}
+
+#[tokio::test]
 async fn a_cursor_brings_its_status_and_honours_another_limit() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

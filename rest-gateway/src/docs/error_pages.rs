@@ -14,7 +14,7 @@ use super::{
 pub(super) const INDEX_PATH: &str = "/docs/errors";
 
 /// Where the page about a code is.
-pub(super) fn path_of(reason: ErrorReason) -> String {
+pub(crate) fn path_of(reason: ErrorReason) -> String {
     format!("{INDEX_PATH}/{}", error_codes::code(reason))
 }
 

@@ -19,6 +19,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
+pub(crate) use error_pages::path_of as error_path;
 use html::Page;
 use resource::{Resource, strict};
 
@@ -49,7 +50,11 @@ enum Asset {
 /// The methods that every page serves.
 const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
 
-/// Every path of the documentation. Below `/docs`, what is unknown is a 404 page rather than an Error body: a person
+/// Who opens the service in a browser is led to the documentation. Not for ever (301 and 308 are kept by browsers): one
+/// day something else may be there.
+const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
+
+/// Every path of the documentation, and `/`, which leads there. Below `/docs`, what is unknown is a 404 page rather than an Error body: a person
 /// reads it.
 pub(crate) fn routes<S>() -> Router<S>
 where
@@ -70,11 +75,14 @@ where
             .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.answer(&headers)));
         router = router.route(&path, methods);
     }
-    for path in ["/docs/", "/docs/{*path}"] {
-        let missing = missing.clone();
-        router = router.route(path, any(async move |headers: HeaderMap| missing.answer(&headers)));
+    for path in ["/", "/docs/"] {
+        let refusal = refusal.clone();
+        let methods = get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS])).into_response()))
+            .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
+            .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.answer(&headers)));
+        router = router.route(path, methods);
     }
-    router
+    router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.answer(&headers)))
 }
 
 /// A page that stands in for another.

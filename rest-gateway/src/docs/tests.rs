@@ -161,10 +161,22 @@ async fn other_methods_are_told_which_ones_are_served() {
 }
 
 #[tokio::test]
+async fn the_root_and_a_slash_too_many_lead_to_the_documentation() {
+    for path in ["/", "/docs/"] {
+        for method in [Method::GET, Method::HEAD] {
+            let led = ask(method, path, None).await;
+            assert_eq!(led.status(), StatusCode::FOUND, "{path}");
+            assert_eq!(led.headers()[header::LOCATION], "/docs", "{path}");
+        }
+        let options = ask(Method::OPTIONS, path, None).await;
+        assert_eq!(options.headers()[header::ALLOW], "GET, HEAD, OPTIONS");
+        assert_eq!(ask(Method::POST, path, None).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_page_or_code_is_a_404_page_that_shows_the_way() {
-    for path in
-        ["/docs/", "/docs/errors/", "/docs/errors/NO_SUCH_CODE", "/docs/errors/rate_limited", "/docs/a/b/c"]
-    {
+    for path in ["/docs/errors/", "/docs/errors/NO_SUCH_CODE", "/docs/errors/rate_limited", "/docs/a/b/c"] {
         let missing = get(path).await;
         assert_eq!(missing.status(), StatusCode::NOT_FOUND, "{path}");
         assert_eq!(missing.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");

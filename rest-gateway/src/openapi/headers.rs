@@ -21,6 +21,10 @@ const ON_EVERY_RESPONSE: [(&str, &str); 7] = [
 pub(super) const OF_DEPRECATED: [(&str, &str); 3] =
     [("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "SuccessorLink")];
 
+/// The same of its failures.
+pub(super) const OF_DEPRECATED_FAILURES: [(&str, &str); 3] =
+    [("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "HelpAndSuccessorLink")];
+
 /// Header fields of every response of an experimental operation, as (field, component).
 pub(super) const OF_EXPERIMENTAL: [(&str, &str); 1] = [("X-Stability", "Experimental")];
 
@@ -94,7 +98,7 @@ fn general() -> Value {
         "RequestId": {
             "required": true,
             "description": "Names the request in the service's logs: the client's own X-Request-Id if it matches \
-                            the pattern, else a new UUIDv7.",
+                            the pattern and no API key begins in it, else a new UUIDv7.",
             "schema": { "type": "string", "pattern": "^[A-Za-z0-9._-]{8,64}$" },
             "example": "019aa2c4-6b1e-7d3a-9f50-2f6f0a3c9b11",
         },
@@ -109,6 +113,12 @@ fn general() -> Value {
                             (RFC 6750).",
             "schema": { "type": "string", "pattern": "^Bearer realm=\"petstore\"" },
             "example": "Bearer realm=\"petstore\"",
+        },
+        "HelpLink": {
+            "required": true,
+            "description": "rel=\"help\": the page about the error's code (RFC 8288).",
+            "schema": { "type": "string", "pattern": "^</docs/errors/[A-Z_]+>; rel=\"help\"$" },
+            "example": "</docs/errors/RATE_LIMITED>; rel=\"help\"",
         },
         "Allow": {
             "required": true,
@@ -161,6 +171,13 @@ fn deprecation() -> Value {
             "required": true,
             "description": "What replaces the operation.",
             "schema": { "type": "string", "const": value("link") },
+        },
+        "HelpAndSuccessorLink": {
+            "required": true,
+            "description": "Two fields: rel=\"help\" is the page about the error's code, rel=\"successor-version\" \
+                            what replaces the operation (RFC 8288).",
+            "schema": { "type": "string" },
+            "example": format!("</docs/errors/PET_NOT_FOUND>; rel=\"help\", {}", value("link").unwrap_or_default()),
         },
     })
 }

@@ -148,7 +148,7 @@ fn get_pet() -> Value {
         "x-stability": "stable",
         "x-sunset": "2030-12-05",
         "parameters": [reference("parameters", "PetId")],
-        "responses": with_inline_failures(pet, &own, &headers::OF_DEPRECATED),
+        "responses": with_inline_failures(pet, &own, &headers::OF_DEPRECATED_FAILURES),
     })
 }
 

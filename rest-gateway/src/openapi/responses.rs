@@ -169,7 +169,7 @@ impl Failure {
             .collect();
         json!({
             "description": self.description,
-            "headers": headers::of_response(&[self.headers, more_headers].concat()),
+            "headers": headers::of_response(&[&[("Link", "HelpLink")], self.headers, more_headers].concat()),
             "content": {
                 "application/json": { "schema": reference("schemas", "Error"), "examples": examples },
             },

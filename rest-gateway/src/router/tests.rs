@@ -190,7 +190,7 @@ async fn outside_v1_only_the_openapi_document_is_served_and_nothing_is_counted()
     let wrong_method = ask(&app, "POST", "/openapi.json", &[]).await;
     assert_eq!((wrong_method.status, &*wrong_method.code()), (405, "METHOD_NOT_ALLOWED"));
     assert_eq!(wrong_method.header("allow"), "GET, HEAD, OPTIONS");
-    for path in ["/", "/v2/pets", "/v10", "/pets"] {
+    for path in ["//", "/v2/pets", "/v10", "/pets"] {
         let answer = ask(&app, "GET", path, &[]).await;
         assert_eq!((answer.status, &*answer.code()), (404, "ROUTE_NOT_FOUND"), "{path}");
         assert!(!answer.headers.contains_key("x-ratelimit-limit"));

@@ -49,16 +49,60 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// `application/json`, whose parameters are without meaning (RFC 8259 §11) unless they contradict UTF-8.
+/// `application/json`, whose parameters are without meaning (RFC 8259 §11) unless they contradict UTF-8. What is not of
+/// the form of RFC 9110 §8.3.1 is no media type: somebody may have meant another charset by it.
 fn is_json_type(media_type: &str) -> bool {
-    let mut parts = media_type.split(';').map(|part| part.trim_matches([' ', '\t']));
-    parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
-        && parts.all(|parameter| match parameter.split_once('=') {
-            Some((name, charset)) if name.eq_ignore_ascii_case("charset") => {
-                charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("\"utf-8\"")
-            }
-            _ => true,
-        })
+    let (essence, mut rest) = media_type.split_at(media_type.find(';').unwrap_or(media_type.len()));
+    if !trimmed(essence).eq_ignore_ascii_case("application/json") {
+        return false;
+    }
+    while let Some(parameter) = rest.strip_prefix(';') {
+        let parameter = parameter.trim_start_matches(WHITESPACE);
+        let Some((name, value, after)) = split_parameter(parameter) else { return false };
+        if name.eq_ignore_ascii_case("charset") && !value.eq_ignore_ascii_case("utf-8") {
+            return false;
+        }
+        rest = after.trim_start_matches(WHITESPACE);
+    }
+    rest.is_empty()
+}
+
+/// Optional whitespace of HTTP.
+const WHITESPACE: [char; 2] = [' ', '\t'];
+
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(WHITESPACE)
+}
+
+/// The name and value of the parameter that the text begins with, which may be left out, and what comes after it. A
+/// quoted value is taken as it is written: `\` makes no charset another one that is known.
+fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
+    if text.is_empty() || text.starts_with(';') {
+        return Some(("", "", text));
+    }
+    let (name, value) = text.split_once('=')?;
+    let (value, after) = match value.strip_prefix('"') {
+        Some(quoted) => quoted.split_at(end_of_quoted(quoted)?),
+        None => value.split_at(value.find([';', ' ', '\t']).unwrap_or(value.len())),
+    };
+    let (is_quoted, after) = after.strip_prefix('"').map_or((false, after), |after| (true, after));
+    (is_token(name) && (is_quoted || is_token(value))).then_some((name, value, after))
+}
+
+/// Where the closing quotation mark is.
+fn end_of_quoted(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })
+}
+
+/// A token of RFC 9110 §5.6.2.
+fn is_token(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -87,6 +131,9 @@ mod tests {
             "application/json; Charset=\"utf-8\"",
             "application/json;",
             "application/json; profile=x",
+            "application/json ; charset=utf-8 ; profile=x ",
+            "application/json;;charset=utf-8;",
+            "application/json; profile=\"a;charset=utf-16\\\"\"; charset=utf-8",
         ];
         for media_type in types {
             assert!(declared(&[(header::CONTENT_TYPE, media_type)]), "{media_type}");
@@ -103,6 +150,16 @@ mod tests {
             "application/problem+json",
             "application/json; charset=utf-8; charset=utf-16",
             "application/json, text/plain",
+            "application/json;charset = utf-16",
+            "application/json; charset =utf-8",
+            "application/json; charset= utf-8",
+            "application/json; charset=",
+            "application/json; charset=\"utf-8",
+            "application/json; charset=\"utf-16\"",
+            "application/json; charset=utf-8 x",
+            "application/json; charset",
+            "application/json; =utf-8",
+            "application/json; profile=\"a\\\"; charset=utf-16\"b",
         ];
         for media_type in types {
             assert!(!declared(&[(header::CONTENT_TYPE, media_type)]), "{media_type}");

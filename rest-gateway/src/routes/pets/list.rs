@@ -32,7 +32,9 @@ pub(crate) async fn list(
         status: status.unwrap_or_default().into(),
     };
     let page = ask(&gateway, &caller, request).await?;
-    let list = ListUrl::new("/v1/pets").with("limit", limit).with("status", status.and_then(word_of));
+    // A cursor brings its status along, and the way back to the first page must not lose it.
+    let status = status.or(PetStatus::try_from(page.status).ok()).and_then(word_of);
+    let list = ListUrl::new("/v1/pets").with("limit", limit).with("status", status);
     Ok(paging::answer(&list, is_first, pets_body(&page.pets), &page.next_page_token))
 }
 
