@@ -38,7 +38,7 @@ impl Core {
                 Ok(_) => return,
                 Err(error) => {
                     let cause = std::error::Error::source(&error);
-                    tracing::debug!(cause, "old request ids could not be removed: {error}");
+                    tracing::debug!(error = cause, "old request ids could not be removed: {error}");
                     return; // the next round tries again
                 }
             }

@@ -1,6 +1,10 @@
 //! What the kernel knows of this process (Linux: `/proc`), under the names that all Prometheus clients give it.
 
-use std::{fs, io};
+use std::{
+    fs, io,
+    sync::OnceLock,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use prometheus::{Counter, Gauge, core::Collector};
 
@@ -21,8 +25,25 @@ pub fn process() -> Collectors {
         sampled("process_resident_memory_bytes", "Memory in use, in bytes.", resident_memory),
         sampled("process_open_fds", "Open file descriptors.", open_files),
         sampled("process_max_fds", "The most file descriptors that may be open.", most_files),
-        sampled("process_start_time_seconds", "When the process started, in Unix seconds.", start_time),
+        start_time(),
     ]
+}
+
+/// By the process's own clock, when it was first asked for, early in the start: what the kernel tells counts from the
+/// machine's start, whose time is in `/proc/stat`, which systemd's `ProcSubset=pid` hides.
+fn start_time() -> Box<dyn Collector> {
+    static STARTED: OnceLock<f64> = OnceLock::new();
+    let gauge = made(Gauge::new("process_start_time_seconds", "When the process started, in Unix seconds."));
+    gauge.set(*STARTED.get_or_init(now));
+    Box::new(gauge)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a start is told by the machine's clock, not by one that a test moves"
+)]
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 fn sampled(name: &str, help: &str, read: fn() -> io::Result<f64>) -> Box<dyn Collector> {
@@ -51,12 +72,6 @@ fn cpu_time() -> io::Result<f64> {
     Ok(user + kernel)
 }
 
-/// The kernel tells it as time after the machine's start.
-fn start_time() -> io::Result<f64> {
-    let [started] = stat_seconds([22])?;
-    Ok(field(&fs::read_to_string("/proc/stat")?, "btime")? + started)
-}
-
 /// Fields of `stat` that are counted in ticks, by their numbers in `proc_pid_stat(5)`. The second field, the program's name in
 /// parentheses, may hold anything.
 fn stat_seconds<const N: usize>(numbers: [usize; N]) -> io::Result<[f64; N]> {
@@ -81,8 +96,6 @@ fn number(text: Option<&str>) -> io::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{SystemTime, UNIX_EPOCH};
-
     use super::*;
 
     #[test]
@@ -103,10 +116,18 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the kernel's clock is what it is compared with")]
-    fn it_started_a_short_while_ago() {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-        let age = now - start_time().unwrap();
-        assert!((-2.0..3_600.0).contains(&age), "{age}");
+    fn the_start_is_a_short_while_ago_and_stays_the_same() {
+        let shown = || start_time().collect()[0].get_metric()[0].get_gauge().value();
+        let (age, first) = (now() - shown(), shown());
+        assert!((0.0..60.0).contains(&age), "{age}");
+        assert!((shown() - first).abs() < f64::EPSILON, "{first}");
+    }
+
+    /// Under systemd's `ProcSubset=pid` there is nothing in `/proc` but processes.
+    #[test]
+    fn nothing_is_read_but_what_the_kernel_says_of_this_process() {
+        let code = include_str!("process.rs").split("#[cfg(test)]").next().unwrap_or_default();
+        let read = code.matches("\"/proc/").count();
+        assert_eq!((read, code.matches("\"/proc/self/").count()), (4, 4));
     }
 }

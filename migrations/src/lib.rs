@@ -5,13 +5,15 @@
 //! [`up`] and [`down`] take the database's write lock first and do all their work in one transaction: any number
 //! of processes may start on one database at once, and a killed one leaves nothing half done.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sea_orm_migration::{
     MigrationTrait, MigratorTrait, SchemaManager,
     sea_orm::{
-        ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityName, EntityTrait,
-        QueryOrder, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+        ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
+        EntityName, EntityTrait, QueryOrder, SqliteTransactionMode, Statement, TransactionOptions,
+        TransactionTrait,
+        sea_query::{Alias, Expr, Query},
     },
     seaql_migrations,
 };
@@ -106,6 +108,76 @@ pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
     let transaction = begin_alone(db).await?;
     Migrator::up(&transaction, None).await?; // asks again what is pending, now that nobody else can change it
     transaction.commit().await
+}
+
+/// What taking back changes would remove from a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Losses {
+    /// The changes, newest first.
+    pub migrations: Vec<String>,
+    /// The tables and columns that hold data by then, by name.
+    pub removed: Vec<Loss>,
+}
+
+/// A table, or a column of a table that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The table.
+    pub table: String,
+    /// The column, if the table stays.
+    pub column: Option<String>,
+    /// How many rows the table has.
+    pub rows: i64,
+}
+
+/// What [`down`] would remove. Changes nothing: the changes are tried on an empty database in memory, and of this one only
+/// rows are counted.
+///
+/// # Errors
+///
+/// What the databases answer.
+pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr> {
+    let applied = applied(db).await?;
+    let trial =
+        Database::connect(ConnectOptions::new("sqlite::memory:").max_connections(1).to_owned()).await?;
+    let known = u32::try_from(applied.len()).unwrap_or(u32::MAX);
+    Migrator::up(&trial, Some(known)).await?;
+    let before = columns(&trial).await?;
+    Migrator::down(&trial, Some(steps)).await?;
+    let after = columns(&trial).await?;
+    trial.close().await?;
+
+    let mut removed = Vec::new();
+    for (table, columns) in before {
+        let gone = match after.get(&table) {
+            None => vec![None],
+            Some(left) => columns.difference(left).cloned().map(Some).collect(),
+        };
+        if !gone.is_empty() {
+            let rows = rows(db, &table).await?;
+            removed.extend(gone.into_iter().map(|column| Loss { table: table.clone(), column, rows }));
+        }
+    }
+    let steps = usize::try_from(steps).unwrap_or(usize::MAX);
+    Ok(Losses { migrations: applied.into_iter().rev().take(steps).collect(), removed })
+}
+
+/// The tables of a SQLite database, and the columns of each.
+async fn columns(db: &DatabaseConnection) -> Result<BTreeMap<String, BTreeSet<String>>, DbErr> {
+    let query = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' \
+                 AND t.name NOT LIKE 'sqlite_%'";
+    let mut columns = BTreeMap::<String, BTreeSet<String>>::new();
+    for row in db.query_all_raw(Statement::from_string(db.get_database_backend(), query)).await? {
+        let (table, column) = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
+        columns.entry(table).or_default().insert(column);
+    }
+    Ok(columns)
+}
+
+async fn rows(db: &DatabaseConnection, table: &str) -> Result<i64, DbErr> {
+    let count = Query::select().expr(Expr::cust("COUNT(*)")).from(Alias::new(table)).to_owned();
+    let row = db.query_one(&count).await?;
+    row.map_or(Ok(0), |row| row.try_get_by_index(0))
 }
 
 /// Takes back the newest `steps` changes, with the data in them.

@@ -2,14 +2,14 @@
 
 use clap::{Subcommand, builder::PossibleValuesParser};
 use petstore_clock::Clock;
-use petstore_core::accounts::{self, Account as Record, AccountName, Plan};
+use petstore_core::accounts::{self, Account as Record, AccountName, Plan, Quota};
 use serde_json::{Value, json};
 
 use crate::{
     administration::AdministrationSettings,
     error::Failure,
     output::columns,
-    settings::{InvalidSetting, account_name},
+    settings::{InvalidSetting, account_name, value::whole_number},
 };
 
 #[derive(Debug, Subcommand)]
@@ -45,11 +45,11 @@ pub(crate) struct PlanSettings {
     plan: String,
 
     /// Requests a minute, for plan enterprise, which needs it
-    #[arg(long, env = "PETSTORE_PER_MINUTE", value_name = "N")]
+    #[arg(long, env = "PETSTORE_PER_MINUTE", value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
     per_minute: Option<u64>,
 
     /// Requests a UTC day, for plan enterprise, which needs it
-    #[arg(long, env = "PETSTORE_PER_DAY", value_name = "N")]
+    #[arg(long, env = "PETSTORE_PER_DAY", value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
     per_day: Option<u64>,
 }
 

@@ -29,6 +29,12 @@ impl Announcement {
         }
     }
 
+    /// The documentation, where a browser can open it.
+    fn docs(&self) -> Option<String> {
+        let https = || self.https.map(|addr| format!("https://{addr}/docs"));
+        self.http.map(|addr| format!("http://{addr}/docs")).or_else(https)
+    }
+
     fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
@@ -39,6 +45,9 @@ impl Announcement {
         }
         if let Some(addr) = self.https {
             line("HTTPS", &format_args!("https://{addr}/v1"));
+        }
+        if let Some(url) = self.docs() {
+            line("docs", &url);
         }
         if let Some(addr) = &self.grpc {
             line("gRPC", addr);
@@ -85,6 +94,7 @@ mod tests {
         assert_eq!(
             announcement.text(),
             "REST   http://127.0.0.1:8080/v1\n\
+             docs   http://127.0.0.1:8080/docs\n\
              gRPC   127.0.0.1:50051\n\
              admin  http://127.0.0.1:9090\n\
              store  sqlite://data/petstore.db\n\
@@ -103,7 +113,7 @@ mod tests {
         };
         assert_eq!(
             gateway.text(),
-            "REST   http://[::1]:80/v1\nHTTPS  https://[::1]:443/v1\nadmin  http://[::1]:9090\n"
+            "REST   http://[::1]:80/v1\nHTTPS  https://[::1]:443/v1\ndocs   http://[::1]:80/docs\nadmin  http://[::1]:9090\n"
         );
     }
 

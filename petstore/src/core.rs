@@ -32,7 +32,7 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announ
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
-    let admin = bind("--admin-addr", settings.process.admin_addr).await?;
+    let admin = bind("--admin-addr", &settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let traces = process.trace("petstore-core", &settings.process.traces)?;

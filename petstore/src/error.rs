@@ -2,14 +2,14 @@
 
 use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use petstore_core::{
     accounts::{AccountError, KeyId},
     store::OpenError,
 };
 
 use crate::{
-    exchange::ExchangeError, first_key::FirstKeyError, output, running_service::RunningServiceError,
+    exchange::ExchangeError, first_key::FirstKeyError, os_error, output, running_service::RunningServiceError,
     settings::InvalidSetting,
 };
 
@@ -62,6 +62,11 @@ pub(crate) enum Failure {
     RunningService(#[from] RunningServiceError),
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// What would be lost was shown, and nothing else was done.
+    #[error(
+        "nothing was changed: the same command with --yes takes these changes back, with the data in them"
+    )]
+    NotConfirmed,
     #[error("cannot print the result")]
     Print(#[source] io::Error),
     /// A key was made that nobody has seen.
@@ -90,10 +95,10 @@ impl Failure {
                 ExitCode::from(if asked.use_stderr() { 2 } else { 0 })
             }
             Self::Arguments(error) => {
-                output::note(&first_paragraph(&error.render().to_string()));
+                output::note(&argument_line(error));
                 ExitCode::from(2)
             }
-            Self::Start(StartError::Setting(_)) => {
+            Self::Start(StartError::Setting(_)) | Self::NotConfirmed => {
                 output::note(&self.line());
                 ExitCode::from(2)
             }
@@ -123,7 +128,7 @@ impl Failure {
             }
             cause = error.source();
         }
-        line.replace('\n', " ")
+        os_error::without_number(&line.replace('\n', " "))
     }
 }
 
@@ -135,6 +140,29 @@ fn is_answer(asked: &clap::Error) -> bool {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     )
+}
+
+/// What is wrong with the arguments, and what may have been meant, in one line.
+fn argument_line(error: &clap::Error) -> String {
+    let line = first_paragraph(&error.render().to_string());
+    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let suggested: Vec<&str> = kinds
+        .into_iter()
+        .filter_map(|kind| error.get(kind))
+        .flat_map(|suggested| match suggested {
+            ContextValue::String(one) => std::slice::from_ref(one),
+            ContextValue::Strings(several) => several,
+            _ => &[],
+        })
+        .map(String::as_str)
+        .collect();
+    match (suggested.is_empty(), error.kind()) {
+        (false, _) => format!("{line}; did you mean {}?", suggested.join(" or ")),
+        (true, ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) => {
+            format!("{line}; see `petstore --help`")
+        }
+        (true, _) => line,
+    }
 }
 
 /// What is wrong, without clap's usage lines, in one line.
@@ -151,7 +179,21 @@ mod tests {
     use crate::cli::Cli;
 
     fn line(args: &[&str]) -> String {
-        first_paragraph(&Cli::try_parse_from(args).unwrap_err().render().to_string())
+        argument_line(&Cli::try_parse_from(args).unwrap_err())
+    }
+
+    #[test]
+    fn what_may_have_been_meant_is_told() {
+        for (args, end) in [
+            (["petstore", "serv"].as_slice(), "'serv'; did you mean serve?"),
+            (&["petstore", "acount", "list"], "'acount'; did you mean account?"),
+            (&["petstore", "account", "lst"], "'lst'; did you mean list?"),
+            (&["petstore", "serve", "--htp-addr", "x"], "found; did you mean --http-addr?"),
+            (&["petstore", "account", "create", "a", "--plan", "fre"], "; did you mean free?"),
+            (&["petstore", "zzz"], "'zzz'; see `petstore --help`"),
+        ] {
+            assert!(line(args).ends_with(end), "{args:?}: {}", line(args));
+        }
     }
 
     #[test]
@@ -159,8 +201,8 @@ mod tests {
         let line = line(&["petstore", "serve", "--http-addr", "8080"]);
         assert_eq!(
             line,
-            "error: invalid value '8080' for '--http-addr <ADDR>': must be an IP address and a port, such as \
-             127.0.0.1:8080 or [::1]:8080"
+            "error: invalid value '8080' for '--http-addr <ADDR>': must be an address and a port, such as \
+             127.0.0.1:8080, [::1]:8080 or localhost:8080"
         );
     }
 

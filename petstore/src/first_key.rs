@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -20,7 +20,10 @@ use petstore_core::{
 };
 use tokio::task::spawn_blocking;
 
-use crate::error::StartError;
+use crate::{
+    error::StartError,
+    owned_file::{self, UntrustedFile},
+};
 
 /// The file's name, beside the database.
 const FILE_NAME: &str = "first-api-key";
@@ -34,6 +37,9 @@ pub enum FirstKeyError {
     /// The file is there already, and is not what an interrupted start would have left.
     #[error("there is a file of that name already: move it away")]
     InTheWay,
+    /// Another user has put it there, and may know the key in it.
+    #[error("the file that is there {0}: move it away")]
+    OfAnother(UntrustedFile),
     /// The store refuses the account.
     #[error(transparent)]
     Account(#[from] AccountError),
@@ -96,15 +102,18 @@ fn write(mut open: File, file: &Path, key: &ApiKey) -> io::Result<()> {
 
 /// The key in a file that only its owner could read or write.
 fn left_behind(file: &Path, environment: Environment) -> Result<ApiKey, FirstKeyError> {
-    let metadata = fs::symlink_metadata(file).map_err(FirstKeyError::File)?;
-    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
+    if !fs::symlink_metadata(file).map_err(FirstKeyError::File)?.is_file() {
         return Err(FirstKeyError::InTheWay);
     }
+    let open = File::open(file).map_err(FirstKeyError::File)?;
+    let metadata = open.metadata().map_err(FirstKeyError::File)?;
+    owned_file::check(&metadata).map_err(|fault| match fault {
+        UntrustedFile::OpenToOthers => FirstKeyError::InTheWay,
+        UntrustedFile::OfAnother { .. } => FirstKeyError::OfAnother(fault),
+    })?;
     let mut written = Vec::new();
     let longer_than_a_key = 1_024;
-    File::open(file)
-        .and_then(|open| open.take(longer_than_a_key).read_to_end(&mut written))
-        .map_err(FirstKeyError::File)?;
+    open.take(longer_than_a_key).read_to_end(&mut written).map_err(FirstKeyError::File)?;
     str::from_utf8(&written)
         .ok()
         .and_then(|written| ApiKey::parse(written.trim_end()))
@@ -114,7 +123,7 @@ fn left_behind(file: &Path, environment: Environment) -> Result<ApiKey, FirstKey
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use petstore_core::{accounts::AccountName, store};
     use tempfile::TempDir;

@@ -76,7 +76,7 @@ pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, S
     let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;
     let rest = bind_rest(&settings.edge).await?;
-    let admin = bind("--admin-addr", settings.process.admin_addr).await?;
+    let admin = bind("--admin-addr", &settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let traces = process.trace("petstore-gateway", &settings.process.traces)?;

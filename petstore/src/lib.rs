@@ -24,7 +24,9 @@ mod listener;
 mod logging;
 mod migrate;
 mod openapi;
+mod os_error;
 mod output;
+mod owned_file;
 mod process;
 mod readiness;
 mod running_service;
@@ -58,6 +60,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(verb: Verb) -> Result<(), Failure> {
+    // Servers have a log for it.
+    if !matches!(verb, Verb::Serve(_) | Verb::Core(_) | Verb::Gateway(_)) {
+        for warning in settings::unknown_variables() {
+            output::note(&format!("warning: {warning}"));
+        }
+    }
     match verb {
         Verb::Serve(settings) => serve::run(settings),
         Verb::Core(settings) => core::run(&settings),

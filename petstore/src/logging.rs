@@ -44,13 +44,40 @@ pub(crate) struct Log {
 
 /// The text is not a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be a filter such as info, or info,petstore_core=debug")]
+#[error(
+    "must be one of error, warn, info, debug, trace and off, or several separated by commas with those of modules, as in \
+     info,petstore_core=debug"
+)]
 pub(crate) struct InvalidFilter;
 
 impl InvalidFilter {
+    /// Stricter than [`EnvFilter`], which takes any word for the name of a module: `banana` would log nothing but what
+    /// that module says, and so would `debgu`.
     fn check(filter: &str) -> Result<EnvFilter, Self> {
-        EnvFilter::try_new(filter).map_err(|_| Self)
+        if filter.split(',').all(|directive| is_directive(directive.trim())) {
+            EnvFilter::try_new(filter).map_err(|_| Self)
+        } else {
+            Err(Self)
+        }
     }
+}
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
+/// A level, or the level of a module.
+fn is_directive(text: &str) -> bool {
+    // Not `LevelFilter`'s own parser: numbers, and nothing at all, are levels to it.
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    match text.split_once('=') {
+        None => is_level(text),
+        Some((module, level)) => is_module(module) && is_level(level),
+    }
+}
+
+/// A path such as `petstore_core::store`.
+fn is_module(path: &str) -> bool {
+    path.split("::")
+        .all(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
 /// Starts the log.
@@ -128,4 +155,46 @@ pub(crate) fn log_panics() {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "a task panicked");
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_levels_of_modules_are_filters() {
+        for filter in [
+            "info",
+            "TRACE",
+            "off",
+            "warn,petstore_core=debug",
+            "info, petstore_gateway::requests=off",
+            "h2=trace",
+        ] {
+            assert!(InvalidFilter::check(filter).is_ok(), "{filter}");
+        }
+    }
+
+    #[test]
+    fn what_would_silence_the_log_by_mistake_is_none() {
+        for filter in [
+            "",
+            " ",
+            ",",
+            "info,",
+            "banana",
+            "debgu",
+            "3",
+            "info,petstore_core",
+            "petstore_core=debgu",
+            "=info",
+            "a b=info",
+            "petstore_core[span]=info",
+            "info;debug",
+            "petstore_core==debug",
+            "petstore_core=",
+        ] {
+            assert!(InvalidFilter::check(filter).is_err(), "{filter}");
+        }
+    }
 }

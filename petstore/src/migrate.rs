@@ -1,20 +1,25 @@
 //! `petstore migrate`: the schema of the store.
 
 use clap::Subcommand;
-use petstore_core::store::schema::{self, Migration, MigrationState};
+use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState};
 use serde_json::{Value, json};
 
-use crate::{administration::AdministrationSettings, error::Failure, output::columns};
+use crate::{
+    administration::AdministrationSettings, error::Failure, output::columns, settings::value::whole_number,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
     /// Apply every pending change; a missing store is created
     Up(AdministrationSettings),
-    /// Take back the newest changes, with the data that is in them
+    /// Take back the newest changes, with the data that is in them; without --yes, show what would go
     Down {
         /// How many changes
-        #[arg(long, env = "PETSTORE_STEPS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+        #[arg(long, env = "PETSTORE_STEPS", default_value_t = 1, value_parser = whole_number(1..=1_000_u32), value_name = "N")]
         steps: u32,
+        /// Takes them back. Without it nothing is changed
+        #[arg(long)] // no variable: it has to be said each time
+        yes: bool,
         #[command(flatten)]
         settings: AdministrationSettings,
     },
@@ -28,7 +33,12 @@ pub(crate) fn run(verb: Migrate) -> Result<(), Failure> {
             let migrations = settings.on_url(async |url| Ok(schema::up(url).await?))?;
             (settings, migrations)
         }
-        Migrate::Down { steps, settings } => {
+        Migrate::Down { steps, yes: false, settings } => {
+            let losses = settings.on_url(async |url| Ok(schema::losses(url, steps).await?))?;
+            settings.print(|| losses_text(&losses), || losses_json(&losses))?;
+            return Err(Failure::NotConfirmed);
+        }
+        Migrate::Down { steps, yes: true, settings } => {
             let migrations = settings.on_url(async |url| Ok(schema::down(url, steps).await?))?;
             (settings, migrations)
         }
@@ -53,6 +63,28 @@ fn json(migrations: &[Migration]) -> Value {
         .iter()
         .map(|migration| json!({ "name": migration.name, "state": state(migration.state) }))
         .collect()
+}
+
+/// What would go, newest change first.
+fn losses_text(losses: &Losses) -> String {
+    let migrations: Vec<_> = losses.migrations.iter().map(|name| [name.clone()]).collect();
+    let removed: Vec<_> = losses
+        .removed
+        .iter()
+        .map(|Loss { table, column, rows }| {
+            [table.clone(), column.clone().unwrap_or_default(), rows.to_string()]
+        })
+        .collect();
+    columns(["WOULD BE TAKEN BACK"], &migrations) + "\n" + &columns(["TABLE", "COLUMN", "ROWS"], &removed)
+}
+
+fn losses_json(losses: &Losses) -> Value {
+    let removed: Value = losses
+        .removed
+        .iter()
+        .map(|Loss { table, column, rows }| json!({ "table": table, "column": column, "rows": rows }))
+        .collect();
+    json!({ "migrations": losses.migrations, "removed": removed })
 }
 
 fn state(state: MigrationState) -> &'static str {

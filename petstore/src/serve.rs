@@ -105,7 +105,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     // Ports come first: they fail soonest, and a store must not be created for nothing.
     let rest = bind_rest(&settings.edge).await?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
-    let admin = bind("--admin-addr", settings.process.admin_addr).await?;
+    let admin = bind("--admin-addr", &settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
     let traces = process.trace("petstore", &settings.process.traces)?;

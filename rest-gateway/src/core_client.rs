@@ -1,21 +1,26 @@
 //! The way to the core: one transport type, whether the core is in this process or across a network.
 
-use std::{error::Error, future::Future, time::Duration};
+use std::{future::Future, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Status, body::Body, metadata::MetadataValue};
 use tower::{BoxError, util::BoxCloneSyncService};
 
-use crate::{error::ApiError, middleware::Caller};
+use crate::{
+    error::{self, ApiError},
+    middleware::Caller,
+};
 
 mod breaker;
 mod connect;
+mod failure;
 mod named;
 mod retry;
 
 pub(crate) use breaker::CoreBreaker;
 pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
+pub use failure::failure_text;
 pub(crate) use named::NamedTransport;
 pub(crate) use retry::{RetryBudget, once_more};
 
@@ -48,7 +53,11 @@ where
             Err(error)
         }
         Err(_) => {
-            tracing::warn!(request.id = caller.request_id.as_str(), "the core did not answer in time");
+            tracing::warn!(
+                request_id = caller.request_id.as_str(),
+                account_id = caller.key.account_id,
+                "the core did not answer in time"
+            );
             Err(ApiError::DeadlineExceeded)
         }
     }
@@ -67,35 +76,27 @@ fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> 
 /// A client's mistake is of interest to nobody else; an outage may pass; a fault of ours needs someone.
 fn log(error: &ApiError, status: &Status, caller: &Caller) {
     let (request_id, account_id) = (caller.request_id.as_str(), caller.key.account_id);
-    let (code, message, cause) = (status.code(), status.message(), status.source());
+    let (code, grpc_status) = (error::code(error.reason()), status.code());
     match error.status() {
         StatusCode::INTERNAL_SERVER_ERROR => {
-            tracing::error!(
-                request.id = request_id,
-                account.id = account_id,
-                ?code,
-                cause,
-                "a call to the core failed: {message}"
-            );
+            let error = failure_text(status);
+            tracing::error!(request_id, account_id, code, ?grpc_status, error, "a call to the core failed");
         }
         // The breaker has told already, once for all requests.
         _ if retry::is_caused_by::<breaker::CoreNotAnswering>(status) => {
-            tracing::debug!(request.id = request_id, account.id = account_id, "the core does not answer");
+            tracing::debug!(request_id, account_id, code, "the core does not answer");
         }
-        status if status.is_server_error() => {
-            tracing::warn!(
-                request.id = request_id,
-                account.id = account_id,
-                ?code,
-                cause,
-                "the core is not available: {message}"
-            );
+        http if http.is_server_error() => {
+            let error = failure_text(status);
+            tracing::warn!(request_id, account_id, code, ?grpc_status, error, "the core is not available");
         }
         _ => tracing::debug!(
-            request.id = request_id,
-            account.id = account_id,
-            ?code,
-            "the core refused a call: {message}"
+            request_id,
+            account_id,
+            code,
+            ?grpc_status,
+            "the core refused a call: {}",
+            status.message()
         ),
     }
 }

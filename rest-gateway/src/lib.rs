@@ -22,6 +22,7 @@ mod router;
 mod routes;
 pub mod server;
 mod stability;
+pub mod tls;
 mod usage;
 
 pub use cors::{CorsOrigin, InvalidCorsOrigin};

@@ -73,7 +73,7 @@ pub(super) fn accept(
                     return Some((Ok(connection), (listener, places, uncut)));
                 }
                 Err(error) => {
-                    tracing::warn!(cause = %error, "a connection could not be accepted");
+                    tracing::warn!(%error, "a connection could not be accepted");
                     time::sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -22,7 +22,7 @@ pub(super) fn add_to(routes: Routes) -> Routes {
     match (builder().build_v1(), builder().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
         (Err(error), _) | (_, Err(error)) => {
-            tracing::error!(cause = %error, "reflection is off: the descriptors cannot be read");
+            tracing::error!(%error, "reflection is off: the descriptors cannot be read");
             routes
         }
     }

@@ -87,18 +87,18 @@ fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
     details.add_bad_request_violation(violation.field, violation.rule);
 }
 
-fn log(rpc: &'static str, request_id: Option<&str>, reason: &str, error: &PetStoreError) {
+fn log(rpc: &'static str, request_id: Option<&str>, code: &str, error: &PetStoreError) {
     match error {
         PetStoreError::Unavailable(cause) => {
             let cause = chain(cause.as_ref());
-            tracing::warn!(rpc, request.id = request_id, reason, cause, "{rpc} failed: {error}");
+            tracing::warn!(rpc, request_id, code, error = cause, "{rpc} failed: {error}");
         }
         PetStoreError::Overloaded | PetStoreError::DeadlineExceeded => {
-            tracing::warn!(rpc, request.id = request_id, reason, "{rpc} failed: {error}");
+            tracing::warn!(rpc, request_id, code, "{rpc} failed: {error}");
         }
         PetStoreError::Bug(cause) => {
             let cause = chain(cause.as_ref());
-            tracing::error!(rpc, request.id = request_id, reason, cause, "{rpc} failed: {error}");
+            tracing::error!(rpc, request_id, code, error = cause, "{rpc} failed: {error}");
         }
         PetStoreError::Invalid(_)
         | PetStoreError::InvalidBatch(_)
@@ -110,7 +110,7 @@ fn log(rpc: &'static str, request_id: Option<&str>, reason: &str, error: &PetSto
         | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
         | PetStoreError::InvalidOrderTransition { .. } => {
-            tracing::debug!(rpc, request.id = request_id, reason, "{rpc} refused");
+            tracing::debug!(rpc, request_id, code, "{rpc} refused");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The schema of a store, for the operator.
 
-pub use petstore_migrations::{Migration, MigrationState};
-use petstore_migrations::{down as take_back, status as read_status};
+pub use petstore_migrations::{Loss, Losses, Migration, MigrationState};
+use petstore_migrations::{down as take_back, losses as read_losses, status as read_status};
 
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
 use crate::{DatabaseUrl, database_url::Place};
@@ -37,6 +37,28 @@ pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     let options = OpenOptions { migrate: true, quick_check: false };
     Store::open(url, options).await?.close().await;
     status(url).await
+}
+
+/// What [`down`] would remove: changes, and the tables and columns with data in them. Changes nothing.
+///
+/// # Errors
+///
+/// Why the store cannot be opened.
+pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> {
+    match url.place() {
+        Place::Sqlite(path) => {
+            let writer = sqlite::open_writer(path, false).await?;
+            let losses = sqlite::patiently(path, || read_losses(&writer, steps)).await;
+            let _ = writer.close().await; // nothing was written
+            losses
+        }
+        Place::Postgres(address) => {
+            let connection = postgres::for_schema(url, address).await?;
+            let losses = read_losses(&connection, steps).await.map_err(|error| postgres::explain(url, error));
+            let _ = connection.close().await; // nothing was written
+            losses
+        }
+    }
 }
 
 /// Takes back the newest `steps` changes, with the data that is in them. All or nothing.

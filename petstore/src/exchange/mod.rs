@@ -12,8 +12,9 @@ pub(crate) use self::{
     way::{Core, Way},
 };
 
-use std::{io, path::PathBuf};
+use std::{error::Error as _, io, path::PathBuf};
 
+use petstore_gateway::core_client::failure_text;
 use tonic::Status;
 
 /// Why an import or an export ended before its end.
@@ -26,8 +27,13 @@ pub(crate) enum ExchangeError {
     /// The table does not say what its columns are.
     #[error("the first line must name the columns, name and categoryId among them, each once")]
     Columns,
+    #[error(
+        "{} holds a JSON array, and import reads NDJSON: one JSON object a line, as `jq -c '.[]'` makes them of an array",
+        file.display()
+    )]
+    Array { file: PathBuf },
     /// The status is not shown with its details: those are for programs.
-    #[error("the core does not do it: {} ({:?})", .0.message(), .0.code())]
+    #[error("{}", core_failure(.0))]
     Core(Box<Status>),
     #[error(
         "ended by {signal} after line {last_line}: the same command with --import-id {import_id} goes on"
@@ -40,6 +46,15 @@ pub(crate) enum ExchangeError {
     Strict { line: i64, import_id: String },
     #[error("lines that are not imported: {0}")]
     Rejected(u64),
+}
+
+fn core_failure(status: &Status) -> String {
+    let text = failure_text(status);
+    if status.source().is_some() {
+        format!("cannot reach the core: {text}; is `petstore core` running?")
+    } else {
+        text
+    }
 }
 
 impl From<Status> for ExchangeError {

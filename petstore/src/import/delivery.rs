@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures_util::stream;
-use petstore_gateway::core_client::CoreTransport;
+use petstore_gateway::core_client::{CoreTransport, failure_text};
 use petstore_proto::v1::{
     ImportPetsRequest, ImportPetsResponse, RejectedLine, pet_store_client::PetStoreClient,
 };
@@ -131,7 +131,10 @@ impl Delivery {
                     return Ok(answer);
                 }
                 Err(status) if may_pass(&status) && began.elapsed() < patience => {
-                    tracing::warn!(code = ?status.code(), "the core does not answer, and is asked again: {}", status.message());
+                    tracing::warn!(
+                        error = failure_text(&status),
+                        "the core does not answer, and is called again"
+                    );
                     time::sleep(pause).await;
                     pause = LONGEST_PAUSE.min(2 * pause);
                 }

@@ -8,7 +8,6 @@ mod records;
 
 use std::{io, path::PathBuf, thread};
 
-use clap::builder::BoolishValueParser;
 use serde_json::json;
 use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
@@ -24,6 +23,7 @@ use crate::{
     logging::{self, LogFormat},
     output::OutputSettings,
     process::signals::Signals,
+    settings::value::is_on,
 };
 
 /// What the log tells of: what goes wrong.
@@ -40,7 +40,7 @@ pub(crate) struct ImportSettings {
     format: Option<Format>,
 
     /// Ends the import at the first line that is not allowed. Otherwise such lines are told and left out
-    #[arg(long, env = "PETSTORE_STRICT", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "PETSTORE_STRICT", value_parser = is_on)]
     strict: bool,
 
     /// Names the import, of which no line is imported twice: 1 to 200 visible ASCII characters. Otherwise the file's

@@ -29,7 +29,11 @@ impl Records {
     /// The animals after the line `done`.
     pub(super) fn of(input: Input, format: Format, done: i64) -> Result<Self, ExchangeError> {
         let file = input.file.clone();
-        let text = input.text().map_err(|source| ExchangeError::Read { file: file.clone(), source })?;
+        let failed = |source| ExchangeError::Read { file: file.clone(), source };
+        let mut text = input.text().map_err(failed)?;
+        if format == Format::Ndjson && begins_an_array(text.fill_buf().map_err(failed)?) {
+            return Err(ExchangeError::Array { file });
+        }
         let mut lines = Lines::of(text);
         let table = match format {
             Format::Ndjson => None,
@@ -57,6 +61,11 @@ impl Records {
             None => next_json(lines).map_err(failed),
         }
     }
+}
+
+/// Whether the first thing in the text is a `[`: no animal begins so.
+fn begins_an_array(text: &[u8]) -> bool {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().starts_with(b"[")
 }
 
 fn next_json<R: BufRead>(lines: &mut Lines<R>) -> std::io::Result<Option<Record>> {

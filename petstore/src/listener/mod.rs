@@ -12,7 +12,11 @@ pub(crate) use self::{
     rest::{BoundRest, RestAddrs, bind_rest},
     unix::SocketFile,
 };
-use crate::{error::StartError, settings::GrpcAddr};
+use crate::{
+    error::StartError,
+    os_error,
+    settings::{GrpcAddr, InvalidSetting, ListenAddr},
+};
 
 /// A bound port, with its real number if 0 was asked for.
 #[derive(Debug)]
@@ -30,10 +34,13 @@ pub(crate) struct BoundGrpc {
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Binds the address that the setting names.
-pub(crate) async fn bind(setting: &'static str, addr: SocketAddr) -> Result<Bound, StartError> {
-    let failed = |source: io::Error| refused(setting, &addr, &source);
-    let listener = TcpListener::bind(addr).await.map_err(failed)?;
+/// Binds the address that the setting names; of those that a name stands for, the first that can be.
+pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bound, StartError> {
+    let addrs = addr.resolve().await.map_err(|error| {
+        InvalidSetting::new(setting, format!("cannot resolve {addr}: {}", os_error::reason(&error)))
+    })?;
+    let failed = |source: io::Error| refused(setting, addr, &source);
+    let listener = TcpListener::bind(addrs.as_slice()).await.map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
     Ok(Bound { listener, addr })
 }
@@ -43,8 +50,12 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, StartError> 
     let setting = "--grpc-addr";
     match addr {
         GrpcAddr::Tcp(addr) => {
-            let Bound { listener, addr } = bind(setting, *addr).await?;
-            Ok(BoundGrpc { listener: grpc::Listener::Tcp(listener), addr: GrpcAddr::Tcp(addr), file: None })
+            let Bound { listener, addr } = bind(setting, addr).await?;
+            Ok(BoundGrpc {
+                listener: grpc::Listener::Tcp(listener),
+                addr: GrpcAddr::Tcp(addr.into()),
+                file: None,
+            })
         }
         GrpcAddr::Unix(path) => {
             let wanted = path.clone();
@@ -56,15 +67,7 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, StartError> 
 }
 
 fn refused(setting: &'static str, addr: &dyn fmt::Display, error: &io::Error) -> StartError {
-    StartError::Listen { setting, addr: addr.to_string(), reason: reason(error) }
-}
-
-/// What the operating system says, in the form of our own messages: `address already in use`.
-fn reason(error: &io::Error) -> String {
-    let said = error.to_string();
-    let said = said.split(" (os error").next().unwrap_or_default();
-    let mut letters = said.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+    StartError::Listen { setting, addr: addr.to_string(), reason: os_error::reason(error) }
 }
 
 #[cfg(test)]
@@ -73,8 +76,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_taken_port_is_refused_with_the_setting_and_the_reason() {
-        let taken = bind("--http-addr", "127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let refusal = bind("--http-addr", taken.addr).await.unwrap_err().to_string();
+        let taken = bind("--http-addr", &"127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let refusal = bind("--http-addr", &taken.addr.into()).await.unwrap_err().to_string();
         assert_eq!(refusal, format!("--http-addr: cannot listen on {}: address already in use", taken.addr));
     }
 }

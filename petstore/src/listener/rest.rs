@@ -1,6 +1,6 @@
 //! The ports of REST.
 
-use std::{io, net::SocketAddr};
+use std::net::SocketAddr;
 
 use petstore_gateway::server::{Certificate, CertificateFiles};
 use tokio::task::spawn_blocking;
@@ -36,7 +36,7 @@ impl BoundRest {
 
 /// Binds `--http-addr` and `--https-addr`, and reads the certificate.
 pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, StartError> {
-    let http = match (settings.http_addr, settings.https_addr) {
+    let http = match (&settings.http_addr, &settings.https_addr) {
         (PlainAddr::At(addr), _) => Some(bind("--http-addr", addr).await?),
         (PlainAddr::Off, Some(_)) => None,
         (PlainAddr::Off, None) => {
@@ -45,7 +45,7 @@ pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, Star
             );
         }
     };
-    let https = match (settings.https_addr, &settings.https_cert, &settings.https_key) {
+    let https = match (&settings.https_addr, &settings.https_cert, &settings.https_key) {
         (Some(addr), Some(certificate), Some(key)) => {
             let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
             let certificate = read(files).await?;
@@ -57,9 +57,11 @@ pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, Star
 }
 
 async fn read(files: CertificateFiles) -> Result<Certificate, InvalidSetting> {
-    let refused = |reason: String| InvalidSetting::new("--https-cert", reason);
-    match spawn_blocking(|| Certificate::read(files)).await.map_err(io::Error::other) {
-        Ok(certificate) => certificate.map_err(|error| refused(error.to_string())),
-        Err(error) => Err(refused(error.to_string())),
+    match spawn_blocking(|| Certificate::read(files)).await {
+        Ok(certificate) => certificate.map_err(|error| {
+            let setting = if error.is_of_key { "--https-key" } else { "--https-cert" };
+            InvalidSetting::new(setting, error.to_string())
+        }),
+        Err(panic) => Err(InvalidSetting::new("--https-cert", panic.to_string())),
     }
 }

@@ -74,6 +74,8 @@ impl Process {
         let addrs = ports.addrs();
         let metrics = ConnectionMetrics::default();
         self.metrics.add(metrics.collectors());
+        let certificate = ports.https.as_ref().map(|(_, certificate)| certificate);
+        self.metrics.add(server::certificate_metrics(certificate));
         let server = Server {
             transport: Transport::Plain,
             app: router(gateway.clone()),

@@ -13,7 +13,7 @@ use crate::{
     announcement::Announcement,
     error::{Failure, StartError},
     logging,
-    settings::ProcessSettings,
+    settings::{ProcessSettings, unknown_variables},
 };
 
 /// What comes sooner after the first signal is no second wish to stop: a supervisor may signal the process and then
@@ -30,6 +30,9 @@ pub(crate) fn run(
     logging::log_panics();
     core_dumps::forbid();
     descriptors::raise_limit();
+    for warning in unknown_variables() {
+        tracing::warn!("{warning}");
+    }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
     let ended = runtime.block_on(until_signal(start));
     runtime.shutdown_background(); // what should have ended has, or was cut off: nothing is waited for

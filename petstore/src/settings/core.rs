@@ -42,12 +42,14 @@ impl CoreAddressSettings {
     pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         let identity = match (&self.core_cert, &self.core_key) {
             (Some(certificate), Some(key)) => {
-                Some((files::pem("--core-cert", certificate)?, files::pem("--core-key", key)?))
+                Some(files::certified_key(("--core-cert", certificate), ("--core-key", key))?)
             }
             _ => None, // clap has seen to it that they come together
         };
         let tls = match &self.core_ca {
-            Some(authority) => Some(CoreTls { authority: files::pem("--core-ca", authority)?, identity }),
+            Some(authority) => {
+                Some(CoreTls { authority: files::certificates("--core-ca", authority)?, identity })
+            }
             None => None,
         };
         let address = CoreAddress { url: self.core_url.clone(), tls, token: self.token.token()? };

@@ -1,6 +1,6 @@
 //! Where REST is served, and to whom.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use petstore_api_key::Environment;
 use petstore_gateway::{
@@ -10,7 +10,7 @@ use petstore_gateway::{
 
 use petstore_traces::Traces;
 
-use super::socket_addr;
+use super::ListenAddr;
 use crate::duration;
 
 /// Where REST is served, and to whom.
@@ -21,14 +21,8 @@ pub struct EdgeSettings {
     pub http_addr: PlainAddr,
 
     /// Where REST is served over HTTPS, as HTTP/2 or HTTP/1.1; needs --https-cert and --https-key
-    #[arg(
-        long,
-        env = "PETSTORE_HTTPS_ADDR",
-        requires = "https_cert",
-        value_parser = socket_addr,
-        value_name = "ADDR"
-    )]
-    pub https_addr: Option<SocketAddr>,
+    #[arg(long, env = "PETSTORE_HTTPS_ADDR", requires = "https_cert", value_name = "ADDR")]
+    pub https_addr: Option<ListenAddr>,
 
     /// The certificate of the HTTPS port, and those between it and its authority's, in PEM. A new one is taken into use
     /// when the file changes
@@ -74,19 +68,19 @@ pub enum Switch {
 }
 
 /// Where HTTP is served without encryption, if it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainAddr {
     /// Nowhere.
     Off,
     /// At this address.
-    At(SocketAddr),
+    At(ListenAddr),
 }
 
 impl FromStr for PlainAddr {
     type Err = &'static str;
 
     fn from_str(written: &str) -> Result<Self, Self::Err> {
-        if written == "off" { Ok(Self::Off) } else { socket_addr(written).map(Self::At) }
+        if written == "off" { Ok(Self::Off) } else { written.parse().map(Self::At) }
     }
 }
 

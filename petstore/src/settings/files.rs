@@ -3,13 +3,14 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use petstore_api_key::ServiceToken;
+use petstore_gateway::tls;
 
 use super::InvalidSetting;
+use crate::{os_error, owned_file};
 
 /// No secret is longer; a file that is, is not the right one.
 const LONGEST_SECRET: u64 = 64 * 1024;
@@ -23,21 +24,47 @@ pub(super) fn secret(path: &Path) -> Result<String, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in
-    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
-        return Err(format!("{} must be a file of mode 0600 or stricter", path.display()));
-    }
+    owned_file::check(&metadata).map_err(|fault| format!("{} {fault}", path.display()))?;
     let mut written = String::new();
     file.take(LONGEST_SECRET).read_to_string(&mut written).map_err(unreadable)?;
     Ok(written)
 }
 
+/// The certificates in a PEM file.
+pub(super) fn certificates(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
+    let file = pem(setting, path)?;
+    match tls::certificates(&file) {
+        Ok(_) => Ok(file),
+        Err(error) => Err(InvalidSetting::new(setting, format!("{} {error}", path.display()))),
+    }
+}
+
+/// A certificate and its private key, each with the setting that names its file.
+pub(super) fn certified_key(
+    (certificate_setting, certificate_path): (&'static str, &Path),
+    (key_setting, key_path): (&'static str, &Path),
+) -> Result<(Vec<u8>, Vec<u8>), InvalidSetting> {
+    let (certificate, key) = (pem(certificate_setting, certificate_path)?, pem(key_setting, key_path)?);
+    match tls::certified_key(&certificate, &key) {
+        Ok(_) => Ok((certificate, key)),
+        Err(error) => {
+            let (setting, path) = if error.is_of_key() {
+                (key_setting, key_path)
+            } else {
+                (certificate_setting, certificate_path)
+            };
+            Err(InvalidSetting::new(setting, format!("{} {error}", path.display())))
+        }
+    }
+}
+
 /// The bytes of a PEM file. Who else may read it is not judged: orchestrators hand out keys as they can.
-pub(super) fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
+fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
     fs::read(path).map_err(|error| InvalidSetting::new(setting, unreadable(path, &error)))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("cannot read {}: {}", path.display(), error.kind())
+    format!("cannot read {}: {}", path.display(), os_error::reason(error))
 }
 
 /// The token between gateways and cores.

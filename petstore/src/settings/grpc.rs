@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
 use petstore_core::grpc::{Security, TlsFiles};
 
-use super::{GrpcAddr, InvalidSetting, TokenSettings, files};
+use super::{GrpcAddr, InvalidSetting, TokenSettings, files, value::is_on};
 
 /// Where the core listens, and to whom.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,7 +31,7 @@ pub struct GrpcSettings {
     pub token: TokenSettings,
 
     /// Lets --grpc-addr be reached from other machines by anyone
-    #[arg(long, env = "PETSTORE_INSECURE_ALLOW_REMOTE", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "PETSTORE_INSECURE_ALLOW_REMOTE", value_parser = is_on)]
     pub insecure_allow_remote: bool,
 }
 
@@ -53,11 +52,9 @@ impl GrpcSettings {
                 return Err(InvalidSetting::new("--tls-cert", "a Unix socket is served without TLS"));
             }
             let authority = self.tls_client_ca.as_deref();
-            let files = TlsFiles {
-                certificate: files::pem("--tls-cert", certificate)?,
-                key: files::pem("--tls-key", key)?,
-                client_ca: authority.map(|file| files::pem("--tls-client-ca", file)).transpose()?,
-            };
+            let (certificate, key) = files::certified_key(("--tls-cert", certificate), ("--tls-key", key))?;
+            let client_ca = authority.map(|file| files::certificates("--tls-client-ca", file)).transpose()?;
+            let files = TlsFiles { certificate, key, client_ca };
             security = security
                 .with_tls(&files)
                 .map_err(|error| InvalidSetting::new("--tls-cert", error.to_string()))?;
@@ -116,10 +113,11 @@ mod tests {
         std::fs::write(&file, "not PEM").unwrap();
         let file = file.to_str().unwrap();
         let refusal = security(&["--tls-cert", file, "--tls-key", file]).unwrap_err().to_string();
-        assert!(refusal.starts_with("--tls-cert: ") && refusal.contains("PEM"), "{refusal}");
+        let expected = format!("--tls-cert: {file} holds no certificate in PEM");
+        assert!(refusal.starts_with(&expected), "{refusal}");
         let missing =
             security(&["--tls-cert", file, "--tls-key", "/nonexistent/key"]).unwrap_err().to_string();
-        assert_eq!(missing, "--tls-key: cannot read /nonexistent/key: entity not found");
+        assert_eq!(missing, "--tls-key: cannot read /nonexistent/key: no such file or directory");
     }
 
     #[test]

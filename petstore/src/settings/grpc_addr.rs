@@ -7,11 +7,13 @@ use std::{
     str::FromStr,
 };
 
+use super::ListenAddr;
+
 /// A TCP address, or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrpcAddr {
-    /// An IP address and a port.
-    Tcp(SocketAddr),
+    /// An address and a port.
+    Tcp(ListenAddr),
     /// The absolute path of a Unix socket, written `unix:///PATH`.
     Unix(PathBuf),
 }
@@ -21,17 +23,17 @@ impl GrpcAddr {
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Tcp(addr) => addr.ip().to_canonical().is_loopback(),
+            Self::Tcp(addr) => addr.is_local(),
             Self::Unix(_) => true,
         }
     }
 
-    /// The TCP address, if it is one.
+    /// The IP address and port, if they are known: those of a bound port are.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(addr) => Some(*addr),
-            Self::Unix(_) => None,
+            Self::Tcp(ListenAddr::Ip(addr)) => Some(*addr),
+            Self::Tcp(ListenAddr::Name { .. }) | Self::Unix(_) => None,
         }
     }
 }
@@ -48,7 +50,9 @@ impl FromStr for GrpcAddr {
         } else if let Ok(addr) = written.parse() {
             return Ok(Self::Tcp(addr));
         }
-        Err("must be an IP address and a port, such as 127.0.0.1:50051, or unix:// and an absolute path")
+        Err(
+            "must be an address and a port, such as 127.0.0.1:50051 or localhost:50051, or unix:// and an absolute path",
+        )
     }
 }
 
@@ -67,11 +71,10 @@ mod tests {
 
     #[test]
     fn a_tcp_address_or_the_absolute_path_of_a_socket() {
-        for written in ["127.0.0.1:50051", "[::1]:0", "unix:///run/petstore/core.sock"] {
+        for written in ["127.0.0.1:50051", "[::1]:0", "localhost:1", "unix:///run/petstore/core.sock"] {
             assert_eq!(written.parse::<GrpcAddr>().unwrap().to_string(), written);
         }
-        for written in ["", "localhost:1", "50051", "unix://", "unix:///", "unix://core.sock", "unix:/run/a"]
-        {
+        for written in ["", "localhost", "50051", "unix://", "unix:///", "unix://core.sock", "unix:/run/a"] {
             assert!(written.parse::<GrpcAddr>().is_err(), "{written}");
         }
     }

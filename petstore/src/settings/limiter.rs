@@ -5,7 +5,7 @@ use std::{num::NonZeroU16, time::Duration};
 use petstore_clock::Clock;
 use petstore_gateway::limit::{OnRedisFailure, RedisLimiter, ResilienceSettings};
 
-use super::{InvalidSetting, RedisSettings};
+use super::{InvalidSetting, RedisSettings, value::whole_number};
 
 /// Where requests are counted.
 #[derive(Clone, Debug, clap::Args)]
@@ -15,7 +15,7 @@ pub struct LimiterSettings {
     pub redis: RedisSettings,
 
     /// How many gateways count in the same Redis: while it is away, each admits its part of every limit
-    #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
+    #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_parser = gateways, value_name = "NUMBER")]
     pub gateways: NonZeroU16,
 
     /// While Redis is away: local (each gateway admits its part of the limits), open (all are admitted) or closed
@@ -27,6 +27,11 @@ pub struct LimiterSettings {
     #[arg(skip)]
     #[doc(hidden)]
     pub redis_for_tests: Option<RedisForTests>,
+}
+
+fn gateways(written: &str) -> Result<NonZeroU16, String> {
+    let number = whole_number(1..=u16::MAX)(written)?;
+    NonZeroU16::new(number).ok_or_else(|| "must not be 0".to_owned())
 }
 
 /// What a test of the limiter in Redis may need.
@@ -108,7 +113,7 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_what_would_be_right() {
         for (flag, value, right) in [
             ("--redis-url", "http://localhost", "redis://"),
-            ("--gateways", "0", "0"),
+            ("--gateways", "0", "must be a whole number from 1 to 65535"),
             ("--on-redis-failure", "shut", "local, open or closed"),
         ] {
             let refusal = refusal(&[flag, value]);

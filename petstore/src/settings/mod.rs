@@ -10,18 +10,22 @@ mod files;
 mod grpc;
 mod grpc_addr;
 mod limiter;
+mod listen_addr;
 mod process;
 mod redis;
 mod secret_url;
 mod store;
 mod table;
 mod traces;
+mod unknown;
+pub(crate) mod value;
 
 use std::ffi::OsString;
 
 use petstore_api_key::Environment;
 use petstore_core::accounts::AccountName;
 
+pub(crate) use self::unknown::unknown_variables;
 pub use self::{
     core::CoreAddressSettings,
     database::DatabaseSettings,
@@ -30,6 +34,7 @@ pub use self::{
     grpc::GrpcSettings,
     grpc_addr::GrpcAddr,
     limiter::{LimiterSettings, RedisForTests},
+    listen_addr::ListenAddr,
     process::ProcessSettings,
     redis::RedisSettings,
     store::StoreSettings,
@@ -73,11 +78,6 @@ pub(crate) fn from_flags<S: clap::Args, F: Into<OsString>>(
         settings: S,
     }
     <Flags<S> as clap::Parser>::try_parse_from(flags.into_iter().map(Into::into)).map(|flags| flags.settings)
-}
-
-/// An IP address with its port.
-fn socket_addr(written: &str) -> Result<std::net::SocketAddr, &'static str> {
-    written.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080")
 }
 
 /// The name of an account.

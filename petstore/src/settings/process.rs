@@ -1,16 +1,16 @@
 //! What every process of the service has: an admin port, an orderly end, a log and traces.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use super::{TraceSettings, socket_addr};
+use super::{ListenAddr, TraceSettings};
 use crate::{admin::host::HostName, duration, logging::LogFormat};
 
 /// What every process of the service has: an admin port, an orderly end, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
     /// Where /livez, /readyz, /metrics, /standing and /log-level are served. It is for operators: keep it from the public
-    #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_parser = socket_addr, value_name = "ADDR")]
-    pub admin_addr: SocketAddr,
+    #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]
+    pub admin_addr: ListenAddr,
 
     /// A name under which the admin port may be asked for more than /livez and /readyz, besides IP addresses, localhost
     /// and names without a dot; may be repeated, in the variable separated by commas

@@ -168,6 +168,6 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let refusal = read::<Url>(Path::new("/nonexistent/url")).unwrap_err();
-        assert_eq!(refusal, "cannot read /nonexistent/url: entity not found");
+        assert_eq!(refusal, "cannot read /nonexistent/url: no such file or directory");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
 use petstore_core::{
     DatabaseUrl,
     store::{OpenError, OpenOptions},
@@ -11,6 +10,7 @@ use petstore_core::{
 use super::{
     DatabaseSettings, InvalidSetting,
     secret_url::{self, SecretUrl},
+    value::is_on,
 };
 
 /// Where the store is, and how a server uses it.
@@ -39,7 +39,7 @@ pub struct StoreSettings {
 
     /// Leaves the schema to `petstore migrate`: a store whose schema is not up to date is refused, and a missing one
     /// is not created
-    #[arg(long, env = "PETSTORE_NO_MIGRATE", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "PETSTORE_NO_MIGRATE", value_parser = is_on)]
     pub no_migrate: bool,
 }
 

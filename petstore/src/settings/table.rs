@@ -48,7 +48,11 @@ fn rows() -> Vec<Row> {
 }
 
 /// Visits every flag of every command that does something, in the order of `--help`.
-fn each_command<'a>(command: &'a Command, path: &[&'a str], visit: &mut impl FnMut(&[&str], &Arg)) {
+pub(super) fn each_command<'a>(
+    command: &'a Command,
+    path: &[&'a str],
+    visit: &mut impl FnMut(&[&str], &Arg),
+) {
     for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
         let path = [path, &[command.get_name()]].concat();
         for arg in command.get_arguments() {
@@ -82,7 +86,7 @@ mod tests {
         program.build();
         let mut flags = 0;
         each_command(&program, &[], &mut |path, arg| {
-            let Some(flag) = arg.get_long().filter(|flag| *flag != "help" && *flag != "version") else {
+            let Some(flag) = arg.get_long().filter(|flag| !["help", "version", "yes"].contains(flag)) else {
                 return;
             };
             let variable = arg.get_env().map(|variable| variable.to_string_lossy().into_owned());

@@ -148,6 +148,123 @@ async fn help_and_version_go_to_stdout() {
     }
 }
 
+#[tokio::test]
+async fn changes_are_taken_back_only_when_that_is_confirmed_and_what_would_go_is_shown() {
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    let client = first_client(&installation, &server);
+    for _ in 0..3 {
+        client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_status(201);
+    }
+    server.terminate().await;
+    let status = json(&installation, &["migrate", "status"]).await;
+    let all = status.as_array().unwrap().len().to_string();
+
+    let shown = installation.run(&["migrate", "down", "--steps", &all]).await;
+    assert_eq!(shown.code, Some(2), "{shown:?}");
+    assert!(shown.stderr.contains("--yes") && shown.stderr.lines().count() == 1, "{shown:?}");
+    let row = |table: &str| {
+        shown.stdout.lines().find(|line| line.starts_with(&format!("{table} "))).map(str::to_owned)
+    };
+    assert!(row("pets").is_some_and(|row| row.ends_with(" 3")), "{shown:?}");
+    assert!(row("accounts").is_some_and(|row| row.ends_with(" 1")), "{shown:?}");
+    let shown = installation.run(&["migrate", "down", "--output", "json"]).await;
+    let losses: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(losses["migrations"].as_array().map(Vec::len), Some(1), "{losses}");
+    assert_eq!(json(&installation, &["migrate", "status"]).await, status, "nothing was changed");
+
+    let left = json(&installation, &["migrate", "down", "--steps", &all, "--yes"]).await;
+    assert!(left.as_array().unwrap().iter().all(|change| change["state"] == "pending"), "{left}");
+}
+
+#[tokio::test]
+async fn a_mistyped_command_flag_or_variable_is_told_what_was_meant() {
+    let installation = petstore();
+    for (args, meant) in [
+        (["serv"].as_slice(), "did you mean serve?"),
+        (&["account", "lst"], "did you mean list?"),
+        (&["serve", "--htp-addr", "127.0.0.1:0"], "did you mean --http-addr?"),
+        (&["account", "create", "a", "--plan", "fre"], "did you mean free?"),
+    ] {
+        let exit = installation.run(args).await;
+        assert_refused(&exit, 2);
+        assert!(exit.stderr.contains(meant), "{exit:?}");
+    }
+    let installation = petstore().with_variable("PETSTORE_HTP_ADDR", "127.0.0.1:1");
+    let warning = "PETSTORE_HTP_ADDR is set, but is no setting: did you mean PETSTORE_HTTP_ADDR?";
+    let exit = installation.run(&["migrate", "up"]).await;
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), format!("warning: {warning}\n").as_str()));
+    let server = installation.start(&PORTS).await;
+    assert!(server.terminate().await.stderr.contains(warning));
+}
+
+#[tokio::test]
+async fn no_refusal_shows_the_programs_inside() {
+    let installation = petstore();
+    for (args, right) in [
+        (["serve", "--gateways", "0"].as_slice(), "must be a whole number from 1 to 65535"),
+        (&["serve", "--gateways", "x"], "must be a whole number from 1 to 65535"),
+        (&["serve", "--gateways", ""], "must be a whole number from 1 to 65535"),
+        (
+            &["account", "create", "a", "--plan", "enterprise", "--per-minute", "x", "--per-day", "1"],
+            "must be a whole number",
+        ),
+        (
+            &["account", "create", "a", "--plan", "enterprise", "--per-minute", "0", "--per-day", "1"],
+            "must be a whole number",
+        ),
+        (&["migrate", "down", "--steps", "0"], "must be a whole number from 1 to"),
+        (&["serve", "--service-token-file", "nothing"], "no such file"),
+        (&["serve", "--database-url-file", "nothing"], "no such file"),
+        (&["import", "nothing.csv"], "o such file"),
+        (&["export", "/nowhere/pets.csv"], "o such file"),
+        (&["import", "pets.ndjson", "--core-url", "http://127.0.0.1:1"], "cannot reach the core"),
+        (&["export", "--core-url", "http://127.0.0.1:1"], "cannot reach the core"),
+        (&["migrate", "status", "--database-url", "postgres://127.0.0.1:1/petstore"], "onnection refused"),
+        (&["gateway", "--core-url", "http://core:99999"], "--core-url"),
+        (&["gateway", "--core-url", "http://user:word@core:1"], "--core-url"),
+        (&["gateway", "--core-url", "http://core:1/path"], "--core-url"),
+        (&["gateway", "--core-url", "unix://core.sock"], "--core-url"),
+    ] {
+        std::fs::write(installation.folder().join("pets.ndjson"), "{}\n").unwrap();
+        let exit = installation.run(args).await;
+        assert!(exit.code.is_some_and(|code| code != 0), "{args:?}: {exit:?}");
+        assert!(exit.stderr.contains(right) && exit.stderr.lines().count() == 1, "{args:?}: {exit:?}");
+        for inside in [
+            "os error",
+            "Error(",
+            "Error {",
+            "tonic::",
+            "non-zero type",
+            "target type",
+            "invalid digit",
+            "..=",
+            "entity not found",
+            "a boolean",
+            "Os {",
+            "kind:",
+            "word@",
+        ] {
+            assert!(!exit.stderr.contains(inside), "{inside}: {args:?}: {exit:?}");
+        }
+    }
+    let exit = petstore().with_variable("PETSTORE_NO_MIGRATE", "maybe").run(&["serve"]).await;
+    assert_refused(&exit, 2);
+    assert!(exit.stderr.contains("must be true or false"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn names_are_resolved_when_a_port_is_bound() {
+    let installation = petstore();
+    let args =
+        ["serve", "--http-addr", "localhost:0", "--grpc-addr", "localhost:0", "--admin-addr", "localhost:0"];
+    let server = installation.start(&args).await;
+    for port in ["REST", "gRPC", "admin"] {
+        assert_eq!(server.address(port).ip().to_string(), "127.0.0.1", "{port}");
+    }
+    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
+}
+
 /// An empty store.
 async fn petstore_with_a_store() -> Installation {
     let installation = petstore();

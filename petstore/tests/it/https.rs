@@ -111,6 +111,7 @@ async fn a_new_certificate_is_taken_into_use_and_a_broken_one_is_not() {
     })
     .await;
     kept.get("/v1/pets").await.assert_status(200);
+    assert!(shop.expiry().await > 0, "the end of the one in use");
 
     fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
     fs::copy(&new.file, &shop.certificate.file).unwrap();
@@ -174,28 +175,50 @@ async fn silent_connections_do_not_keep_the_service_from_ending() {
 #[tokio::test]
 async fn settings_of_https_that_cannot_be_used_are_named() {
     let (authority, installation) = (Authority::new(), petstore());
-    let (one, other) = (authority.issue("a"), authority.issue("b"));
+    let one = authority.issue("a");
     for (flags, named) in [
         (["--https-addr", "127.0.0.1:0"].as_slice(), "--https-cert"),
         (&["--https-addr", "127.0.0.1:0", "--https-cert", &one.file], "--https-key"),
         (&["--https-cert", &one.file, "--https-key", &one.key_file], "--https-addr"),
-        (
-            &["--https-addr", "127.0.0.1:0", "--https-cert", &one.file, "--https-key", &other.key_file],
-            "--https-cert",
-        ),
-        (
-            &["--https-addr", "127.0.0.1:0", "--https-cert", "nothing", "--https-key", &other.key_file],
-            "--https-cert",
-        ),
-        (
-            &["--https-addr", "127.0.0.1:0", "--https-cert", &one.key_file, "--https-key", &one.file],
-            "--https-cert",
-        ),
     ] {
         let exit = installation.run(&[["serve"].as_slice(), &PORTS, flags].concat()).await;
         assert_eq!(exit.code, Some(2), "{flags:?}: {exit:?}");
         assert!(exit.stderr.contains(named) && exit.stderr.lines().count() == 1, "{flags:?}: {exit:?}");
         assert!(!installation.folder().join("data").exists(), "{flags:?}: a store was made for nothing");
+    }
+}
+
+#[tokio::test]
+async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
+    let (authority, installation) = (Authority::new(), petstore());
+    let (one, other) = (authority.issue("a"), authority.issue("b"));
+    fs::write(installation.folder().join("junk"), "junk").unwrap();
+    for (certificate, key, is_of_key, fault) in [
+        (one.file.as_str(), other.key_file.as_str(), true, "holds the key of another certificate"),
+        (&one.file, "junk", true, "holds no private key"),
+        (&one.file, "nothing", true, "no such file"),
+        ("junk", &one.key_file, false, "holds no certificate"),
+        ("nothing", &one.key_file, false, "no such file"),
+        (&one.key_file, &one.file, false, "holds no certificate"),
+    ] {
+        let gateway = ["gateway", "--core-url", "https://127.0.0.1:1", "--core-ca", &authority.file()]
+            .map(str::to_owned);
+        let addr = "--https-addr 127.0.0.1:0".split(' ').map(str::to_owned);
+        for (args, flags) in [
+            (
+                ["serve".to_owned()].into_iter().chain(addr).collect::<Vec<_>>(),
+                ["--https-cert", "--https-key"],
+            ),
+            (vec!["core".to_owned()], ["--tls-cert", "--tls-key"]),
+            (gateway.to_vec(), ["--core-cert", "--core-key"]),
+        ] {
+            let args: Vec<&str> =
+                args.iter().map(String::as_str).chain([flags[0], certificate, flags[1], key]).collect();
+            let exit = installation.run(&args).await;
+            let blamed = format!("error: {}: ", flags[usize::from(is_of_key)]);
+            assert_eq!(exit.code, Some(2), "{args:?}: {exit:?}");
+            assert!(exit.stderr.starts_with(&blamed) && exit.stderr.contains(fault), "{args:?}: {exit:?}");
+        }
     }
 }
 
@@ -223,6 +246,13 @@ impl Shop {
         let server =
             installation.start(&[["serve"].as_slice(), &PORTS[http..], &https, flags].concat()).await;
         Self { authority, certificate, installation, server }
+    }
+
+    /// When the certificate ends, as the metric tells.
+    async fn expiry(&self) -> i64 {
+        let metrics = self.server.admin().get("/metrics").await;
+        let name = "petstore_https_certificate_expiry_timestamp_seconds ";
+        metrics.text().lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
     }
 
     fn anonymous(&self, protocol: Protocol) -> Client {

@@ -223,7 +223,7 @@ async fn a_core_that_asks_for_a_token_is_shown_it() {
     let args = ["import", "-", "--core-url", &url];
     let exit = installation.run_with_input(&args, NDJSON.as_bytes()).await;
     assert_eq!((exit.code, exit.stderr.lines().count()), (Some(1), 1), "{exit:?}");
-    assert!(exit.stderr.contains("Unauthenticated"), "{exit:?}");
+    assert!(exit.stderr.contains("service token"), "{exit:?}");
     let args = [args.as_slice(), &["--service-token-file", "token"]].concat();
     let exit = installation.run_with_input(&args, NDJSON.as_bytes()).await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
@@ -311,4 +311,23 @@ fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn a_json_array_is_told_from_ndjson() {
+    let installation = petstore();
+    installation.run(&["migrate", "up"]).await;
+    for array in [
+        "[{\"name\": \"Rex\", \"categoryId\": 7}]\n",
+        "\u{feff}\n [\n{\"name\": \"Rex\", \"categoryId\": 7}\n]\n",
+    ] {
+        std::fs::write(installation.folder().join("pets.json"), array).unwrap();
+        let exit = installation.run(&["import", "pets.json", "--format", "ndjson"]).await;
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        assert!(
+            exit.stderr.contains("pets.json holds a JSON array") && exit.stderr.contains("NDJSON"),
+            "{exit:?}"
+        );
+        assert!(!exit.stderr.contains("MALFORMED_JSON"), "{exit:?}");
+    }
 }

@@ -1,6 +1,10 @@
 //! What is logged, as an operator's tools read it.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    fs,
+    time::{Duration, Instant},
+};
 
 use petstore_testkit::{Answer, Server, eventually};
 use serde_json::{Value, json};
@@ -92,9 +96,77 @@ async fn what_is_logged_can_be_changed_while_the_service_runs() {
     set("info,petstore_core=debug\n").await.assert_status(204);
     client.with_header("x-request-id", "is-logged").get("/v1/pets").await;
     line_of(&server, "is-logged").await;
-    set("==").await.assert_error_body(400, "INVALID_REQUEST");
+    for silencing in ["==", "", "banana", "debgu", "info,petstore_core"] {
+        let refused = set(silencing).await;
+        refused.assert_error_body(400, "INVALID_REQUEST");
+        assert!(refused.message().contains("error, warn, info, debug, trace"), "{refused:?}");
+    }
     assert_eq!(server.admin().get("/log-level").await.text(), "info,petstore_core=debug");
     assert!(!server.stderr().contains("not-logged"), "{}", server.stderr());
+}
+
+#[tokio::test]
+async fn one_query_finds_the_lines_of_gateway_and_core() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json", "--log-level", "debug"])).await;
+    let client = first_client(&installation, &server).with_header("x-request-id", "order-77");
+    client.post("/v1/pets", &json!({"name": "", "categoryId": 1})).await.assert_status(400);
+    eventually(WRITTEN, async || {
+        let log = server.stderr();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let targets: BTreeSet<String> = lines
+            .filter(|line| line["request_id"] == "order-77" && line["code"] == "VALIDATION_FAILED")
+            .filter_map(|line| line["target"].as_str()?.split("::").next().map(str::to_owned))
+            .collect();
+        if targets.len() == 2 { Ok(()) } else { Err(format!("{targets:?}: {log}")) }
+    })
+    .await;
+}
+
+/// Every member that a line of ours may have, as the operator's guide has them.
+#[tokio::test]
+async fn a_line_has_no_members_but_those_of_the_guide() {
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
+    let section = guide.split("\n## Log\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let known: BTreeSet<&str> = rows
+        .flat_map(|row| row.split(" | ").next().unwrap_or_default().split(", "))
+        .map(|name| name.trim_matches(['`', ' ']))
+        .collect();
+    assert!(known.contains("request_id") && known.contains("timestamp"), "{known:?}");
+
+    let installation = petstore().with_variable("PETSTORE_LOG_LEVEL", "trace");
+    let server = installation.start(&serve(&["--log-format", "json"])).await;
+    let client = first_client(&installation, &server);
+    client.get("/v1/pets/7").await.assert_status(404);
+    client.post("/v1/pets", &json!({"name": "", "categoryId": 1})).await.assert_status(400);
+    client.send("POST", "/v1/pets", &[("content-length", "9")], "{}").await;
+    client.sends(60, "/v1/pets").await;
+    server.admin().send("PUT", "/log-level", &[], "trace").await.assert_status(204);
+    let mut log = server.terminate().await.stderr;
+    let args = [
+        "gateway",
+        "--core-url",
+        "http://127.0.0.1:1",
+        "--http-addr",
+        "127.0.0.1:0",
+        "--admin-addr",
+        "127.0.0.1:0",
+    ];
+    let gateway = installation.start(&[args.as_slice(), &["--log-format", "json"]].concat()).await;
+    gateway.client(client.key()).get("/v1/pets").await.assert_status(503);
+    log.push_str(&gateway.terminate().await.stderr);
+
+    let mut seen = BTreeSet::new();
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(!line.to_string().contains("TransportError("), "raw Rust: {line}");
+        if line["target"].as_str().is_some_and(|target| target.starts_with("petstore")) {
+            seen.extend(line.as_object().unwrap().keys().cloned());
+        }
+    }
+    let unknown: Vec<_> = seen.iter().filter(|name| !known.contains(name.as_str())).collect();
+    assert!(unknown.is_empty() && seen.len() > 10, "not in the guide: {unknown:?}; seen: {seen:?}");
 }
 
 #[tokio::test]

@@ -84,8 +84,14 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
     postgres.stop_immediate().await;
     sweep.said.push(("an answer".to_owned(), format!("{:?}", client.get("/v1/pets").await)));
     let mut anonymous = grpc::pet_store(core.address("gRPC")).await;
-    let anonymous = anonymous.list_pets(ListPetsRequest::default()).await;
-    sweep.said.push(("an answer".to_owned(), format!("{anonymous:?}")));
+    for token in [None, Some(SERVICE_TOKEN)] {
+        let mut named = tonic::Request::new(ListPetsRequest { page_size: -1, ..Default::default() });
+        named.metadata_mut().insert("x-request-id", format!("k.{key}").parse().unwrap());
+        if let Some(token) = token {
+            named.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        sweep.said.push(("an answer".to_owned(), format!("{:?}", anonymous.list_pets(named).await)));
+    }
     for args in [&["migrate", "status"][..], &["serve"]] {
         sweep.exit(args, &installation.run(args).await);
     }
@@ -96,6 +102,39 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
     sweep.spans(&receiver);
     sweep.files(installation.folder());
     sweep.assert_clean();
+}
+
+/// Only root can give a file away, so without root there is nothing to test.
+#[tokio::test]
+async fn a_secret_that_another_user_has_planted_is_not_adopted() {
+    let nobody = 65_534;
+    if std::os::unix::fs::chown(petstore().folder(), Some(nobody), None).is_err() {
+        return;
+    }
+    let planter = petstore();
+    planter.start(&[["serve"].as_slice(), &PORTS].concat()).await.terminate().await;
+    let known_key = planter.read(FIRST_KEY);
+    for (file, content, flags, code) in [
+        (FIRST_KEY, known_key.as_str(), &["serve"][..], 1),
+        ("url", "sqlite://data/petstore.db", &["account", "list", "--database-url-file", "url"], 2),
+        ("url", "sqlite://data/petstore.db", &["serve", "--database-url-file", "url"], 2),
+        ("url", "redis://127.0.0.1:1", &["serve", "--redis-url-file", "url"], 2),
+        ("token", SERVICE_TOKEN, &["core", "--service-token-file", "token"], 2),
+        ("token", SERVICE_TOKEN, &["gateway", "--service-token-file", "token"], 2),
+    ] {
+        let installation = petstore();
+        fs::create_dir(installation.folder().join("data")).unwrap();
+        secret_file(&installation, file, content);
+        std::os::unix::fs::chown(installation.folder().join(file), Some(nobody), None).unwrap();
+        let ports: &[&str] = if flags == ["serve"] { &PORTS } else { &[] };
+        let exit = installation.run(&[flags, ports].concat()).await;
+        assert_eq!(exit.code, Some(code), "{flags:?}: {exit:?}");
+        assert!(
+            exit.stderr.contains("belongs to user 65534") && exit.stderr.contains(file),
+            "{flags:?}: {exit:?}"
+        );
+        assert!(!exit.stderr.contains(content.trim()), "{flags:?}: {exit:?}");
+    }
 }
 
 #[test]
@@ -148,6 +187,11 @@ impl Sweep {
             anonymous.with_header("x-api-key", key).get("/v1/pets").await,
             anonymous.with_header("cookie", &lists_key).get("/v1/pets").await,
             client.with_header("x-request-id", key).get("/v1/pets/405").await,
+            client.with_header("x-request-id", &format!("k.{key}")).get("/v1/pets/406").await,
+            client.with_header("x-request-id", &format!("{key}-2")).post("/v1/pets", &body).await,
+            client.with_header("x-request-id", &format!("a_{}", &key[..44])).get("/v1/pets/407").await,
+            client.with_header("user-agent", key).with_header("referer", key).get("/v1/pets/408").await,
+            client.with_header("x-forwarded-for", key).get("/v1/pets/409").await,
             client
                 .with_header("traceparent", TRACEPARENT)
                 .with_header("tracestate", key)

@@ -20,6 +20,7 @@ async fn a_new_store_comes_with_a_key_that_works_at_once() {
         announced,
         format!(
             "REST   http://{rest}/v1\n\
+             docs   http://{rest}/docs\n\
              gRPC   {grpc}\n\
              admin  http://{admin}\n\
              store  sqlite://data/petstore.db\n\
@@ -252,7 +253,7 @@ async fn two_services_on_one_port_do_not_both_run() {
 async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
     for (flags, named) in [
         (["--http-addr", "8080"], "--http-addr"),
-        (["--http-addr", "nowhere:80"], "--http-addr"),
+        (["--http-addr", "nowhere.invalid:80"], "--http-addr: cannot resolve nowhere.invalid:80"),
         (["--grpc-addr", "0.0.0.0:0"], "--grpc-addr"),
         (["--environment", "test"], "--environment"),
         (["--trusted-proxy", "10.0.0.0/33"], "--trusted-proxy"),
@@ -261,6 +262,8 @@ async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
         (["--database-url", "mysql://localhost/petstore"], "--database-url"),
         (["--database-url-file", "nothing-here"], "--database-url-file"),
         (["--log-level", "=="], "--log-level"),
+        (["--log-level", "debgu"], "error, warn, info, debug, trace"),
+        (["--log-level", ""], "error, warn, info, debug, trace"),
         (["--colour", "black"], "--colour"),
     ] {
         let installation = petstore();

@@ -72,6 +72,9 @@ pub enum InvalidCoreAddress {
 pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress> {
     let CoreAddress { url, tls, token } = address;
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    if !names_a_port_and_nothing_else(&url) {
+        return Err(InvalidCoreAddress::Url);
+    }
     let mut endpoint = Endpoint::from_shared(url).map_err(|_| InvalidCoreAddress::Url)?;
     match (scheme.as_deref(), tls) {
         (Some("http" | "unix"), None) => {}
@@ -105,6 +108,21 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
 /// Whether a gateway makes the call by itself, or to find out who a client is.
 fn is_its_own(path: &str) -> bool {
     path == PROBE || path.starts_with("/petstore.internal.")
+}
+
+/// Whether the URL is `SCHEME://HOST:PORT` without a user and a path, which would be passed over, or `unix://` with a path
+/// from the root, for a relative one would depend on where the process was started.
+fn names_a_port_and_nothing_else(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    if scheme.eq_ignore_ascii_case("unix") {
+        return rest.len() > 1 && rest.starts_with('/');
+    }
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    authority.parse::<http::uri::Authority>().is_ok_and(|parsed| {
+        let port = authority.strip_prefix(parsed.host()).unwrap_or_default();
+        let is_port = port.is_empty() || parsed.port_u16().is_some();
+        !authority.contains('@') && is_port
+    })
 }
 
 /// Marked so that neither a log nor HTTP/2's table of header fields keeps it.

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tonic::{ConnectError, Response, Status, TimeoutExpired};
 
-use super::breaker::CoreNotAnswering;
+use super::{breaker::CoreNotAnswering, failure_text};
 use crate::error::is_transport_failure;
 
 /// Between the two attempts, so that gateways that lost the same core do not all come back at once.
@@ -64,7 +64,7 @@ where
             if left.is_zero() || !budget.spend() {
                 return Err(status);
             }
-            tracing::debug!(cause = status.source(), "asking the core once more: {}", status.message());
+            tracing::debug!(error = failure_text(&status), "calling the core once more");
             sleep(pause).await;
             attempt(left).await
         }

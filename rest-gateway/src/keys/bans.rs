@@ -114,7 +114,7 @@ impl Bans {
             Verdict::IsNews(ban) => {
                 let cause = if decision.is_strike { BanCause::IgnoredRefusals } else { BanCause::Unknown };
                 if decision.is_strike {
-                    tracing::warn!(account.id = account_id, key.id = %key_id, until = %ban.until, "banned a key that ignores 429");
+                    tracing::warn!(account_id, %key_id, until = %ban.until, "banned a key that ignores 429");
                 }
                 self.note(*account_id, key_id, ban, cause.clone(), decision.now);
                 Ok((decision, cause))
@@ -187,7 +187,7 @@ impl Bans {
     /// What fails here is done by the first request that it matters for: [`Self::settle`].
     async fn correct(&self, subject: &Subject, Correction { ban, upto }: Correction) {
         if let Err(unavailable) = self.limiter.set_ban(subject, ban, upto).await {
-            tracing::debug!(cause = %unavailable, "could not pass on a ban yet");
+            tracing::debug!(error = %unavailable, "could not pass on a ban yet");
         }
     }
 

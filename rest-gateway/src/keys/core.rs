@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::bans;
 use crate::{
-    core_client::{NamedTransport, RetryBudget, once_more},
+    core_client::{NamedTransport, RetryBudget, failure_text, once_more},
     error::is_transport_failure,
 };
 
@@ -81,8 +81,8 @@ impl KeyService {
             async move { client.resolve_keys(question).await }
         });
         let answer = within_deadline(attempts).await;
-        answer.map_err(|cause| {
-            tracing::debug!(%cause, "could not resolve API keys");
+        answer.map_err(|status| {
+            tracing::debug!(error = failure_text(&status), "could not resolve API keys");
             CoreAway
         })
     }
@@ -103,10 +103,13 @@ impl KeyService {
                     tracing::info!("the core answers");
                 }
             }
-            Err(cause) if is_transport_failure(cause) => tracing::debug!(%cause, "could not ask for changes"),
-            Err(cause) => {
+            Err(status) if is_transport_failure(status) => {
+                tracing::debug!(error = failure_text(status), "could not ask for changes");
+            }
+            Err(status) => {
                 if !self.was_refused.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%cause, "the core does not answer which accounts changed");
+                    let error = failure_text(status);
+                    tracing::warn!(error, "the core does not answer which accounts changed");
                 }
             }
         }
@@ -118,8 +121,8 @@ impl KeyService {
         let ban = Some(bans::ban_to_core(report.ban));
         let report = ReportBanRequest { key_id: report.key_id.to_string(), ban };
         let answer = within_deadline(self.client.clone().report_ban(request(report))).await;
-        answer.map_err(|cause| {
-            tracing::debug!(%cause, "could not report a ban");
+        answer.map_err(|status| {
+            tracing::debug!(error = failure_text(&status), "could not report a ban");
             CoreAway
         })
     }
@@ -135,8 +138,8 @@ impl KeyService {
             Ok(())
         };
         let reported = timeout(DEADLINE, report).await.unwrap_or_else(|_| Err(overdue()));
-        if let Err(cause) = reported {
-            tracing::debug!(%cause, "could not report when API keys were used");
+        if let Err(status) = reported {
+            tracing::debug!(error = failure_text(&status), "could not report when API keys were used");
         }
     }
 }

@@ -7,18 +7,14 @@ use std::{
     time::Duration,
 };
 
+use petstore_metrics::{Collectors, IntGauge, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{
-        self, ServerConfig,
-        crypto::ring,
-        pki_types::{
-            CertificateDer, PrivateKeyDer,
-            pem::{self, PemObject},
-        },
-    },
+    rustls::{self, ServerConfig, crypto::ring, sign::SingleCertAndKey},
 };
+
+use crate::tls::{self, PemError};
 
 /// How often the files are looked at. They are small, and reading them is what tells for certain.
 const LOOK: Duration = Duration::from_secs(1);
@@ -39,6 +35,8 @@ pub struct CertificateFiles {
 pub struct Certificate {
     files: CertificateFiles,
     in_use: Arc<Mutex<InUse>>,
+    /// When the one in use ends.
+    expiry: IntGauge,
 }
 
 /// What handshakes are performed with.
@@ -50,21 +48,27 @@ struct InUse {
 
 /// Why files are no certificate. What is in them is not told.
 #[derive(Debug, thiserror::Error)]
-pub enum InvalidCertificate {
-    /// One of the files cannot be read.
-    #[error("cannot read {}: {}", file.display(), source.kind())]
-    Unreadable {
-        /// Which one.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file is not PEM, or not the right thing in PEM.
-    #[error("must be a certificate and its private key in PEM")]
-    NotPem(#[source] pem::Error),
-    /// The two do not belong together, or are of a kind that TLS does not take.
-    #[error("the certificate and the key cannot be used together: {0}")]
-    Unusable(#[from] rustls::Error),
+#[error("{fault}")]
+pub struct InvalidCertificate {
+    fault: CertificateFault,
+    /// Whether the file of the key is to blame.
+    pub is_of_key: bool,
+}
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+enum CertificateFault {
+    #[error("cannot read {}: {}", .0.display(), reason(.1))]
+    Unreadable(PathBuf, #[source] io::Error),
+    #[error("{} {}", .0.display(), .1)]
+    Pem(PathBuf, #[source] PemError),
+    #[error("{} cannot be used: {}", .0.display(), .1)]
+    Unusable(PathBuf, #[source] rustls::Error),
+}
+
+/// What the operating system says, without its number.
+fn reason(error: &io::Error) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 impl Certificate {
@@ -74,8 +78,9 @@ impl Certificate {
     /// When they are no certificate and its key.
     pub fn read(files: CertificateFiles) -> Result<Self, InvalidCertificate> {
         let pair = files.read()?;
-        let in_use = InUse { acceptor: acceptor(&pair)?, judged: Ok(pair) };
-        Ok(Self { files, in_use: Arc::new(Mutex::new(in_use)) })
+        let expiry = expiry_gauge();
+        let in_use = InUse { acceptor: acceptor(&pair, &files, &expiry)?, judged: Ok(pair) };
+        Ok(Self { files, in_use: Arc::new(Mutex::new(in_use)), expiry })
     }
 
     /// Reads the files again, which blocks, and takes them into use at once. Connections that are open go on.
@@ -84,7 +89,7 @@ impl Certificate {
     /// When they are no certificate and its key. The old ones stay in use then.
     pub fn reload(&self) -> Result<(), InvalidCertificate> {
         let pair = self.files.read()?;
-        let acceptor = acceptor(&pair)?;
+        let acceptor = acceptor(&pair, &self.files, &self.expiry)?;
         *self.lock() = InUse { acceptor, judged: Ok(pair) };
         Ok(())
     }
@@ -115,13 +120,15 @@ impl Certificate {
             if !is_settled || last == self.lock().judged {
                 continue;
             }
-            match last.clone().and_then(|pair| acceptor(&pair).map_err(|error| error.to_string())) {
+            match last.clone().and_then(|pair| {
+                acceptor(&pair, &self.files, &self.expiry).map_err(|error| error.to_string())
+            }) {
                 Ok(acceptor) => {
                     self.lock().acceptor = acceptor;
                     tracing::info!("the HTTPS certificate was replaced");
                 }
-                Err(reason) => {
-                    tracing::warn!(reason, "the new HTTPS certificate cannot be used: the old one stays");
+                Err(error) => {
+                    tracing::warn!(error, "the new HTTPS certificate cannot be used: the old one stays");
                 }
             }
             self.lock().judged.clone_from(&last);
@@ -141,23 +148,54 @@ type Reading = Result<Pair, String>;
 
 impl CertificateFiles {
     fn read(&self) -> Result<Pair, InvalidCertificate> {
-        let read = |file: &PathBuf| {
-            fs::read(file).map_err(|source| InvalidCertificate::Unreadable { file: file.clone(), source })
-        };
-        Ok(Pair { certificate: read(&self.certificate)?, key: read(&self.key)? })
+        Ok(Pair {
+            certificate: fs::read(&self.certificate)
+                .map_err(|error| self.blame(false, error, CertificateFault::Unreadable))?,
+            key: fs::read(&self.key)
+                .map_err(|error| self.blame(true, error, CertificateFault::Unreadable))?,
+        })
+    }
+
+    fn blame<E>(
+        &self,
+        is_of_key: bool,
+        error: E,
+        fault: fn(PathBuf, E) -> CertificateFault,
+    ) -> InvalidCertificate {
+        let file = if is_of_key { &self.key } else { &self.certificate };
+        InvalidCertificate { fault: fault(file.clone(), error), is_of_key }
     }
 }
 
-fn acceptor(pair: &Pair) -> Result<TlsAcceptor, InvalidCertificate> {
-    let chain = CertificateDer::pem_slice_iter(&pair.certificate)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(InvalidCertificate::NotPem)?;
-    let key = PrivateKeyDer::from_pem_slice(&pair.key).map_err(InvalidCertificate::NotPem)?;
+/// When the certificate in use ends, to be shown; 0 without one.
+#[must_use]
+pub fn certificate_metrics(certificate: Option<&Certificate>) -> Collectors {
+    vec![Box::new(certificate.map_or_else(expiry_gauge, |certificate| certificate.expiry.clone()))]
+}
+
+fn expiry_gauge() -> IntGauge {
+    gauge(
+        "petstore_https_certificate_expiry_timestamp_seconds",
+        "When the certificate of the HTTPS port ends, in Unix seconds; 0 without one.",
+    )
+}
+
+/// Performs handshakes with the pair, of which the gauge tells the end.
+fn acceptor(
+    pair: &Pair,
+    files: &CertificateFiles,
+    expiry: &IntGauge,
+) -> Result<TlsAcceptor, InvalidCertificate> {
+    let certified = tls::certified_key(&pair.certificate, &pair.key)
+        .map_err(|error| files.blame(error.is_of_key(), error, CertificateFault::Pem))?;
+    let ends = certified.cert.first().and_then(tls::not_after).unwrap_or_default();
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
+        .with_safe_default_protocol_versions()
+        .map_err(|error| files.blame(false, error, CertificateFault::Unusable))?
         .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    expiry.set(ends);
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

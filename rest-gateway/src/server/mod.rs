@@ -30,7 +30,7 @@ use tokio::{
 };
 
 pub use self::{
-    certificate::{Certificate, CertificateFiles, InvalidCertificate},
+    certificate::{Certificate, CertificateFiles, InvalidCertificate, certificate_metrics},
     limits::ServerLimits,
     metrics::ConnectionMetrics,
     places::Places,

@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 
 use self::ledger::{Ledger, Unreported};
 use crate::{
-    core_client::{self, NamedTransport, RetryBudget},
+    core_client::{self, NamedTransport, RetryBudget, failure_text},
     error::ApiError,
     middleware::Caller,
 };
@@ -100,12 +100,12 @@ impl UsageCounter {
                 Err(refusal) if is_final(refusal.code()) => {
                     self.refused.inc();
                     if !self.is_refused.swap(true, Ordering::Relaxed) {
-                        tracing::error!(cause = %refusal, "the core refuses reports of usage: they are not counted");
+                        tracing::error!(error = failure_text(&refusal), "the core refuses reports of usage: they are not counted");
                     }
                     self.ledger.answered(number);
                 }
-                Err(cause) => {
-                    tracing::debug!(%cause, "could not report usage");
+                Err(status) => {
+                    tracing::debug!(error = failure_text(&status), "could not report usage");
                     return;
                 }
             }

@@ -116,7 +116,7 @@ impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
         outcome.inc_by(spans as u64);
         // One line when it goes away and one when it is back, not one a second.
         match (self.is_away.swap(result.is_err(), Ordering::Relaxed), &result) {
-            (false, Err(cause)) => tracing::warn!(%cause, "the receiver of traces does not take them"),
+            (false, Err(error)) => tracing::warn!(%error, "the receiver of traces does not take them"),
             (true, Ok(())) => tracing::info!("the receiver of traces takes them again"),
             (false, Ok(())) | (true, Err(_)) => {}
         }

@@ -214,7 +214,7 @@ impl RedisLimiter {
         let result = span.within(timeout(deadline, work)).await.unwrap_or(Err(RedisFault::TimedOut));
         result.map_err(|fault| {
             span.fail(fault.to_string());
-            tracing::debug!(%fault, "Redis made no decision");
+            tracing::debug!(error = %fault, "Redis made no decision");
             *self.last_fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
             LimiterUnavailable
         })

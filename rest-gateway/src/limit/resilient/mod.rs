@@ -311,8 +311,8 @@ fn on_its_own(decision: Decision) -> Decision {
 }
 
 fn warn_of_outage(redis: &RedisLimiter, policy: OnRedisFailure) {
-    let reason = redis.last_fault().map(|fault| fault.to_string()).unwrap_or_default();
-    tracing::warn!(%policy, reason, "rate limits are not shared, because Redis is away");
+    let error = redis.last_fault().map(|fault| fault.to_string()).unwrap_or_default();
+    tracing::warn!(%policy, error, "rate limits are not shared, because Redis is away");
 }
 
 fn report_evictions(health: RedisHealth) {

@@ -1,0 +1,30 @@
+//! What the operating system says, for people.
+
+use std::io;
+
+/// In the form of our own messages, and without the error's number: `address already in use`.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let said = error.to_string();
+    let said = without_number(&said);
+    let mut letters = said.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A text without the ` (os error 2)` that Rust adds to what the operating system says.
+pub(crate) fn without_number(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_an_error_is_not_for_people() {
+        assert_eq!(reason(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(without_number("a: B (os error 2): C (os error 111)"), "a: B: C");
+        assert_eq!(without_number("a (os error"), "a (os error");
+    }
+}

@@ -1,0 +1,48 @@
+//! Files that hold a secret: whose they may be, and who may have access.
+
+use std::{fs::Metadata, os::unix::fs::MetadataExt};
+
+/// Why a file must not be trusted with a secret, or for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UntrustedFile {
+    /// Others may read or change it, or it is no regular file.
+    #[error("must be a file of mode 0600 or stricter")]
+    OpenToOthers,
+    /// Whoever it belongs to may have put it there, and can read and change it.
+    #[error("belongs to user {owner}, and must belong to the user of this process ({user}) or to root")]
+    OfAnother {
+        /// The user that it belongs to.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
+}
+
+/// Judges a file that is open already, so that no other file slips in. It must be a regular file that nobody but its owner
+/// has access to, and its owner must be this process's user, or root, who can read everything anyway.
+pub(crate) fn check(metadata: &Metadata) -> Result<(), UntrustedFile> {
+    if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
+        return Err(UntrustedFile::OpenToOthers);
+    }
+    judge_owner(metadata.uid(), rustix::process::geteuid().as_raw())
+}
+
+fn judge_owner(owner: u32, user: u32) -> Result<(), UntrustedFile> {
+    if owner == user || owner == 0 { Ok(()) } else { Err(UntrustedFile::OfAnother { owner, user }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_belongs_to_the_user_of_the_process_or_to_root() {
+        for (owner, user, is_trusted) in
+            [(1_000, 1_000, true), (0, 1_000, true), (0, 0, true), (65_534, 0, false), (1_000, 65_534, false)]
+        {
+            assert_eq!(judge_owner(owner, user).is_ok(), is_trusted, "{owner} {user}");
+        }
+        let text = judge_owner(65_534, 0).unwrap_err().to_string();
+        assert_eq!(text, "belongs to user 65534, and must belong to the user of this process (0) or to root");
+    }
+}

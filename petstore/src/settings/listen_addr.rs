@@ -1,0 +1,153 @@
+//! Where a port is listened on.
+
+use std::{fmt, io, net::SocketAddr, str::FromStr};
+
+use tokio::net::lookup_host;
+
+/// The name that stands for this machine alone (RFC 6761 §6.3).
+const LOCALHOST: &str = "localhost";
+
+/// An address and a port. A name is resolved when the port is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddr {
+    /// An IP address.
+    Ip(SocketAddr),
+    /// A host name.
+    Name {
+        /// The name.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl ListenAddr {
+    /// Whether only this machine can reach it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Ip(addr) => addr.ip().to_canonical().is_loopback(),
+            Self::Name { host, .. } => is_localhost(host),
+        }
+    }
+
+    /// The addresses that are meant, the likeliest first: those of IPv4, as our defaults are. `localhost` is never an
+    /// address that others can reach, whatever the resolver says.
+    ///
+    /// # Errors
+    ///
+    /// What the resolver says, or that it knows no address.
+    pub(crate) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let (host, port) = match self {
+            Self::Ip(addr) => return Ok(vec![*addr]),
+            Self::Name { host, port } => (host, *port),
+        };
+        let mut addrs: Vec<_> = lookup_host((host.as_str(), port)).await?.collect();
+        addrs.retain(|addr| !is_localhost(host) || addr.ip().is_loopback());
+        addrs.sort_by_key(SocketAddr::is_ipv6); // stable
+        if addrs.is_empty() { Err(io::ErrorKind::AddrNotAvailable.into()) } else { Ok(addrs) }
+    }
+}
+
+fn is_localhost(host: &str) -> bool {
+    host.eq_ignore_ascii_case(LOCALHOST)
+}
+
+impl From<SocketAddr> for ListenAddr {
+    fn from(addr: SocketAddr) -> Self {
+        Self::Ip(addr)
+    }
+}
+
+impl FromStr for ListenAddr {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        let refusal = "must be an address and a port, such as 127.0.0.1:8080, [::1]:8080 or localhost:8080";
+        if let Ok(addr) = written.parse() {
+            return Ok(Self::Ip(addr));
+        }
+        let (host, port) = written.rsplit_once(':').ok_or(refusal)?;
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+        match port.parse() {
+            Ok(port) if is_port && is_name(host) => Ok(Self::Name { host: host.to_owned(), port }),
+            _ => Err(refusal),
+        }
+    }
+}
+
+/// Whether it is of the form of a host name (RFC 1123 §2.1), and no IPv4 address with a digit too many.
+fn is_name(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=63).contains(&label.len()) && label.bytes().all(is_allowed)
+    };
+    let labels = host.strip_suffix('.').unwrap_or(host).split('.');
+    host.len() <= 253
+        && labels.clone().all(is_label)
+        && labels.last().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()))
+}
+
+impl fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(addr) => addr.fmt(f),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(written: &str) -> Result<ListenAddr, &'static str> {
+        written.parse()
+    }
+
+    #[test]
+    fn an_address_or_a_name_and_a_port() {
+        for written in ["127.0.0.1:8080", "[::1]:0", "localhost:8080", "db-1.example.:1", "a_b:65535"] {
+            assert_eq!(parse(written).unwrap().to_string(), written);
+        }
+        for written in [
+            "",
+            "8080",
+            ":8080",
+            "localhost",
+            "localhost:",
+            "localhost:x",
+            "localhost:+1",
+            "localhost:65536",
+            "::1:80",
+            "a b:1",
+            "a..b:1",
+            "1.2.3:1",
+            "1.2.3.4.5:1",
+            "256.0.0.1:1",
+            "http://a:1",
+            "a/b:1",
+            "-:é",
+        ] {
+            assert!(parse(written).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn loopback_addresses_and_localhost_are_local() {
+        for written in ["127.0.0.1:1", "127.255.0.9:0", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1"] {
+            assert!(parse(written).unwrap().is_local(), "{written}");
+        }
+        for written in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "shop.example:1", "localhost.example:1"] {
+            assert!(!parse(written).unwrap().is_local(), "{written}");
+        }
+    }
+
+    #[tokio::test]
+    async fn localhost_is_resolved_to_loopback_and_ipv4_comes_first() {
+        let addrs = parse("localhost:80").unwrap().resolve().await.unwrap();
+        assert!(addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 80), "{addrs:?}");
+        assert!(addrs.is_sorted_by_key(SocketAddr::is_ipv6), "{addrs:?}");
+        assert!(parse("nowhere.invalid:80").unwrap().resolve().await.is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! Variables that look like settings and are none: a misspelt one must not be passed over in silence.
+
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
+
+use super::table;
+use crate::cli::Cli;
+
+const PREFIX: &str = "PETSTORE_";
+/// What the tests of this program are told.
+const TEST_PREFIX: &str = "PETSTORE_TEST_";
+/// How alike two names must be for one to be suggested for the other.
+const LIKENESS: f64 = 0.8;
+
+/// A warning for each variable of the environment that begins as settings do and is the setting of no command.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    warnings(names.filter(|name| name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX)))
+}
+
+fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return Vec::new();
+    }
+    let known = known();
+    let unknown = names.filter(|name| !known.contains(name)).collect::<BTreeSet<_>>();
+    unknown.iter().map(|name| warning(name, &known)).collect()
+}
+
+fn warning(name: &str, known: &BTreeSet<String>) -> String {
+    let likeness = |other: &String| strsim::jaro(other, name);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|nearest| likeness(nearest) > LIKENESS) {
+        Some(nearest) => format!("{name} is set, but is no setting: did you mean {nearest}?"),
+        None => format!("{name} is set, but is no setting: `petstore COMMAND --help` lists them"),
+    }
+}
+
+fn known() -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    let mut program = Cli::command();
+    program.build();
+    table::each_command(&program, &[], &mut |_, arg| {
+        known.extend(arg.get_env().map(|name| name.to_string_lossy().into_owned()));
+    });
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_no_setting_is_named_with_the_nearest() {
+        let names = ["PETSTORE_HTP_ADDR", "PETSTORE_HTTP_ADDR", "PETSTORE_STEPS", "PETSTORE_ZZZ"];
+        let warnings = warnings(names.into_iter().map(str::to_owned));
+        assert_eq!(
+            warnings,
+            [
+                "PETSTORE_HTP_ADDR is set, but is no setting: did you mean PETSTORE_HTTP_ADDR?",
+                "PETSTORE_ZZZ is set, but is no setting: `petstore COMMAND --help` lists them",
+            ]
+        );
+    }
+}

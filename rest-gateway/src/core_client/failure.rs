@@ -1,0 +1,49 @@
+//! What went wrong between here and the core, for people.
+
+use std::error::Error;
+
+use tonic::Status;
+
+/// Why a call to the core failed, in one line: what the core said or, if it was not reached, the first cause that is
+/// known, as in `connection refused`. Without details, which are for programs.
+#[must_use]
+pub fn failure_text(status: &Status) -> String {
+    let mut innermost: Option<&(dyn Error + 'static)> = status.source();
+    while let Some(cause) = innermost.and_then(Error::source) {
+        innermost = Some(cause);
+    }
+    let Some(cause) = innermost else { return status.message().to_owned() };
+    let cause = cause.to_string();
+    let cause = cause.split(" (os error").next().unwrap_or_default(); // the number is in the text already
+    match status.message() {
+        "" | "transport error" => cause.to_owned(),
+        message if message.contains(cause) => cause.to_owned(),
+        message => format!("{message}: {cause}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("a layer of the transport")]
+    struct Layer(#[source] io::Error);
+
+    #[test]
+    fn what_the_core_says_is_told_as_it_is() {
+        assert_eq!(failure_text(&Status::unavailable("the store is busy")), "the store is busy");
+    }
+
+    #[test]
+    fn a_transport_that_fails_is_told_by_its_first_cause() {
+        let refused = || Layer(io::Error::from_raw_os_error(111));
+        let mut status = Status::unavailable("tcp connect error");
+        status.set_source(std::sync::Arc::new(refused()));
+        assert_eq!(failure_text(&status), "tcp connect error: Connection refused");
+        let status = Status::from_error(Box::new(refused()));
+        assert!(!failure_text(&status).contains("Layer("), "{}", failure_text(&status));
+    }
+}

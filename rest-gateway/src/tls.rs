@@ -1,0 +1,126 @@
+//! Certificates and keys in PEM files: what is wrong with one is said so that its owner knows which file to look at.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::{
+    Error, InconsistentKeys,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+    server::ParsedCertificate,
+    sign::CertifiedKey,
+};
+
+mod validity;
+
+pub(crate) use validity::not_after;
+
+/// Why a file is no certificate, or no key. What is in it is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PemError {
+    /// There is none in it.
+    #[error("holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
+    NoCertificate,
+    /// The PEM is broken, or what it holds is no certificate.
+    #[error("holds a certificate that cannot be read: it is damaged")]
+    BadCertificate,
+    /// There is none in it.
+    #[error("holds no private key in PEM, which begins with -----BEGIN PRIVATE KEY-----")]
+    NoKey,
+    /// The PEM is broken, or the key is of another kind.
+    #[error(
+        "holds a private key that cannot be used: it must be an RSA, ECDSA or Ed25519 key without a password"
+    )]
+    BadKey,
+    /// Both are in order, but do not belong together.
+    #[error("holds the key of another certificate")]
+    KeyMismatch,
+}
+
+impl PemError {
+    /// Whether the file of the key is to blame, rather than that of the certificate.
+    #[must_use]
+    pub const fn is_of_key(self) -> bool {
+        match self {
+            Self::NoKey | Self::BadKey | Self::KeyMismatch => true,
+            Self::NoCertificate | Self::BadCertificate => false,
+        }
+    }
+}
+
+/// The certificates in a file: one at least, and each can be read.
+///
+/// # Errors
+///
+/// What is wrong with the file.
+pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let chain = CertificateDer::pem_slice_iter(file)
+        .collect::<Result<Vec<_>, pem::Error>>()
+        .map_err(|_| PemError::BadCertificate)?;
+    if chain.is_empty() {
+        return Err(PemError::NoCertificate);
+    }
+    if chain.iter().any(|certificate| ParsedCertificate::try_from(certificate).is_err()) {
+        return Err(PemError::BadCertificate);
+    }
+    Ok(chain)
+}
+
+/// A certificate, with those between it and its authority's, and its private key.
+///
+/// # Errors
+///
+/// What is wrong with one of the files.
+pub fn certified_key(certificate: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, PemError> {
+    let chain = certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+        pem::Error::NoItemsFound => PemError::NoKey,
+        _ => PemError::BadKey,
+    })?;
+    let key = ring::default_provider().key_provider.load_private_key(key).map_err(|_| PemError::BadKey)?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Arc::new(certified)),
+        Err(_) => Err(PemError::KeyMismatch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    fn issue() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn fault(certificate: &str, key: &str) -> PemError {
+        certified_key(certificate.as_bytes(), key.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn the_file_that_is_wrong_is_blamed_for_what_is_wrong_with_it() {
+        let ((certificate, key), (_, other_key)) = (issue(), issue());
+        assert!(certified_key(certificate.as_bytes(), key.as_bytes()).is_ok());
+        let damaged = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+        for (certificate, key, expected) in [
+            ("junk", key.as_str(), PemError::NoCertificate),
+            ("", &key, PemError::NoCertificate),
+            (&key, &certificate, PemError::NoCertificate),
+            (&damaged("CERTIFICATE"), &key, PemError::BadCertificate),
+            ("-----BEGIN CERTIFICATE-----\n!\n", &key, PemError::BadCertificate),
+            (&certificate, "junk", PemError::NoKey),
+            (&certificate, &certificate, PemError::NoKey),
+            (&certificate, &damaged("PRIVATE KEY"), PemError::BadKey),
+            (&certificate, &other_key, PemError::KeyMismatch),
+        ] {
+            assert_eq!(fault(certificate, key), expected);
+        }
+    }
+}
