@@ -200,7 +200,7 @@ async fn a_mistyped_command_flag_or_variable_is_told_what_was_meant() {
 
 #[tokio::test]
 async fn no_refusal_shows_the_programs_inside() {
-    let installation = petstore();
+    let installation = petstore_with_a_store().await;
     for (args, right) in [
         (["serve", "--gateways", "0"].as_slice(), "must be a whole number from 1 to 65535"),
         (&["serve", "--gateways", "x"], "must be a whole number from 1 to 65535"),
