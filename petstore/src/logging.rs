@@ -54,8 +54,9 @@ impl InvalidFilter {
     /// Stricter than [`EnvFilter`], which takes any word for the name of a module: `banana` would log nothing but what
     /// that module says, and so would `debgu`.
     fn check(filter: &str) -> Result<EnvFilter, Self> {
-        if filter.split(',').all(|directive| is_directive(directive.trim())) {
-            EnvFilter::try_new(filter).map_err(|_| Self)
+        let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
+        if directives.iter().all(|directive| is_directive(directive)) {
+            EnvFilter::try_new(directives.join(",")).map_err(|_| Self)
         } else {
             Err(Self)
         }

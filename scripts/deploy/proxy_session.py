@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -53,6 +54,31 @@ class Process:
         return found[1], int(found[2])
 
 
+class Names:
+    """A name server: once names are known, each is that of 127.0.0.1."""
+
+    def __init__(self, stack: ExitStack):
+        self.is_known = False
+        self.socket = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                query, asker = self.socket.recvfrom(4096)
+            except OSError:
+                return  # closed
+            end = query.index(0, 12) + 5  # the name, its type and its class
+            is_ipv4 = query[end - 3] == 1
+            # RFC 1035 §4.1: an answer, or NXDOMAIN; the name is that of the question, for a second.
+            answer = b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4\x7f\0\0\1" if self.is_known and is_ipv4 else b""
+            flags = b"\x81\x80" if self.is_known else b"\x81\x83"
+            head = query[:2] + flags + b"\0\1" + (b"\0\1" if answer else b"\0\0") + b"\0\0\0\0"
+            self.socket.sendto(head + query[12:end] + answer, asker)
+
+
 def get(address: tuple[str, int], path: str, key: str = "", **headers: str):
     connection = http.client.HTTPConnection(*address, timeout=PATIENCE)
     try:
@@ -84,7 +110,7 @@ def service_token(folder: Path) -> str:
 
 
 def start(stack: ExitStack, folder: Path):
-    """The proxy's address, the gateways and the core."""
+    """The proxy's address, the gateways, the core, and the name server that knows no name yet."""
     redis = str(folder / "redis.sock")  # to find out when it listens; the gateways take its port
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         redis_port = str(reserved.getsockname()[1])
@@ -103,19 +129,22 @@ def start(stack: ExitStack, folder: Path):
     servers = {f"gateway-{n}": (gateway.announced("REST")[1], gateway.announced("admin")[1]) for n, gateway in enumerate(gateways, 1)}
     servers |= {"core-1": (core.announced("gRPC")[1], core.announced("admin")[1]), "core-2": (nobody, nobody)}
     for name, (port, admin) in servers.items():
-        text, count = re.subn(rf"server {name} {name}:\d+", f"server {name} 127.0.0.1:{port} port {admin}", text)
+        text, count = re.subn(rf"server {name} {name}:\d+", f"server {name} {name}:{port} port {admin}", text)
         assert count == 1, name
+    names = Names(stack)
+    text, count = re.subn(r"nameserver dns \S+", f"nameserver dns 127.0.0.1:{names.port}", text)
+    assert count == 1, "the name server"
     configuration = folder / "haproxy.cfg"
     configuration.write_text(text)
     sockets = {"pass_fds": [rest.fileno(), grpc.fileno()]}
     command = ["haproxy", "-f", str(configuration)]
     subprocess.run([*command, "-c"], check=True, stdout=subprocess.DEVNULL, **sockets)
     Process(stack, folder, "haproxy", *command, "-db", **sockets)
-    return rest.getsockname(), gateways, core
+    return rest.getsockname(), gateways, core, names
 
 
 def session(stack: ExitStack, folder: Path) -> None:
-    proxy, gateways, core = start(stack, folder)
+    proxy, gateways, core, names = start(stack, folder)
 
     def admin(*arguments: str) -> str:
         return subprocess.run([BINARY, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
@@ -125,6 +154,9 @@ def session(stack: ExitStack, folder: Path) -> None:
         return admin("key", "create", "--account", account)
 
     key, busy = key_of("one", PER_MINUTE), key_of("busy", 1_000_000)
+    # The proxy has started without knowing a single address, and learns them while it runs.
+    assert get(proxy, "/v1/pets", busy)[0] == 503
+    names.is_known = True
     for gateway in gateways:
         ready = gateway.announced("admin")
         wait_for(f"{gateway.log.name} is ready", lambda: json.loads(get(ready, "/readyz")[2] or b"{}").get("status") == "ok")

@@ -47,9 +47,9 @@ pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> {
     match url.place() {
         Place::Sqlite(path) => {
-            let writer = sqlite::open_writer(path, false).await?;
-            let losses = sqlite::patiently(path, || read_losses(&writer, steps)).await;
-            let _ = writer.close().await; // nothing was written
+            let connection = sqlite::for_schema(path, false).await?;
+            let losses = sqlite::patiently(path, || read_losses(&connection, steps)).await;
+            let _ = connection.close().await; // nothing was written
             losses
         }
         Place::Postgres(address) => {

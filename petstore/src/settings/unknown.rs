@@ -30,7 +30,8 @@ fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 fn warning(name: &str, known: &BTreeSet<String>) -> String {
-    let likeness = |other: &String| strsim::jaro(other, name);
+    let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // they all begin alike
+    let likeness = |other: &String| strsim::jaro(&own(other), &own(name));
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     match nearest.filter(|nearest| likeness(nearest) > LIKENESS) {
         Some(nearest) => format!("{name} is set, but is no setting: did you mean {nearest}?"),

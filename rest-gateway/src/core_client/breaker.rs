@@ -156,7 +156,10 @@ impl CoreBreaker {
 
     fn open(&self, cause: &str) {
         self.outages.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(cause, "the core does not answer: calls to it fail at once until it does");
+        tracing::warn!(
+            error = cause,
+            "the core does not answer, and calls fail at once until it does: is `petstore core` running?"
+        );
         self.is_open.send_replace(true);
     }
 

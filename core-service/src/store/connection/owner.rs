@@ -195,7 +195,7 @@ impl Live {
     async fn close(self) {
         let closed = time::timeout(CLOSE_TIMEOUT, self.session.close()).await;
         if let Ok(Err(error)) = closed {
-            tracing::debug!(cause = %error, "a connection to the database was not closed in order");
+            tracing::debug!(%error, "a connection to the database was not closed in order");
         }
     }
 }
