@@ -32,6 +32,7 @@ mod readiness;
 mod running_service;
 pub mod serve;
 pub mod settings;
+mod store_disk;
 mod usage;
 
 use std::{ffi::OsString, process::ExitCode};

@@ -72,6 +72,11 @@ impl Readiness {
         self.status != PartState::Down
     }
 
+    /// Each part that the process has, and whether it works.
+    pub(crate) fn parts(self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.parts.named().map(|(name, state)| (name, state != PartState::Down))
+    }
+
     /// `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`
     pub(crate) fn body(self) -> Value {
         let parts: Map<_, _> =

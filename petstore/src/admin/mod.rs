@@ -19,7 +19,7 @@ use petstore_gateway::{
     limit::{Quota, Subject},
     standing_json,
 };
-use petstore_metrics::Exposition;
+use petstore_metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
 
 use self::host::HostName;
@@ -34,11 +34,29 @@ use crate::{
 pub(crate) struct Health {
     phase: PhaseWatch,
     sources: Arc<OnceLock<Sources>>,
+    ready: IntGauge,
+    parts: IntGaugeVec,
 }
 
 impl Health {
     pub(crate) fn new(phase: PhaseWatch) -> Self {
-        Self { phase, sources: Arc::default() }
+        let ready = gauge("petstore_ready", "1 while /readyz says that requests should be sent here.");
+        let parts = gauges("petstore_part_up", "1 while the part works, as /readyz names it.", &["part"]);
+        Self { phase, sources: Arc::default(), ready, parts }
+    }
+
+    /// The same as numbers, to be shown.
+    pub(crate) fn metrics(&self) -> Collectors {
+        vec![Box::new(self.ready.clone()), Box::new(self.parts.clone())]
+    }
+
+    /// Brings the numbers up to date.
+    async fn measure(&self) {
+        let readiness = self.readiness().await;
+        self.ready.set(readiness.takes_requests().into());
+        for (part, is_up) in readiness.parts() {
+            self.parts.with_label_values(&[part]).set(is_up.into());
+        }
     }
 
     /// Names the parts, once they exist.
@@ -59,8 +77,12 @@ impl Health {
 /// What the port answers. Under names that are not known it answers nothing but whether the process is well: those who
 /// only ask for that may use any.
 pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) -> Router {
+    let show_metrics = async move |State(health): State<Health>| {
+        health.measure().await;
+        ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())
+    };
     let for_us = Router::new()
-        .route("/metrics", get(async move || ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())))
+        .route("/metrics", get(show_metrics))
         .route("/standing/{account}/{per_minute}/{per_day}", get(standing_of_account))
         .route("/standing/{account}/{per_minute}/{per_day}/{key}", get(standing_of_key))
         .route("/log-level", get(log_level).put(set_log_level))

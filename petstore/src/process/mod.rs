@@ -72,11 +72,13 @@ impl Process {
         let metrics = Exposition::default();
         metrics.add(petstore_metrics::process());
         metrics.add(vec![build_info()]);
+        let health = Health::new(lifecycle.watch());
+        metrics.add(health.metrics());
         metrics.add(logging::metrics());
         let spans = SpanMetrics::default();
         metrics.add(spans.collectors());
         Self {
-            health: Health::new(lifecycle.watch()),
+            health,
             lifecycle,
             drain_delay: settings.drain_delay,
             drain_deadline: settings.drain_deadline,

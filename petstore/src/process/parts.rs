@@ -27,6 +27,7 @@ use crate::{
     lifecycle::Phase,
     listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
     settings::{CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings},
+    store_disk,
 };
 
 impl Process {
@@ -188,6 +189,7 @@ impl Process {
     ) -> Result<Store, StartError> {
         let store = Store::open(url, options).await?.with_replicas(url, replicas)?;
         self.sources.store = Some(store.clone());
+        self.metrics.add(store_disk::metrics(url));
         Ok(store)
     }
 

@@ -82,10 +82,10 @@ fn is_name(host: &str) -> bool {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         (1..=63).contains(&label.len()) && label.bytes().all(is_allowed)
     };
-    let labels = host.strip_suffix('.').unwrap_or(host).split('.');
+    let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
     host.len() <= 253
         && labels.clone().all(is_label)
-        && labels.last().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()))
+        && labels.next_back().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()))
 }
 
 impl fmt::Display for ListenAddr {

@@ -137,6 +137,35 @@ async fn the_process_tells_its_memory_its_files_and_its_version() {
 }
 
 #[tokio::test]
+async fn readiness_and_the_disk_of_the_store_are_numbers_too() {
+    let shop = TestShop::open().await;
+    let metrics = Metrics::of(&shop.admin()).await;
+    metrics.assert_line("petstore_ready 1");
+    for part in ["core", "database", "limiter"] {
+        metrics.assert_line(&format!("petstore_part_up{{part=\"{part}\"}} 1"));
+    }
+    if Engine::of_this_run() == Engine::Sqlite {
+        let [available, size] =
+            ["available", "size"].map(|name| metrics.value(&format!("petstore_store_disk_{name}_bytes")));
+        assert!(0.0 < available && available <= size, "{available} of {size}");
+    }
+    let gateway = [
+        "gateway",
+        "--core-url",
+        "http://127.0.0.1:1",
+        "--http-addr",
+        "127.0.0.1:0",
+        "--admin-addr",
+        "127.0.0.1:0",
+    ];
+    let installation = crate::petstore();
+    let gateway = installation.start(&gateway).await;
+    let metrics = Metrics::of(&gateway.admin()).await;
+    metrics.assert_line("petstore_ready 0");
+    metrics.assert_line("petstore_part_up{part=\"core\"} 0");
+}
+
+#[tokio::test]
 async fn nothing_that_a_stranger_sends_becomes_a_label() {
     let shop = TestShop::open().await;
     let valid = shop.client_on(Plan::Business).await;

@@ -1,0 +1,44 @@
+//! How full the disk is that the store's file is on.
+
+use std::path::{Path, PathBuf};
+
+use petstore_core::DatabaseUrl;
+use petstore_metrics::{Collectors, IntGaugeVec, Sampled, gauges};
+use rustix::fs::{StatVfs, statvfs};
+
+/// The disk of a store in a file, in bytes. Of a database server nothing is shown: its disk is elsewhere.
+pub(crate) fn metrics(url: &DatabaseUrl) -> Collectors {
+    let folder = url.sqlite_file().map(folder_of);
+    vec![
+        sampled(
+            "petstore_store_disk_available_bytes",
+            "What the disk of the store's file has left. Not shown for a store in PostgreSQL.",
+            folder.clone(),
+            |disk| disk.f_bavail.saturating_mul(disk.f_frsize),
+        ),
+        sampled(
+            "petstore_store_disk_size_bytes",
+            "The size of the disk of the store's file. Not shown for a store in PostgreSQL.",
+            folder,
+            |disk| disk.f_blocks.saturating_mul(disk.f_frsize),
+        ),
+    ]
+}
+
+fn folder_of(file: &Path) -> PathBuf {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
+fn sampled(
+    name: &str,
+    help: &str,
+    folder: Option<PathBuf>,
+    value: fn(&StatVfs) -> u64,
+) -> Box<dyn petstore_metrics::Collector> {
+    Sampled::boxed(gauges(name, help, &[]), move |gauge: &IntGaugeVec| {
+        if let Some(disk) = folder.as_ref().and_then(|folder| statvfs(folder).ok()) {
+            gauge.with_label_values::<&str>(&[]).set(i64::try_from(value(&disk)).unwrap_or(i64::MAX));
+        }
+    })
+}
