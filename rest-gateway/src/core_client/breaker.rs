@@ -158,7 +158,7 @@ impl CoreBreaker {
         self.outages.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             error = cause,
-            "the core does not answer, and calls fail at once until it does: is `petstore core` running?"
+            "the core does not answer: calls to it fail at once until it does; is `petstore core` running?"
         );
         self.is_open.send_replace(true);
     }
