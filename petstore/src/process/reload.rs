@@ -29,7 +29,7 @@ impl Reloads {
             let read = Arc::clone(read);
             match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
                 Ok(()) => tracing::info!("reload: {what} was read again"),
-                Err(reason) => tracing::error!(reason, "reload: {what} cannot be used, the old one stays"),
+                Err(error) => tracing::error!(error, "reload: {what} cannot be used, the old one stays"),
             }
         }
     }
