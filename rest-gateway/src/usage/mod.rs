@@ -100,7 +100,10 @@ impl UsageCounter {
                 Err(refusal) if is_final(refusal.code()) => {
                     self.refused.inc();
                     if !self.is_refused.swap(true, Ordering::Relaxed) {
-                        tracing::error!(error = failure_text(&refusal), "the core refuses reports of usage: they are not counted");
+                        tracing::error!(
+                            error = failure_text(&refusal),
+                            "the core refuses reports of usage: they are not counted"
+                        );
                     }
                     self.ledger.answered(number);
                 }
