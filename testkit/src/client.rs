@@ -125,6 +125,9 @@ impl Client {
                     answered += 1;
                 }
                 Err(error) if error.is_canceled() => break, // it was not sent
+                // GOAWAY came when the request was about to be sent: it was not processed, and may be sent on another
+                // connection (RFC 9113 §6.8). A request that the service had seen would have been answered.
+                Err(error) if format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)") => break,
                 Err(error) => panic!("a request was lost after {answered} answers: {error:?}"),
             }
         }
