@@ -1,10 +1,11 @@
 //! Animals in the database.
 
+use futures_util::future::BoxFuture;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 
-use super::{Store, connection::reading, entity::pet};
+use super::{Session, Store, connection::reading, entity::pet};
 use crate::domain::{List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
 
 impl Store {
@@ -29,17 +30,36 @@ impl Store {
         rows.pop().map(Pet::try_from).transpose()
     }
 
-    /// One page, from a replica if there is one: then what was added within the last seconds may be missing. Costs
-    /// the same at any depth: it begins where the page before ended, by key.
+    /// One page, from a replica if there is one. Costs the same at any depth: it begins where the page before ended, by
+    /// key.
     pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
-        let query = page_query(list);
-        let find = reading(move |db| Box::pin(query.clone().all(db)));
+        let find = find_page(list, list.size.get() + 1);
         let rows = match self.ask_replica(find.clone()).await {
-            Some(rows) => rows,
+            Some(rows) => self.confirm_end(list, rows).await?,
             None => self.read(find).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
+    }
+
+    /// The rows of a replica, to which the primary adds what follows them on the page: a replica that is late must not
+    /// end the walk that a better one began. While the primary does not answer, nobody can tell, and the rows stand.
+    async fn confirm_end(
+        &self,
+        list: ListPets,
+        mut rows: Vec<pet::Model>,
+    ) -> Result<Vec<pet::Model>, PetStoreError> {
+        let missing = (list.size.get() + 1).saturating_sub(rows.len());
+        if missing == 0 {
+            return Ok(rows); // another page follows, which sees to that
+        }
+        let after = rows.last().map(|row| PetId(row.id)).or(list.after);
+        match self.read(find_page(ListPets { after, ..list }, missing)).await {
+            Ok(rest) => rows.extend(rest),
+            Err(PetStoreError::Unavailable(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(rows)
     }
 }
 
@@ -53,9 +73,17 @@ pub(super) fn pet_row(new: NewPet) -> pet::ActiveModel {
     }
 }
 
-/// The animals of a page, and one more: it tells whether another page follows. By primary key, or by the index
-/// over status and identifier.
-fn page_query(list: ListPets) -> Select<pet::Entity> {
+/// Finds the first animals of a page. One more than it has tells whether another page follows.
+fn find_page(
+    list: ListPets,
+    limit: usize,
+) -> impl for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<Vec<pet::Model>, DbErr>> + Clone + Send + 'static {
+    let query = page_query(list, limit);
+    reading(move |db| Box::pin(query.clone().all(db)))
+}
+
+/// By primary key, or by the index over status and identifier.
+fn page_query(list: ListPets, limit: usize) -> Select<pet::Entity> {
     let mut find = pet::Entity::find();
     if let Some(status) = list.status {
         find = find.filter(pet::Column::Status.eq(status_column(status)));
@@ -63,7 +91,7 @@ fn page_query(list: ListPets) -> Select<pet::Entity> {
     if let Some(after) = list.after {
         find = find.filter(pet::Column::Id.gt(after.0));
     }
-    find.order_by_asc(pet::Column::Id).limit(list.size.get() as u64 + 1)
+    find.order_by_asc(pet::Column::Id).limit(limit as u64)
 }
 
 pub(super) fn status_column(status: PetStatus) -> i16 {

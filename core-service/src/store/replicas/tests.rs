@@ -3,10 +3,12 @@ use petstore_test_servers::{
     servers::{Database, PostgresOptions, PostgresServer},
 };
 
+use sea_orm::EntityTrait;
+
 use super::*;
 use crate::{
     domain::{ListPets, NewPet, PageSize, Pet, PetId, RequestId},
-    store::OpenOptions,
+    store::{OpenOptions, connection::reading, entity::pet},
 };
 
 /// Longer than it takes to notice that a replica is late.
@@ -68,7 +70,9 @@ async fn lists_come_from_a_replica_while_it_follows_and_an_animal_is_found_where
     replica.psql("SELECT pg_wal_replay_pause()").await;
     let id = RequestId::parse("a").unwrap().unwrap();
     let second = store.insert_pet_once(&id, rex(), NOW).await.unwrap().pet;
-    shows(&store, 1).await; // late
+    assert_eq!(listed(&store).await, [first.clone(), second.clone()], "the last page is never late");
+    let of_replica = reading(|db| Box::pin(pet::Entity::find().all(db)));
+    assert_eq!(store.ask_replica(of_replica).await.map(|rows| rows.len()), Some(1), "late");
     assert_eq!(store.find_pet(second.id).await.unwrap(), Some(second.clone()), "never late");
     assert!(store.insert_pet_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
 
@@ -77,6 +81,45 @@ async fn lists_come_from_a_replica_while_it_follows_and_an_animal_is_found_where
     replica.psql("SELECT pg_wal_replay_resume()").await;
     uses(&store, 1).await;
     assert_eq!(listed(&store).await, [first, second]);
+}
+
+#[tokio::test]
+async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
+    let primary = PostgresServer::start(PostgresOptions::default()).await;
+    let replica = PostgresServer::start_replica(&primary).await;
+    let database = primary.database().await;
+    let store = open(&database, &replica).await;
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.push(store.insert_pet(rex()).await.unwrap());
+    }
+    uses(&store, 1).await;
+    shows(&store, 3).await;
+    let on_replica = async || {
+        let find = reading(|db| Box::pin(pet::Entity::find().all(db)));
+        store.ask_replica(find).await.map(|rows| rows.len())
+    };
+    eventually(SOON, async || {
+        on_replica().await.filter(|count| *count == 3).ok_or("not there yet".to_owned())
+    })
+    .await;
+    replica.psql("SELECT pg_wal_replay_pause()").await;
+    for _ in 0..2 {
+        all.push(store.insert_pet(rex()).await.unwrap());
+    }
+    let (mut walked, mut sizes, mut after) = (Vec::new(), Vec::new(), None);
+    loop {
+        let list = ListPets { size: PageSize::parse(2).unwrap(), after, status: None };
+        let page = store.list_pets(list).await.unwrap();
+        after = page.rows.last().map(|pet| pet.id);
+        sizes.push(page.rows.len());
+        walked.extend(page.rows);
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!((walked, sizes), (all, vec![2, 2, 1]));
+    assert_eq!(on_replica().await, Some(3), "it was late, and in use");
 }
 
 #[tokio::test]
