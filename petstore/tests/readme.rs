@@ -159,6 +159,39 @@ fn the_contract_lists_every_error_code_with_both_statuses() {
     assert_eq!(listed(2), grpc_codes());
 }
 
+/// The numbers in `docs/contract.md, 4.1 and 5`, which stand in doc comments, also over the end of a line.
+fn cited_sections(code: &str) -> impl Iterator<Item = &str> {
+    code.split("docs/contract.md, ").skip(1).flat_map(|cited| {
+        let end = cited.find(|c: char| !(c.is_ascii_digit() || " .and".contains(c))).unwrap_or(cited.len());
+        cited[..end].split(" and ").map(|number| number.trim_matches([' ', '.']))
+    })
+}
+
+#[test]
+fn the_code_cites_sections_of_the_contract_that_exist() {
+    let contract = read("docs/contract.md");
+    let sections: BTreeSet<_> = contract
+        .lines()
+        .map(|line| line.trim_start_matches('#').trim_start())
+        .filter_map(|line| line.split(' ').next())
+        .map(|number| number.trim_end_matches('.'))
+        .filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+        .collect();
+    let mut cited = 0;
+    for folder in ["core-service/src", "rest-gateway/src", "petstore/src"] {
+        for (path, code) in files(folder) {
+            for section in cited_sections(&code) {
+                assert!(
+                    sections.contains(section),
+                    "{path} cites {section:?} of the contract, which is not there"
+                );
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited > 25, "only {cited} citations were found");
+}
+
 /// Every code with the gRPC code that its comment in the contract of gRPC names, or a dash.
 fn grpc_codes() -> BTreeMap<String, String> {
     let proto = read("proto/petstore/v1/error_reason.proto");

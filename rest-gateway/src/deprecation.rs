@@ -1,4 +1,4 @@
-//! `GET /v1/pets/{petId}` is deprecated and will be removed (specification §4.3 and §9).
+//! `GET /v1/pets/{petId}` is deprecated and will be removed (docs/contract.md, 7.5).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use petstore_clock::UnixMillis;

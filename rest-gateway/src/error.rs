@@ -1,5 +1,5 @@
 //! Every way in which the edge refuses or fails, and the only place that turns one into a status and an Error
-//! body (specification §2 and §7).
+//! body (docs/contract.md, 2.4 and 8).
 
 use std::time::Duration;
 

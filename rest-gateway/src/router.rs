@@ -20,7 +20,7 @@ use crate::{
 
 /// The public interface. Give it to [`server::serve`](crate::server::serve), which tells it who is calling.
 ///
-/// A request passes, from the outside in (the order is the specification's, and each step may end it):
+/// A request passes, from the outside in (docs/contract.md, 4.1; each step may end it):
 ///
 /// 1. request id, head (414, 431, 400): needs no look-up, so junk costs nothing and is not counted;
 /// 2. authentication (401) before the limit, because the allowance belongs to the key's account;

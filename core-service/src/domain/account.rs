@@ -1,4 +1,4 @@
-//! Accounts and their plans (specification §8).
+//! Accounts and their plans (docs/contract.md, 6.1).
 
 use std::{fmt, str::FromStr};
 
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plans_have_the_numbers_of_the_specification() {
+    fn the_plans_have_the_numbers_of_the_contract() {
         let numbers = ["free", "pro", "business"].map(|name| {
             let quota = Plan::parse(name, None, None).unwrap().quota();
             (quota.per_minute, quota.per_day)

@@ -1,4 +1,4 @@
-//! Orders for animals (specification §4 names `/store/orders`).
+//! Orders for animals (docs/contract.md, 2.5).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Asking for a page of a list (specification §4.1; AIP-158).
+//! Asking for a page of a list (docs/contract.md, 7.1; AIP-158).
 
 use super::{List, OrderId, PageToken, PetId, PetStatus, PetStoreError, Violation, Violations};
 

@@ -1,4 +1,4 @@
-//! Animals (specification §2).
+//! Animals (docs/contract.md, 2.1).
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ impl PetName {
     }
 }
 
-/// What an animal belongs to. Any number: there are no operations on categories (specification §2).
+/// What an animal belongs to. Any number: there are no operations on categories (docs/contract.md, 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CategoryId(pub i64);
 
@@ -117,7 +117,7 @@ impl CategoryId {
     }
 }
 
-/// Whether an animal can be bought (specification §3).
+/// Whether an animal can be bought (docs/contract.md, 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PetStatus {
     /// For sale.

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-/// The longest line: what the body of a request may have (specification §4.2 sets no bound; REST's is 64 KiB).
+/// The longest line: as large as the body of a request may be (docs/contract.md, 7.3).
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
 /// Reads lines, and counts them from 1 on.

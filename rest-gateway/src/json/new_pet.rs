@@ -1,4 +1,4 @@
-//! The request body of `POST /v1/pets` (specification §2, `NewPet`).
+//! The request body of `POST /v1/pets` (docs/contract.md, 2.2).
 
 use petstore_proto::v1::{NewPet, PetStatus};
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! Animals as JSON (specification §2).
+//! Animals as JSON (docs/contract.md, 2.1).
 
 use petstore_proto::v1::{Pet, PetStatus};
 use serde::Serialize;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pet_has_its_members_in_the_order_of_the_specification() {
+    fn a_pet_has_its_members_in_the_order_of_the_contract() {
         let body = pet_body(&pet(1, "Rex", 7, PetStatus::Available));
         assert_eq!(body, br#"{"id":1,"name":"Rex","categoryId":7,"status":"available"}"#);
     }

@@ -1,4 +1,4 @@
-//! `PetStatus` as JSON and query strings spell it (specification §2).
+//! `PetStatus` as JSON and query strings spell it (docs/contract.md, 2.3).
 
 use petstore_proto::v1::PetStatus;
 

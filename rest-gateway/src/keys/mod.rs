@@ -1,4 +1,4 @@
-//! API keys at the edge (specification §5): read from the request, judged by their form, resolved by the core,
+//! API keys at the edge (docs/contract.md, 5): read from the request, judged by their form, resolved by the core,
 //! and remembered for as long as that may be trusted.
 
 mod bans;

@@ -45,7 +45,8 @@ pub struct WindowView {
 pub struct Decision {
     /// Whether the request may proceed. For a peek: whether a request would have been let in.
     pub outcome: Outcome,
-    /// Whether the request ignored a 429 (specification §8). One that is, and is [`Outcome::Banned`], brought a new ban.
+    /// Whether the request ignored a 429 (docs/contract.md, 6.8). One that is, and is [`Outcome::Banned`], brought a
+    /// new ban.
     pub is_strike: bool,
     /// When this was decided, by the limiter's clock.
     pub now: UnixMillis,
@@ -60,7 +61,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The one window that the three `X-RateLimit-` fields describe (specification §8): on refusal the refusing
+    /// The one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on refusal the refusing
     /// one; in a ban the minute's limit, nothing remaining, and the ban's end; otherwise the one with the fewest
     /// requests remaining, and the day if that is a tie.
     #[must_use]

@@ -1,4 +1,4 @@
-//! Rate limits (specification §8): how many requests a caller may make, and what becomes of one who ignores 429.
+//! Rate limits (docs/contract.md, 6): how many requests a caller may make, and what becomes of one who ignores 429.
 //!
 //! `law` is the whole law as a pure function. A [`RateLimiter`] keeps the counters and makes each decision one
 //! atomic step; `conformance` is the suite that every limiter passes.

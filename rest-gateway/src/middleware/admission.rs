@@ -1,4 +1,4 @@
-//! Who may pass: authentication, then the rate limit (specification §5 and §8).
+//! Who may pass: authentication, then the rate limit (docs/contract.md, 5 and 6).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Shows a limiter's decision to the client (specification §8).
+//! Shows a limiter's decision to the client (docs/contract.md, 6.5).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The version of the interface description (specification §9), not of the binary.
+/// The version of the interface description (docs/contract.md, 9.1), not of the binary.
 const VERSION: &str = "1.0.0";
 
 /// The name of the one security scheme.

@@ -1,4 +1,4 @@
-//! The operations (specification §4).
+//! The operations (docs/contract.md, 7).
 
 use serde_json::{Map, Value, json};
 

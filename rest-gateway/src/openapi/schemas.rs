@@ -1,4 +1,4 @@
-//! The bodies (specification §2).
+//! The bodies (docs/contract.md, 2).
 
 use serde_json::{Value, json};
 

@@ -50,7 +50,7 @@ fn every_component_is_used() {
 }
 
 #[test]
-fn operation_ids_are_those_of_the_specification_and_unique() {
+fn operation_ids_are_those_of_the_contract_and_unique() {
     let document = document();
     let mut ids = Vec::new();
     walk(&document["paths"], "", &mut |_, value| {

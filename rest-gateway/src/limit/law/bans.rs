@@ -1,4 +1,4 @@
-//! Every sentence about refused periods, strikes and bans (specification §8), as a claim.
+//! Every sentence about refused periods, strikes and bans (docs/contract.md, 6.8), as a claim.
 
 use std::time::Duration;
 

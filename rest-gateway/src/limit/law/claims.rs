@@ -1,4 +1,4 @@
-//! Every sentence about the windows (specification §8), as a claim.
+//! Every sentence about the windows (docs/contract.md, 6.2 and 6.3), as a claim.
 
 use std::time::Duration;
 

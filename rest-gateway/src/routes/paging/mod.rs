@@ -1,4 +1,4 @@
-//! What every list has: `limit` and `cursor`, and the way to the next page (specification §4.1).
+//! What every list has: `limit` and `cursor`, and the way to the next page (docs/contract.md, 7.1).
 
 mod links;
 mod parameters;

@@ -1,4 +1,4 @@
-//! `POST /v1/pets`: adds an animal (specification §4.2).
+//! `POST /v1/pets`: adds an animal (docs/contract.md, 7.3).
 
 use std::sync::Arc;
 

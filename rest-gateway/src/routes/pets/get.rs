@@ -1,4 +1,4 @@
-//! `GET /v1/pets/{petId}`: one animal (specification §4.3). Deprecated; see [`deprecation`].
+//! `GET /v1/pets/{petId}`: one animal (docs/contract.md, 7.5). Deprecated; see [`deprecation`].
 
 use std::sync::Arc;
 

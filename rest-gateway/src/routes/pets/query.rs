@@ -1,4 +1,4 @@
-//! The query of `GET /v1/pets` (specification §4.1).
+//! The query of `GET /v1/pets` (docs/contract.md, 7.2).
 
 use std::borrow::Cow;
 
