@@ -10,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_metrics::Collectors;
-use petstore_traces::Traces;
+use petstore_telemetry::metrics::Collectors;
+use petstore_telemetry::traces::Traces;
 use tokio::sync::OnceCell;
 
 pub mod accounts;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use petstore_metrics::{Collectors, IntCounter, Sampled, counter};
+use petstore_telemetry::metrics::{Collectors, IntCounter, Sampled, counter};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };

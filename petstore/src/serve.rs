@@ -5,7 +5,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc, store::Store};
 use petstore_gateway::{Gateway, core_client::CoreTransport};
-use petstore_metrics::Exposition;
+use petstore_telemetry::metrics::Exposition;
 
 use crate::{
     announcement::Announcement,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use petstore_core::DatabaseUrl;
-use petstore_metrics::{Collectors, IntGaugeVec, Sampled, gauges};
+use petstore_telemetry::metrics::{Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 
 /// The disk of a store in a file, in bytes. Of a database server nothing is shown: its disk is elsewhere.
@@ -35,7 +35,7 @@ fn sampled(
     help: &str,
     folder: Option<PathBuf>,
     value: fn(&StatVfs) -> u64,
-) -> Box<dyn petstore_metrics::Collector> {
+) -> Box<dyn petstore_telemetry::metrics::Collector> {
     Sampled::boxed(gauges(name, help, &[]), move |gauge: &IntGaugeVec| {
         if let Some(disk) = folder.as_ref().and_then(|folder| statvfs(folder).ok()) {
             gauge.with_label_values::<&str>(&[]).set(i64::try_from(value(&disk)).unwrap_or(i64::MAX));

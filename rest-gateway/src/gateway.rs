@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_metrics::Collectors;
+use petstore_telemetry::metrics::Collectors;
 use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
-use petstore_traces::Traces;
+use petstore_telemetry::traces::Traces;
 
 use crate::{
     client_address::TrustedProxies,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use petstore_metrics::{
+use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
 use petstore_proto::v1::ErrorReason;

@@ -4,7 +4,7 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
-use petstore_traces::{KeyValue, Root, Span, grpc};
+use petstore_telemetry::traces::{KeyValue, Root, Span, grpc};
 use tokio::{sync::Semaphore, time};
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations};
+use petstore_telemetry::metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations};
 
 use super::status;
 use crate::domain::PetStoreError;

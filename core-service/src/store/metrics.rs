@@ -1,9 +1,9 @@
 //! How long the database takes, and how its connections are used.
 
-use petstore_metrics::{
+use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
 };
-use petstore_traces::{Description, KeyValue, Span, SpanKind};
+use petstore_telemetry::traces::{Description, KeyValue, Span, SpanKind};
 use sea_orm::DbBackend;
 
 use super::{Store, connection::Connections};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, join_all};
-use petstore_metrics::{Collector, IntGauge, Sampled, gauge};
+use petstore_telemetry::metrics::{Collector, IntGauge, Sampled, gauge};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 

@@ -19,7 +19,7 @@ use petstore_gateway::{
     limit::{Quota, Subject},
     standing_json,
 };
-use petstore_metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
+use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
 
 use self::host::HostName;

@@ -10,8 +10,8 @@ pub(crate) mod signals;
 
 use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
 
-use petstore_metrics::{Collector, Exposition, gauges};
-use petstore_traces::{Exporter, SpanMetrics};
+use petstore_telemetry::metrics::{Collector, Exposition, gauges};
+use petstore_telemetry::traces::{Exporter, SpanMetrics};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep, timeout_at},
@@ -70,7 +70,7 @@ impl Process {
     pub(crate) fn new(settings: &ProcessSettings) -> Self {
         let lifecycle = Lifecycle::new();
         let metrics = Exposition::default();
-        metrics.add(petstore_metrics::process());
+        metrics.add(petstore_telemetry::metrics::process());
         metrics.add(vec![build_info()]);
         let health = Health::new(lifecycle.watch());
         metrics.add(health.metrics());

@@ -17,7 +17,7 @@ use petstore_gateway::{
     router,
     server::{self, ConnectionMetrics, Places, Server, ServerLimits, Transport},
 };
-use petstore_traces::{Exporter, ExporterSettings, Traces};
+use petstore_telemetry::traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
 
 use super::{Process, core_transport::ReplaceableTransport};

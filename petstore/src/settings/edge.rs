@@ -8,7 +8,7 @@ use petstore_gateway::{
     client_address::{Cidr, TrustedProxies},
 };
 
-use petstore_traces::Traces;
+use petstore_telemetry::traces::Traces;
 
 use super::ListenAddr;
 use crate::duration;

@@ -1,6 +1,6 @@
 //! Whether requests are traced.
 
-use petstore_traces::OtlpEndpoint;
+use petstore_telemetry::traces::OtlpEndpoint;
 
 /// Whether requests are traced.
 #[derive(Clone, Debug, clap::Args)]

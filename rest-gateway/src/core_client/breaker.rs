@@ -22,7 +22,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
-use petstore_metrics::{Collectors, IntCounter, IntGauge, Sampled, counter, gauge};
+use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, Sampled, counter, gauge};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},

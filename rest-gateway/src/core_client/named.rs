@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response, StatusCode};
-use petstore_traces::{Description, Span, SpanKind, grpc};
+use petstore_telemetry::traces::{Description, Span, SpanKind, grpc};
 use tonic::{Status, body::Body};
 use tower::{BoxError, Service, ServiceExt};
 

@@ -1,6 +1,6 @@
 //! How often keys were remembered, and how often the core was asked for one.
 
-use petstore_metrics::{Collectors, IntCounterVec, counters};
+use petstore_telemetry::metrics::{Collectors, IntCounterVec, counters};
 
 use super::{Unresolved, ring::Memory};
 

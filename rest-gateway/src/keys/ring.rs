@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_metrics::Collectors;
+use petstore_telemetry::metrics::Collectors;
 use petstore_proto::internal::v1::ResolvedKey;
 use tokio::time::{Instant, sleep};
 

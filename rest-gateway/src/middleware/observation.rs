@@ -3,7 +3,7 @@
 use axum::response::Response;
 use http::request::Parts;
 use petstore_proto::v1::ErrorReason;
-use petstore_traces::{KeyValue, Root, Span, Within};
+use petstore_telemetry::traces::{KeyValue, Root, Span, Within};
 use tokio::time::Instant;
 
 use super::request_id::RequestId;

@@ -9,7 +9,7 @@ use axum::{
 use http::{HeaderMap, Request};
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_traces::Traces;
+use petstore_telemetry::traces::Traces;
 use serde_json::Value;
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use petstore_metrics::{Collectors, IntGauge, gauge};
+use petstore_telemetry::metrics::{Collectors, IntGauge, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_rustls::{
     TlsAcceptor,

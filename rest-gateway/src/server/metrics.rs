@@ -1,6 +1,6 @@
 //! What is counted of connections.
 
-use petstore_metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
+use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
 
 /// What is counted of a server's connections. Clones count together.
 #[derive(Clone, Debug)]

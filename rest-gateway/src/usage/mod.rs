@@ -10,7 +10,7 @@ use std::{
 };
 
 use petstore_clock::{Clock, UnixMillis};
-use petstore_metrics::{Collectors, IntCounter, counter};
+use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Status};

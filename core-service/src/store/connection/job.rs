@@ -1,7 +1,7 @@
 //! Work on a connection, and who waits for it.
 
 use futures_util::future::BoxFuture;
-use petstore_traces::Current;
+use petstore_telemetry::traces::Current;
 use sea_orm::DbErr;
 use tokio::{sync::oneshot, time::Instant};
 

@@ -21,7 +21,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_traces::{Description, KeyValue, Span, SpanKind};
+use petstore_telemetry::traces::{Description, KeyValue, Span, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 

@@ -20,7 +20,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_metrics::HistogramVec;
+use petstore_telemetry::metrics::HistogramVec;
 use tokio::time::{Instant, sleep};
 
 pub use self::metrics::redis_metrics;

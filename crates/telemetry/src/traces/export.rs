@@ -21,7 +21,7 @@ pub use self::{
     counted::SpanMetrics,
     endpoint::{InvalidEndpoint, OtlpEndpoint},
 };
-use crate::Traces;
+use super::Traces;
 
 /// The most spans that wait to be sent, those under way included: with 500 bytes each, a megabyte.
 const QUEUE: usize = 2_048;

@@ -8,7 +8,7 @@ use std::{
 
 use prometheus::{Counter, Gauge, core::Collector};
 
-use crate::{Collectors, Sampled, made};
+use super::{Collectors, Sampled, made};
 
 /// Ticks of the kernel's clock in a second: `USER_HZ`, which is 100 on every architecture that Rust's standard library
 /// supports.

@@ -15,7 +15,7 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{Span, SpanData, SpanExporter, SpanProcessor},
 };
-use petstore_metrics::{Collectors, IntCounter, IntCounterVec, counters};
+use crate::metrics::{Collectors, IntCounter, IntCounterVec, counters};
 
 /// What is counted of spans. Clones count together.
 #[derive(Clone, Debug)]

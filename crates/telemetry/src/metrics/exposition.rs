@@ -8,7 +8,7 @@ use std::{
 
 use prometheus::{Registry, TextEncoder, core::Desc};
 
-use crate::Collectors;
+use super::Collectors;
 
 /// Metrics that are shown together. Clones show the same.
 #[derive(Clone, Default)]
@@ -78,7 +78,7 @@ impl fmt::Debug for Exposition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{counter, counters, durations};
+    use super::super::{counter, counters, durations};
 
     #[test]
     fn what_a_part_counts_is_shown() {

@@ -16,7 +16,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::SdkTracer;
 
-use crate::propagation;
+use super::propagation;
 
 /// One part of a request's work, from when it is made until it is dropped: also when the work is given up.
 ///
