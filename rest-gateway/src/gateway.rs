@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_telemetry::metrics::Collectors;
 use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
+use petstore_telemetry::metrics::Collectors;
 use petstore_telemetry::traces::Traces;
 
 use crate::{

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use petstore_proto::v1::ErrorReason;
 use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
-use petstore_proto::v1::ErrorReason;
 
 use crate::{
     error,

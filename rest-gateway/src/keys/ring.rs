@@ -6,8 +6,8 @@ use futures_util::FutureExt;
 use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::metrics::Collectors;
 use petstore_proto::internal::v1::ResolvedKey;
+use petstore_telemetry::metrics::Collectors;
 use tokio::time::{Instant, sleep};
 
 use super::{

@@ -10,8 +10,8 @@ use std::{
 };
 
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
+use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Status};
 

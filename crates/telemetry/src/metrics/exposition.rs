@@ -77,8 +77,8 @@ impl fmt::Debug for Exposition {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::{counter, counters, durations};
+    use super::*;
 
     #[test]
     fn what_a_part_counts_is_shown() {

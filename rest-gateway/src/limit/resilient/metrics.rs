@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use petstore_telemetry::metrics::{Collectors, HistogramVec, IntCounter, IntGauge, Sampled, counter, durations, gauge};
+use petstore_telemetry::metrics::{
+    Collectors, HistogramVec, IntCounter, IntGauge, Sampled, counter, durations, gauge,
+};
 
 use super::{ResilienceCounts, ResilientLimiter};
 use crate::limit::RateLimiter;

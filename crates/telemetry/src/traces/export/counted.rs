@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
+use crate::metrics::{Collectors, IntCounter, IntCounterVec, counters};
 use opentelemetry::Context;
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
     trace::{Span, SpanData, SpanExporter, SpanProcessor},
 };
-use crate::metrics::{Collectors, IntCounter, IntCounterVec, counters};
 
 /// What is counted of spans. Clones count together.
 #[derive(Clone, Debug)]
