@@ -9,8 +9,8 @@ use petstore_core::{
 };
 
 use crate::{
-    exchange::ExchangeError, first_key::FirstKeyError, os_error, output,
-    running_service::RunningServiceError, settings::InvalidSetting,
+    bulk::ExchangeError, commands::admin_client::RunningServiceError, os_error, output,
+    process::first_key::FirstKeyError, settings::InvalidSetting,
 };
 
 /// Why a process of the service did not start.

@@ -4,46 +4,40 @@
 //! This crate composes; it is the only one that knows the others all. What the service does is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-mod account;
-mod admin;
-mod administration;
-mod announcement;
-mod ban;
+// In layers, the highest first: a module uses those below it.
+
 mod cli;
-mod core;
-mod duration;
+
+mod commands;
+
 mod error;
-mod exchange;
-mod export;
-mod first_key;
-pub mod gateway;
-mod import;
-mod key;
-mod lifecycle;
-mod listener;
-mod logging;
-mod migrate;
-mod openapi;
-mod os_error;
-mod output;
-mod owned_file;
+
+mod bulk;
+
 mod process;
-mod readiness;
-mod running_service;
-pub mod serve;
+
+mod logging;
+
 pub mod settings;
-mod store_disk;
-mod usage;
+
+mod output;
+
+mod os_error;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
+pub use crate::{
+    cli::settings_table,
+    commands::{gateway, serve},
+    error::StartError,
+};
 use crate::{
     cli::{Cli, Verb},
+    commands::{account, ban, core, export, import, key, migrate, openapi, usage},
     error::Failure,
 };
-pub use crate::{error::StartError, settings::settings_table};
 
 /// Does what the arguments say, the program's name first. A failure is one line on stderr; the exit code is 0,
 /// 2 for arguments and settings that cannot be used, and 1 for every other failure.
@@ -63,7 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(verb: Verb) -> Result<(), Failure> {
     // Servers have a log for it.
     if !matches!(verb, Verb::Serve(_) | Verb::Core(_) | Verb::Gateway(_)) {
-        for warning in settings::unknown_variables() {
+        for warning in cli::unknown_variables() {
             output::note(&format!("warning: {warning}"));
         }
     }

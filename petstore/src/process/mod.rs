@@ -1,12 +1,19 @@
 //! A process of the service: its running parts and their orderly end.
 
+mod admin;
 mod core_dumps;
 mod core_transport;
 mod descriptors;
+pub(crate) mod first_key;
+mod lifecycle;
+pub(crate) mod listener;
 mod parts;
+mod readiness;
 mod reload;
 mod run;
 pub(crate) mod signals;
+pub(crate) mod startup_banner;
+mod store_disk;
 
 use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
 
@@ -17,16 +24,16 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
+pub use self::admin::HostName;
 pub(crate) use self::run::run;
-use self::{descriptors::Shares, reload::Reloads};
-use crate::{
-    admin::{Health, host::HostName},
-    error::Failure,
+use self::{
+    admin::Health,
+    descriptors::Shares,
     lifecycle::{Lifecycle, Phase},
-    logging,
     readiness::Sources,
-    settings::ProcessSettings,
+    reload::Reloads,
 };
+use crate::{error::Failure, logging, settings::ProcessSettings};
 
 /// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left; and
 /// how long a part may take that has to end after the deadline.

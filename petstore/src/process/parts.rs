@@ -20,14 +20,16 @@ use petstore_gateway::{
 use petstore_telemetry::traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
 
-use super::{Process, core_transport::ReplaceableTransport};
-use crate::{
-    admin,
-    error::StartError,
+use super::{
+    Process, admin,
+    core_transport::ReplaceableTransport,
     lifecycle::Phase,
     listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
-    settings::{CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings},
     store_disk,
+};
+use crate::{
+    error::StartError,
+    settings::{CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings},
 };
 
 impl Process {

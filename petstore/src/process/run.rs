@@ -8,12 +8,13 @@ use tokio::{runtime, time::Instant};
 use super::{
     Process, core_dumps, descriptors,
     signals::{Hangups, Signals},
+    startup_banner::Announcement,
 };
 use crate::{
-    announcement::Announcement,
+    cli::unknown_variables,
     error::{Failure, StartError},
     logging,
-    settings::{ProcessSettings, unknown_variables},
+    settings::ProcessSettings,
 };
 
 /// What comes sooner after the first signal is no second wish to stop: a supervisor may signal the process and then

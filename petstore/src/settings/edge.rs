@@ -10,8 +10,7 @@ use petstore_gateway::{
 
 use petstore_telemetry::traces::Traces;
 
-use super::ListenAddr;
-use crate::duration;
+use super::{ListenAddr, duration};
 
 /// Where REST is served, and to whom.
 #[derive(Clone, Debug, clap::Args)]

@@ -9,8 +9,8 @@ use std::{
 use petstore_api_key::ServiceToken;
 use petstore_gateway::tls;
 
-use super::InvalidSetting;
-use crate::{os_error, owned_file};
+use super::{InvalidSetting, owned_file};
+use crate::os_error;
 
 /// No secret is longer; a file that is, is not the right one.
 const LONGEST_SECRET: u64 = 64 * 1024;

@@ -5,19 +5,19 @@
 
 mod core;
 mod database;
+pub(crate) mod duration;
 mod edge;
 mod files;
 mod grpc;
 mod grpc_addr;
 mod limiter;
 mod listen_addr;
+pub(crate) mod owned_file;
 mod process;
 mod redis;
 mod secret_url;
 mod store;
-mod table;
 mod traces;
-mod unknown;
 pub(crate) mod value;
 
 use std::ffi::OsString;
@@ -25,7 +25,6 @@ use std::ffi::OsString;
 use petstore_api_key::Environment;
 use petstore_core::accounts::AccountName;
 
-pub(crate) use self::unknown::unknown_variables;
 pub use self::{
     core::CoreAddressSettings,
     database::DatabaseSettings,
@@ -38,10 +37,9 @@ pub use self::{
     process::ProcessSettings,
     redis::RedisSettings,
     store::StoreSettings,
-    table::settings_table,
     traces::TraceSettings,
 };
-pub use crate::{admin::host::HostName, logging::LogFormat};
+pub use crate::{logging::LogFormat, process::HostName};
 
 /// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
 /// value, which could be a secret.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{ListenAddr, TraceSettings};
-use crate::{admin::host::HostName, duration, logging::LogFormat};
+use super::{ListenAddr, TraceSettings, duration};
+use crate::{logging::LogFormat, process::HostName};
 
 /// What every process of the service has: an admin port, an orderly end, a log and traces.
 #[derive(Clone, Debug, clap::Args)]

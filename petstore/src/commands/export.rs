@@ -1,18 +1,18 @@
 //! `petstore export`: the catalogue's animals into a file, with constant memory.
 
-mod output;
-mod row;
-
 use std::{io, path::PathBuf};
 
 use clap::ValueEnum;
 use petstore_proto::v1::{ListPetsRequest, PetStatus};
 use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
-use self::{output::Target, row::append};
 use crate::{
+    bulk::{
+        Core, ExchangeError, Format, Progress, Way,
+        export::{Part, Target, append, head},
+        is_standard,
+    },
     error::Failure,
-    exchange::{Core, ExchangeError, Format, Progress, Way, is_standard},
     logging::{self, LogFormat},
 };
 
@@ -89,13 +89,6 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), Failure
     Ok(())
 }
 
-/// What is to be written.
-enum Part {
-    Bytes(Vec<u8>),
-    /// That was all. Without it, the file is not whole.
-    End,
-}
-
 /// Walks the pages, until the last or until nobody writes any more.
 async fn read(
     settings: &ExportSettings,
@@ -107,7 +100,7 @@ async fn read(
     let status = settings.status.map_or(PetStatus::Unspecified, PetStatus::from).into();
     let mut page_token = String::new();
     let mut client = core.client.clone();
-    let mut bytes = row::head(format);
+    let mut bytes = head(format);
     loop {
         let page =
             client.list_pets(ListPetsRequest { page_size: PAGE, page_token, status }).await?.into_inner();

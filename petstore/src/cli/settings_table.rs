@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory};
 
-use crate::cli::Cli;
+use super::Cli;
 
 /// A setting, and the commands that have it with the same default.
 #[derive(Debug)]

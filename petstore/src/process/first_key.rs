@@ -22,7 +22,7 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     error::StartError,
-    owned_file::{self, UntrustedFile},
+    settings::owned_file::{self, UntrustedFile},
 };
 
 /// The file's name, beside the database.

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::CommandFactory;
 
-use super::table;
-use crate::cli::Cli;
+use super::{Cli, settings_table};
 
 const PREFIX: &str = "PETSTORE_";
 /// What the tests of this program are told.
@@ -43,7 +42,7 @@ fn known() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     let mut program = Cli::command();
     program.build();
-    table::each_command(&program, &[], &mut |_, arg| {
+    settings_table::each_command(&program, &[], &mut |_, arg| {
         known.extend(arg.get_env().map(|name| name.to_string_lossy().into_owned()));
     });
     known

@@ -10,14 +10,20 @@ use std::{
 use flate2::{Compression, write::GzEncoder};
 use tokio::sync::mpsc;
 
-use super::Part;
-use crate::exchange::{ExchangeError, is_gzip, is_standard};
+use crate::bulk::{ExchangeError, is_gzip, is_standard};
 
 const BUFFER: usize = 128 * 1024;
 
+/// What is to be written.
+pub(crate) enum Part {
+    Bytes(Vec<u8>),
+    /// That was all. Without it, the file is not whole.
+    End,
+}
+
 /// Where to write. A file is written beside its place and moved there when it is whole, so that half an export is
 /// never taken for one.
-pub(super) struct Target {
+pub(crate) struct Target {
     to: Box<dyn Sink>,
     file: PathBuf,
     partial: Option<PathBuf>,
@@ -56,7 +62,7 @@ impl<S: Sink> Sink for GzEncoder<S> {
 }
 
 impl Target {
-    pub(super) fn create(file: &Path) -> Result<Self, ExchangeError> {
+    pub(crate) fn create(file: &Path) -> Result<Self, ExchangeError> {
         if is_standard(file) {
             let to = BufWriter::with_capacity(BUFFER, io::stdout());
             return Ok(Self { to: Box::new(to), file: file.to_owned(), partial: None });
@@ -76,7 +82,7 @@ impl Target {
     }
 
     /// Writes what comes. Unless the end comes too, nothing is left of a file.
-    pub(super) fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), ExchangeError> {
+    pub(crate) fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), ExchangeError> {
         let written = self.try_write(&mut parts);
         match (&self.partial, &written) {
             (Some(partial), Ok(true)) => fs::rename(partial, &self.file),

@@ -7,7 +7,7 @@ use petstore_gateway::{Gateway, PartState};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use crate::lifecycle::Phase;
+use super::lifecycle::Phase;
 
 /// A database that takes longer to answer a ping is down.
 const PING: Duration = Duration::from_secs(1);

@@ -1,15 +1,17 @@
 //! What import and export have in common: files of animals, and the way to where the animals are kept.
 
+pub(crate) mod export;
 mod format;
+pub(crate) mod import;
 mod lines;
 mod progress;
-mod way;
+mod target;
 
 pub(crate) use self::{
     format::{Format, is_gzip, is_standard},
     lines::{Line, Lines, MAX_LINE},
     progress::Progress,
-    way::{Core, Way},
+    target::{Core, Way},
 };
 
 use std::{error::Error as _, io, path::PathBuf};

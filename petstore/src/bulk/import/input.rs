@@ -15,26 +15,26 @@ use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::exchange::{ExchangeError, is_standard};
+use crate::bulk::{ExchangeError, is_standard};
 
 const BUFFER: usize = 128 * 1024;
 /// What gzip begins with (RFC 1952); no JSON and no table of ours does.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What is imported.
-pub(super) struct Input {
+pub(crate) struct Input {
     bytes: Box<dyn Read + Send>,
-    pub(super) file: PathBuf,
-    pub(super) import_id: String,
+    pub(crate) file: PathBuf,
+    pub(crate) import_id: String,
     /// In bytes, as it lies on the disk.
-    pub(super) size: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// How much of that has been read.
-    pub(super) read: Count,
+    pub(crate) read: Count,
 }
 
 impl Input {
     /// Opens the file. Unless it is named, the import gets the file's SHA-256 for a name: it is read twice.
-    pub(super) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, ExchangeError> {
+    pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, ExchangeError> {
         let failed = |source| ExchangeError::Read { file: file.to_owned(), source };
         let read = Count::default();
         let (bytes, import_id, size): (Box<dyn Read + Send>, _, _) = if is_standard(file) {
@@ -53,7 +53,7 @@ impl Input {
     }
 
     /// Its text, uncompressed. Waits for the first bytes.
-    pub(super) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
+    pub(crate) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
         let mut bytes = BufReader::with_capacity(BUFFER, Counted { bytes: self.bytes, count: self.read });
         if bytes.fill_buf()?.starts_with(&GZIP) {
             Ok(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))))
@@ -85,10 +85,10 @@ fn content_name(file: &mut File) -> io::Result<String> {
 
 /// Counts bytes; clones share the count.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Count(Arc<AtomicU64>);
+pub(crate) struct Count(Arc<AtomicU64>);
 
 impl Count {
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

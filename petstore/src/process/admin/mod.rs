@@ -1,6 +1,6 @@
 //! The admin port: is the process alive, should it be sent requests, what has it counted, and what is logged.
 
-pub(crate) mod host;
+mod host;
 
 use std::{
     net::SocketAddr,
@@ -22,12 +22,12 @@ use petstore_gateway::{
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
 
-use self::host::HostName;
-use crate::{
+pub use self::host::HostName;
+use super::{
     lifecycle::PhaseWatch,
-    logging,
     readiness::{PartStates, Readiness, Sources},
 };
+use crate::logging;
 
 /// What the admin port tells from. It is served before the parts exist.
 #[derive(Clone, Debug)]
@@ -172,7 +172,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::lifecycle::{Lifecycle, Phase};
+    use crate::process::lifecycle::{Lifecycle, Phase};
 
     async fn answer_to(lifecycle: &Lifecycle, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();

@@ -3,10 +3,10 @@
 use petstore_gateway::exchange;
 use petstore_proto::v1::{Pet, PetStatus};
 
-use crate::exchange::Format;
+use crate::bulk::Format;
 
 /// What comes before the first animal.
-pub(super) fn head(format: Format) -> Vec<u8> {
+pub(crate) fn head(format: Format) -> Vec<u8> {
     match format {
         Format::Ndjson => Vec::new(),
         Format::Csv => b"id,name,categoryId,status\r\n".to_vec(),
@@ -14,7 +14,7 @@ pub(super) fn head(format: Format) -> Vec<u8> {
 }
 
 /// Adds the animal's line.
-pub(super) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
+pub(crate) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
     match format {
         Format::Ndjson => {
             file.extend(exchange::to_json(pet));

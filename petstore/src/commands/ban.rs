@@ -9,8 +9,10 @@ use petstore_core::accounts::{BanOrigin, BanReason, BanRecord, bans, keys};
 use serde_json::{Value, json};
 
 use crate::{
-    administration::AdministrationSettings, duration, error::Failure, key::key_id, output::columns,
-    settings::InvalidSetting,
+    commands::{key::key_id, store_command::AdministrationSettings},
+    error::Failure,
+    output::columns,
+    settings::{InvalidSetting, duration},
 };
 
 /// The longest ban: what is to last longer is revoked.

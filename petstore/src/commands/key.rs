@@ -9,11 +9,10 @@ use petstore_core::accounts::{AccountName, ApiKeyRecord, IssuedKey, KeyId, keys}
 use serde_json::{Map, Value};
 
 use crate::{
-    administration::AdministrationSettings,
-    duration,
+    commands::store_command::AdministrationSettings,
     error::Failure,
     output::{self, columns},
-    settings::{EnvironmentSettings, InvalidSetting, account_name},
+    settings::{EnvironmentSettings, InvalidSetting, account_name, duration},
 };
 
 #[derive(Debug, Subcommand)]

@@ -1,25 +1,16 @@
 //! `petstore import`: animals from a file into the catalogue, each line once.
 
-mod chunks;
-mod csv;
-mod delivery;
-mod input;
-mod records;
-
 use std::{io, path::PathBuf, thread};
 
 use serde_json::json;
 use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
-use self::{
-    chunks::Chunks,
-    delivery::{Delivery, Rejected},
-    input::Input,
-    records::Records,
-};
 use crate::{
+    bulk::{
+        ExchangeError, Format, Progress, Way,
+        import::{Chunks, Delivery, Input, Records, Rejected, SEGMENT},
+    },
     error::Failure,
-    exchange::{ExchangeError, Format, Progress, Way},
     logging::{self, LogFormat},
     output::OutputSettings,
     process::signals::Signals,
@@ -99,7 +90,7 @@ impl Work<'_> {
             self.progress.note(&format!("going on after line {begun}"));
         }
         let bytes = input.read.clone();
-        let (chunks, mut read) = mpsc::channel(delivery::SEGMENT);
+        let (chunks, mut read) = mpsc::channel(SEGMENT);
         let strict = self.settings.strict;
         // A thread of its own, and not waited for: nobody can interrupt its wait for standard input.
         thread::spawn(move || match Records::of(input, format, begun) {
@@ -107,8 +98,8 @@ impl Work<'_> {
             Err(error) => drop(chunks.blocking_send(Err(error))), // nobody listens once the import has ended
         });
         loop {
-            let mut segment = Vec::with_capacity(delivery::SEGMENT);
-            while segment.len() < delivery::SEGMENT {
+            let mut segment = Vec::with_capacity(SEGMENT);
+            while segment.len() < SEGMENT {
                 match read.recv().await {
                     Some(chunk) => segment.push(chunk?),
                     None => break,

@@ -7,11 +7,13 @@ use petstore_core::accounts::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    administration::AdministrationSettings,
+    commands::{
+        admin_client::{AdminUrl, RunningService},
+        key::AccountSetting,
+        store_command::AdministrationSettings,
+    },
     error::Failure,
-    key::AccountSetting,
     output::{self, columns},
-    running_service::{AdminUrl, RunningService},
 };
 
 /// How many days are shown, today included.

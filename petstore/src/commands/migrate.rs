@@ -5,7 +5,8 @@ use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState
 use serde_json::{Value, json};
 
 use crate::{
-    administration::AdministrationSettings, error::Failure, output::columns, settings::value::whole_number,
+    commands::store_command::AdministrationSettings, error::Failure, output::columns,
+    settings::value::whole_number,
 };
 
 #[derive(Debug, Subcommand)]

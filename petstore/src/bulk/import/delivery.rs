@@ -14,10 +14,10 @@ use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
 use super::chunks::Chunk;
-use crate::exchange::ExchangeError;
+use crate::bulk::ExchangeError;
 
 /// The most chunks of one call: as many lines as the core's answer can name.
-pub(super) const SEGMENT: usize = 8;
+pub(crate) const SEGMENT: usize = 8;
 /// How long one call may take. The core bounds each of its steps.
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// For how long a core is asked again that was there and is away.
@@ -27,10 +27,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A line that is not imported, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rejected {
-    pub(super) line: i64,
-    pub(super) reason: String,
-    pub(super) message: String,
+pub(crate) struct Rejected {
+    pub(crate) line: i64,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 impl fmt::Display for Rejected {
@@ -51,15 +51,15 @@ impl From<RejectedLine> for Rejected {
 
 /// What has become of some chunks.
 #[derive(Debug)]
-pub(super) struct Delivered {
-    pub(super) created: u64,
+pub(crate) struct Delivered {
+    pub(crate) created: u64,
     /// In their order.
-    pub(super) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<Rejected>,
 }
 
 /// An import under way.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(crate) struct Delivery {
     client: PetStoreClient<CoreTransport>,
     import_id: String,
     strict: bool,
@@ -68,33 +68,33 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(client: PetStoreClient<CoreTransport>, import_id: &str, strict: bool) -> Self {
+    pub(crate) fn new(client: PetStoreClient<CoreTransport>, import_id: &str, strict: bool) -> Self {
         Self { client, import_id: import_id.to_owned(), strict, last_line: 0, created_in_all: 0 }
     }
 
-    pub(super) fn import_id(&self) -> &str {
+    pub(crate) fn import_id(&self) -> &str {
         &self.import_id
     }
 
     /// Everything up to this line is imported for good.
-    pub(super) fn last_line(&self) -> i64 {
+    pub(crate) fn last_line(&self) -> i64 {
         self.last_line
     }
 
     /// How many animals the import has added, in this run and those before.
-    pub(super) fn created_in_all(&self) -> i64 {
+    pub(crate) fn created_in_all(&self) -> i64 {
         self.created_in_all
     }
 
     /// The line up to which the import has come before. A core that is not there at first is not waited for.
-    pub(super) async fn ask(&mut self) -> Result<i64, ExchangeError> {
+    pub(crate) async fn ask(&mut self) -> Result<i64, ExchangeError> {
         let message = ImportPetsRequest { import_id: self.import_id.clone(), ..Default::default() };
         self.call(&[message], Duration::ZERO).await?;
         Ok(self.last_line)
     }
 
     /// Brings chunks, until the core has them. What it has already is not added again.
-    pub(super) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, ExchangeError> {
+    pub(crate) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, ExchangeError> {
         let mut rejected = Vec::new();
         let messages: Vec<_> = chunks
             .into_iter()

@@ -8,11 +8,12 @@ use petstore_gateway::{Gateway, core_client::CoreTransport};
 use petstore_telemetry::metrics::Exposition;
 
 use crate::{
-    announcement::Announcement,
     error::{Failure, StartError},
-    first_key,
-    listener::{bind, bind_grpc, bind_rest},
-    process::{self, Process},
+    process::{
+        self, Process, first_key,
+        listener::{bind, bind_grpc, bind_rest},
+        startup_banner::Announcement,
+    },
     settings::{
         self, EdgeSettings, EnvironmentSettings, GrpcAddr, GrpcSettings, LimiterSettings, ProcessSettings,
         StoreSettings,

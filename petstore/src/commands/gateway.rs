@@ -6,10 +6,12 @@ use petstore_clock::Clock;
 use petstore_gateway::Gateway;
 
 use crate::{
-    announcement::Announcement,
     error::{Failure, StartError},
-    listener::{bind, bind_rest},
-    process::{self, Process},
+    process::{
+        self, Process,
+        listener::{bind, bind_rest},
+        startup_banner::Announcement,
+    },
     settings::{
         self, CoreAddressSettings, EdgeSettings, EnvironmentSettings, LimiterSettings, ProcessSettings,
     },

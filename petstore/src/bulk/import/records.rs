@@ -6,18 +6,18 @@ use petstore_gateway::exchange::{self, Refusal};
 use petstore_proto::v1::NewPet;
 
 use super::{csv::Table, input::Input};
-use crate::exchange::{ExchangeError, Format, Line, Lines};
+use crate::bulk::{ExchangeError, Format, Line, Lines};
 
 /// An animal, or why there is none, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The line that it begins on.
-    pub(super) line: i64,
-    pub(super) pet: Result<NewPet, Refusal>,
+    pub(crate) line: i64,
+    pub(crate) pet: Result<NewPet, Refusal>,
 }
 
 /// The animals of a file.
-pub(super) struct Records {
+pub(crate) struct Records {
     lines: Lines<Box<dyn BufRead + Send>>,
     /// Lines up to this one are passed over.
     done: i64,
@@ -27,7 +27,7 @@ pub(super) struct Records {
 
 impl Records {
     /// The animals after the line `done`.
-    pub(super) fn of(input: Input, format: Format, done: i64) -> Result<Self, ExchangeError> {
+    pub(crate) fn of(input: Input, format: Format, done: i64) -> Result<Self, ExchangeError> {
         let file = input.file.clone();
         let failed = |source| ExchangeError::Read { file: file.clone(), source };
         let mut text = input.text().map_err(failed)?;
@@ -43,12 +43,12 @@ impl Records {
     }
 
     /// The line up to which the file has been read.
-    pub(super) fn last_line(&self) -> i64 {
+    pub(crate) fn last_line(&self) -> i64 {
         self.lines.number()
     }
 
     /// The next animal; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, ExchangeError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Record>, ExchangeError> {
         let Self { lines, done, table, file } = self;
         let failed = |source| ExchangeError::Read { file: file.clone(), source };
         while lines.number() < *done {
@@ -80,6 +80,6 @@ fn next_json<R: BufRead>(lines: &mut Lines<R>) -> std::io::Result<Option<Record>
     }
 }
 
-pub(super) fn too_long() -> Refusal {
+pub(crate) fn too_long() -> Refusal {
     Refusal { reason: "BODY_TOO_LARGE", message: "the line must be at most 64 KiB long".to_owned() }
 }

@@ -6,7 +6,7 @@ use petstore_core::accounts::{self, Account as Record, AccountName, Plan, Quota}
 use serde_json::{Value, json};
 
 use crate::{
-    administration::AdministrationSettings,
+    commands::store_command::AdministrationSettings,
     error::Failure,
     output::columns,
     settings::{InvalidSetting, account_name, value::whole_number},

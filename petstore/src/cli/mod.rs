@@ -1,10 +1,15 @@
 //! The command line: every verb, in the order of `--help`.
 
+mod settings_table;
+mod unknown_variables;
+
 use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use crate::{account, ban, core, export, gateway, import, key, migrate, serve, usage};
+pub use self::settings_table::settings_table;
+pub(crate) use self::unknown_variables::unknown_variables;
+use crate::commands::{account, ban, core, export, gateway, import, key, migrate, serve, usage};
 
 /// The Animal Store Service: animals for sale, over REST and gRPC.
 ///

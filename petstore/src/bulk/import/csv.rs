@@ -9,7 +9,7 @@ use csv_core::{ReadRecordResult, Reader};
 use petstore_gateway::exchange::{self, Refusal};
 
 use super::records::{Record, too_long};
-use crate::exchange::{ExchangeError, Line, Lines, MAX_LINE};
+use crate::bulk::{ExchangeError, Line, Lines, MAX_LINE};
 
 /// The most columns.
 const MAX_COLUMNS: usize = 256;

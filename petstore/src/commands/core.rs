@@ -4,10 +4,12 @@ use petstore_clock::Clock;
 use petstore_core::Core;
 
 use crate::{
-    announcement::Announcement,
     error::{Failure, StartError},
-    listener::{bind, bind_grpc},
-    process::{self, Process},
+    process::{
+        self, Process,
+        listener::{bind, bind_grpc},
+        startup_banner::Announcement,
+    },
     settings::{EnvironmentSettings, GrpcSettings, ProcessSettings, StoreSettings},
 };
 

@@ -6,7 +6,7 @@ use petstore_proto::v1::ImportLine;
 use tokio::sync::mpsc;
 
 use super::{delivery::Rejected, records::Records};
-use crate::exchange::ExchangeError;
+use crate::bulk::ExchangeError;
 
 /// The most lines of a chunk: what the core takes in a message.
 const MAX_LINES: usize = 1_000;
@@ -16,17 +16,17 @@ const MAX_SPAN: i64 = 10_000;
 
 /// Lines of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// Those with an animal.
-    pub(super) lines: Vec<ImportLine>,
+    pub(crate) lines: Vec<ImportLine>,
     /// Those without one.
-    pub(super) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<Rejected>,
     /// Everything up to this line is in this chunk or one before.
-    pub(super) last_line: i64,
+    pub(crate) last_line: i64,
 }
 
 /// Makes chunks of a file's lines.
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     records: Records,
     strict: bool,
     is_over: bool,
@@ -34,12 +34,12 @@ pub(super) struct Chunks {
 
 impl Chunks {
     /// If it is `strict`, they end before the first line that has no animal.
-    pub(super) fn new(records: Records, strict: bool) -> Self {
+    pub(crate) fn new(records: Records, strict: bool) -> Self {
         Self { records, strict, is_over: false }
     }
 
     /// Sends every chunk, or until nobody takes any more.
-    pub(super) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, ExchangeError>>) {
+    pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, ExchangeError>>) {
         while let Some(chunk) = self.next().transpose() {
             let failed = chunk.is_err();
             if receiver.blocking_send(chunk).is_err() || failed {

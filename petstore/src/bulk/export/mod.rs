@@ -1,0 +1,9 @@
+//! From the core to a file: rows and the file that they are written to.
+
+mod output;
+mod row;
+
+pub(crate) use self::{
+    output::{Part, Target},
+    row::{append, head},
+};

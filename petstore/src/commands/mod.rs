@@ -1,0 +1,16 @@
+//! One file per verb of the command line.
+
+pub(crate) mod account;
+pub(crate) mod ban;
+pub(crate) mod core;
+pub(crate) mod export;
+pub mod gateway;
+pub(crate) mod import;
+pub(crate) mod key;
+pub(crate) mod migrate;
+pub(crate) mod openapi;
+pub mod serve;
+pub(crate) mod usage;
+
+pub(crate) mod admin_client;
+mod store_command;
