@@ -201,19 +201,18 @@ async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
         ("nothing", &one.key_file, false, "no such file"),
         (&one.key_file, &one.file, false, "holds no certificate"),
     ] {
-        let gateway = ["gateway", "--core-url", "https://127.0.0.1:1", "--core-ca", &authority.file()]
-            .map(str::to_owned);
-        let addr = "--https-addr 127.0.0.1:0".split(' ').map(str::to_owned);
-        for (args, flags) in [
-            (
-                ["serve".to_owned()].into_iter().chain(addr).collect::<Vec<_>>(),
-                ["--https-cert", "--https-key"],
-            ),
-            (vec!["core".to_owned()], ["--tls-cert", "--tls-key"]),
-            (gateway.to_vec(), ["--core-cert", "--core-key"]),
+        let ports = |names: &str| {
+            names.split(' ').map(|name| format!("--{name}-addr=127.0.0.1:0")).collect::<Vec<_>>()
+        };
+        let core = ["--core-url=https://127.0.0.1:1".to_owned(), format!("--core-ca={}", authority.file())];
+        for (verb, settings, flags) in [
+            ("serve", ports("https http grpc admin"), ["--https-cert", "--https-key"]),
+            ("core", ports("grpc admin"), ["--tls-cert", "--tls-key"]),
+            ("gateway", [ports("http admin"), core.to_vec()].concat(), ["--core-cert", "--core-key"]),
         ] {
+            let settings = settings.iter().map(String::as_str);
             let args: Vec<&str> =
-                args.iter().map(String::as_str).chain([flags[0], certificate, flags[1], key]).collect();
+                [verb].into_iter().chain(settings).chain([flags[0], certificate, flags[1], key]).collect();
             let exit = installation.run(&args).await;
             let blamed = format!("error: {}: ", flags[usize::from(is_of_key)]);
             assert_eq!(exit.code, Some(2), "{args:?}: {exit:?}");
