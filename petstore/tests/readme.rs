@@ -37,7 +37,13 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Executes a session of the README.
+/// The sessions that the tests of this file execute, each on the page that has its marker.
+const EXECUTED_HERE: [&str; 4] = ["curl", "operator", "bulk", "production"];
+
+/// The sessions that `scripts/test --full` executes, because they need tools of their own.
+const EXECUTED_BY_SCRIPTS: [&str; 4] = ["grpc", "certificates", "core", "gateway"];
+
+/// Executes a session of a page.
 fn execute(session: &str) {
     succeed(&mut session_command(session));
 }
@@ -54,17 +60,17 @@ fn succeed(command: &mut Command) {
 }
 
 #[test]
-fn every_line_of_the_first_session_does_what_the_readme_says() {
+fn every_line_of_the_first_session_does_what_the_page_says() {
     execute("curl");
 }
 
 #[test]
-fn every_line_of_the_operators_session_does_what_the_readme_says() {
+fn every_line_of_the_operators_session_does_what_the_page_says() {
     execute("operator");
 }
 
 #[test]
-fn every_line_of_the_bulk_session_does_what_the_readme_says() {
+fn every_line_of_the_bulk_session_does_what_the_page_says() {
     execute("bulk");
 }
 
@@ -81,19 +87,33 @@ async fn every_line_of_the_production_session_leads_from_empty_servers_to_a_serv
     succeed(&mut command);
 }
 
-/// With `UPDATE_README=1` in its environment this test writes the table instead of judging it.
+#[test]
+fn every_session_of_a_page_is_executed() {
+    let marker = |line: &str| line.strip_prefix("<!-- session: ")?.strip_suffix(" -->").map(str::to_owned);
+    let sessions: BTreeSet<_> =
+        pages().iter().flat_map(|(_, text)| text.lines().filter_map(marker).collect::<Vec<_>>()).collect();
+    let executed = EXECUTED_HERE.into_iter().chain(EXECUTED_BY_SCRIPTS).map(str::to_owned).collect();
+    assert_eq!(sessions, executed);
+}
+
+const SETTINGS: &str = "docs/settings.md";
+
+/// With `UPDATE_PAGES=1` in its environment this test writes the table instead of judging it.
 #[test]
 fn the_settings_table_is_the_one_that_the_flags_make() {
-    let readme = read("README.md");
-    let (before, rest) = readme.split_once("<!-- settings:begin -->\n").unwrap();
+    let page = read(SETTINGS);
+    let (before, rest) = page.split_once("<!-- settings:begin -->\n").unwrap();
     let (table, after) = rest.split_once("<!-- settings:end -->").unwrap();
     let current = petstore::settings_table();
-    if std::env::var_os("UPDATE_README").is_some() {
+    if std::env::var_os("UPDATE_PAGES").is_some() {
         let updated = format!("{before}<!-- settings:begin -->\n{current}<!-- settings:end -->{after}");
-        fs::write(Path::new(ROOT).join("README.md"), updated).unwrap();
+        fs::write(Path::new(ROOT).join(SETTINGS), updated).unwrap();
         return;
     }
-    assert!(table == current, "the README's settings table is not the current one, which is:\n{current}");
+    assert!(
+        table == current,
+        "the table in {SETTINGS} is not the current one; UPDATE_PAGES=1 writes it:\n{current}"
+    );
 }
 
 /// What no operation of REST answers with, and the status that the gRPC code stands for.
@@ -124,8 +144,8 @@ fn codes() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_readme_lists_every_error_code_with_its_status() {
-    let listed = rows(&read("README.md"), "## Error codes")
+fn the_error_guide_lists_every_code_with_its_status() {
+    let listed = rows(&read("docs/errors.md"), "# Error codes")
         .into_iter()
         .map(|row| (row[0].trim_matches('`').to_owned(), row[1].clone()))
         .collect::<BTreeMap<_, _>>();
@@ -229,20 +249,32 @@ fn the_readmes_routes_are_the_documented_ones() {
     assert_eq!(listed, documented);
 }
 
-/// The files under a folder of the repository, with their text.
-fn files(folder: &str) -> Vec<(String, String)> {
-    let mut files = Vec::new();
+/// The paths of the files under a folder of the repository.
+fn paths(folder: &str) -> Vec<String> {
+    let mut paths = Vec::new();
     for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
         let entry = entry.unwrap();
         let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
         if entry.file_type().unwrap().is_dir() {
-            files.extend(self::files(&path));
+            paths.extend(self::paths(&path));
         } else {
-            let text = read(&path);
-            files.push((path, text));
+            paths.push(path);
         }
     }
-    files
+    paths
+}
+
+/// The files under a folder of the repository, with their text. Pictures are left out.
+fn files(folder: &str) -> Vec<(String, String)> {
+    let is_picture = |path: &String| Path::new(path).extension().is_some_and(|extension| extension == "png");
+    paths(folder)
+        .into_iter()
+        .filter(|path| !is_picture(path))
+        .map(|path| {
+            let text = read(&path);
+            (path, text)
+        })
+        .collect()
 }
 
 #[test]
@@ -314,17 +346,17 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     }
 }
 
-/// A call of a gRPC method as the README shows it.
+/// A call of a gRPC method as a page shows it.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     method: String,
     data: Option<serde_json::Value>,
 }
 
-/// The calls that the README makes with a program: its commands, and in them the last argument and that of `-d`.
-fn calls(program: &str) -> Vec<Call> {
-    let readme = read("README.md").replace("\\\n", " ");
-    let commands = readme.lines().filter(|line| line.starts_with(program));
+/// The calls that a page makes with a program: its commands, and in them the last argument and that of `-d`.
+fn calls(page: &str, program: &str) -> Vec<Call> {
+    let page = read(page).replace("\\\n", " ");
+    let commands = page.lines().filter(|line| line.starts_with(program));
     commands
         .map(|command| {
             let data = command.split_once("-d '").map(|(_, rest)| rest.split_once('\'').unwrap().0);
@@ -339,7 +371,7 @@ fn calls(program: &str) -> Vec<Call> {
 
 #[test]
 fn the_grpcurl_lines_make_the_calls_that_the_buf_lines_make() {
-    let (buf, grpcurl) = (calls("buf curl"), calls("grpcurl"));
+    let (buf, grpcurl) = (calls("README.md", "buf curl"), calls("docs/clients.md", "grpcurl"));
     assert_eq!(buf.len(), 4);
     assert_eq!(grpcurl[0], Call { method: "list".to_owned(), data: None });
     assert_eq!(buf[1..], grpcurl[1..]);
@@ -347,7 +379,7 @@ fn the_grpcurl_lines_make_the_calls_that_the_buf_lines_make() {
 
 #[test]
 fn the_grpcurl_lines_name_methods_and_fields_that_exist() {
-    for call in &calls("grpcurl")[1..] {
+    for call in &calls("docs/clients.md", "grpcurl")[1..] {
         descriptor::assert_request(&call.method, call.data.as_ref().unwrap());
     }
 }

@@ -16,7 +16,7 @@ struct Row {
     commands: Vec<String>,
 }
 
-/// Every setting of every command, as the Markdown table in the README shows it.
+/// Every setting of every command, as the Markdown table in `docs/settings.md` shows it.
 #[must_use]
 pub fn settings_table() -> String {
     let mut table =

@@ -1,5 +1,5 @@
 //! What can be set, by flag or by environment variable. clap's definitions here are the only ones: `--help`,
-//! the README's table and the values that the verbs read all come from them.
+//! the table in `docs/settings.md` and the values that the verbs read all come from them.
 //!
 //! Every flag `--some-flag` has the variable `PETSTORE_SOME_FLAG`; the flag wins. There is no settings file.
 
