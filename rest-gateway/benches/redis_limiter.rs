@@ -15,7 +15,7 @@ use std::{
 };
 
 use petstore_clock::{Clock, UnixMillis};
-use petstore_gateway::limit::{Quota, RateLimiter, RedisLimiter, RedisSettings, Subject};
+use petstore_gateway::rate_limit::{LimitKey, Quota, RateLimiter, RedisLimiter, RedisSettings};
 use petstore_test_servers::servers::{RedisOptions, RedisServer};
 
 const ACCOUNTS: i64 = 1_000_000;
@@ -50,7 +50,7 @@ async fn memory(redis: &RedisServer, limiter: &Arc<RedisLimiter>) {
         let limiter = Arc::clone(limiter);
         tokio::spawn(async move {
             for account in (sender..ACCOUNTS).step_by(64) {
-                limiter.take(&subject(account), PRO).await.unwrap();
+                limiter.take(&limit_key(account), PRO).await.unwrap();
             }
         })
     });
@@ -76,7 +76,7 @@ async fn row(redis: &RedisServer, limiter: &Arc<RedisLimiter>, callers: u64, dur
             while start.elapsed() < duration {
                 account = (account * 69_069 + 362_437) % ACCOUNTS; // any spread will do
                 let asked = Instant::now();
-                limiter.take(&subject(account), PRO).await.unwrap();
+                limiter.take(&limit_key(account), PRO).await.unwrap();
                 micros.push(asked.elapsed().as_micros());
             }
             micros
@@ -99,8 +99,8 @@ async fn row(redis: &RedisServer, limiter: &Arc<RedisLimiter>, callers: u64, dur
     );
 }
 
-fn subject(account: i64) -> Subject {
-    Subject::Key { account_id: account, key_id: "1".into() }
+fn limit_key(account: i64) -> LimitKey {
+    LimitKey::ApiKey { account_id: account, key_id: "1".into() }
 }
 
 /// The sum of Redis's figures of that name, user and system time for example.

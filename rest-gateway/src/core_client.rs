@@ -115,8 +115,8 @@ mod tests {
     use super::*;
     use crate::{
         keys::{KnownKey, Plan},
-        limit::Quota,
         middleware::RequestId,
+        rate_limit::Quota,
     };
 
     #[tokio::test]

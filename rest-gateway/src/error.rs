@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{
     docs,
-    keys::{BearerFault, Unresolved},
-    limit::{BanCause, Decision, LimiterUnavailable, Outcome},
+    keys::{BearerError, KeyError},
+    rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome},
 };
 
 mod from_core;
@@ -19,7 +19,7 @@ mod from_core;
 pub(crate) use from_core::is_transport_failure;
 
 /// Why there is an Error body instead of what was asked for. `Display` is the body's `message`: safe for a
-/// stranger, causes are logged where the error is made.
+/// client, causes are logged where the error is made.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("the request must carry exactly one Host field with a host name or address")]
@@ -33,10 +33,10 @@ pub(crate) enum ApiError {
 
     /// No key that could be valid was sent.
     #[error(transparent)]
-    Bearer(#[from] BearerFault),
+    Bearer(#[from] BearerError),
     /// The key that was sent cannot be used, or cannot be checked.
     #[error(transparent)]
-    Key(#[from] Unresolved),
+    Key(#[from] KeyError),
     /// The limiter refused; the decision says why and until when, and of a ban its cause is told too.
     #[error("{}", .0.refusal_message(.1).unwrap_or_default())]
     OverLimit(Decision, BanCause),
@@ -95,10 +95,10 @@ impl ApiError {
             Self::InvalidHost | Self::BrokenBody => ErrorReason::InvalidRequest,
             Self::UriTooLong => ErrorReason::UriTooLong,
             Self::HeadersTooLarge => ErrorReason::HeadersTooLarge,
-            Self::Bearer(BearerFault::Missing) => ErrorReason::MissingApiKey,
-            Self::Bearer(BearerFault::Invalid) | Self::Key(Unresolved::Unknown) => ErrorReason::InvalidApiKey,
-            Self::Key(Unresolved::Revoked) => ErrorReason::ApiKeyRevoked,
-            Self::Key(Unresolved::Expired) => ErrorReason::ApiKeyExpired,
+            Self::Bearer(BearerError::Missing) => ErrorReason::MissingApiKey,
+            Self::Bearer(BearerError::Invalid) | Self::Key(KeyError::Unknown) => ErrorReason::InvalidApiKey,
+            Self::Key(KeyError::Revoked) => ErrorReason::ApiKeyRevoked,
+            Self::Key(KeyError::Expired) => ErrorReason::ApiKeyExpired,
             Self::OverLimit(decision, _) => match decision.outcome {
                 // `Admitted` is no refusal, so nobody makes this error of it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
@@ -120,8 +120,8 @@ impl ApiError {
             Self::IdempotencyKeyReused => ErrorReason::IdempotencyKeyReused,
             Self::PetNotFound => ErrorReason::PetNotFound,
             Self::Core { reason, .. } => *reason,
-            Self::Unavailable { .. } | Self::Key(Unresolved::CoreAway) => ErrorReason::Unavailable,
-            Self::Overloaded { .. } | Self::Key(Unresolved::Overloaded) => ErrorReason::Overloaded,
+            Self::Unavailable { .. } | Self::Key(KeyError::CoreAway) => ErrorReason::Unavailable,
+            Self::Overloaded { .. } | Self::Key(KeyError::Overloaded) => ErrorReason::Overloaded,
             Self::LimiterUnavailable(_) => ErrorReason::LimiterUnavailable,
             Self::DeadlineExceeded => ErrorReason::DeadlineExceeded,
             Self::Internal => ErrorReason::Internal,

@@ -14,9 +14,9 @@ use crate::{
     client_address::TrustedProxies,
     core_client::{CoreBreaker, CoreTransport, NamedTransport, RetryBudget},
     cors::CorsOrigin,
-    keys::KeyRing,
-    limit::{LimiterUnavailable, Quota, RateLimiter, Standing, Subject},
+    keys::KeyResolver,
     metrics::Metrics,
+    rate_limit::{LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter},
     usage::UsageCounter,
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct GatewayState {
     pub(crate) settings: GatewaySettings,
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
-    pub(crate) keys: KeyRing,
+    pub(crate) keys: KeyResolver,
     pub(crate) core_breaker: Arc<CoreBreaker>,
     pub(crate) pets: PetStoreClient<NamedTransport>,
     pub(crate) orders: StoreServiceClient<NamedTransport>,
@@ -69,7 +69,7 @@ impl Gateway {
         Self(Arc::new(GatewayState {
             settings,
             core_breaker: Arc::clone(core.breaker()),
-            keys: KeyRing::new(core.clone(), Arc::clone(&limiter), clock.clone()),
+            keys: KeyResolver::new(core.clone(), Arc::clone(&limiter), clock.clone()),
             limiter,
             usage: Arc::new(UsageCounter::new(core.clone(), clock.clone())),
             pets: PetStoreClient::new(core.clone()),
@@ -93,7 +93,7 @@ impl Gateway {
     /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its core knows the
     /// installation before the first request.
     pub async fn ask_core_once(&self) {
-        self.0.keys.ask_once().await;
+        self.0.keys.poll_once().await;
     }
 
     pub(crate) fn into_state(self) -> Arc<GatewayState> {
@@ -110,12 +110,16 @@ impl Gateway {
         collectors
     }
 
-    /// How a caller stands, for an operator.
+    /// The state of a caller's limits, for an operator.
     ///
     /// # Errors
     /// The counters cannot be reached, and the operator chose to refuse then.
-    pub async fn standing(&self, subject: &Subject, quota: Quota) -> Result<Standing, LimiterUnavailable> {
-        self.0.limiter.inspect(subject, quota).await
+    pub async fn limit_status(
+        &self,
+        limit_key: &LimitKey,
+        quota: Quota,
+    ) -> Result<LimitStatus, LimiterUnavailable> {
+        self.0.limiter.inspect(limit_key, quota).await
     }
 
     /// How ready the gateway is now.

@@ -11,8 +11,8 @@ use petstore_telemetry::metrics::{
 use crate::{
     error,
     keys::Plan,
-    limit::{Decision, LimiterUnavailable, Outcome, Scope, Subject, WindowView},
     operation::Operation,
+    rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView},
 };
 
 /// The metrics of one gateway.
@@ -107,24 +107,24 @@ impl Metrics {
     }
 
     /// Counts a decision of the limiter.
-    pub(crate) fn decided(&self, subject: &Subject, decided: Result<&Decision, LimiterUnavailable>) {
-        let subject_word = match subject {
-            Subject::Key { .. } | Subject::Account(_) => "account",
-            Subject::Usage(_) => "usage",
-            Subject::Address(_) => "address",
+    pub(crate) fn decided(&self, limit_key: &LimitKey, decided: Result<&Decision, LimiterUnavailable>) {
+        let kind = match limit_key {
+            LimitKey::ApiKey { .. } | LimitKey::Account(_) => "account",
+            LimitKey::Usage(_) => "usage",
+            LimitKey::Address(_) => "address",
         };
         let (outcome, scope) = match decided {
             Ok(decision) => (outcome_word(decision.outcome), scope_word(decision.scope)),
             Err(LimiterUnavailable) => ("unavailable", scope_word(Scope::Node)),
         };
-        self.decisions.with_label_values(&[subject_word, outcome, scope]).inc();
+        self.decisions.with_label_values(&[kind, outcome, scope]).inc();
         if let Ok(decision) = decided
             && decision.is_strike
         {
             self.strikes.inc();
             self.bans.inc_by(u64::from(decision.outcome == Outcome::Banned));
         }
-        if let (Ok(decision), "account") = (decided, subject_word)
+        if let (Ok(decision), "account") = (decided, kind)
             && decision.outcome == Outcome::Admitted
         {
             for (window, name) in [(decision.minute, "minute"), (decision.day, "day")] {

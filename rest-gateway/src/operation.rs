@@ -19,7 +19,7 @@ pub(crate) enum Operation {
     OpenApi,
     /// The pages for people.
     Docs,
-    /// Anything else: what a stranger sends never becomes a name.
+    /// Anything else: what a client sends never becomes a name.
     Unmatched,
 }
 

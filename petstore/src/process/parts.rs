@@ -11,7 +11,7 @@ use petstore_core::{
 use petstore_gateway::{
     Gateway,
     core_client::CoreTransport,
-    limit::{
+    rate_limit::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
     router,

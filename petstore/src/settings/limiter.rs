@@ -3,7 +3,7 @@
 use std::{num::NonZeroU16, time::Duration};
 
 use petstore_clock::Clock;
-use petstore_gateway::limit::{OnRedisFailure, RedisLimiter, ResilienceSettings};
+use petstore_gateway::rate_limit::{OnRedisFailure, RedisLimiter, ResilienceSettings};
 
 use super::{InvalidSetting, RedisSettings, value::whole_number};
 

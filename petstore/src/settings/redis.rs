@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use petstore_gateway::limit::{RedisLimiter, RedisSettings as Servers, RedisSetupError, RedisUrl};
+use petstore_gateway::rate_limit::{RedisLimiter, RedisSettings as Servers, RedisSetupError, RedisUrl};
 
 use super::{
     InvalidSetting,

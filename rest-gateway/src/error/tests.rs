@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use super::*;
-use crate::limit::{Scope, WindowView};
+use crate::rate_limit::{Scope, WindowView};
 
 /// Every reason, found by its number: prost has no list.
 fn every_reason() -> impl Iterator<Item = ErrorReason> {
@@ -29,13 +29,13 @@ async fn answer(error: ApiError) -> (u16, http::HeaderMap, serde_json::Value) {
 
 #[tokio::test]
 async fn an_error_body_has_exactly_code_message_and_status() {
-    let (status, headers, body) = answer(ApiError::Bearer(BearerFault::Missing)).await;
+    let (status, headers, body) = answer(ApiError::Bearer(BearerError::Missing)).await;
     assert_eq!(status, 401);
     assert_eq!(
         body,
         serde_json::json!({
             "code": "MISSING_API_KEY",
-            "message": BearerFault::Missing.to_string(),
+            "message": BearerError::Missing.to_string(),
             "status": 401,
         })
     );
@@ -46,10 +46,10 @@ async fn an_error_body_has_exactly_code_message_and_status() {
 #[tokio::test]
 async fn a_refused_credential_is_called_an_invalid_token() {
     let refused = [
-        ApiError::Bearer(BearerFault::Invalid),
-        ApiError::Key(Unresolved::Unknown),
-        ApiError::Key(Unresolved::Revoked),
-        ApiError::Key(Unresolved::Expired),
+        ApiError::Bearer(BearerError::Invalid),
+        ApiError::Key(KeyError::Unknown),
+        ApiError::Key(KeyError::Revoked),
+        ApiError::Key(KeyError::Expired),
     ];
     for error in refused {
         let (status, headers, _) = answer(error).await;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     keys::KnownKey,
-    limit::{Ban, Standing, WindowView},
+    rate_limit::{Ban, LimitStatus, WindowView},
     usage::date,
 };
 
@@ -15,13 +15,13 @@ use crate::{
 struct Usage {
     plan: &'static str,
     #[serde(flatten)]
-    standing: StandingBody,
+    limit_status: LimitStatusBody,
     days: Vec<Day>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct StandingBody {
+struct LimitStatusBody {
     minute: Window,
     day: Window,
     strikes: u64,
@@ -69,27 +69,27 @@ struct ByStatus {
     server_errors: i64,
 }
 
-/// The body of a standing with the days beside it, the latest first.
-pub(crate) fn usage_body(key: &KnownKey, standing: &Standing, days: &[UsageDay]) -> Vec<u8> {
+/// The body of a limit status with the days beside it, the latest first.
+pub(crate) fn usage_body(key: &KnownKey, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
     let days = days.iter().map(day).collect();
-    let usage = Usage { plan: plan_word(key.plan), standing: body_of(standing), days };
+    let usage = Usage { plan: plan_word(key.plan), limit_status: body_of(limit_status), days };
     serde_json::to_vec(&usage).unwrap_or_default() // numbers and strings do not fail
 }
 
-/// A standing as `GET /v1/usage` shows it: the windows, strikes and ban.
+/// A limit status as `GET /v1/usage` shows it: the windows, strikes and ban.
 #[must_use]
-pub fn standing_json(standing: &Standing) -> serde_json::Value {
-    serde_json::to_value(body_of(standing)).unwrap_or_default() // numbers and strings do not fail
+pub fn limit_status_json(limit_status: &LimitStatus) -> serde_json::Value {
+    serde_json::to_value(body_of(limit_status)).unwrap_or_default() // numbers and strings do not fail
 }
 
-fn body_of(standing: &Standing) -> StandingBody {
-    StandingBody {
-        minute: window(standing.decision.minute),
-        day: window(standing.decision.day),
-        strikes: standing.strikes.map_or(0, |strikes| strikes.count),
-        strikes_reset_at: standing.strikes.map(|strikes| moment(strikes.resets_at)),
-        refused_until: standing.refused_until.map(moment),
-        ban: standing
+fn body_of(limit_status: &LimitStatus) -> LimitStatusBody {
+    LimitStatusBody {
+        minute: window(limit_status.decision.minute),
+        day: window(limit_status.decision.day),
+        strikes: limit_status.strikes.map_or(0, |strikes| strikes.count),
+        strikes_reset_at: limit_status.strikes.map(|strikes| moment(strikes.resets_at)),
+        refused_until: limit_status.refused_until.map(moment),
+        ban: limit_status
             .ban()
             .map(|Ban { from, until }| BanTerm { from: from.to_string(), until: moment(until) }),
     }
@@ -128,9 +128,9 @@ const fn plan_word(plan: Plan) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Decision, Outcome, Quota, Scope, Strikes};
+    use crate::rate_limit::{Decision, Outcome, Quota, Scope, Strikes};
 
-    fn body(standing: &Standing) -> serde_json::Value {
+    fn body(limit_status: &LimitStatus) -> serde_json::Value {
         let quota = Quota { per_minute: 60, per_day: 1_000 };
         let key = KnownKey { key_id: "k".into(), account_id: 1, plan: Plan::Free, quota };
         let day = UsageDay {
@@ -141,10 +141,10 @@ mod tests {
             server_errors: 4,
             get_pet: 5,
         };
-        serde_json::from_slice(&usage_body(&key, standing, &[day])).unwrap()
+        serde_json::from_slice(&usage_body(&key, limit_status, &[day])).unwrap()
     }
 
-    fn standing(outcome: Outcome) -> Standing {
+    fn limit_status(outcome: Outcome) -> LimitStatus {
         let now = UnixMillis(1_795_200_380_250);
         let decision = Decision {
             outcome,
@@ -158,7 +158,7 @@ mod tests {
         let last_ban =
             Some(Ban { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) });
         let strikes = Some(Strikes { count: 3, resets_at: now });
-        Standing { decision, refused_until: None, strikes, last_ban }
+        LimitStatus { decision, refused_until: None, strikes, last_ban }
     }
 
     #[test]
@@ -176,12 +176,12 @@ mod tests {
                 "getPet": 5,
             }],
         });
-        assert_eq!(body(&standing(Outcome::QuotaExceeded)), expected);
+        assert_eq!(body(&limit_status(Outcome::QuotaExceeded)), expected);
     }
 
     #[test]
     fn a_ban_is_shown_while_it_is_in_force() {
-        let shown = &body(&standing(Outcome::Banned))["ban"];
+        let shown = &body(&limit_status(Outcome::Banned))["ban"];
         assert_eq!(
             *shown,
             serde_json::json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" })

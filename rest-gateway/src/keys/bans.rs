@@ -1,6 +1,7 @@
-//! Bans. The core's database has the word: what it tells of a key is set in the limiter, wherever that keeps bans, and
-//! it is told of those that a limiter imposed. What this gateway knows is held against every decision, so that a
-//! limiter that lost a ban, or kept one that was lifted, is put right by the first request.
+//! Bans. The core's database has the word: what it tells of a key is set in the limiter, wherever that keeps
+//! bans, and it is told of those that a limiter imposed. What this gateway knows is held against every
+//! decision, so that a limiter that lost a ban, or kept one that was lifted, is put right by the first
+//! request.
 
 use std::{
     collections::HashMap,
@@ -13,12 +14,13 @@ use petstore_proto::internal::v1 as internal;
 use tokio::sync::Notify;
 
 use super::changes::Stamp;
-use crate::limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Quota, RateLimiter, Subject};
+use crate::rate_limit::{Ban, BanCause, Decision, LimitKey, LimiterUnavailable, Outcome, Quota, RateLimiter};
 
 /// A ban matters for so long after its end.
 const MEMORY: Duration = Duration::from_hours(24);
 
-/// Forgetting what is over looks at every note, so it waits until there are so many, or twice as many as it left.
+/// Forgetting what is over looks at every note, so it waits until there are so many, or twice as many as it
+/// left.
 const FIRST_SWEEP: usize = 64;
 
 /// Keeps limiter and core alike. What a limiter imposed holds at once, whether the core can be told or not.
@@ -91,15 +93,15 @@ impl Bans {
         Self { limiter, notes: RwLock::default(), imposed: Notify::new() }
     }
 
-    /// The decision on a request, held against what is known of the key's bans, and why the key is banned if it is.
-    /// A limiter that did not know is put right, and asked again.
+    /// The decision on a request, held against what is known of the key's bans, and why the key is banned if
+    /// it is. A limiter that did not know is put right, and asked again.
     pub(super) async fn settle(
         &self,
-        subject: &Subject,
+        limit_key: &LimitKey,
         quota: Quota,
         decision: Decision,
     ) -> Result<(Decision, BanCause), LimiterUnavailable> {
-        let Subject::Key { account_id, key_id } = subject else {
+        let LimitKey::ApiKey { account_id, key_id } = limit_key else {
             return Ok((decision, BanCause::Unknown)); // never banned
         };
         let verdict = {
@@ -120,11 +122,11 @@ impl Bans {
                 Ok((decision, cause))
             }
             Verdict::IsWrong { correction, cause } => {
-                self.correct(subject, correction).await;
+                self.correct(limit_key, correction).await;
                 let again = if decision.outcome == Outcome::Admitted {
-                    self.limiter.peek(subject, quota).await? // it was counted
+                    self.limiter.peek(limit_key, quota).await? // it was counted
                 } else {
-                    self.limiter.take(subject, quota).await? // a ban counts nothing
+                    self.limiter.take(limit_key, quota).await? // a ban counts nothing
                 };
                 Ok((again, cause))
             }
@@ -180,13 +182,13 @@ impl Bans {
     async fn correct_key(&self, key_id: &Arc<str>, stamp: Stamp, correction: Option<Correction>) {
         if let Some(correction) = correction {
             let account_id = stamp.account_id;
-            self.correct(&Subject::Key { account_id, key_id: Arc::clone(key_id) }, correction).await;
+            self.correct(&LimitKey::ApiKey { account_id, key_id: Arc::clone(key_id) }, correction).await;
         }
     }
 
     /// What fails here is done by the first request that it matters for: [`Self::settle`].
-    async fn correct(&self, subject: &Subject, Correction { ban, upto }: Correction) {
-        if let Err(unavailable) = self.limiter.set_ban(subject, ban, upto).await {
+    async fn correct(&self, limit_key: &LimitKey, Correction { ban, upto }: Correction) {
+        if let Err(unavailable) = self.limiter.set_ban(limit_key, ban, upto).await {
             tracing::debug!(error = %unavailable, "could not pass on a ban yet");
         }
     }

@@ -8,7 +8,7 @@ const MAX_TOKEN: usize = 512;
 
 /// Why a request carries no usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BearerFault {
+pub enum BearerError {
     /// There is no bearer credential.
     #[error("an API key is required: send the header Authorization: Bearer <API_KEY>")]
     Missing,
@@ -17,28 +17,29 @@ pub enum BearerFault {
     Invalid,
 }
 
-/// The key in the `Authorization` field (RFC 6750 §2.1, the form of RFC 9110 §11.4), if its form and checksum are
-/// right and it is one of `environment`: whether it exists is another question.
+/// The key in the `Authorization` field (RFC 6750 §2.1, the form of RFC 9110 §11.4), if its form and checksum
+/// are right and it is one of `environment`: whether it exists is another question.
 ///
 /// # Errors
-/// [`BearerFault::Missing`]: no field, an empty one, or another scheme. [`BearerFault::Invalid`]: everything else.
-pub fn bearer(headers: &HeaderMap, environment: Environment) -> Result<ApiKey, BearerFault> {
+/// [`BearerError::Missing`]: no field, an empty one, or another scheme. [`BearerError::Invalid`]: everything
+/// else.
+pub fn bearer(headers: &HeaderMap, environment: Environment) -> Result<ApiKey, BearerError> {
     let mut fields = headers.get_all(AUTHORIZATION).into_iter();
-    let field = fields.next().ok_or(BearerFault::Missing)?;
+    let field = fields.next().ok_or(BearerError::Missing)?;
     if fields.next().is_some() {
-        return Err(BearerFault::Invalid);
+        return Err(BearerError::Invalid);
     }
     let credentials = field.as_bytes().trim_ascii();
     let scheme_end = credentials.iter().position(|byte| *byte == b' ').unwrap_or(credentials.len());
     let (scheme, token) = credentials.split_at(scheme_end);
     if !scheme.eq_ignore_ascii_case(b"Bearer") {
-        return Err(BearerFault::Missing);
+        return Err(BearerError::Missing);
     }
     let spaces = token.iter().take_while(|byte| **byte == b' ').count();
     token68(token.split_at(spaces).1)
         .and_then(ApiKey::parse)
         .filter(|key| key.environment() == environment)
-        .ok_or(BearerFault::Invalid)
+        .ok_or(BearerError::Invalid)
 }
 
 /// The token as text if it is a token68 (RFC 9110 §11.2) of bearable length.
@@ -55,11 +56,11 @@ fn token68(token: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use proptest::prelude::*;
+    use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
-    fn judged(fields: &[&str]) -> Result<String, BearerFault> {
+    fn judged(fields: &[&str]) -> Result<String, BearerError> {
         let mut headers = HeaderMap::new();
         for field in fields {
             headers.append(AUTHORIZATION, HeaderValue::from_bytes(field.as_bytes()).unwrap());
@@ -80,17 +81,17 @@ mod tests {
     #[test]
     fn no_field_an_empty_one_and_another_scheme_are_missing() {
         let key = ApiKey::generate(Environment::Production).expose().to_owned();
-        assert_eq!(judged(&[]), Err(BearerFault::Missing));
+        assert_eq!(judged(&[]), Err(BearerError::Missing));
         for field in ["", "   ", "Basic dXNlcjpwYXNz", "Bearer:x", &key, &format!("Token {key}")] {
-            assert_eq!(judged(&[field]), Err(BearerFault::Missing), "{field}");
+            assert_eq!(judged(&[field]), Err(BearerError::Missing), "{field}");
         }
     }
 
     #[test]
     fn two_fields_are_invalid_even_if_they_are_equal() {
         let field = format!("Bearer {}", ApiKey::generate(Environment::Production).expose());
-        assert_eq!(judged(&[&field, &field]), Err(BearerFault::Invalid));
-        assert_eq!(judged(&["", &field]), Err(BearerFault::Invalid));
+        assert_eq!(judged(&[&field, &field]), Err(BearerError::Invalid));
+        assert_eq!(judged(&["", &field]), Err(BearerError::Invalid));
     }
 
     #[test]
@@ -109,9 +110,9 @@ mod tests {
             &format!("\t{key}"),
             &format!("{key} {key}"),
         ] {
-            assert_eq!(judged(&[&format!("Bearer {token}")]), Err(BearerFault::Invalid), "{token}");
+            assert_eq!(judged(&[&format!("Bearer {token}")]), Err(BearerError::Invalid), "{token}");
         }
-        assert_eq!(judged(&["Bearer"]), Err(BearerFault::Invalid));
+        assert_eq!(judged(&["Bearer"]), Err(BearerError::Invalid));
     }
 
     #[test]
@@ -119,13 +120,13 @@ mod tests {
         let mut key = ApiKey::generate(Environment::Production).expose().to_owned();
         let last = if key.ends_with('0') { "1" } else { "0" };
         key.replace_range(44.., last);
-        assert_eq!(judged(&[&format!("Bearer {key}")]), Err(BearerFault::Invalid));
+        assert_eq!(judged(&[&format!("Bearer {key}")]), Err(BearerError::Invalid));
     }
 
     #[test]
     fn a_key_of_the_other_environment_is_invalid() {
         let key = ApiKey::generate(Environment::Staging);
-        assert_eq!(judged(&[&format!("Bearer {}", key.expose())]), Err(BearerFault::Invalid));
+        assert_eq!(judged(&[&format!("Bearer {}", key.expose())]), Err(BearerError::Invalid));
     }
 
     #[test]
@@ -137,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_field_makes_it_panic(field in proptest::collection::vec(prop_oneof![32..=126u8, 128..=255u8, Just(9)], 0..80)) {
+        fn no_field_makes_it_panic(field in vec(prop_oneof![32..=126u8, 128..=255u8, Just(9)], 0..80)) {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, HeaderValue::from_bytes(&field).unwrap());
             prop_assert!(bearer(&headers, Environment::Production).is_err());

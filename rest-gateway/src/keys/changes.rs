@@ -61,8 +61,8 @@ impl Changes {
         self.read().revision
     }
 
-    /// A number that changes when the core's revisions run backwards: its database was put back to an older state,
-    /// and nothing learnt before means anything.
+    /// A number that changes when the core's revisions run backwards: its database was put back to an older
+    /// state, and nothing learnt before means anything.
     pub(super) fn history(&self) -> u64 {
         self.read().history
     }
@@ -92,8 +92,8 @@ impl Changes {
         known.is_current(stamp) && confirmed_at <= now.plus(SKEW) && now < confirmed_at.plus(TRUST)
     }
 
-    /// Whether an answer that has just come holds: no change of its account was told of that it does not know. It needs
-    /// no other confirmation, whatever has happened to the clock.
+    /// Whether an answer that has just come holds: no change of its account was told of that it does not
+    /// know. It needs no other confirmation, whatever has happened to the clock.
     pub(super) fn admit(&self, stamp: Stamp) -> bool {
         self.read().is_current(stamp)
     }

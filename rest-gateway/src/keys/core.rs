@@ -22,8 +22,8 @@ use crate::{
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// How long the question for changes may take: longer than a core waits for its database, and than it takes to find out
-/// that a core answers nothing.
+/// How long the question for changes may take: longer than a core waits for its database, and than it takes
+/// to find out that a core answers nothing.
 const CHANGES_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The most uses in one report.
@@ -66,8 +66,8 @@ impl KeyService {
         self.answered_once() && !self.is_away.load(Ordering::Relaxed)
     }
 
-    /// What is known of keys, at most 1,000. While the core is known to be away it is not even asked, so that nobody
-    /// waits for the deadline: [`Self::list_changes`] finds out when it is back.
+    /// What is known of keys, at most 1,000. While the core is known to be away it is not even asked, so that
+    /// nobody waits for the deadline: [`Self::list_changes`] finds out when it is back.
     pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, CoreAway> {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
@@ -95,8 +95,8 @@ impl KeyService {
         let answer = answer.unwrap_or_else(|_| Err(overdue())).map(Response::into_inner);
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Relaxed);
-        // One line when it begins to refuse and one when it is back, not one a second. That it answers nobody is told by
-        // the breaker of the transport.
+        // One line when it begins to refuse and one when it is back, not one a second. That it answers nobody
+        // is told by the breaker of the transport.
         match &answer {
             Ok(_) => {
                 if self.was_refused.swap(false, Ordering::Relaxed) || !answered_before {
@@ -127,8 +127,8 @@ impl KeyService {
         })
     }
 
-    /// Reports uses, in batches, until one fails or the deadline passes: the rest is dropped, because an operator
-    /// reads "last used" by the day.
+    /// Reports uses, in batches, until one fails or the deadline passes: the rest is dropped, because an
+    /// operator reads "last used" by the day.
     pub(super) async fn report(&self, uses: &[KeyUse]) {
         let report = async {
             for batch in uses.chunks(MAX_REPORT) {

@@ -5,8 +5,8 @@ use std::{
     hash::Hash,
 };
 
-/// Items of one sender keep their order. Senders take turns (round robin), so that one with few items waits for no more
-/// than one item of every other.
+/// Items of one sender keep their order. Senders take turns (round robin), so that one with few items waits
+/// for no more than one item of every other.
 #[derive(Debug)]
 pub(super) struct FairQueue<S, T> {
     by_sender: HashMap<S, VecDeque<T>>,

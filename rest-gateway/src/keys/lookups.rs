@@ -1,9 +1,11 @@
-//! Look-ups of keys in the core: those that wait share calls, so that guessing costs the guesser and not the core.
+//! Look-ups of keys in the core: those that wait share calls, so that guessing costs the guesser and not the
+//! core.
 //!
-//! A call begins at once when none has begun lately, and takes all who wait. So a gateway looks up as many keys as it
-//! can accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second. Only while the core
-//! answers more slowly than that do keys wait for another call. Then keys that were known go first, and the client
-//! addresses take turns, so that strangers at one address hold up none at another.
+//! A call begins at once when none has begun lately, and takes all who wait. So a gateway looks up as many
+//! keys as it can accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second.
+//! Only while the core answers more slowly than that do keys wait for another call. Then keys that were known
+//! go first, and the client addresses take turns, so that a flood of unknown keys from one address delays no
+//! other address.
 
 use std::{
     collections::VecDeque,
@@ -31,7 +33,8 @@ const CALL_INTERVAL: Duration = Duration::from_millis(5);
 /// The most digests in one call; the core takes no more.
 const MAX_BATCH: usize = 1_000;
 
-/// How long a look-up may wait for its turn. Only a core or a machine with too much to do makes it wait for so long.
+/// How long a look-up may wait for its turn. Only a core or a machine with too much to do makes it wait for
+/// so long.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// The most look-ups that wait, each some 100 bytes.
@@ -50,7 +53,8 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overloaded;
 
-/// Makes calls about many digests, with answers of type `T`. Clones of the answer go to all who waited for it.
+/// Makes calls about many digests, with answers of type `T`. Clones of the answer go to all who waited for
+/// it.
 pub(super) struct Lookups<T>(Arc<Shared<T>>)
 where
     T: Clone;
@@ -89,8 +93,8 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
         }))
     }
 
-    /// The answer of a call that this digest is part of. Must be called inside a tokio runtime. If the future is dropped
-    /// before its turn comes, the digest is not asked about.
+    /// The answer of a call that this digest is part of. Must be called inside a tokio runtime. If the future
+    /// is dropped before its turn comes, the digest is not asked about.
     ///
     /// # Errors
     /// [`Overloaded`] when its turn does not come within [`MAX_WAIT`], or too many wait already.
@@ -156,7 +160,7 @@ impl<T: Clone + Send + Sync + 'static> Dispatcher<T> {
         }
     }
 
-    /// `None` when nobody waits. From that moment on whoever comes has to start another dispatcher.
+    /// `None` when no look-up waits. From then on the next look-up has to start another dispatcher.
     fn next_batch(&mut self) -> Option<Vec<Waiting<T>>> {
         let mut queue = self.shared.queue();
         let batch = queue.next_batch();
@@ -171,7 +175,7 @@ impl<T: Clone + Send + Sync + 'static> Dispatcher<T> {
     fn begin(&self, batch: Vec<Waiting<T>>, permit: OwnedSemaphorePermit) {
         let call = (self.shared.call)(batch.iter().map(|waiting| waiting.digest).collect());
         let call = async move {
-            let _permit = permit; // until the answer is there, or nobody waits for it any more
+            let _permit = permit; // until the answer is there, or no look-up waits for it any more
             call.await
         };
         let call = call.boxed().shared();

@@ -2,7 +2,7 @@
 
 use petstore_telemetry::metrics::{Collectors, IntCounterVec, counters};
 
-use super::{Unresolved, ring::Memory};
+use super::{KeyError, resolver::CacheState};
 
 #[derive(Debug)]
 pub(super) struct KeyMetrics {
@@ -32,25 +32,25 @@ impl KeyMetrics {
         vec![Box::new(self.cache.clone()), Box::new(self.lookups.clone())]
     }
 
-    pub(super) fn recalled(&self, memory: &Memory) {
-        let result = match memory {
-            Memory::Key(_) => "hit",
-            Memory::NoKey => "hit_unknown",
-            Memory::Outdated => "outdated",
-            Memory::Nothing => "miss",
+    pub(super) fn requested(&self, state: &CacheState) {
+        let result = match state {
+            CacheState::Key(_) => "hit",
+            CacheState::UnknownKey => "hit_unknown",
+            CacheState::Outdated => "outdated",
+            CacheState::Missing => "miss",
         };
         self.cache.with_label_values(&[result]).inc();
     }
 
-    /// A key was looked up; `unresolved` if that led to none.
-    pub(super) fn looked_up(&self, unresolved: Option<Unresolved>) {
-        let result = match unresolved {
+    /// A key was looked up; `error` says why there is none.
+    pub(super) fn looked_up(&self, error: Option<KeyError>) {
+        let result = match error {
             None => "found",
-            Some(Unresolved::Unknown) => "unknown",
-            Some(Unresolved::Revoked) => "revoked",
-            Some(Unresolved::Expired) => "expired",
-            Some(Unresolved::CoreAway) => "core_away",
-            Some(Unresolved::Overloaded) => "overloaded",
+            Some(KeyError::Unknown) => "unknown",
+            Some(KeyError::Revoked) => "revoked",
+            Some(KeyError::Expired) => "expired",
+            Some(KeyError::CoreAway) => "core_away",
+            Some(KeyError::Overloaded) => "overloaded",
         };
         self.lookups.with_label_values(&[result]).inc();
     }

@@ -1,29 +1,29 @@
-//! API keys at the edge (docs/contract.md, 5): read from the request, judged by their form, resolved by the core,
-//! and remembered for as long as that may be trusted.
+//! API keys at the edge (docs/contract.md, 5): read from the request, judged by their form, resolved by the
+//! core, and remembered for as long as that may be trusted.
 
 mod bans;
 mod bearer;
+mod cached_key;
 mod changes;
 mod core;
 #[cfg(test)]
 mod core_double;
-mod entry;
 mod fair_queue;
-mod flights;
+mod last_used;
 mod lookups;
 mod metrics;
-mod ring;
-mod uses;
+mod resolver;
+mod single_flight;
 
 use std::sync::Arc;
 
 pub use petstore_proto::internal::v1::Plan;
 
 pub use self::{
-    bearer::{BearerFault, bearer},
-    ring::KeyRing,
+    bearer::{BearerError, bearer},
+    resolver::KeyResolver,
 };
-use crate::limit::Quota;
+use crate::rate_limit::Quota;
 
 /// A key that may be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct KnownKey {
 
 /// Why a well-formed key cannot be used now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved {
+pub enum KeyError {
     /// There is no such key.
     #[error("the API key is not valid")]
     Unknown,

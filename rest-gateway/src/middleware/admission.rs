@@ -11,8 +11,8 @@ use crate::{
     client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
-    keys::{KnownKey, Unresolved, bearer},
-    limit::{Decision, LimiterUnavailable, Outcome, Quota, Scope, Standing, Subject, WindowView},
+    keys::{KeyError, KnownKey, bearer},
+    rate_limit::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView},
     routes::usage,
 };
 
@@ -39,8 +39,8 @@ pub(super) struct Admission {
     pub(super) verdict: Result<(), ApiError>,
     /// `None` when nothing was counted.
     pub(super) decision: Option<Decision>,
-    /// How the account stands, for a question about that.
-    pub(super) standing: Option<Standing>,
+    /// The limits of the account, for a request for its usage.
+    pub(super) limit_status: Option<LimitStatus>,
 }
 
 /// Authenticates the request and counts it: against the account if its key is valid, and against the client
@@ -49,34 +49,34 @@ pub(super) async fn admit(gateway: &GatewayState, parts: &Parts, address: Client
     match authenticate(gateway, &parts.headers, address).await {
         Ok(key) if parts.uri.path() == usage::PATH => admit_to_usage(gateway, key).await,
         Ok(key) => {
-            let (subject, quota) = (subject(gateway, &key), key.quota);
-            take(gateway, &subject, quota, Ok(key)).await
+            let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
+            take(gateway, &limit_key, quota, Ok(key)).await
         }
         Err(error) if is_free(&error) => {
-            Admission { key: None, verdict: Err(error), decision: None, standing: None }
+            Admission { key: None, verdict: Err(error), decision: None, limit_status: None }
         }
-        Err(error) => take(gateway, &Subject::Address(address), Quota::ADDRESS, Err(error)).await,
+        Err(error) => take(gateway, &LimitKey::Address(address), Quota::ADDRESS, Err(error)).await,
     }
 }
 
-/// Whether a request without a usable key costs its address nothing: the fault is nobody's but ours. What could not be
+/// Whether a request without a usable key costs its address nothing: the fault is ours. What could not be
 /// looked up because too many others wait is not free, or else a flood would be.
 fn is_free(error: &ApiError) -> bool {
-    matches!(error, ApiError::Key(Unresolved::CoreAway))
+    matches!(error, ApiError::Key(KeyError::CoreAway))
 }
 
 /// A question about usage costs no quota and is answered also when that is used up, and in a ban: it has a limit of
 /// its own, which shows itself only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
-    let own = Subject::Usage(key.account_id);
-    let (subject, quota) = (subject(gateway, &key), key.quota);
+    let own = LimitKey::Usage(key.account_id);
+    let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
     let admission = take(gateway, &own, Quota::USAGE, Ok(key)).await;
     if admission.verdict.is_err() {
         return admission;
     }
-    match gateway.limiter.inspect(&subject, quota).await {
-        Ok(standing) => {
-            Admission { decision: Some(standing.decision), standing: Some(standing), ..admission }
+    match gateway.limiter.inspect(&limit_key, quota).await {
+        Ok(limit_status) => {
+            Admission { decision: Some(limit_status.decision), limit_status: Some(limit_status), ..admission }
         }
         Err(unavailable) => {
             let decision = Some(undecided(quota, gateway.clock.now()));
@@ -85,12 +85,12 @@ async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission
     }
 }
 
-/// Whose windows and conduct a request with the key counts in.
-fn subject(gateway: &GatewayState, key: &KnownKey) -> Subject {
+/// What a request with the key counts against.
+fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     if gateway.settings.bans {
-        Subject::Key { account_id: key.account_id, key_id: Arc::clone(&key.key_id) }
+        LimitKey::ApiKey { account_id: key.account_id, key_id: Arc::clone(&key.key_id) }
     } else {
-        Subject::Account(key.account_id)
+        LimitKey::Account(key.account_id)
     }
 }
 
@@ -104,18 +104,18 @@ async fn authenticate(
     Ok(gateway.keys.resolve(&key, address).await?)
 }
 
-/// Counts one request of the subject. If that is admitted, it may pass with the key, or else `caller` says why not.
+/// Counts one request. If that is admitted, it may pass with the key, or else `caller` says why not.
 async fn take(
     gateway: &GatewayState,
-    subject: &Subject,
+    limit_key: &LimitKey,
     quota: Quota,
     caller: Result<Arc<KnownKey>, ApiError>,
 ) -> Admission {
-    let taken = match gateway.limiter.take(subject, quota).await {
-        Ok(decision) => gateway.keys.settle_ban(subject, quota, decision).await,
+    let taken = match gateway.limiter.take(limit_key, quota).await {
+        Ok(decision) => gateway.keys.settle_ban(limit_key, quota, decision).await,
         Err(unavailable) => Err(unavailable),
     };
-    gateway.metrics.decided(subject, taken.as_ref().map(|(decision, _)| decision).map_err(|away| *away));
+    gateway.metrics.decided(limit_key, taken.as_ref().map(|(decision, _)| decision).map_err(|away| *away));
     let (key, refusal) = match caller {
         Ok(key) => (Some(key), None),
         Err(refusal) => (None, Some(refusal)),
@@ -125,12 +125,12 @@ async fn take(
         Ok((decision, cause)) => (Some(ApiError::OverLimit(decision, cause)), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
-    Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision), standing: None }
+    Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision), limit_status: None }
 }
 
 /// What to show for a request that was not counted: the client address's values.
 pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Decision {
-    let decision = gateway.limiter.peek(&Subject::Address(address), Quota::ADDRESS).await;
+    let decision = gateway.limiter.peek(&LimitKey::Address(address), Quota::ADDRESS).await;
     decision.unwrap_or_else(|LimiterUnavailable| undecided(Quota::ADDRESS, gateway.clock.now()))
 }
 
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn only_the_cores_absence_is_free_and_what_waits_in_vain_is_not() {
         for (error, free) in [
-            (Unresolved::CoreAway, true),
-            (Unresolved::Overloaded, false),
-            (Unresolved::Unknown, false),
-            (Unresolved::Revoked, false),
+            (KeyError::CoreAway, true),
+            (KeyError::Overloaded, false),
+            (KeyError::Unknown, false),
+            (KeyError::Revoked, false),
         ] {
             assert_eq!(is_free(&ApiError::Key(error)), free, "{error}");
         }

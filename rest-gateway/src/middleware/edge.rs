@@ -59,8 +59,8 @@ where
                     let caller = Caller { key: Arc::clone(key), request_id: request_id.clone() };
                     parts.extensions.insert(caller);
                 }
-                if let Some(standing) = admission.standing {
-                    parts.extensions.insert(standing);
+                if let Some(limit_status) = admission.limit_status {
+                    parts.extensions.insert(limit_status);
                 }
                 admission.verdict
             }

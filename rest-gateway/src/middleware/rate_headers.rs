@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::limit::{Decision, Scope};
+use crate::rate_limit::{Decision, Scope};
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -32,7 +32,7 @@ mod tests {
     use petstore_clock::UnixMillis;
 
     use super::*;
-    use crate::limit::{Outcome, WindowView};
+    use crate::rate_limit::{Outcome, WindowView};
 
     fn decision(scope: Scope) -> Decision {
         Decision {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{self, ApiError},
-    keys::{BearerFault, Unresolved},
-    limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Scope, WindowView},
+    keys::{BearerError, KeyError},
+    rate_limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Scope, WindowView},
 };
 
 /// Every reason but the one that is never sent.
@@ -58,10 +58,10 @@ pub(super) fn sample(reason: ErrorReason) -> ApiError {
         R::MalformedJson => {
             ApiError::MalformedJson("the body must be JSON whose objects name each member once".to_owned())
         }
-        R::MissingApiKey => BearerFault::Missing.into(),
-        R::InvalidApiKey => BearerFault::Invalid.into(),
-        R::ApiKeyRevoked => Unresolved::Revoked.into(),
-        R::ApiKeyExpired => Unresolved::Expired.into(),
+        R::MissingApiKey => BearerError::Missing.into(),
+        R::InvalidApiKey => BearerError::Invalid.into(),
+        R::ApiKeyRevoked => KeyError::Revoked.into(),
+        R::ApiKeyExpired => KeyError::Expired.into(),
         R::InvalidIdempotencyKey => ApiError::InvalidIdempotencyKey,
         R::IdempotencyInProgress => ApiError::IdempotencyInProgress { retry_after: None },
         R::IdempotencyKeyReused => ApiError::IdempotencyKeyReused,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
 use super::*;
-use crate::{GatewaySettings, client_address::TrustedProxies, limit::InProcessLimiter};
+use crate::{GatewaySettings, client_address::TrustedProxies, rate_limit::InProcessLimiter};
 
 const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000); // 2026-11-20T12:00:00Z
 

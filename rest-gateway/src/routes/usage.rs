@@ -7,7 +7,7 @@ use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
 
 use crate::{
-    error::ApiError, gateway::GatewayState, json::usage_body, limit::Standing, middleware::Caller,
+    error::ApiError, gateway::GatewayState, json::usage_body, middleware::Caller, rate_limit::LimitStatus,
     routes::json,
 };
 
@@ -16,9 +16,9 @@ pub(crate) const PATH: &str = "/v1/usage";
 
 pub(crate) async fn get(
     State(gateway): State<Arc<GatewayState>>,
-    Extension(standing): Extension<Standing>,
+    Extension(limit_status): Extension<LimitStatus>,
     caller: Caller,
 ) -> Result<Response, ApiError> {
     let days = gateway.usage.days(&caller, &gateway.retries).await?;
-    Ok(json(StatusCode::OK, usage_body(&caller.key, &standing, &days)))
+    Ok(json(StatusCode::OK, usage_body(&caller.key, &limit_status, &days)))
 }

@@ -14,8 +14,8 @@ use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageRow};
 /// Enough that two threads seldom meet at one lock.
 const SHARDS: usize = 64;
 
-/// The most accounts and days that a shard keeps for the core to take: 131,072 in all, in about 12 MiB. Only a long
-/// outage of the core fills it; what comes on top is not counted.
+/// The most accounts and days that a shard keeps for the core to take: 131,072 in all, in about 12 MiB. Only
+/// a long outage of the core fills it; what comes on top is not counted.
 const SHARD_CAPACITY: usize = 2_048;
 
 /// The most rows of one report.
@@ -26,8 +26,8 @@ type Counts = HashMap<(i64, i64), UsageDay>;
 
 /// What is counted and not in the core yet.
 ///
-/// A report is numbered and repeated until it is answered, and the core counts a number once: so an answer that is
-/// lost does not make it count twice. While a report is under way, new counts wait for the next one.
+/// A report is numbered and repeated until it is answered, and the core counts a number once: so an answer
+/// that is lost does not make it count twice. While a report is under way, new counts wait for the next one.
 #[derive(Debug)]
 pub(super) struct Ledger {
     reporter: String,
@@ -90,8 +90,8 @@ impl Ledger {
         counts.get_pet += i64::from(is_get_pet);
     }
 
-    /// The report that is to be sent now: the last one again if it was not answered, else what has been counted
-    /// since. `None` when there is nothing.
+    /// The report that is to be sent now: the last one again if it was not answered, else what has been
+    /// counted since. `None` when there is nothing.
     pub(super) fn next_report(&self) -> Option<ReportUsageRequest> {
         let mut last = self.last_report();
         if last.rows.is_empty() {

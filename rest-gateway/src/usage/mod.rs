@@ -1,5 +1,5 @@
-//! What accounts ask for, counted by UTC day: in memory while a request is answered, reported to the core every few
-//! seconds. A request pays for a hash and a lock that is seldom contended, never for a call.
+//! What accounts ask for, counted by UTC day: in memory while a request is answered, reported to the core
+//! every few seconds. A request pays for a hash and a lock that is seldom contended, never for a call.
 
 mod ledger;
 
@@ -115,8 +115,8 @@ impl UsageCounter {
         }
     }
 
-    /// The caller's account in the last [`SHOWN_DAYS`] days, today first, days without requests included. What other
-    /// gateways have not reported yet is missing.
+    /// The caller's account in the last [`SHOWN_DAYS`] days, today first, days without requests included.
+    /// What other gateways have not reported yet is missing.
     pub(crate) async fn days(
         &self,
         caller: &Caller,
@@ -125,7 +125,7 @@ impl UsageCounter {
         let account_id = caller.key.account_id;
         let today = day_of(self.clock.now());
         let oldest = today - SHOWN_DAYS + 1;
-        let unreported = self.ledger.of(account_id); // before the question: nothing is missing or counted twice
+        let unreported = self.ledger.of(account_id); // before the call: nothing is missing or counted twice
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
         let answer = core_client::ask(question, caller, retries, |question| {
@@ -177,19 +177,21 @@ mod tests {
     use std::convert::Infallible;
 
     use http::{Response, StatusCode};
+    use tonic::body::Body;
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;
     use crate::core_client::CoreTransport;
 
-    /// What becomes of reports that the core answers so: how many it was sent, and how many are counted as refused.
+    /// What becomes of reports that the core answers so: how many it was sent, and how many are counted as
+    /// refused.
     async fn reported_twice(answer: Code) -> (u64, u64) {
         let sent = counter("sent", "Reports that the core was sent.");
         let core = {
             let sent = sent.clone();
-            service_fn(move |_: http::Request<tonic::body::Body>| {
+            service_fn(move |_: http::Request<Body>| {
                 sent.inc();
-                async move { Ok::<Response<tonic::body::Body>, Infallible>(Status::new(answer, "").into_http()) }
+                async move { Ok::<Response<Body>, Infallible>(Status::new(answer, "").into_http()) }
             })
         };
         let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));

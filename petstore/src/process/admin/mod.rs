@@ -16,8 +16,8 @@ use axum::{
     routing::get,
 };
 use petstore_gateway::{
-    limit::{Quota, Subject},
-    standing_json,
+    rate_limit::{Quota, LimitKey},
+    limit_status_json,
 };
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ async fn standing_of_account(
     State(health): State<Health>,
     Path((account, per_minute, per_day)): Path<(i64, u64, u64)>,
 ) -> Response {
-    standing(&health, &Subject::Account(account), Quota { per_minute, per_day }).await
+    standing(&health, &LimitKey::Account(account), Quota { per_minute, per_day }).await
 }
 
 /// The same of a key.
@@ -115,16 +115,16 @@ async fn standing_of_key(
     State(health): State<Health>,
     Path((account_id, per_minute, per_day, key_id)): Path<(i64, u64, u64, String)>,
 ) -> Response {
-    let key = Subject::Key { account_id, key_id: key_id.into() };
+    let key = LimitKey::ApiKey { account_id, key_id: key_id.into() };
     standing(&health, &key, Quota { per_minute, per_day }).await
 }
 
-async fn standing(health: &Health, subject: &Subject, quota: Quota) -> Response {
+async fn standing(health: &Health, limit_key: &LimitKey, quota: Quota) -> Response {
     let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.as_ref()) else {
         return not_found().await;
     };
-    match gateway.standing(subject, quota).await {
-        Ok(standing) => answer(StatusCode::OK, &standing_json(&standing)),
+    match gateway.limit_status(limit_key, quota).await {
+        Ok(status) => answer(StatusCode::OK, &limit_status_json(&status)),
         Err(unavailable) => {
             refuse(StatusCode::SERVICE_UNAVAILABLE, "LIMITER_UNAVAILABLE", &unavailable.to_string())
         }

@@ -1,7 +1,7 @@
 use petstore_clock::Clock;
 
 use super::*;
-use crate::limit::InProcessLimiter;
+use crate::rate_limit::InProcessLimiter;
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 const QUOTA: Quota = Quota { per_minute: 1, per_day: 1_000 };
@@ -22,16 +22,16 @@ impl Rig {
         Self { bans: Bans::new(Arc::clone(&limiter) as _), limiter, clock, hand, key_id: "key".into() }
     }
 
-    fn subject(&self) -> Subject {
-        Subject::Key { account_id: 1, key_id: Arc::clone(&self.key_id) }
+    fn limit_key(&self) -> LimitKey {
+        LimitKey::ApiKey { account_id: 1, key_id: Arc::clone(&self.key_id) }
     }
 
     async fn takes(&self) -> Decision {
-        self.limiter.take(&self.subject(), QUOTA).await.unwrap()
+        self.limiter.take(&self.limit_key(), QUOTA).await.unwrap()
     }
 
     async fn settles(&self, decision: Decision) -> (Decision, BanCause) {
-        self.bans.settle(&self.subject(), QUOTA, decision).await.unwrap()
+        self.bans.settle(&self.limit_key(), QUOTA, decision).await.unwrap()
     }
 
     async fn sends(&self) -> Decision {
@@ -64,17 +64,17 @@ impl Rig {
     }
 
     async fn is_banned(&self) -> bool {
-        self.limiter.inspect(&self.subject(), QUOTA).await.unwrap().ban().is_some()
+        self.limiter.inspect(&self.limit_key(), QUOTA).await.unwrap().ban().is_some()
     }
 
     /// As Redis does without persistence, or a process that restarts.
     async fn limiter_loses(&self) {
-        self.limiter.set_ban(&self.subject(), None, UnixMillis(u64::MAX)).await.unwrap();
+        self.limiter.set_ban(&self.limit_key(), None, UnixMillis(u64::MAX)).await.unwrap();
     }
 
     /// As Redis does from an old snapshot.
     async fn limiter_brings_back(&self, ban: Ban) {
-        self.limiter.set_ban(&self.subject(), Some(ban), UnixMillis(u64::MAX)).await.unwrap();
+        self.limiter.set_ban(&self.limit_key(), Some(ban), UnixMillis(u64::MAX)).await.unwrap();
     }
 }
 
@@ -259,10 +259,10 @@ async fn strikes_survive_being_told_that_there_is_no_ban() {
         rig.sends().await;
         rig.hand.advance(Duration::from_secs(1));
     }
-    let before = rig.limiter.inspect(&rig.subject(), QUOTA).await.unwrap();
+    let before = rig.limiter.inspect(&rig.limit_key(), QUOTA).await.unwrap();
     rig.told(None, 1).await;
     rig.told(lifted(START), 2).await;
-    let after = rig.limiter.inspect(&rig.subject(), QUOTA).await.unwrap();
+    let after = rig.limiter.inspect(&rig.limit_key(), QUOTA).await.unwrap();
     assert!(before.strikes.is_some() && before.strikes == after.strikes);
 }
 

@@ -1,0 +1,139 @@
+//! What is remembered of one key.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1::{KeyState, Plan, ResolvedKey};
+
+use super::{KeyError, KnownKey, changes::Stamp};
+use crate::rate_limit::Quota;
+
+/// The core's answer about a key that exists, or did.
+#[derive(Debug)]
+pub(super) struct CachedKey {
+    pub(super) key: Arc<KnownKey>,
+    /// How new the answer is.
+    pub(super) stamp: Stamp,
+    usability: Result<(), KeyError>,
+    expires_at: Option<UnixMillis>,
+    /// Unix milliseconds of the last use; 0 before the first.
+    last_used_at: AtomicU64,
+    /// Whether the use is due to be reported.
+    reported_soon: AtomicBool,
+}
+
+impl CachedKey {
+    /// The answer as it came; `None` if it makes no sense.
+    pub(super) fn read(answer: ResolvedKey, stamp: Stamp) -> Option<Self> {
+        let usability = match KeyState::try_from(answer.state).ok()? {
+            KeyState::Unspecified => return None,
+            KeyState::Active => Ok(()),
+            KeyState::Revoked => Err(KeyError::Revoked),
+            KeyState::Expired => Err(KeyError::Expired),
+        };
+        let positive = |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0);
+        let key = KnownKey {
+            // A newer core may have plans that this gateway has no name for: the quota is what counts.
+            plan: Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified),
+            quota: Quota { per_minute: positive(answer.per_minute)?, per_day: positive(answer.per_day)? },
+            key_id: answer.key_id.into(),
+            account_id: answer.account_id,
+        };
+        Some(Self {
+            key: Arc::new(key),
+            stamp,
+            usability,
+            expires_at: answer.expires_at_ms.map(|at| UnixMillis(at.try_into().unwrap_or(0))),
+            last_used_at: AtomicU64::new(0),
+            reported_soon: AtomicBool::new(false),
+        })
+    }
+
+    /// The key, if it may be used now; expiry is judged here, without asking the core again.
+    pub(super) fn usable(&self, now: UnixMillis) -> Result<&Arc<KnownKey>, KeyError> {
+        self.usability?;
+        if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            return Err(KeyError::Expired);
+        }
+        Ok(&self.key)
+    }
+
+    /// Notes a use. True for the first one since [`Self::take_use`].
+    pub(super) fn note_use(&self, now: UnixMillis) -> bool {
+        self.last_used_at.fetch_max(now.0, Ordering::Relaxed);
+        // Read first: of many threads that use one key, only the first has to write.
+        !self.reported_soon.load(Ordering::Relaxed) && !self.reported_soon.swap(true, Ordering::AcqRel)
+    }
+
+    /// The last use, to be reported now.
+    pub(super) fn take_use(&self) -> UnixMillis {
+        self.reported_soon.store(false, Ordering::Release);
+        UnixMillis(self.last_used_at.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> ResolvedKey {
+        ResolvedKey {
+            key_id: "key".to_owned(),
+            account_id: 1,
+            state: KeyState::Active.into(),
+            expires_at_ms: Some(1_000),
+            plan: Plan::Free.into(),
+            per_minute: 60,
+            per_day: 1_000,
+            ..ResolvedKey::default()
+        }
+    }
+
+    fn entry(answer: ResolvedKey) -> Option<CachedKey> {
+        let stamp = Stamp { account_id: 1, revision: 1, history: 0, asked_at: UnixMillis(0) };
+        CachedKey::read(answer, stamp)
+    }
+
+    #[test]
+    fn an_active_key_is_usable_until_it_expires() {
+        let entry = entry(answer()).unwrap();
+        assert_eq!(entry.usable(UnixMillis(999)).unwrap().quota, Quota { per_minute: 60, per_day: 1_000 });
+        assert_eq!(entry.usable(UnixMillis(1_000)), Err(KeyError::Expired));
+    }
+
+    #[test]
+    fn a_revoked_or_expired_key_is_not_usable() {
+        for (state, fault) in [(KeyState::Revoked, KeyError::Revoked), (KeyState::Expired, KeyError::Expired)]
+        {
+            let entry = entry(ResolvedKey { state: state.into(), ..answer() }).unwrap();
+            assert_eq!(entry.usable(UnixMillis(0)), Err(fault));
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_state_or_with_a_limit_of_nothing_makes_no_sense() {
+        assert!(entry(ResolvedKey { state: 0, ..answer() }).is_none());
+        assert!(entry(ResolvedKey { state: 99, ..answer() }).is_none());
+        assert!(entry(ResolvedKey { per_minute: 0, ..answer() }).is_none());
+        assert!(entry(ResolvedKey { per_day: -1, ..answer() }).is_none());
+    }
+
+    #[test]
+    fn a_plan_of_a_newer_core_is_accepted_with_its_quota() {
+        let entry = entry(ResolvedKey { plan: 99, ..answer() }).unwrap();
+        assert_eq!((entry.key.plan, entry.key.quota.per_minute), (Plan::Unspecified, 60));
+    }
+
+    #[test]
+    fn a_use_is_due_once_until_it_is_taken_and_the_latest_counts() {
+        let entry = entry(answer()).unwrap();
+        assert!(entry.note_use(UnixMillis(5)));
+        assert!(!entry.note_use(UnixMillis(7)));
+        assert!(!entry.note_use(UnixMillis(6)));
+        assert_eq!(entry.take_use(), UnixMillis(7));
+        assert!(entry.note_use(UnixMillis(8)));
+    }
+}

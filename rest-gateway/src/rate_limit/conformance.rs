@@ -1,0 +1,287 @@
+//! The suite that every limiter passes: what a limiter adds to the policy is that it counts for the right
+//! caller, in one atomic step, and by its clock.
+
+mod bans;
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future;
+use petstore_clock::UnixMillis;
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, TestRunner},
+};
+
+use super::{
+    Ban, Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
+    abuse::AbuseState,
+    policy::{self, Record},
+    windows::Windows,
+};
+
+/// No window is used up by accident.
+const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };
+
+/// A limiter, and the hand of its clock. The clock must stand still, or move at the pace of real time.
+pub(crate) struct Rig {
+    limiter: Arc<dyn RateLimiter>,
+    advance: Box<dyn Fn(Duration) + Send + Sync>,
+    last_account: AtomicI64,
+    traces: usize,
+}
+
+impl Rig {
+    /// A rig whose accounts begin after `last_account`: a limiter that others use too needs free ones.
+    pub(crate) fn new(
+        limiter: Arc<dyn RateLimiter>,
+        advance: impl Fn(Duration) + Send + Sync + 'static,
+        last_account: i64,
+    ) -> Self {
+        Self { limiter, advance: Box::new(advance), last_account: AtomicI64::new(last_account), traces: 5 }
+    }
+
+    /// The same with fewer random traces: for limiters that answer over a network.
+    pub(crate) fn with_traces(self, traces: usize) -> Self {
+        Self { traces, ..self }
+    }
+
+    fn new_account(&self) -> i64 {
+        self.last_account.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The key of a new account.
+    fn new_key(&self) -> LimitKey {
+        key(self.new_account(), "first")
+    }
+
+    fn new_address(&self) -> LimitKey {
+        let network = u128::from(self.new_account().cast_unsigned()) << 64;
+        LimitKey::Address(IpAddr::V6(Ipv6Addr::from_bits(network)).into())
+    }
+
+    async fn take(&self, limit_key: &LimitKey, quota: Quota) -> Decision {
+        self.limiter.take(limit_key, quota).await.expect("the limiter under test is up")
+    }
+
+    async fn take_many(&self, count: u64, limit_key: &LimitKey, quota: Quota) -> Decision {
+        for _ in 1..count {
+            self.take(limit_key, quota).await;
+        }
+        self.take(limit_key, quota).await
+    }
+
+    async fn peek(&self, limit_key: &LimitKey, quota: Quota) -> Decision {
+        self.limiter.peek(limit_key, quota).await.expect("the limiter under test is up")
+    }
+
+    async fn inspect(&self, limit_key: &LimitKey) -> LimitStatus {
+        self.limiter.inspect(limit_key, AMPLE).await.expect("the limiter under test is up")
+    }
+
+    /// As of now: whatever was imposed before is known.
+    async fn set_ban(&self, limit_key: &LimitKey, ban: Option<Ban>) {
+        self.set_ban_upto(limit_key, ban, self.inspect(limit_key).await.decision.now).await;
+    }
+
+    async fn set_ban_upto(&self, limit_key: &LimitKey, ban: Option<Ban>, upto: UnixMillis) {
+        self.limiter.set_ban(limit_key, ban, upto).await.expect("the limiter under test is up");
+    }
+
+    async fn ban_from_now(&self, limit_key: &LimitKey, length: Duration) -> Ban {
+        let from = self.inspect(limit_key).await.decision.now;
+        let ban = Ban { from, until: from.plus(length) };
+        self.set_ban(limit_key, Some(ban)).await;
+        ban
+    }
+
+    fn waits(&self, duration: Duration) {
+        (self.advance)(duration);
+    }
+}
+
+pub(crate) fn key(account_id: i64, key_id: &str) -> LimitKey {
+    LimitKey::ApiKey { account_id, key_id: format!("{account_id}/{key_id}").into() }
+}
+
+/// Runs the whole suite. To be run on several threads, or concurrency is not tested.
+pub(crate) async fn suite(rig: &Rig) {
+    the_keys_of_an_account_share_its_windows(rig).await;
+    accounts_and_addresses_do_not_share_windows(rig).await;
+    a_peek_counts_nothing(rig).await;
+    exactly_as_many_as_remain_are_admitted_at_once(rig).await;
+    a_window_that_has_ended_starts_anew(rig).await;
+    a_plan_change_acts_in_the_running_window(rig).await;
+    bans::a_ban_is_the_keys_and_ends_by_itself(rig).await;
+    bans::an_operator_bans_a_key_and_lifts_its_ban(rig).await;
+    bans::a_lifted_ban_is_forgotten_and_an_imposed_one_is_not(rig).await;
+    bans::a_ban_that_is_newer_than_what_is_known_stays(rig).await;
+    bans::a_ban_by_a_clock_that_is_ahead_holds_at_once(rig).await;
+    bans::all_that_is_kept_of_a_key_can_be_seen(rig).await;
+    bans::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
+    questions_about_usage_have_windows_of_their_own(rig).await;
+    bans::an_address_is_never_banned(rig).await;
+    decisions_are_those_of_the_law(rig).await;
+}
+
+async fn the_keys_of_an_account_share_its_windows(rig: &Rig) {
+    let account = rig.new_account();
+    rig.take_many(3, &key(account, "first"), AMPLE).await;
+    let decision = rig.take(&key(account, "second"), AMPLE).await;
+    assert_eq!((decision.minute.remaining, decision.day.remaining), (996, 9_996));
+}
+
+async fn accounts_and_addresses_do_not_share_windows(rig: &Rig) {
+    for limit_key in [rig.new_key(), rig.new_key(), rig.new_address(), rig.new_address()] {
+        assert_eq!(rig.take(&limit_key, AMPLE).await.minute.remaining, 999, "{limit_key:?}");
+    }
+}
+
+async fn a_peek_counts_nothing(rig: &Rig) {
+    for limit_key in [rig.new_key(), rig.new_address()] {
+        assert_eq!(rig.peek(&limit_key, AMPLE).await.minute.remaining, 1_000);
+        rig.take(&limit_key, AMPLE).await;
+        assert_eq!(rig.peek(&limit_key, AMPLE).await.minute.remaining, 999);
+        assert_eq!(rig.peek(&limit_key, AMPLE).await.minute.remaining, 999);
+    }
+}
+
+async fn exactly_as_many_as_remain_are_admitted_at_once(rig: &Rig) {
+    for quota in [Quota { per_minute: 100, per_day: 1_000 }, Quota { per_minute: 1_000, per_day: 100 }] {
+        let account = rig.new_account();
+        let callers = (0..8).map(|caller| {
+            let limiter = Arc::clone(&rig.limiter);
+            tokio::spawn(async move {
+                let limit_key = key(account, &format!("{}", caller % 2));
+                let mut admitted = 0;
+                for _ in 0..50 {
+                    let decision =
+                        limiter.take(&limit_key, quota).await.expect("the limiter under test is up");
+                    admitted += u32::from(decision.outcome == Outcome::Admitted);
+                }
+                admitted
+            })
+        });
+        let admitted: u32 = future::join_all(callers).await.into_iter().map(Result::unwrap).sum();
+        assert_eq!(admitted, 100);
+    }
+}
+
+async fn a_window_that_has_ended_starts_anew(rig: &Rig) {
+    let limit_key = rig.new_key();
+    let refused = rig.take_many(3, &limit_key, Quota { per_minute: 2, per_day: 3 }).await;
+    assert_eq!(refused.outcome, Outcome::RateLimited);
+    rig.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
+    let next_minute = rig.take(&limit_key, Quota { per_minute: 2, per_day: 3 }).await;
+    assert_eq!((next_minute.outcome, next_minute.minute.remaining), (Outcome::Admitted, 1));
+
+    let refused = rig.take(&limit_key, Quota { per_minute: 100, per_day: 1 }).await;
+    assert_eq!(refused.outcome, Outcome::QuotaExceeded);
+    rig.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
+    let next_day = rig.take(&limit_key, AMPLE).await;
+    assert_eq!((next_day.outcome, next_day.day.remaining), (Outcome::Admitted, 9_999));
+}
+
+async fn a_plan_change_acts_in_the_running_window(rig: &Rig) {
+    let limit_key = rig.new_key();
+    rig.take_many(5, &limit_key, AMPLE).await;
+    let lowered = rig.take(&limit_key, Quota { per_minute: 3, per_day: 100 }).await;
+    assert_eq!((lowered.outcome, lowered.minute.remaining), (Outcome::RateLimited, 0));
+    let raised = rig.take(&limit_key, Quota { per_minute: 10, per_day: 100 }).await;
+    assert_eq!((raised.outcome, raised.minute.remaining), (Outcome::Admitted, 4));
+}
+
+async fn questions_about_usage_have_windows_of_their_own(rig: &Rig) {
+    let account = rig.new_account();
+    rig.take_many(2, &LimitKey::Usage(account), AMPLE).await;
+    assert_eq!(rig.take(&key(account, "key"), AMPLE).await.minute.remaining, 999);
+    assert_eq!(rig.take(&LimitKey::Usage(account), AMPLE).await.minute.remaining, 997);
+}
+
+/// Random traces of a few callers, played through the limiter and, with the limiter's own time, through the
+/// policy.
+async fn decisions_are_those_of_the_law(rig: &Rig) {
+    let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
+    let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
+    let plans = prop::collection::vec(quota, 2);
+    let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8), 3_000);
+    let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
+    let mut outcomes = Vec::new();
+    for _ in 0..rig.traces {
+        let (mut plans, requests) = (&plans, &requests).new_tree(&mut random).unwrap().current();
+        let (first, second) = (rig.new_account(), rig.new_account());
+        let callers = [
+            key(first, "a"),
+            key(first, "b"),
+            key(second, "a"),
+            rig.new_address(),
+            rig.new_address(),
+            LimitKey::Account(first),
+            LimitKey::Usage(first),
+        ];
+        let mut ledger = Ledger::default();
+        for (caller, pause, plan_change, peek) in requests {
+            rig.waits(Duration::from_millis(pause));
+            if plan_change == 0 {
+                plans.swap(0, 1);
+            }
+            let (limit_key, quota) = (&callers[caller], plans[0]);
+            let record = ledger.record(limit_key);
+            if peek == 0 {
+                let decision = rig.peek(limit_key, quota).await;
+                assert_eq!(decision, policy::peek(record, quota, decision.now));
+                let limit_status =
+                    rig.limiter.inspect(limit_key, quota).await.expect("the limiter under test is up");
+                assert_eq!(limit_status, policy::inspect(record, quota, limit_status.decision.now));
+            }
+            let decision = rig.take(limit_key, quota).await;
+            let (expected, next) = policy::take(record, quota, decision.now);
+            assert_eq!(decision, expected);
+            ledger.keep(limit_key, next);
+            outcomes.push(decision.outcome);
+        }
+    }
+    let every = [Outcome::Admitted, Outcome::RateLimited, Outcome::QuotaExceeded, Outcome::Banned];
+    assert!(every.iter().all(|outcome| outcomes.contains(outcome)), "the traces are too tame");
+}
+
+/// The plainest way to keep records: windows by account or address, abuse by key.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    windows: HashMap<String, Windows>,
+    abuse: HashMap<LimitKey, AbuseState>,
+}
+
+impl Ledger {
+    pub(crate) fn record(&self, limit_key: &LimitKey) -> Record {
+        Record {
+            windows: self.windows.get(&owner(limit_key)).copied().unwrap_or_default(),
+            abuse: self.abuse.get(limit_key).copied().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn keep(&mut self, limit_key: &LimitKey, record: Record) {
+        self.windows.insert(owner(limit_key), record.windows);
+        if matches!(limit_key, LimitKey::ApiKey { .. }) {
+            self.abuse.insert(limit_key.clone(), record.abuse);
+        }
+    }
+}
+
+fn owner(limit_key: &LimitKey) -> String {
+    match limit_key {
+        LimitKey::ApiKey { account_id, .. } | LimitKey::Account(account_id) => {
+            format!("account {account_id}")
+        }
+        LimitKey::Usage(account_id) => format!("usage of {account_id}"),
+        LimitKey::Address(address) => format!("address {address}"),
+    }
+}

@@ -1,0 +1,194 @@
+//! A map of counters in memory, split so that callers seldom wait for each other, and bounded.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use petstore_clock::UnixMillis;
+
+use super::{abuse::AbuseState, policy::Record, windows::Windows};
+
+/// Enough that two threads seldom meet at one lock.
+const SHARDS: usize = 64;
+
+/// A shard does not look for what is over before it holds so many.
+const FIRST_SWEEP: usize = 64;
+
+/// What is kept of one account or address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    windows: Windows,
+    /// Only of keys that were refused or banned lately: seldom more than one.
+    abuse: Vec<(Arc<str>, AbuseState)>,
+}
+
+impl Counters {
+    /// The record of the account's key, or of the address if there is no key.
+    pub(super) fn record(&self, key_id: Option<&Arc<str>>) -> Record {
+        let abuse = key_id.and_then(|key_id| self.abuse.iter().find(|(of, _)| of == key_id));
+        Record { windows: self.windows, abuse: abuse.map(|(_, abuse)| *abuse).unwrap_or_default() }
+    }
+
+    /// Keeps the record for the next request.
+    pub(super) fn keep(&mut self, key_id: Option<&Arc<str>>, Record { windows, abuse }: Record) {
+        self.windows = windows;
+        let Some(key_id) = key_id else { return };
+        let known = self.abuse.iter().position(|(of, _)| of == key_id);
+        match (known, abuse == AbuseState::default()) {
+            (Some(at), true) => drop(self.abuse.swap_remove(at)),
+            (Some(at), false) => self.abuse[at].1 = abuse,
+            (None, true) => {}
+            (None, false) => self.abuse.push((Arc::clone(key_id), abuse)),
+        }
+    }
+
+    /// Whether forgetting this changes no decision.
+    fn is_over(&self, now: u64) -> bool {
+        self.windows.at(now) == Windows::default()
+            && self.abuse.iter().all(|(_, abuse)| abuse.at(now) == AbuseState::default())
+    }
+}
+
+/// The counters of every caller of one kind.
+#[derive(Debug)]
+pub(super) struct CounterMap<K> {
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard<K>>]>,
+    /// The most that a shard may hold.
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Shard<K> {
+    counters: HashMap<K, Counters>,
+    sweep_at: usize,
+}
+
+impl<K: Copy + Eq + Hash> CounterMap<K> {
+    /// A map whose size is bounded only by how many callers there are: for callers that are known.
+    pub(super) fn unbounded() -> Self {
+        Self::bounded(usize::MAX)
+    }
+
+    /// A map of at most `capacity` callers a shard. When a shard is full, what is over goes first, and then
+    /// those who used least of their day: so a flood of new callers cannot wash away the count of a busy one.
+    pub(super) fn bounded(capacity: usize) -> Self {
+        let shard = || Mutex::new(Shard { counters: HashMap::new(), sweep_at: FIRST_SWEEP.min(capacity) });
+        Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| shard()).collect(), capacity }
+    }
+
+    /// What is kept of the caller.
+    pub(super) fn get(&self, key: K) -> Counters {
+        self.shard(key).counters.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Changes what is kept of the caller, in one atomic step. Time is read inside it, so that the steps of
+    /// one caller see it in order.
+    pub(super) fn update<R>(
+        &self,
+        key: K,
+        now: impl FnOnce() -> UnixMillis,
+        step: impl FnOnce(&mut Counters, UnixMillis) -> R,
+    ) -> R {
+        let mut shard = self.shard(key);
+        let now = now();
+        if shard.counters.len() >= shard.sweep_at && !shard.counters.contains_key(&key) {
+            shard.sweep(now.0, self.capacity);
+        }
+        step(shard.counters.entry(key).or_default(), now)
+    }
+
+    fn shard(&self, key: K) -> MutexGuard<'_, Shard<K>> {
+        // Never held over an await: no future is made while it is held. The remainder is below SHARDS.
+        #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
+        let index = self.hasher.hash_one(key) as usize % self.shards.len();
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().counters.len()).sum()
+    }
+}
+
+impl<K: Copy + Eq + Hash> Shard<K> {
+    /// Forgets what is over. Costs a look at every entry, and is not repeated before the shard has doubled,
+    /// or grown by a quarter of its capacity: so an insertion pays for a constant number of looks.
+    fn sweep(&mut self, now: u64, capacity: usize) {
+        self.counters.retain(|_, counters| !counters.is_over(now));
+        if self.counters.len() > capacity / 4 * 3 {
+            self.forget_least_used(capacity / 2);
+        }
+        self.sweep_at = self.counters.len().saturating_mul(2).max(FIRST_SWEEP).min(capacity);
+    }
+
+    fn forget_least_used(&mut self, keep: usize) {
+        let mut by_use: Vec<(u64, K)> =
+            self.counters.iter().map(|(key, counters)| (counters.windows.day.used, *key)).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        let surplus = by_use.len().saturating_sub(keep);
+        for (_, key) in by_use.iter().take(surplus) {
+            self.counters.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate_limit::{policy, quota::Quota};
+
+    const QUOTA: Quota = Quota { per_minute: 100, per_day: 1_000 };
+
+    fn take(map: &CounterMap<u32>, caller: u32, now: u64) -> u64 {
+        map.update(
+            caller,
+            || UnixMillis(now),
+            |counters, now| {
+                let (decision, next) = policy::take(counters.record(None), QUOTA, now);
+                counters.keep(None, next);
+                decision.day.remaining
+            },
+        )
+    }
+
+    #[test]
+    fn a_flood_of_callers_stays_within_the_bound_and_does_not_wash_away_a_busy_one() {
+        let map = CounterMap::bounded(100);
+        for _ in 0..10 {
+            take(&map, 0, 5);
+        }
+        for caller in 1..100_000 {
+            take(&map, caller, 5);
+        }
+        assert!(map.len() <= SHARDS * 100, "{} are kept", map.len());
+        assert_eq!(take(&map, 0, 5), 989);
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten_as_new_callers_come() {
+        let map = CounterMap::unbounded();
+        for caller in 0..20_000 {
+            take(&map, caller, 5);
+        }
+        for caller in 20_000..60_000 {
+            take(&map, caller, 5 + 2 * 86_400_000);
+        }
+        assert!(map.len() < 45_000, "{} are kept", map.len());
+    }
+
+    #[test]
+    fn a_keys_conduct_is_kept_only_while_there_is_any() {
+        let key: Arc<str> = "k".into();
+        let mut counters = Counters::default();
+        let struck =
+            Record { abuse: AbuseState { strikes: 3, ..AbuseState::default() }, ..Record::default() };
+        counters.keep(Some(&key), struck);
+        assert_eq!(counters.record(Some(&key)), struck);
+        assert_eq!(counters.record(Some(&"another".into())), Record::default());
+        counters.keep(Some(&key), Record::default());
+        assert!(counters.abuse.is_empty());
+    }
+}

@@ -1,0 +1,226 @@
+//! What the limiter answers, and how it is told to the client.
+
+use petstore_clock::UnixMillis;
+
+use super::{
+    limit_status::{Ban, BanCause},
+    windows::{DAY, MINUTE},
+};
+
+/// Whether a request may proceed, or why it may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It may proceed, and was counted in both windows.
+    Admitted,
+    /// The minute's requests are used up.
+    RateLimited,
+    /// The day's requests are used up.
+    QuotaExceeded,
+    /// The key is banned for a while, because 429 was ignored.
+    Banned,
+}
+
+/// For which gateways a decision's counters speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// For all of them.
+    Shared,
+    /// For this gateway alone, which limits by its own share until the shared counters are back.
+    Node,
+}
+
+/// One window as the client may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowView {
+    /// Requests allowed in the window.
+    pub limit: u64,
+    /// Requests left in it; never more than `limit`.
+    pub remaining: u64,
+    /// When it ends.
+    pub resets_at: UnixMillis,
+}
+
+/// The limiter's answer to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether the request may proceed. For a peek: whether a request would have been let in.
+    pub outcome: Outcome,
+    /// Whether the request ignored a 429 (docs/contract.md, 6.8). One that is, and is [`Outcome::Banned`],
+    /// brought a new ban.
+    pub is_strike: bool,
+    /// When this was decided, by the limiter's clock.
+    pub now: UnixMillis,
+    /// The minute after this request.
+    pub minute: WindowView,
+    /// The UTC day after this request.
+    pub day: WindowView,
+    /// The ban that is in force; only when [`Outcome::Banned`].
+    pub ban: Option<Ban>,
+    /// For which gateways this speaks.
+    pub scope: Scope,
+}
+
+impl Decision {
+    /// The one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on refusal the
+    /// refusing one; in a ban the minute's limit, nothing remaining, and the ban's end; otherwise the one
+    /// with the fewest requests remaining, and the day if that is a tie.
+    #[must_use]
+    pub fn shown(&self) -> WindowView {
+        match self.outcome {
+            Outcome::Banned => self.minute_or_ban(),
+            Outcome::RateLimited => self.minute,
+            Outcome::Admitted if self.minute.remaining < self.day.remaining => self.minute,
+            Outcome::QuotaExceeded | Outcome::Admitted => self.day,
+        }
+    }
+
+    /// `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3): waiting so long passes the
+    /// ban and the end of every exhausted window. `None` when the request was admitted.
+    #[must_use]
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        if self.outcome == Outcome::Admitted {
+            return None;
+        }
+        let exhausted = [self.minute, self.day].into_iter().filter(|window| window.remaining == 0);
+        let until =
+            exhausted.map(|window| window.resets_at).chain(self.banned_until()).max().unwrap_or(self.now);
+        Some(secs_between(self.now, until).max(1))
+    }
+
+    /// The value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): both windows, always.
+    #[must_use]
+    pub fn rate_limit_policy(&self) -> String {
+        let (minute, day) = (self.minute.limit, self.day.limit);
+        format!("\"minute\";q={minute};w={}, \"day\";q={day};w={}", MINUTE / 1_000, DAY / 1_000)
+    }
+
+    /// The value of `RateLimit` (draft-ietf-httpapi-ratelimit-headers): both windows, always. In a ban the
+    /// minute is shown as [`Self::shown`] shows it.
+    #[must_use]
+    pub fn rate_limit(&self) -> String {
+        let (minute, day) = (self.minute_or_ban(), self.day);
+        format!(
+            "\"minute\";r={};t={}, \"day\";r={};t={}",
+            minute.remaining,
+            secs_between(self.now, minute.resets_at),
+            day.remaining,
+            secs_between(self.now, day.resets_at),
+        )
+    }
+
+    /// The end of the ban; only when [`Outcome::Banned`].
+    #[must_use]
+    pub fn banned_until(&self) -> Option<UnixMillis> {
+        self.ban.map(|ban| ban.until)
+    }
+
+    /// Why the request was refused, for people: limit, window, and reset in UTC; of a ban, its cause. `None`
+    /// when it was admitted.
+    #[must_use]
+    pub fn refusal_message(&self, cause: &BanCause) -> Option<String> {
+        let WindowView { limit, resets_at, .. } = self.shown();
+        let resets_at = UnixMillis::from_secs(resets_at.as_secs_ceil());
+        match self.outcome {
+            Outcome::Admitted => None,
+            Outcome::RateLimited => {
+                Some(format!("the limit of {limit} requests per minute is used up; it resets at {resets_at}"))
+            }
+            Outcome::QuotaExceeded => Some(format!(
+                "the limit of {limit} requests per UTC day is used up; it resets at {resets_at}"
+            )),
+            Outcome::Banned => Some(match cause {
+                BanCause::Unknown => format!("the API key is banned until {resets_at}"),
+                BanCause::IgnoredRefusals => format!(
+                    "the API key is banned until {resets_at}, because it kept sending after 429 \
+                     beyond its limit of {limit} requests per minute"
+                ),
+                BanCause::Operator(None) => {
+                    format!("the API key was banned by the operator until {resets_at}")
+                }
+                BanCause::Operator(Some(reason)) => {
+                    format!("the API key was banned by the operator until {resets_at}: {reason}")
+                }
+            }),
+        }
+    }
+
+    fn minute_or_ban(&self) -> WindowView {
+        match self.banned_until() {
+            Some(resets_at) => WindowView { limit: self.minute.limit, remaining: 0, resets_at },
+            None => self.minute,
+        }
+    }
+}
+
+fn secs_between(now: UnixMillis, then: UnixMillis) -> u64 {
+    then.0.saturating_sub(now.0).div_ceil(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-20T18:46:20.250Z, on the Free plan.
+    fn decision(outcome: Outcome) -> Decision {
+        let now = UnixMillis(1_795_200_380_250);
+        Decision {
+            outcome,
+            is_strike: false,
+            now,
+            minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
+            day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_795_219_200_000) },
+            ban: None,
+            scope: Scope::Shared,
+        }
+    }
+
+    #[test]
+    fn the_ietf_fields_show_both_windows() {
+        let decision = decision(Outcome::Admitted);
+        assert_eq!(decision.rate_limit_policy(), r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
+        assert_eq!(decision.rate_limit(), r#""minute";r=59;t=42, "day";r=999;t=18820"#);
+    }
+
+    #[test]
+    fn in_a_ban_all_fields_show_nothing_remaining_until_its_end() {
+        let banned = decision(Outcome::Banned);
+        let ban = Ban { from: banned.now, until: UnixMillis(banned.now.0 + 299_001) };
+        let banned = Decision { ban: Some(ban), ..banned };
+        assert_eq!((banned.shown().limit, banned.shown().remaining), (60, 0));
+        assert_eq!(banned.rate_limit(), r#""minute";r=0;t=300, "day";r=999;t=18820"#);
+        assert_eq!(banned.retry_after_secs(), Some(300));
+    }
+
+    #[test]
+    fn retry_after_is_never_nothing() {
+        let refused = decision(Outcome::RateLimited);
+        let over = WindowView { remaining: 0, resets_at: refused.now, ..refused.minute };
+        assert_eq!(Decision { minute: over, ..refused }.retry_after_secs(), Some(1));
+    }
+
+    #[test]
+    fn a_refusal_names_limit_window_and_reset_in_utc() {
+        let message = |outcome| decision(outcome).refusal_message(&BanCause::IgnoredRefusals);
+        assert_eq!(message(Outcome::Admitted), None);
+        assert_eq!(
+            message(Outcome::RateLimited).unwrap(),
+            "the limit of 60 requests per minute is used up; it resets at 2026-11-20T18:47:03Z"
+        );
+        assert_eq!(
+            message(Outcome::QuotaExceeded).unwrap(),
+            "the limit of 1000 requests per UTC day is used up; it resets at 2026-11-21T00:00:00Z"
+        );
+        assert!(message(Outcome::Banned).unwrap().starts_with("the API key is banned until "));
+    }
+
+    #[test]
+    fn a_ban_says_who_imposed_it_and_why() {
+        let message = |cause| decision(Outcome::Banned).refusal_message(&cause).unwrap();
+        let until = "2026-11-20T18:47:03Z";
+        assert_eq!(message(BanCause::Unknown), format!("the API key is banned until {until}"));
+        assert!(message(BanCause::IgnoredRefusals).contains("kept sending after 429"));
+        let by_hand = format!("the API key was banned by the operator until {until}");
+        assert_eq!(message(BanCause::Operator(None)), by_hand);
+        assert_eq!(message(BanCause::Operator(Some("a leak".into()))), format!("{by_hand}: a leak"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Counters in the memory of this process.
+
+use futures_util::future::BoxFuture;
+use petstore_clock::{Clock, UnixMillis};
+
+use super::{
+    Ban, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter,
+    counter_store::CounterStore, policy,
+};
+
+/// A limiter for one gateway alone: windows, strikes and bans live and end with the process.
+#[derive(Debug)]
+pub struct InProcessLimiter {
+    clock: Clock,
+    counters: CounterStore,
+}
+
+impl InProcessLimiter {
+    /// A limiter that has counted nothing yet.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, counters: CounterStore::all() }
+    }
+}
+
+impl RateLimiter for InProcessLimiter {
+    fn take<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        Box::pin(async move {
+            Ok(self.counters.update(
+                limit_key,
+                || self.clock.now(),
+                |record, now| policy::take(record, quota, now),
+            ))
+        })
+    }
+
+    fn peek<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        Box::pin(async move { Ok(policy::peek(self.counters.record(limit_key), quota, self.clock.now())) })
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
+        Box::pin(async move { Ok(policy::inspect(self.counters.record(limit_key), quota, self.clock.now())) })
+    }
+
+    fn set_ban<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        ban: Option<Ban>,
+        upto: UnixMillis,
+    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
+        Box::pin(async move {
+            if matches!(limit_key, LimitKey::ApiKey { .. }) {
+                self.counters.set_ban(limit_key, ban, upto, || self.clock.now());
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::rate_limit::conformance::{self, Rig};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn it_passes_the_suite_of_every_limiter() {
+        let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
+        let limiter = Arc::new(InProcessLimiter::new(clock));
+        conformance::suite(&Rig::new(limiter, move |by| hand.advance(by), 0)).await;
+    }
+
+    #[tokio::test]
+    async fn a_clock_set_back_does_not_lock_a_caller_out() {
+        let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
+        let limiter = InProcessLimiter::new(clock);
+        let quota = Quota { per_minute: 1, per_day: 5 };
+        let limit_key = LimitKey::ApiKey { account_id: 1, key_id: "key".into() };
+        assert!(limiter.take(&limit_key, quota).await.unwrap().retry_after_secs().is_none());
+        hand.set(UnixMillis(1_795_100_000_000));
+        assert!(limiter.take(&limit_key, quota).await.unwrap().retry_after_secs().is_none());
+    }
+}

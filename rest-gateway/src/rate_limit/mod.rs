@@ -1,0 +1,126 @@
+//! Rate limits (docs/contract.md, 6): how many requests a caller may make, and when a key that ignores 429 is
+//! banned.
+//!
+//! `policy` holds all rules, as a pure function. A [`RateLimiter`] keeps the counters and makes each decision
+//! in one atomic step; `conformance` is the test suite that every limiter passes.
+
+mod abuse;
+#[cfg(test)]
+mod conformance;
+mod counter_map;
+mod counter_store;
+mod decision;
+mod in_process;
+mod limit_status;
+mod policy;
+mod quota;
+mod redis;
+mod resilient;
+mod windows;
+
+use std::{fmt, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use petstore_clock::UnixMillis;
+
+pub use self::{
+    decision::{Decision, Outcome, Scope, WindowView},
+    in_process::InProcessLimiter,
+    limit_status::{Ban, BanCause, LimitStatus, Strikes},
+    quota::Quota,
+    redis::{
+        InvalidRedisUrl, RedisCallError, RedisHealth, RedisLimiter, RedisSettings, RedisSetupError, RedisUrl,
+    },
+    resilient::{
+        InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,
+        redis_metrics,
+    },
+};
+use crate::client_address::ClientAddress;
+
+/// What a request is counted against.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LimitKey {
+    /// A request with a valid key. The windows belong to the account, strikes and bans to the key.
+    ApiKey {
+        /// The account's identifier.
+        account_id: i64,
+        /// The key's identifier; not secret.
+        key_id: Arc<str>,
+    },
+    /// The account alone, where bans are switched off: the same windows, without strikes and bans.
+    Account(i64),
+    /// Requests for the account's own usage: windows apart from those of its requests, no strikes or bans.
+    Usage(i64),
+    /// A request without a valid key. An address has windows, but no strikes and bans.
+    Address(ClientAddress),
+}
+
+/// Keeps the counters. Each decision is one atomic step: of N + k concurrent requests with N left, exactly N
+/// are admitted.
+///
+/// Refusal is a value, outage is an error.
+pub trait RateLimiter: Send + Sync + fmt::Debug {
+    /// Decides on one request that counts against `limit_key`, and counts it if it is admitted.
+    ///
+    /// # Errors
+    /// The counters cannot be reached, and the operator chose to refuse then.
+    fn take<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
+
+    /// What a request that counts against `limit_key` would be answered now. Nothing is counted, and no
+    /// strike given.
+    ///
+    /// # Errors
+    /// The counters cannot be reached, and the operator chose to refuse then.
+    fn peek<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
+
+    /// All that is kept of the key, for its owner or an operator. Nothing is counted, and no strike given.
+    ///
+    /// # Errors
+    /// The counters cannot be reached, and the operator chose to refuse then.
+    fn inspect<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        quota: Quota,
+    ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>>;
+
+    /// Puts this ban in the place of the key's last one, or lifts that, unless that was imposed after `upto`;
+    /// the rule is `AbuseState::with_ban`. It is kept, as every ban, for a day after its end. Does nothing
+    /// for what is not an API key.
+    ///
+    /// # Errors
+    /// The bans that all gateways share cannot be reached. Those that this gateway falls back on are set.
+    fn set_ban<'a>(
+        &'a self,
+        limit_key: &'a LimitKey,
+        ban: Option<Ban>,
+        upto: UnixMillis,
+    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>>;
+
+    /// Names the installation, as the core does: counters that several gateways share are those of one
+    /// installation. Until then such a limiter decides without them.
+    fn set_installation(&self, _name: &str) {}
+
+    /// Whether it was named, if that matters.
+    fn knows_installation(&self) -> bool {
+        true
+    }
+
+    /// Whether decisions are made without the counters that all gateways share, because these are away.
+    fn is_degraded(&self) -> bool {
+        false
+    }
+}
+
+/// No decision could be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rate limiter is away")]
+pub struct LimiterUnavailable;

@@ -1,0 +1,138 @@
+//! Waiting decisions share round trips.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
+
+/// The most steps in one call. Redis does nothing else meanwhile, so this bounds how long others wait.
+const LARGEST: usize = 64;
+
+/// Calls under way at once.
+const CALLS: usize = 1;
+
+/// Sends a step at once when nothing is under way; what comes meanwhile goes together with the next call, in
+/// the order in which it came.
+#[derive(Debug)]
+pub(super) struct Batcher(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    connection: Connection,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Tasks that send what waits, each one call at a time.
+    senders: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    step: Step,
+    answer: oneshot::Sender<Result<Reply, RedisCallError>>,
+}
+
+impl Batcher {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self(Arc::new(Shared { connection, queue: Mutex::default() }))
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.0.connection
+    }
+
+    /// Runs the step. Must be called inside a tokio runtime. If the future is dropped before the step was
+    /// sent, it is not sent.
+    pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
+        let (answer, reply) = oneshot::channel();
+        if self.0.enqueue(Waiting { step, answer }) {
+            // A task of its own, because a caller may go away while others depend on the call.
+            tokio::spawn(Sender { shared: Arc::clone(&self.0), is_counted: true }.send_all());
+        }
+        reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the sender ended with its runtime
+    }
+}
+
+impl Shared {
+    /// Whether a sender has to be started.
+    fn enqueue(&self, waiting: Waiting) -> bool {
+        let mut queue = self.queue();
+        queue.waiting.push_back(waiting);
+        let is_needed = queue.senders < CALLS;
+        queue.senders += usize::from(is_needed);
+        is_needed
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// What goes into the next call; without those who waited in vain and were answered otherwise.
+    fn next(&mut self) -> Vec<Waiting> {
+        let mut batch = Vec::new();
+        while batch.len() < LARGEST
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            if !waiting.answer.is_closed() {
+                batch.push(waiting);
+            }
+        }
+        batch
+    }
+}
+
+/// A task that sends what waits. However it ends, it is not counted any more.
+struct Sender {
+    shared: Arc<Shared>,
+    is_counted: bool,
+}
+
+impl Sender {
+    async fn send_all(mut self) {
+        while let Some(batch) = self.next() {
+            let (steps, answers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|waiting| (waiting.step, waiting.answer)).unzip();
+            match self.shared.connection.run(&steps).await {
+                Ok(replies) => {
+                    for (answer, reply) in answers.into_iter().zip(replies) {
+                        let _ = answer.send(reply); // unless nobody waits any more
+                    }
+                }
+                Err(error) => {
+                    for answer in answers {
+                        let _ = answer.send(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// `None` when nothing waits. From that moment on whoever comes has to start another sender.
+    fn next(&mut self) -> Option<Vec<Waiting>> {
+        let mut queue = self.shared.queue();
+        let batch = queue.next();
+        if batch.is_empty() {
+            queue.senders -= 1;
+            self.is_counted = false;
+            return None;
+        }
+        Some(batch)
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if self.is_counted {
+            self.shared.queue().senders -= 1; // its runtime ended
+        }
+    }
+}

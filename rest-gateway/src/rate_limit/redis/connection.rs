@@ -1,0 +1,226 @@
+//! Connections to Redis: made when first needed, shared by all calls, and given up when they fail.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use petstore_clock::Clock;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, ServerErrorKind, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+    cluster::ClusterClient,
+    cluster_async::ClusterConnection,
+    io::tcp::TcpSettings,
+};
+use tokio::sync::OnceCell;
+
+use super::{RedisSettings, RedisSetupError, error::RedisCallError, reply, reply::Reply, script, step::Step};
+
+/// How long anything may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    /// A connection, with TLS and authentication.
+    pub(super) connect: Duration,
+    /// The answer to a call.
+    pub(super) call: Duration,
+    /// A decision as its caller sees it, whatever happens to Redis and the network.
+    pub(super) decision: Duration,
+}
+
+impl Deadlines {
+    /// Those that requests are held to.
+    pub(super) const PRODUCTION: Self = Self {
+        connect: Duration::from_millis(100),
+        call: Duration::from_millis(50),
+        decision: Duration::from_millis(60),
+    };
+}
+
+/// A connection to a Cluster, whose client asks a node for all others first.
+const CLUSTER_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What was sent and is not acknowledged by the peer's kernel for so long closes the connection.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where the script runs.
+#[derive(Debug)]
+pub(super) struct Connection {
+    peers: Peers,
+    /// Instead of Redis's own time, for tests.
+    clock: Option<Clock>,
+}
+
+#[derive(Debug)]
+enum Peers {
+    Server(Server),
+    Cluster(Cluster),
+}
+
+impl Connection {
+    pub(super) fn new(
+        settings: RedisSettings,
+        deadlines: Deadlines,
+        clock: Option<Clock>,
+    ) -> Result<Self, RedisSetupError> {
+        Peers::new(settings, deadlines).map(|peers| Self { peers, clock })
+    }
+
+    /// Whether one server runs all steps, or each step that of its slot.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.peers, Peers::Cluster(_))
+    }
+    /// Runs the steps, one after the other and nothing between them, and answers each.
+    pub(super) async fn run(
+        &self,
+        steps: &[Step],
+    ) -> Result<Vec<Result<Reply, RedisCallError>>, RedisCallError> {
+        let time = self.clock.as_ref().map(|clock| clock.now().0);
+        let answer = match self.send(&script::call(steps, time)).await {
+            Err(SendError::NoScript) => self.send(&script::first_call(steps, time)).await,
+            answer => answer,
+        };
+        match answer {
+            Ok(value) => reply::parse(value, steps.len()),
+            Err(SendError::NoScript) => Err(RedisCallError::Refused), // it was sent with its text
+            Err(SendError::Call(error)) => Err(error),
+        }
+    }
+
+    /// Sends a command, and gives the connection up if it does not survive that.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, SendError> {
+        match &self.peers {
+            Peers::Server(server) => server.slot.send(command, || server.connect()).await,
+            Peers::Cluster(cluster) => cluster.slot.send(command, || cluster.connect()).await,
+        }
+    }
+}
+
+impl Peers {
+    fn new(settings: RedisSettings, deadlines: Deadlines) -> Result<Self, RedisSetupError> {
+        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
+        let nodes: Vec<_> = settings
+            .urls
+            .into_iter()
+            .map(|url| {
+                let info = url.into_connection_info();
+                let redis = info.redis_settings().clone().set_skip_set_lib_name();
+                info.set_tcp_settings(tcp.clone()).set_redis_settings(redis)
+            })
+            .collect();
+        match <[_; 1]>::try_from(nodes) {
+            Ok([server]) => Client::open(server)
+                .map(|client| Self::Server(Server { client, deadlines, slot: Slot::default() }))
+                .map_err(|_| RedisSetupError::Unusable),
+            Err(nodes) if nodes.is_empty() => Err(RedisSetupError::NoUrl),
+            Err(nodes) => ClusterClient::builder(nodes)
+                .tcp_settings(tcp)
+                .connection_timeout(deadlines.connect)
+                .response_timeout(deadlines.call)
+                .retries(2) // for slots that moved
+                .max_retry_wait(5)
+                .build()
+                .map(|client| Self::Cluster(Cluster { client, slot: Slot::default() }))
+                .map_err(|_| RedisSetupError::UnlikeNodes),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SendError {
+    /// Redis does not know the script, and did nothing.
+    NoScript,
+    /// Anything else.
+    Call(RedisCallError),
+}
+
+/// One server.
+struct Server {
+    client: Client,
+    deadlines: Deadlines,
+    slot: Slot<MultiplexedConnection>,
+}
+
+impl Server {
+    async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.deadlines.connect))
+            .set_response_timeout(Some(self.deadlines.call));
+        self.client.get_multiplexed_async_connection_with_config(&config).await
+    }
+}
+
+/// The servers of a Redis Cluster.
+struct Cluster {
+    client: ClusterClient,
+    slot: Slot<ClusterConnection>,
+}
+
+impl Cluster {
+    async fn connect(&self) -> redis::RedisResult<ClusterConnection> {
+        match tokio::time::timeout(CLUSTER_CONNECT_TIMEOUT, self.client.get_async_connection()).await {
+            Ok(connection) => connection,
+            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        }
+    }
+}
+
+/// A connection that many calls share. The first call makes it and the others wait for it; when it fails, the
+/// next call makes a new one. So a password that was wrong and is put right at the server, or a server that
+/// moved to another address, is noticed without a restart.
+struct Slot<C>(Mutex<Arc<OnceCell<C>>>);
+
+impl<C> Default for Slot<C> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<C: ConnectionLike + Clone> Slot<C> {
+    async fn send<F>(&self, command: &Cmd, connect: impl FnOnce() -> F) -> Result<Value, SendError>
+    where
+        F: Future<Output = redis::RedisResult<C>>,
+    {
+        let cell = Arc::clone(&*self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let connection =
+            cell.get_or_try_init(connect).await.map_err(|error| SendError::Call(error.into()))?;
+        match connection.clone().req_packed_command(command).await.and_then(Value::extract_error) {
+            Ok(value) => Ok(value),
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                Err(SendError::NoScript)
+            }
+            Err(error) => {
+                let error = RedisCallError::from(error);
+                if !error.leaves_connection_usable() {
+                    self.give_up(&cell);
+                }
+                Err(SendError::Call(error))
+            }
+        }
+    }
+
+    /// Unless another call did already.
+    fn give_up(&self, failed: &Arc<OnceCell<C>>) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&current, failed) {
+            *current = Arc::default();
+        }
+    }
+}
+
+/// Without what the clients know: user and password.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+/// Without what the clients know: user and password.
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}

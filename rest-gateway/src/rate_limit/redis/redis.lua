@@ -1,0 +1,248 @@
+-- The rate limit policy (../policy.rs, ../windows.rs, ../abuse.rs), each step atomic because Redis runs one
+-- script at a time. Integers only, all below 2^53, which Lua's numbers hold exactly.
+--
+-- KEYS: for each step two: the string with the owner's windows, and the one with the key's abuse state. Where
+-- nothing is kept of a key (accounts without bans, requests for usage, addresses), the owner's twice.
+-- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step three, or four for a ban:
+--   'take', limit per minute, limit per day: decides on one request and counts it;
+--   'pass', the same of an address: it is forgotten sooner if it asked for little;
+--   'read', '', '': what is kept;
+--   'ban', from, until, upto: puts this ban in the place of the key's last one, or lifts that if both are 0,
+--   unless that was imposed after `upto`.
+-- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error.
+-- That does not touch the other steps, for each reads before it writes and writes only strings.
+
+local MINUTE, DAY = 60000, 86400000
+local GRACE, STRIKES_SPAN, FEWEST_STRIKES = 1000, 600000, 100
+local FIRST_BAN, LONGEST_BAN, BAN_MEMORY = 300000, DAY, DAY
+local SKEW = MINUTE
+
+-- Minute: from, used. Day: from, used. The last moment at which the abuse state of any key of the account
+-- matters, so that it is not read for keys that were never refused.
+local WINDOWS, WINDOWS_SIZE = '>I6I5I6I5I6', 28
+-- Refused period: from, until. Strikes: from, until, count. Last ban: from, until, length it was imposed for.
+local ABUSE, ABUSE_SIZE = '>I6I6I6I6I5I6I6I6', 47
+
+local call, pack, unpack, max, min = redis.call, struct.pack, struct.unpack, math.max, math.min
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function stored(key, size)
+  local value = call('GET', key)
+  if value and #value ~= size then
+    error({ err = 'WRONGTYPE not a record of the rate limiter' })
+  end
+  return value
+end
+
+local function running(from, length)
+  return from <= now + length and now < from + length
+end
+
+local function holds(from, till)
+  return from <= now + SKEW and now < till
+end
+
+-- Stores what changed until it is over; Redis counts that from its own time, which differs from `now` only in
+-- tests.
+-- A moment that did not change is not told again: that halves the cost of storing.
+local function keep(key, before, after, till, till_before)
+  if after == before then
+    return
+  end
+  if till == till_before and before then
+    call('SET', key, after, 'KEEPTTL')
+  elseif till > now then
+    call('SET', key, after, 'PX', till - now)
+  elseif before then
+    call('DEL', key)
+  end
+end
+
+local function read_windows(owner)
+  local before = stored(owner, WINDOWS_SIZE)
+  if not before then
+    return false, 0, 0, 0, 0, 0
+  end
+  return before, unpack(WINDOWS, before)
+end
+
+-- A window is kept for its length beyond its end: so long it may be running again if the clock is set back.
+local function windows_till(minute, day, abuse_till)
+  return max(minute + 2 * MINUTE, day + 2 * DAY, abuse_till)
+end
+
+local function read_abuse(key)
+  local before = stored(key, ABUSE_SIZE)
+  if not before then
+    return {
+      refused = 0, refused_till = 0, striking = 0, striking_till = 0, strikes = 0,
+      ban = 0, ban_till = 0, ban_length = 0,
+    }
+  end
+  local c = { before = before }
+  c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length =
+    unpack(ABUSE, before)
+  return c
+end
+
+-- Only what still matters.
+local function current_abuse(key)
+  local c = read_abuse(key)
+  if not holds(c.refused, c.refused_till) then
+    c.refused, c.refused_till = 0, 0
+  end
+  if not holds(c.striking, c.striking_till) then
+    c.striking, c.striking_till, c.strikes = 0, 0, 0
+  end
+  if c.ban_length == 0 or not holds(c.ban, c.ban_till + BAN_MEMORY) then
+    c.ban, c.ban_till, c.ban_length = 0, 0, 0
+  end
+  return c
+end
+
+-- Answers the last moment at which it matters.
+local function keep_abuse(key, c)
+  local till = max(c.refused_till, c.striking_till, c.ban_length > 0 and c.ban_till + BAN_MEMORY or 0)
+  if till > 0 then
+    till = till + SKEW
+  end
+  local after = pack(
+    ABUSE, c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length
+  )
+  keep(key, c.before, after, till)
+  return till
+end
+
+-- Answers whether this was a strike.
+local function refuse(c, retry_after, per_minute)
+  if not holds(c.refused, c.refused_till) then
+    c.refused, c.refused_till = now, now + retry_after
+    return false
+  end
+  if now < c.refused + GRACE then
+    return false
+  end
+  if c.strikes == 0 then
+    c.striking, c.striking_till = now, now + STRIKES_SPAN
+  end
+  c.strikes = c.strikes + 1
+  if c.strikes > max(FEWEST_STRIKES, 2 * per_minute) then
+    local length = c.ban_length == 0 and FIRST_BAN or min(LONGEST_BAN, 2 * c.ban_length)
+    c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
+    c.ban, c.ban_till, c.ban_length = now, now + length, length
+  end
+  return true
+end
+
+-- `slot` is 0, or of an address the time in which the day's limit grants one request.
+local function take(owner, key, per_minute, per_day, slot)
+  local before, minute, in_minute, day, in_day, abuse_till = read_windows(owner)
+  local till_before = slot == 0 and windows_till(minute, day, abuse_till)
+  if not running(minute, MINUTE) then
+    minute, in_minute = 0, 0
+  end
+  if not running(day, DAY) then
+    day, in_day = 0, 0
+  end
+  local c = now < abuse_till and key ~= owner and current_abuse(key)
+  local outcome, ban = 'A', ''
+
+  if c and holds(c.ban, c.ban_till) then
+    outcome, ban = 'B', pack('>I6I6', c.ban, c.ban_till)
+    keep_abuse(key, c)
+  elseif in_minute < per_minute and in_day < per_day then
+    if in_minute == 0 then
+      minute = now
+    end
+    if in_day == 0 then
+      day = now - now % DAY
+    end
+    in_minute, in_day = in_minute + 1, in_day + 1
+    if c then
+      if now >= c.refused + GRACE then
+        c.refused, c.refused_till = 0, 0
+      end
+      keep_abuse(key, c)
+    end
+  else
+    local minute_end = (in_minute == 0 and now or minute) + MINUTE
+    local day_end = (in_day == 0 and now - now % DAY or day) + DAY
+    local minute_is_over, day_is_over = in_minute >= per_minute, in_day >= per_day
+    outcome = (not day_is_over or minute_is_over and minute_end > day_end) and 'M' or 'D'
+    if key ~= owner then
+      local wait = max(minute_is_over and minute_end or 0, day_is_over and day_end or 0) - now + 999
+      c = c or current_abuse(key)
+      local is_strike = refuse(c, max(1000, wait - wait % 1000), per_minute)
+      abuse_till = max(abuse_till, keep_abuse(key, c))
+      if holds(c.ban, c.ban_till) then
+        outcome, ban = 'B', pack('>I6I6', c.ban, c.ban_till)
+      end
+      if is_strike then
+        outcome = string.lower(outcome)
+      end
+    end
+  end
+
+  local after = pack(WINDOWS, minute, in_minute, day, in_day, abuse_till)
+  local till = windows_till(minute, day, abuse_till)
+  if slot > 0 then
+    till = min(till, now + 2 * MINUTE + in_day * slot)
+  end
+  keep(owner, before, after, till, till_before)
+  return outcome .. after .. ban
+end
+
+local steps = {
+  take = function(owner, key, per_minute, per_day)
+    return take(owner, key, per_minute, per_day, 0)
+  end,
+
+  -- Anyone can come from many addresses, and would fill the memory with them. One that asked for little is
+  -- forgotten after two minutes and the time in which the day's limit grants as much, so that forgetting
+  -- grants no more.
+  pass = function(owner, key, per_minute, per_day)
+    return take(owner, key, per_minute, per_day, math.ceil(DAY / per_day))
+  end,
+
+  read = function(owner, key)
+    local kept = stored(owner, WINDOWS_SIZE)
+    local abuse = key ~= owner and stored(key, ABUSE_SIZE)
+    return 'R' .. (kept or pack(WINDOWS, 0, 0, 0, 0, 0)) .. (abuse or '')
+  end,
+
+  ban = function(owner, key, from, till, upto)
+    local before, minute, in_minute, day, in_day, abuse_till = read_windows(owner)
+    local c = current_abuse(key)
+    local has_one = c.ban_length > 0
+    local is_set = till > 0 and has_one and c.ban_till == till or till == 0 and not has_one
+    if not is_set and not (has_one and c.ban > upto) then
+      from = min(from, now)
+      c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
+      c.ban, c.ban_till, c.ban_length = from, till, till - from
+    end
+    abuse_till = max(abuse_till, keep_abuse(key, c))
+    local after = pack(WINDOWS, minute, in_minute, day, in_day, abuse_till)
+    keep(owner, before, after, windows_till(minute, day, abuse_till))
+    return 'S'
+  end,
+}
+
+local answers, at = { now }, 2
+for i = 1, #KEYS / 2 do
+  local verb = ARGV[at]
+  local upto = verb == 'ban' and tonumber(ARGV[at + 3])
+  local ok, answer = pcall(
+    steps[verb], KEYS[2 * i - 1], KEYS[2 * i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), upto
+  )
+  if not ok then
+    answer = 'E' .. tostring(type(answer) == 'table' and answer.err or answer)
+  end
+  answers[i + 1] = answer
+  at = at + (upto and 4 or 3)
+end
+return answers

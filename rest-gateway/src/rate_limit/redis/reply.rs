@@ -1,0 +1,200 @@
+//! What the script answers, and what Redis keeps: fixed fields, big-endian, as `redis.lua` packs them.
+
+use petstore_clock::UnixMillis;
+use redis::Value;
+
+use super::error::RedisCallError;
+use crate::rate_limit::{
+    Ban, Decision, Outcome, Quota, Scope,
+    abuse::{AbuseState, Span},
+    policy::Record,
+    windows::{Window, Windows},
+};
+
+/// The answers to a call: Redis's time, then one for each step.
+pub(super) fn parse(
+    value: Value,
+    steps: usize,
+) -> Result<Vec<Result<Reply, RedisCallError>>, RedisCallError> {
+    let Value::Array(answers) = value else { return Err(RedisCallError::Protocol) };
+    let mut answers = answers.into_iter();
+    let Some(Value::Int(now)) = answers.next() else { return Err(RedisCallError::Protocol) };
+    let now = UnixMillis(u64::try_from(now).map_err(|_| RedisCallError::Protocol)?);
+    if answers.len() != steps {
+        return Err(RedisCallError::Protocol);
+    }
+    Ok(answers.map(|answer| one(now, answer)).collect())
+}
+
+fn one(now: UnixMillis, answer: Value) -> Result<Reply, RedisCallError> {
+    let Value::BulkString(answer) = answer else { return Err(RedisCallError::Protocol) };
+    match answer.split_first() {
+        Some((b'E', error)) => Err(error_of_step(error)),
+        Some((kind, fields)) => fields_of(now, *kind, Fields(fields)).ok_or(RedisCallError::Protocol),
+        None => Err(RedisCallError::Protocol),
+    }
+}
+
+fn error_of_step(error: &[u8]) -> RedisCallError {
+    let text = String::from_utf8_lossy(error);
+    RedisCallError::from_code(text.split(' ').next().unwrap_or_default())
+}
+
+fn fields_of(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply> {
+    let reply = match kind {
+        b'S' => Reply::Set,
+        b'R' => {
+            let windows = fields.windows()?;
+            let abuse = if fields.0.is_empty() { AbuseState::default() } else { fields.abuse()? };
+            Reply::Kept { now, record: Record { windows, abuse } }
+        }
+        _ => {
+            let (outcome, is_strike) = (outcome(kind.to_ascii_uppercase())?, kind.is_ascii_lowercase());
+            if outcome == Outcome::Admitted && is_strike {
+                return None;
+            }
+            let windows = fields.windows()?;
+            let ban = if outcome == Outcome::Banned { Some(fields.ban()?) } else { None };
+            Reply::Taken(Taken { now, outcome, is_strike, windows, ban })
+        }
+    };
+    fields.0.is_empty().then_some(reply)
+}
+
+const fn outcome(letter: u8) -> Option<Outcome> {
+    match letter {
+        b'A' => Some(Outcome::Admitted),
+        b'M' => Some(Outcome::RateLimited),
+        b'D' => Some(Outcome::QuotaExceeded),
+        b'B' => Some(Outcome::Banned),
+        _ => None,
+    }
+}
+
+/// The answer to one step.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// To a request.
+    Taken(Taken),
+    /// To a question: what is kept, whether it still matters or not.
+    Kept { now: UnixMillis, record: Record },
+    /// To a ban.
+    Set,
+}
+
+/// A decision as the script made it.
+#[derive(Debug)]
+pub(super) struct Taken {
+    now: UnixMillis,
+    outcome: Outcome,
+    is_strike: bool,
+    /// After the request, and only what still runs.
+    windows: Windows,
+    ban: Option<Ban>,
+}
+
+impl Taken {
+    /// The decision as the client may see it.
+    pub(super) fn decision(&self, quota: Quota) -> Decision {
+        let (minute, day) = self.windows.view(quota, self.now.0);
+        let Self { now, outcome, is_strike, ban, .. } = *self;
+        Decision { outcome, is_strike, now, minute, day, ban, scope: Scope::Shared }
+    }
+}
+
+/// What is left of a record.
+#[derive(Clone, Copy)]
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn windows(&mut self) -> Option<Windows> {
+        let minute = Window { from: self.moment()?, used: self.count()? };
+        let day = Window { from: self.moment()?, used: self.count()? };
+        let _conduct_matters_until = self.moment()?; // for the script alone
+        Some(Windows { minute, day })
+    }
+
+    fn abuse(&mut self) -> Option<AbuseState> {
+        Some(AbuseState {
+            refused: self.span()?,
+            striking: self.span()?,
+            strikes: self.count()?,
+            ban: self.span()?,
+            ban_length: self.moment()?,
+        })
+    }
+
+    fn ban(&mut self) -> Option<Ban> {
+        let Span { from, until } = self.span()?;
+        Some(Ban { from: UnixMillis(from), until: UnixMillis(until) })
+    }
+
+    fn span(&mut self) -> Option<Span> {
+        Some(Span { from: self.moment()?, until: self.moment()? })
+    }
+
+    fn moment(&mut self) -> Option<u64> {
+        self.integer::<6>()
+    }
+
+    fn count(&mut self) -> Option<u64> {
+        self.integer::<5>()
+    }
+
+    /// An unsigned integer of so many bytes, at most 8.
+    fn integer<const SIZE: usize>(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk::<SIZE>()?;
+        self.0 = rest;
+        Some(bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn answers(of_steps: impl IntoIterator<Item = Vec<u8>>) -> Value {
+        let of_steps = of_steps.into_iter().map(Value::BulkString);
+        Value::Array([Value::Int(1_795_200_000_000)].into_iter().chain(of_steps).collect())
+    }
+
+    #[test]
+    fn the_failure_of_a_step_is_its_own() {
+        let error = b"EWRONGTYPE Operation against a key holding the wrong kind of value".to_vec();
+        let replies = parse(answers([error, b"S".to_vec(), Vec::new()]), 3).unwrap();
+        assert!(matches!(
+            replies[..],
+            [Err(RedisCallError::WrongType), Ok(Reply::Set), Err(RedisCallError::Protocol)]
+        ));
+    }
+
+    #[test]
+    fn an_answer_to_another_number_of_steps_is_none() {
+        assert_eq!(parse(answers([]), 1).unwrap_err(), RedisCallError::Protocol);
+        assert_eq!(parse(Value::Okay, 0).unwrap_err(), RedisCallError::Protocol);
+        assert_eq!(parse(Value::Array(vec![Value::Int(-1)]), 0).unwrap_err(), RedisCallError::Protocol);
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), 0..90)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_understood_or_refused(kind: u8, fields in bytes()) {
+            let answer = [kind].into_iter().chain(fields.clone()).collect();
+            let replies = parse(answers([answer]), 1).unwrap();
+            let size = match kind {
+                b'A' | b'M' | b'D' | b'm' | b'd' => Some(28),
+                b'B' | b'b' => Some(40),
+                b'S' => Some(0),
+                _ => None,
+            };
+            if kind != b'R' {
+                prop_assert_eq!(replies[0].is_ok(), size == Some(fields.len()));
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the script is asked to do.
+
+use std::fmt::Display;
+
+use petstore_clock::UnixMillis;
+use redis::Cmd;
+
+use crate::rate_limit::{Ban, LimitKey, Quota};
+
+/// The last moment that a record can hold: the year 10889.
+const LAST_MOMENT: u64 = (1 << 48) - 1;
+
+/// More than all gateways' probes in a day.
+pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
+
+/// One step of the script: it touches two keys at most, both in the slot of the account or address.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    owner: String,
+    abuse: Option<String>,
+    verb: &'static str,
+    numbers: Option<(u64, u64)>,
+    /// Of a ban only.
+    upto: Option<u64>,
+}
+
+impl Step {
+    /// Decides on a request and counts it.
+    pub(super) fn take(installation: &str, limit_key: &LimitKey, quota: Quota) -> Self {
+        let verb = if matches!(limit_key, LimitKey::Address(_)) { "pass" } else { "take" };
+        Self::new(installation, limit_key, verb, Some((quota.per_minute, quota.per_day)))
+    }
+
+    /// Reads what is kept.
+    pub(super) fn read(installation: &str, limit_key: &LimitKey) -> Self {
+        Self::new(installation, limit_key, "read", None)
+    }
+
+    /// Sets or lifts the ban of a key, unless it was imposed after `upto`; `None` if that is no API key.
+    pub(super) fn ban(
+        installation: &str,
+        limit_key: &LimitKey,
+        ban: Option<Ban>,
+        upto: UnixMillis,
+    ) -> Option<Self> {
+        let moment = |moment: UnixMillis| moment.0.min(LAST_MOMENT);
+        let moments = ban.map_or((0, 0), |ban| (moment(ban.from), moment(ban.until)));
+        let step =
+            Self { upto: Some(moment(upto)), ..Self::new(installation, limit_key, "ban", Some(moments)) };
+        step.abuse.is_some().then_some(step)
+    }
+
+    /// A request that belongs to no account, to see whether requests would be decided. It is always counted:
+    /// a Redis that only reads is of no use.
+    pub(super) fn probe() -> Self {
+        let numbers = Some((PROBES.per_minute, PROBES.per_day));
+        Self { owner: "pet:{probe}".to_owned(), abuse: None, verb: "pass", numbers, upto: None }
+    }
+
+    fn new(
+        installation: &str,
+        limit_key: &LimitKey,
+        verb: &'static str,
+        numbers: Option<(u64, u64)>,
+    ) -> Self {
+        let Names { owner, abuse } = names(installation, limit_key);
+        Self { owner, abuse, verb, numbers, upto: None }
+    }
+
+    pub(super) fn write_keys(&self, command: &mut Cmd) {
+        command.arg(&self.owner).arg(self.abuse.as_ref().unwrap_or(&self.owner));
+    }
+
+    pub(super) fn write_arguments(&self, command: &mut Cmd) {
+        command.arg(self.verb);
+        match self.numbers {
+            Some((first, second)) => command.arg(first).arg(second),
+            None => command.arg("").arg(""),
+        };
+        if let Some(upto) = self.upto {
+            command.arg(upto);
+        }
+    }
+}
+
+/// The keys under which a caller is kept. All begin with `pet:` and the installation, so that several may
+/// share a Redis. Redis Cluster places a key by what is between its braces, so that all of an account are on
+/// one node. They are short, because they are most of what a caller costs.
+#[derive(Debug, PartialEq, Eq)]
+struct Names {
+    owner: String,
+    abuse: Option<String>,
+}
+
+fn names(installation: &str, limit_key: &LimitKey) -> Names {
+    let alone = |owner| Names { owner, abuse: None };
+    // A core of an older release names none: its gateways do as they always did.
+    let colon = if installation.is_empty() { "" } else { ":" };
+    let owner = |caller: &dyn Display| format!("pet:{installation}{colon}{{{caller}}}");
+    match limit_key {
+        LimitKey::ApiKey { account_id, key_id } => {
+            let owner = owner(account_id);
+            Names { abuse: Some(format!("{owner}:{key_id}")), owner }
+        }
+        LimitKey::Account(account_id) => alone(owner(account_id)),
+        LimitKey::Usage(account_id) => alone(owner(account_id) + "/usage"),
+        LimitKey::Address(address) => alone(owner(address)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn every_caller_has_names_of_its_own_and_all_of_an_account_one_tag() {
+        let names = |limit_key: LimitKey| {
+            let Names { owner, abuse } = names("live-7", &limit_key);
+            (owner, abuse)
+        };
+        let key = LimitKey::ApiKey { account_id: 42, key_id: "9".into() };
+        assert_eq!(names(key), ("pet:live-7:{42}".into(), Some("pet:live-7:{42}:9".into())));
+        assert_eq!(names(LimitKey::Account(42)), ("pet:live-7:{42}".into(), None));
+        assert_eq!(names(LimitKey::Usage(42)), ("pet:live-7:{42}/usage".into(), None));
+        let address = LimitKey::Address("2001:db8::1".parse::<IpAddr>().unwrap().into());
+        assert_eq!(names(address), ("pet:live-7:{2001:db8::/64}".into(), None));
+    }
+
+    #[test]
+    fn without_an_installation_names_are_those_of_older_releases() {
+        assert_eq!(names("", &LimitKey::Account(42)).owner, "pet:{42}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Against real servers.
+
+mod conformance;
+mod exact;
+mod faults;
+mod kept;
+mod property_tests;
+
+use std::{sync::Arc, time::Duration};
+
+use petstore_clock::{Clock, ClockHand, UnixMillis};
+
+use crate::rate_limit::{RateLimiter, RedisLimiter, RedisSettings};
+
+/// Enough for every window, so that none is used up by accident.
+const AMPLE: crate::rate_limit::Quota = crate::rate_limit::Quota { per_minute: 1_000, per_day: 10_000 };
+
+const INSTALLATION: &str = "live-test";
+
+/// A busy machine is no fault.
+const PATIENT: Duration = Duration::from_secs(10);
+
+fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
+    RedisSettings { urls: urls.into_iter().map(|url| url.parse().expect("a URL of Redis")).collect() }
+}
+
+/// A limiter by a clock that the test moves.
+fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ClockHand) {
+    let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
+    (patient_limiter_by(urls, clock), hand)
+}
+
+fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
+    Arc::new(named(RedisLimiter::for_tests(settings(urls), PATIENT, Some(clock)).expect("usable settings")))
+}
+
+/// The limiter of an installation.
+fn named(limiter: RedisLimiter) -> RedisLimiter {
+    limiter.set_installation(INSTALLATION);
+    limiter
+}

@@ -1,0 +1,20 @@
+//! The suite of every limiter.
+
+use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
+
+use super::patient_limiter;
+use crate::rate_limit::conformance::{self, Rig};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_passes_the_suite_of_every_limiter() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let (limiter, hand) = patient_limiter(&[redis.url()]);
+    conformance::suite(&Rig::new(limiter, move |by| hand.advance(by), 0).with_traces(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_passes_the_suite_of_every_limiter() {
+    let cluster = RedisCluster::start(3).await;
+    let (limiter, hand) = patient_limiter(&cluster.urls());
+    conformance::suite(&Rig::new(limiter, move |by| hand.advance(by), 0).with_traces(1)).await;
+}

@@ -1,0 +1,103 @@
+//! What Redis keeps, where, and for how long.
+
+use std::net::IpAddr;
+
+use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
+
+use super::{AMPLE, named, patient_limiter, settings};
+use crate::rate_limit::{LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance::key};
+
+const HOUR: i64 = 3_600_000;
+
+#[tokio::test]
+async fn all_that_is_kept_of_an_account_is_in_one_slot() {
+    let cluster = RedisCluster::start(3).await;
+    let (limiter, _) = patient_limiter(&cluster.urls());
+    for account in 1..=20 {
+        for _ in 0..2 {
+            limiter.take(&key(account, "a{b}"), Quota { per_minute: 1, per_day: 9 }).await.unwrap();
+        }
+        let mut kept = Vec::new();
+        for node in cluster.nodes() {
+            let keys = node.cli(&["KEYS", &format!("pet:live-test:{{{account}}}*")]).await;
+            kept.extend(keys.lines().map(str::to_owned).filter(|key| !key.is_empty()));
+        }
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        let mut slots = Vec::new();
+        for key in &kept {
+            slots.push(cluster.nodes()[0].cli(&["CLUSTER", "KEYSLOT", key]).await);
+        }
+        assert_eq!(slots[0], slots[1]);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_caller_vanishes_when_the_day_is_over_and_a_clock_set_back_could_not_reach_it() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let (limiter, _) = patient_limiter(&[redis.url()]); // 18:40 UTC
+    limiter.take(&key(1, "any"), AMPLE).await.unwrap();
+    let left = ttl(&redis, "pet:live-test:{1}").await;
+    let until_midnight_and_a_day = 24 * HOUR + 19_200_000;
+    assert!((until_midnight_and_a_day - 60_000..=until_midnight_and_a_day).contains(&left), "{left} ms");
+}
+
+#[tokio::test]
+async fn a_stranger_who_asks_for_little_vanishes_soon() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let (limiter, _) = patient_limiter(&[redis.url()]);
+    let address = LimitKey::Address("192.0.2.1".parse::<IpAddr>().unwrap().into());
+    for requests in [1, 100] {
+        for _ in 0..requests {
+            limiter.take(&address, Quota::ADDRESS).await.unwrap();
+        }
+        let left = ttl(&redis, "pet:live-test:{192.0.2.1}").await;
+        let at_most = 120_000 + 864 * 101;
+        assert!((60_000..=at_most).contains(&left), "{left} ms");
+    }
+}
+
+#[tokio::test]
+async fn of_a_key_that_behaves_nothing_is_kept_and_of_another_until_it_is_over() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let (limiter, _) = patient_limiter(&[redis.url()]);
+    let quota = Quota { per_minute: 1, per_day: 9 };
+    limiter.take(&key(1, "any"), quota).await.unwrap();
+    assert_eq!(redis.cli(&["KEYS", "*"]).await, "pet:live-test:{1}");
+    limiter.take(&key(1, "any"), quota).await.unwrap();
+    let left = ttl(&redis, "pet:live-test:{1}:1/any").await;
+    assert!((60_000..=120_000).contains(&left), "the refused period and a minute: {left} ms");
+}
+
+#[tokio::test]
+async fn time_is_that_of_redis() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let limiter = named(RedisLimiter::new(settings([&redis.url()])).unwrap());
+    let secs = async || -> u64 { redis.cli(&["TIME"]).await.lines().next().unwrap().parse().unwrap() };
+    let before = secs().await;
+    let decision = loop {
+        if let Ok(decision) = limiter.take(&key(1, "any"), AMPLE).await {
+            break decision;
+        }
+    };
+    assert_eq!(decision.outcome, Outcome::Admitted);
+    assert!((before..=secs().await).contains(&decision.now.as_secs()));
+}
+
+#[tokio::test]
+async fn a_probe_tells_whether_counters_may_be_evicted() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let (limiter, _) = patient_limiter(&[redis.url()]);
+    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: false }));
+    redis.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]).await;
+    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: true }));
+
+    let cluster = RedisCluster::start(3).await;
+    let (limiter, _) = patient_limiter(&cluster.urls());
+    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: false }));
+    cluster.nodes()[2].cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: true }));
+}
+
+async fn ttl(redis: &RedisServer, key: &str) -> i64 {
+    redis.cli(&["PTTL", key]).await.parse().unwrap()
+}

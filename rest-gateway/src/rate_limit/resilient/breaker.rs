@@ -1,0 +1,241 @@
+//! Whether the shared counters are asked at all: a circuit breaker. Pure: moments in, changes out.
+//!
+//! It opens after [`FAILURES`] failures in a row. While it is open nothing but probes asks the shared
+//! counters, one at a time; after [`PROOFS`] good ones in a row it closes. Once opened it stays open for a
+//! hold of half a second: what fails again soon after it closed is held twice as long each time, up to ten
+//! seconds, so that a shared limiter that comes and goes does not drag every request along.
+
+use std::time::Duration;
+
+/// So many failures in a row open the breaker.
+const FAILURES: u32 = 3;
+
+/// So many good probes in a row close it, once the hold is over.
+const PROOFS: u32 = 3;
+
+/// How long it stays open at least, the first time.
+const SHORTEST_HOLD: Duration = Duration::from_millis(500);
+
+/// How long it stays open at least, however often it opened before.
+const LONGEST_HOLD: Duration = Duration::from_secs(10);
+
+/// When it has been closed for so long, earlier openings are forgotten.
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// A moment: time since some start that all calls share, never going back.
+pub(super) type Moment = Duration;
+
+/// What a report has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// From now on the shared counters are not asked.
+    Opened,
+    /// From now on they are asked again.
+    Closed,
+}
+
+/// The state of the breaker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Breaker {
+    state: State,
+    /// How long it is held open, this time or the last.
+    hold: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// `since` when it closed; `None` if it was never open.
+    Closed {
+        since: Option<Moment>,
+        failures: u32,
+    },
+    Open {
+        since: Moment,
+        proofs: u32,
+    },
+}
+
+impl Breaker {
+    /// A breaker that starts closed if the first probe was good, else open.
+    pub(super) fn new(first_probe_was_good: bool, now: Moment) -> Self {
+        let state = if first_probe_was_good {
+            State::Closed { since: None, failures: 0 }
+        } else {
+            State::Open { since: now, proofs: 0 }
+        };
+        Self { state, hold: SHORTEST_HOLD }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed { .. })
+    }
+
+    /// Takes note of how a request's question to the shared counters ended. Those that were under way when it
+    /// opened do not matter any more.
+    pub(super) fn asked(&mut self, good: bool, now: Moment) -> Option<Change> {
+        match &mut self.state {
+            State::Open { .. } => None,
+            State::Closed { failures, .. } if good => {
+                *failures = 0;
+                None
+            }
+            State::Closed { since, failures } => {
+                *failures += 1;
+                if *failures < FAILURES {
+                    return None;
+                }
+                let is_relapse = since.is_some_and(|since| now.saturating_sub(since) < MEMORY);
+                self.hold = if is_relapse { LONGEST_HOLD.min(self.hold * 2) } else { SHORTEST_HOLD };
+                self.state = State::Open { since: now, proofs: 0 };
+                Some(Change::Opened)
+            }
+        }
+    }
+
+    /// Takes note of how a probe ended.
+    pub(super) fn probed(&mut self, good: bool, now: Moment) -> Option<Change> {
+        match &mut self.state {
+            State::Closed { .. } => self.asked(good, now),
+            State::Open { proofs, .. } if !good => {
+                *proofs = 0;
+                None
+            }
+            State::Open { since, proofs } => {
+                *proofs = proofs.saturating_add(1);
+                if *proofs < PROOFS || now.saturating_sub(*since) < self.hold {
+                    return None;
+                }
+                self.state = State::Closed { since: Some(now), failures: 0 };
+                Some(Change::Closed)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(50);
+
+    fn at(millis: u64) -> Moment {
+        Duration::from_millis(millis)
+    }
+
+    fn opened(now: Moment) -> Breaker {
+        let mut breaker = Breaker::new(true, Duration::ZERO);
+        let changes = [(); 3].map(|()| breaker.asked(false, now));
+        assert_eq!(changes, [None, None, Some(Change::Opened)]);
+        breaker
+    }
+
+    #[test]
+    fn three_failures_in_a_row_open_it_and_a_success_between_them_does_not() {
+        let mut breaker = opened(at(0));
+        assert!(!breaker.is_closed());
+        breaker = Breaker::new(true, at(0));
+        for good in [false, false, true, false, false, true] {
+            assert_eq!(breaker.asked(good, at(0)), None);
+        }
+        assert!(breaker.is_closed());
+    }
+
+    #[test]
+    fn while_it_is_closed_probes_count_like_requests() {
+        let mut breaker = Breaker::new(true, at(0));
+        assert_eq!(breaker.asked(false, at(0)), None);
+        assert_eq!(breaker.probed(false, at(1)), None);
+        assert_eq!(breaker.probed(false, at(2)), Some(Change::Opened));
+    }
+
+    #[test]
+    fn it_closes_after_three_good_probes_in_a_row_and_half_a_second() {
+        let mut breaker = opened(at(1_000));
+        for (good, now) in [(true, 1_100), (true, 1_200), (false, 1_300), (true, 1_400), (true, 1_450)] {
+            assert_eq!(breaker.probed(good, at(now)), None);
+        }
+        assert_eq!(breaker.probed(true, at(1_499)), None, "it is held for half a second");
+        assert_eq!(breaker.probed(true, at(1_500)), Some(Change::Closed));
+    }
+
+    #[test]
+    fn requests_that_were_under_way_when_it_opened_do_not_matter() {
+        let mut breaker = opened(at(0));
+        for now in 0..100 {
+            assert_eq!(breaker.asked(now % 2 == 0, at(now)), None);
+        }
+        assert_eq!(breaker.probed(true, at(600)), None, "none of them was a probe");
+    }
+
+    #[test]
+    fn it_starts_open_if_the_first_probe_failed() {
+        let mut breaker = Breaker::new(false, at(0));
+        assert!(!breaker.is_closed());
+        assert_eq!(
+            [500, 501, 502].map(|now| breaker.probed(true, at(now))),
+            [None, None, Some(Change::Closed)]
+        );
+    }
+
+    /// Good probes, and requests that always fail: the worst case for coming and going.
+    #[test]
+    fn what_comes_and_goes_changes_the_state_less_and_less_often() {
+        let mut breaker = Breaker::new(true, at(0));
+        let mut changes = Vec::new();
+        for step in 0..2_400 {
+            let now = STEP * step;
+            changes.extend(breaker.asked(false, now).or_else(|| breaker.probed(true, now)).map(|_| now));
+        }
+        let within_ten_seconds_after =
+            |start| changes.iter().filter(|at| (start..start + MEMORY).contains(*at)).count();
+        assert!(within_ten_seconds_after(at(0)) <= 10, "{changes:?}");
+        for start in (40..110).map(Duration::from_secs) {
+            assert!(within_ten_seconds_after(start) <= 2, "{start:?}: {changes:?}");
+        }
+    }
+
+    #[test]
+    fn after_ten_good_seconds_earlier_openings_are_forgotten() {
+        let mut breaker = opened(at(0));
+        for now in [500, 501, 502] {
+            breaker.probed(true, at(now));
+        }
+        for now in [10_502, 10_503, 10_504] {
+            breaker.asked(false, at(now));
+        }
+        assert!(!breaker.is_closed());
+        for now in [10_600, 10_700, 11_004] {
+            breaker.probed(true, at(now));
+        }
+        assert!(breaker.is_closed(), "held for half a second again");
+    }
+
+    proptest! {
+        /// Whatever happened before: when probes are good, it closes; when questions fail, it opens.
+        #[test]
+        fn it_always_finds_its_way(reports in vec((any::<bool>(), any::<bool>()), 0..400)) {
+            let mut breaker = Breaker::new(true, at(0));
+            let mut now = at(0);
+            for (is_probe, good) in reports {
+                now += STEP;
+                let was_closed = breaker.is_closed();
+                let change = if is_probe { breaker.probed(good, now) } else { breaker.asked(good, now) };
+                let expected = match (was_closed, breaker.is_closed()) {
+                    (true, false) => Some(Change::Opened),
+                    (false, true) => Some(Change::Closed),
+                    (true, true) | (false, false) => None,
+                };
+                prop_assert_eq!(change, expected);
+                if change == Some(Change::Closed) {
+                    prop_assert!(is_probe && good);
+                }
+            }
+            (0..3).for_each(|_| _ = breaker.asked(false, now));
+            prop_assert!(!breaker.is_closed());
+            (0..3).for_each(|_| _ = breaker.probed(true, now + LONGEST_HOLD));
+            prop_assert!(breaker.is_closed());
+        }
+    }
+}

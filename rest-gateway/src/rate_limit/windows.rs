@@ -1,0 +1,150 @@
+//! The two fixed windows of an account or address. Pure: integers in, integers out.
+
+use std::num::NonZeroU16;
+
+use petstore_clock::UnixMillis;
+
+use super::{
+    decision::{Outcome, WindowView},
+    quota::Quota,
+};
+
+/// Length of the minute window, in milliseconds.
+pub(crate) const MINUTE: u64 = 60_000;
+
+/// Length of the day window, in milliseconds. Unix days have no leap seconds.
+pub(crate) const DAY: u64 = 86_400_000;
+
+/// A fixed window that has counted; the default has not been opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Unix time in milliseconds at which it began.
+    pub(crate) from: u64,
+    /// Requests counted since; 0 only when it has not been opened.
+    pub(crate) used: u64,
+}
+
+impl Window {
+    /// The window if it is running, else one that has not been opened.
+    ///
+    /// One that begins in the future was opened before the clock was set back. Up to its own length ahead it
+    /// is running all the same, so that no such jump hands requests out twice; further ahead it is void, so
+    /// that no jump freezes a caller for longer than two windows.
+    fn at(self, now: u64, length: u64) -> Self {
+        let running = self.from <= now.saturating_add(length) && now < self.from.saturating_add(length);
+        if running { self } else { Self::default() }
+    }
+
+    /// Counts one request, opening the window at `opens_at` if need be.
+    fn plus_one(self, opens_at: u64) -> Self {
+        if self.used == 0 { Self { from: opens_at, used: 1 } } else { Self { used: self.used + 1, ..self } }
+    }
+
+    /// The window that a client was shown.
+    fn shown(view: WindowView, length: u64) -> Self {
+        match view.limit.saturating_sub(view.remaining) {
+            0 => Self::default(),
+            used => Self { from: view.resets_at.0.saturating_sub(length), used },
+        }
+    }
+
+    /// Of two windows of one caller, the later; of one window, its higher count.
+    fn latest(self, other: Self) -> Self {
+        [self, other].into_iter().max_by_key(|window| (window.from, window.used)).unwrap_or_default()
+    }
+
+    /// One gateway's part of a count that all share, rounded up.
+    fn part(self, gateways: u64) -> Self {
+        Self { used: self.used.div_ceil(gateways), ..self }
+    }
+
+    /// This window with what another one counted added.
+    fn plus(self, other: Self) -> Self {
+        let from = if self.used == 0 { other.from } else { self.from };
+        Self { from, used: self.used.saturating_add(other.used) }
+    }
+
+    /// What is left of the count when that of another one is taken away.
+    fn less(self, other: Self) -> Self {
+        match self.used.saturating_sub(other.used) {
+            0 => Self::default(),
+            used => Self { used, ..self },
+        }
+    }
+
+    fn view(self, limit: u64, opens_at: u64, length: u64) -> WindowView {
+        let from = if self.used == 0 { opens_at } else { self.from };
+        WindowView {
+            limit,
+            remaining: limit.saturating_sub(self.used),
+            resets_at: UnixMillis(from.saturating_add(length)),
+        }
+    }
+}
+
+/// What an account or address has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Windows {
+    /// 60 s, opened by the first counted request.
+    pub(crate) minute: Window,
+    /// The UTC calendar day.
+    pub(crate) day: Window,
+}
+
+impl Windows {
+    /// Only what still runs: a window that has ended starts anew.
+    pub(crate) fn at(self, now: u64) -> Self {
+        Self { minute: self.minute.at(now, MINUTE), day: self.day.at(now, DAY) }
+    }
+
+    /// Counts one request in both windows. To be asked of [`Self::at`].
+    pub(crate) fn plus_one(self, now: u64) -> Self {
+        Self { minute: self.minute.plus_one(now), day: self.day.plus_one(day_start(now)) }
+    }
+
+    /// The windows that a client was shown.
+    pub(crate) fn shown(minute: WindowView, day: WindowView) -> Self {
+        Self { minute: Window::shown(minute, MINUTE), day: Window::shown(day, DAY) }
+    }
+
+    /// Of two states of one caller's windows, the later; of one window, the higher count.
+    pub(crate) fn latest(self, other: Self) -> Self {
+        Self { minute: self.minute.latest(other.minute), day: self.day.latest(other.day) }
+    }
+
+    /// One gateway's part of counts that so many gateways share, rounded up.
+    pub(crate) fn part(self, gateways: NonZeroU16) -> Self {
+        let gateways = u64::from(gateways.get());
+        Self { minute: self.minute.part(gateways), day: self.day.part(gateways) }
+    }
+
+    /// These windows with what others counted added. The windows stay these, if they have counted.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { minute: self.minute.plus(other.minute), day: self.day.plus(other.day) }
+    }
+
+    /// What is left of the counts when others are taken away.
+    pub(crate) fn less(self, other: Self) -> Self {
+        Self { minute: self.minute.less(other.minute), day: self.day.less(other.day) }
+    }
+
+    /// Both windows as the client may see them. To be asked of [`Self::at`].
+    pub(crate) fn view(self, quota: Quota, now: u64) -> (WindowView, WindowView) {
+        (self.minute.view(quota.per_minute, now, MINUTE), self.day.view(quota.per_day, day_start(now), DAY))
+    }
+}
+
+/// Whether the windows let one more request in; if both refuse, the one that resets later answers, and the
+/// day if both reset at once.
+pub(crate) fn outcome(minute: WindowView, day: WindowView) -> Outcome {
+    match (minute.remaining, day.remaining) {
+        (0, 0) if minute.resets_at > day.resets_at => Outcome::RateLimited,
+        (_, 0) => Outcome::QuotaExceeded,
+        (0, _) => Outcome::RateLimited,
+        (_, _) => Outcome::Admitted,
+    }
+}
+
+fn day_start(now: u64) -> u64 {
+    now - now % DAY
+}
