@@ -33,7 +33,7 @@ impl Core {
 
     async fn sweep(&self) {
         for _ in 0..BATCHES {
-            match self.store.forget_requests(self.clock.now(), BATCH).await {
+            match self.store.creations().forget_expired(self.clock.now(), BATCH).await {
                 Ok(BATCH..) => tokio::task::yield_now().await, // others first
                 Ok(_) => return,
                 Err(error) => {

@@ -3,7 +3,6 @@
 //!
 //! - [`domain`]: what the values are and which are allowed. Pure.
 //! - [`store`]: the database. Nothing else names `SeaORM`.
-//! - [`accounts`]: what an operator does with accounts and keys, on a [`store::Store`].
 //! - [`grpc`]: one method per rpc: parse, call, answer. Nothing else names tonic.
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +13,6 @@ use petstore_telemetry::metrics::Collectors;
 use petstore_telemetry::traces::Traces;
 use tokio::sync::OnceCell;
 
-pub mod accounts;
 mod background;
 mod database_url;
 pub mod domain;

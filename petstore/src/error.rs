@@ -4,7 +4,7 @@ use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCo
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use petstore_core::{
-    accounts::{AccountError, KeyId},
+    domain::{AccountError, KeyId},
     store::OpenError,
 };
 

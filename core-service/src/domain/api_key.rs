@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use petstore_api_key::Environment;
+use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
@@ -101,6 +101,54 @@ impl ApiKeyRecord {
     pub fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
     }
+}
+
+/// What is kept of a new key.
+#[derive(Clone, Debug)]
+pub(crate) struct NewApiKey {
+    pub(crate) id: KeyId,
+    pub(crate) digest: KeyDigest,
+    pub(crate) environment: Environment,
+    pub(crate) last_four: String,
+    pub(crate) created_at: UnixMillis,
+    pub(crate) expires_at: Option<UnixMillis>,
+}
+
+impl NewApiKey {
+    /// Makes a key, and what is kept of it. An expiry must be in the future.
+    pub(crate) fn issue(
+        environment: Environment,
+        expires_at: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Result<(ApiKey, Self), Violation> {
+        if expires_at.is_some_and(|expires_at| expires_at <= now) {
+            return Err(Violation::new("expiry", "must be in the future"));
+        }
+        let key = ApiKey::generate(environment);
+        let new = Self::new(&key, expires_at, now);
+        Ok((key, new))
+    }
+
+    /// What is kept of this key.
+    pub(crate) fn new(key: &ApiKey, expires_at: Option<UnixMillis>, now: UnixMillis) -> Self {
+        Self {
+            id: KeyId::generate(now),
+            digest: key.digest(),
+            environment: key.environment(),
+            last_four: key.last_four().to_owned(),
+            created_at: now,
+            expires_at,
+        }
+    }
+}
+
+/// A new key: the only time that anybody sees it whole.
+#[derive(Debug)]
+pub struct IssuedKey {
+    /// What is kept of it.
+    pub record: ApiKeyRecord,
+    /// The key, to be shown to its owner once.
+    pub key: ApiKey,
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ mod usage;
 mod violation;
 
 pub use account::{Account, AccountId, AccountName, Plan, Quota};
-pub use api_key::{ApiKeyRecord, KeyId, KeyState};
+pub(crate) use api_key::NewApiKey;
+pub use api_key::{ApiKeyRecord, IssuedKey, KeyId, KeyState};
 pub(crate) use ban::BanNote;
 pub use ban::{Ban, BanOrigin, BanReason, BanRecord};
 pub use batch::{Batch, BatchViolations};

@@ -35,7 +35,7 @@ pub(super) async fn import(
         Err(broken) => return Ok(Err(broken)),
     };
     let id = ImportId::parse(&first.import_id).map_err(invalid)?;
-    let progress = in_turn(core, core.store.import_progress(&id)).await?;
+    let progress = in_turn(core, core.store.imports().progress(&id)).await?;
     let strict = first.strict;
     let mut import =
         Import { core, id, strict, progress, created: 0, rejected: 0, rejected_lines: Vec::new() };
@@ -92,7 +92,7 @@ impl Import<'_> {
         if chunk.last_line == 0 {
             return Ok(()); // it asks for the position, or is rejected from the first line on
         }
-        let work = self.core.store.import(&self.id, chunk, self.core.clock.now());
+        let work = self.core.store.imports().add(&self.id, chunk, self.core.clock.now());
         let imported = in_turn(self.core, work).await?;
         self.created += imported.created;
         self.progress = imported.progress;

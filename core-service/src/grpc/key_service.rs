@@ -29,7 +29,7 @@ impl KeyService for Core {
     ) -> Result<Response<ResolveKeyResponse>, Status> {
         self.answer("petstore.internal.v1.KeyService/ResolveKey", request, |request| async move {
             let digest = digest("digest", request.digest)?;
-            let (key, revision) = self.store.resolve_key(digest, self.environment).await?;
+            let (key, revision) = self.store.keys().resolve(digest, self.environment).await?;
             let now = self.clock.now();
             Ok(ResolveKeyResponse { key: key.map(|key| convert::resolved_key(key, now)), revision })
         })
@@ -46,7 +46,7 @@ impl KeyService for Core {
             }
             let digests = request.digests.into_iter().map(|bytes| digest("digests", bytes));
             let digests = digests.collect::<Result<Vec<_>, _>>()?;
-            let (found, revision) = self.store.resolve_keys(&digests, self.environment).await?;
+            let (found, revision) = self.store.keys().resolve_all(&digests, self.environment).await?;
             let now = self.clock.now();
             let found = found.into_iter().map(|(digest, key)| FoundKey {
                 digest: digest.0.to_vec(),
@@ -62,7 +62,7 @@ impl KeyService for Core {
         request: Request<ListChangesRequest>,
     ) -> Result<Response<ListChangesResponse>, Status> {
         self.answer("petstore.internal.v1.KeyService/ListChanges", request, |request| async move {
-            let changes = self.store.changes_after(request.after_revision, MAX_CHANGES).await?;
+            let changes = self.store.changes().after(request.after_revision, MAX_CHANGES).await?;
             let change = |(account, revision): (crate::domain::AccountId, i64)| AccountChange {
                 account_id: account.0,
                 revision,
@@ -85,7 +85,7 @@ impl KeyService for Core {
             if request.uses.len() > MAX_USES {
                 return Err(refuse("uses", "must be at most 1000"));
             }
-            self.store.record_use(&convert::key_uses(request.uses)?).await?;
+            self.store.keys().record_use(&convert::key_uses(request.uses)?).await?;
             Ok(ReportUseResponse {})
         })
         .await
@@ -99,7 +99,7 @@ impl KeyService for Core {
             let key_id = convert::key_id("key_id", &request.key_id)?.to_string();
             let reported = convert::reported_ban(request.ban)?;
             let now = self.clock.now();
-            let (kept, revision) = self.store.report_ban(&key_id, reported, now).await?;
+            let (kept, revision) = self.store.bans().report(&key_id, reported, now).await?;
             Ok(convert::reported(kept.as_ref(), revision, now))
         })
         .await

@@ -22,7 +22,7 @@ impl PetStore for Core {
         self.answer("petstore.v1.PetStore/ListPets", request, |request| async move {
             let list = convert::list_pets(&request)?;
             let status = convert::pet_status(list.status).into();
-            let page = self.store.list_pets(list).await?;
+            let page = self.store.pets().list(list).await?;
             Ok(ListPetsResponse {
                 pets: page.rows.into_iter().map(convert::pet).collect(),
                 next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
@@ -38,8 +38,8 @@ impl PetStore for Core {
     ) -> Result<Response<CreatePetResponse>, Status> {
         self.answer("petstore.v1.PetStore/CreatePet", request, |request| async move {
             let created = match convert::new_pet(request)? {
-                (Some(id), new) => self.store.insert_pet_once(&id, new, self.clock.now()).await?,
-                (None, new) => Created { pet: self.store.insert_pet(new).await?, replayed: false },
+                (Some(id), new) => self.store.creations().insert_once(&id, new, self.clock.now()).await?,
+                (None, new) => Created { pet: self.store.pets().insert(new).await?, replayed: false },
             };
             Ok(CreatePetResponse { pet: Some(convert::pet(created.pet)), replayed: created.replayed })
         })
@@ -49,7 +49,7 @@ impl PetStore for Core {
     async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
         self.answer("petstore.v1.PetStore/GetPet", request, |request| async move {
             let id = PetId(request.pet_id);
-            let pet = self.store.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
+            let pet = self.store.pets().find(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
             Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
         })
         .await
@@ -62,7 +62,7 @@ impl PetStore for Core {
         self.answer("petstore.v1.PetStore/BatchCreatePets", request, |request| async move {
             let batch = convert::batch(request)?;
             let _permit = self.capacity.chunks.acquire().await; // never closed
-            let pets = self.store.insert_pets(batch).await?;
+            let pets = self.store.pets().insert_batch(batch).await?;
             Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(convert::pet).collect() })
         })
         .await

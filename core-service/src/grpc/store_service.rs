@@ -18,7 +18,7 @@ impl StoreService for Core {
         request: Request<PlaceOrderRequest>,
     ) -> Result<Response<PlaceOrderResponse>, Status> {
         self.answer("petstore.v1.StoreService/PlaceOrder", request, |request| async move {
-            let order = self.store.insert_order(new_order(&request)?).await?;
+            let order = self.store.orders().insert(new_order(&request)?).await?;
             Ok(PlaceOrderResponse { order: Some(wire(&order)) })
         })
         .await
@@ -30,7 +30,7 @@ impl StoreService for Core {
     ) -> Result<Response<GetOrderResponse>, Status> {
         self.answer("petstore.v1.StoreService/GetOrder", request, |request| async move {
             let id = OrderId(request.order_id);
-            let order = self.store.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id))?;
+            let order = self.store.orders().find(id).await?.ok_or(PetStoreError::OrderNotFound(id))?;
             Ok(GetOrderResponse { order: Some(wire(&order)) })
         })
         .await
@@ -42,7 +42,7 @@ impl StoreService for Core {
     ) -> Result<Response<ListOrdersResponse>, Status> {
         self.answer("petstore.v1.StoreService/ListOrders", request, |request| async move {
             let list = ListOrders::parse(request.page_size, &request.page_token)?;
-            let page = self.store.list_orders(list).await?;
+            let page = self.store.orders().list(list).await?;
             Ok(ListOrdersResponse {
                 orders: page.rows.iter().map(wire).collect(),
                 next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
@@ -57,7 +57,7 @@ impl StoreService for Core {
     ) -> Result<Response<AdvanceOrderResponse>, Status> {
         self.answer("petstore.v1.StoreService/AdvanceOrder", request, |request| async move {
             let to = status(request.status)?;
-            let order = self.store.advance_order(OrderId(request.order_id), to).await?;
+            let order = self.store.orders().advance(OrderId(request.order_id), to).await?;
             Ok(AdvanceOrderResponse { order: Some(wire(&order)) })
         })
         .await

@@ -33,7 +33,7 @@ impl UsageService for Core {
                 }
             }
             let rows = convert::usage_rows(rows)?;
-            self.store.record_usage(reporter.as_str(), number, &rows, self.clock.now()).await?;
+            self.store.usage().record(reporter.as_str(), number, &rows, self.clock.now()).await?;
             Ok(ReportUsageResponse {})
         })
         .await
@@ -49,7 +49,7 @@ impl UsageService for Core {
             let reporter = Some(reporter).filter(|name| !name.is_empty()).map(ReporterName::parse);
             let reporter = reporter.transpose().map_err(refuse)?;
             let reporter = reporter.as_ref().map(ReporterName::as_str).unwrap_or_default();
-            let usage = self.store.usage_of(AccountId(account_id), Day(since_day), reporter).await?;
+            let usage = self.store.usage().since(AccountId(account_id), Day(since_day), reporter).await?;
             Ok(GetUsageResponse {
                 days: usage.days.into_iter().map(convert::usage_day).collect(),
                 last_report: usage.last_report,

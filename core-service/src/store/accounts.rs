@@ -1,89 +1,120 @@
 //! Accounts in the database.
 
+use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect, sea_query::Expr};
 
 use super::{
-    NewApiKey, Session, Store,
+    Session, Store,
     changes::next_revision,
     entity::account::{self, moment_column},
     fault, keys,
 };
-use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, PetStoreError, Plan};
+use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, NewApiKey, Plan};
 
-impl Store {
-    /// Adds an account.
-    pub(crate) async fn insert_account(
-        &self,
+/// The name of the account that a new store begins with.
+const FIRST_ACCOUNT: &str = "first";
+
+/// The accounts of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Accounts<'a>(pub(super) &'a Store);
+
+impl Accounts<'_> {
+    /// Creates an account.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::AccountExists`] if the name is taken, or the store's error.
+    pub async fn create(
+        self,
         name: &AccountName,
         plan: Plan,
         now: UnixMillis,
     ) -> Result<Account, AccountError> {
         let name = name.clone();
-        self.transaction(move |transaction| {
-            Box::pin(async move { insert(transaction, &name, plan, now).await })
-        })
-        .await
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move { insert(transaction, &name, plan, now).await })
+            })
+            .await
     }
 
-    /// Adds an account and its key, if there is no account yet.
-    pub(crate) async fn insert_first_account(
-        &self,
-        name: &AccountName,
-        plan: Plan,
-        key: NewApiKey,
+    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction: of
+    /// several processes that start on a new store at once, one succeeds. The key is the caller's, so that it can be
+    /// in safe keeping before the account exists: no crash leaves an account whose key nobody has.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn create_first(
+        self,
+        key: &ApiKey,
+        now: UnixMillis,
     ) -> Result<Option<ApiKeyRecord>, AccountError> {
-        let name = name.clone();
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                    return Ok(None);
-                }
-                let account = insert(transaction, &name, plan, key.created_at).await?;
-                keys::insert(transaction, &account, key).await.map(Some)
+        let name = AccountName::parse(FIRST_ACCOUNT)?;
+        let key = NewApiKey::new(key, None, now);
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                        return Ok(None);
+                    }
+                    let account = insert(transaction, &name, Plan::Free, key.created_at).await?;
+                    keys::insert(transaction, &account, key).await.map(Some)
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Every account, in the order of their names.
-    pub(crate) async fn list_accounts(&self) -> Result<Vec<Account>, PetStoreError> {
-        let rows = self.read(|db| Box::pin(account::Entity::find().all(db))).await?;
-        let accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>();
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn list(self) -> Result<Vec<Account>, AccountError> {
+        let rows = self.0.read(|db| Box::pin(account::Entity::find().all(db))).await?;
+        let mut accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>()?;
         // Sorted here, since the order of texts in PostgreSQL is a setting of the database.
-        accounts.map(|mut accounts| {
-            accounts.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
-            accounts
-        })
+        accounts.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
+        Ok(accounts)
     }
 
     /// The account of that name.
-    pub(crate) async fn find_account(&self, name: &AccountName) -> Result<Account, AccountError> {
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::AccountNotFound`], or the store's error.
+    pub async fn find(self, name: &AccountName) -> Result<Account, AccountError> {
         let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-        let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let row = self.0.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         Ok(row.ok_or_else(|| AccountError::AccountNotFound(name.clone()))?.try_into()?)
     }
 
-    /// Puts an account on another plan.
-    pub(crate) async fn update_plan(&self, name: &AccountName, plan: Plan) -> Result<Account, AccountError> {
+    /// Puts an account on another plan, from its running windows on.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::AccountNotFound`], or the store's error.
+    pub async fn set_plan(self, name: &AccountName, plan: Plan) -> Result<Account, AccountError> {
         let name = name.clone();
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let revision = next_revision(transaction).await?;
-                let (per_minute, per_day) = agreed_columns(plan);
-                let mut changed = account::Entity::update_many()
-                    .col_expr(account::Column::Plan, Expr::value(plan.name()))
-                    .col_expr(account::Column::PerMinute, Expr::value(per_minute))
-                    .col_expr(account::Column::PerDay, Expr::value(per_day))
-                    .col_expr(account::Column::Revision, Expr::value(revision))
-                    .filter(account::Column::Name.eq(name.as_str()))
-                    .exec_with_returning(transaction)
-                    .await?;
-                let row = changed.pop().ok_or(AccountError::AccountNotFound(name))?;
-                Ok(row.try_into()?)
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let revision = next_revision(transaction).await?;
+                    let (per_minute, per_day) = agreed_columns(plan);
+                    let mut changed = account::Entity::update_many()
+                        .col_expr(account::Column::Plan, Expr::value(plan.name()))
+                        .col_expr(account::Column::PerMinute, Expr::value(per_minute))
+                        .col_expr(account::Column::PerDay, Expr::value(per_day))
+                        .col_expr(account::Column::Revision, Expr::value(revision))
+                        .filter(account::Column::Name.eq(name.as_str()))
+                        .exec_with_returning(transaction)
+                        .await?;
+                    let row = changed.pop().ok_or(AccountError::AccountNotFound(name))?;
+                    Ok(row.try_into()?)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 
@@ -118,3 +149,6 @@ fn agreed_columns(plan: Plan) -> (Option<i64>, Option<i64>) {
         None => (None, None),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,63 @@
 //! The order of changes to accounts and keys, which gateways follow.
 
 use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, QueryFilter,
-    sea_query::{Expr, ExprTrait},
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter,
+    sea_query::{Expr, ExprTrait, JoinType, Order, Query},
 };
 
 use super::{
-    Session,
+    Session, Store,
     entity::{account, revision},
 };
+use crate::domain::{AccountId, PetStoreError};
+
+/// The accounts that changed after a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChangedAccounts {
+    /// The newest revision.
+    pub(crate) revision: i64,
+    /// Each account with its own revision, ascending.
+    pub(crate) accounts: Vec<(AccountId, i64)>,
+    /// More changed than are listed.
+    pub(crate) truncated: bool,
+}
+
+/// The changes of accounts and their keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Changes<'a>(pub(super) &'a Store);
+
+impl Changes<'_> {
+    /// The accounts that changed after `after`, at most `limit` of them: one statement, so that the newest
+    /// revision and the list belong together.
+    pub(crate) async fn after(self, after: i64, limit: usize) -> Result<ChangedAccounts, PetStoreError> {
+        let query = Query::select()
+            .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
+            .expr_as(Expr::col((account::Entity, account::Column::Id)), "account_id")
+            .expr_as(Expr::col((account::Entity, account::Column::Revision)), "account_revision")
+            .from(revision::Entity)
+            .join(
+                JoinType::LeftJoin,
+                account::Entity,
+                Expr::col((account::Entity, account::Column::Revision)).gt(after),
+            )
+            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
+            .order_by((account::Entity, account::Column::Revision), Order::Asc)
+            .limit(limit as u64 + 1)
+            .take();
+        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
+        let rows =
+            rows.iter().map(|row| ChangeRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
+        let revision = rows.first().ok_or_else(revision_missing)?.revision;
+        let changed =
+            rows.into_iter().filter_map(|row| Some((AccountId(row.account_id?), row.account_revision?)));
+        let mut accounts: Vec<_> = changed.collect();
+        // A revision from the future was seen before the store was restored from a backup: nothing known since
+        // then holds.
+        let truncated = accounts.len() > limit || after > revision;
+        accounts.truncate(limit);
+        Ok(ChangedAccounts { revision, accounts, truncated })
+    }
+}
 
 /// Takes note, in a transaction that changes an account or one of its keys, that the account changed. The revision
 /// of that change.
@@ -37,4 +86,15 @@ pub(super) async fn next_revision(transaction: &Session) -> Result<i64, DbErr> {
 pub(super) async fn current_revision(transaction: &Session) -> Result<i64, DbErr> {
     let row = revision::Entity::find().filter(revision::Column::Id.eq(1)).all(transaction).await?.pop();
     row.map(|row| row.value).ok_or_else(|| DbErr::RecordNotFound("the revision".to_owned()))
+}
+
+pub(super) fn revision_missing() -> PetStoreError {
+    PetStoreError::Bug("the revision counter is missing".into())
+}
+
+#[derive(FromQueryResult)]
+struct ChangeRow {
+    revision: i64,
+    account_id: Option<i64>,
+    account_revision: Option<i64>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{ApiKey, Environment, KeyDigest};
+use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 
@@ -14,111 +14,130 @@ use super::{
         api_key::{self, record},
     },
 };
-use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, KeyId, KeyState, PetStoreError};
+use crate::domain::{
+    Account, AccountError, AccountName, ApiKeyRecord, IssuedKey, KeyId, KeyState, NewApiKey,
+};
 
-/// A key to be kept.
-#[derive(Clone, Debug)]
-pub(crate) struct NewApiKey {
-    pub(crate) id: KeyId,
-    pub(crate) digest: KeyDigest,
-    pub(crate) environment: Environment,
-    pub(crate) last_four: String,
-    pub(crate) created_at: UnixMillis,
-    pub(crate) expires_at: Option<UnixMillis>,
-}
+mod resolve;
 
-impl Store {
-    /// Adds a key to an account.
-    pub(crate) async fn insert_key(
-        &self,
+pub(crate) use resolve::ResolvedKey;
+
+/// The API keys of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a>(pub(super) &'a Store);
+
+impl Keys<'_> {
+    /// Creates a key for an account; without `expires_at` it never expires.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::Invalid`] if it were to be expired already, [`AccountError::AccountNotFound`], or the store's
+    /// error.
+    pub async fn create(
+        self,
         account: &AccountName,
-        key: NewApiKey,
-    ) -> Result<ApiKeyRecord, AccountError> {
+        environment: Environment,
+        expires_at: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Result<IssuedKey, AccountError> {
+        let (key, new) = NewApiKey::issue(environment, expires_at, now)?;
         let account = account.clone();
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let find = account::Entity::find().filter(account::Column::Name.eq(account.as_str()));
-                let row = find.all(transaction).await?.pop();
-                let row = row.ok_or(AccountError::AccountNotFound(account))?;
-                touch(transaction, row.id).await?;
-                insert(transaction, &row.try_into()?, key).await
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let find = account::Entity::find().filter(account::Column::Name.eq(account.as_str()));
+                    let row = find.all(transaction).await?.pop();
+                    let row = row.ok_or(AccountError::AccountNotFound(account))?;
+                    touch(transaction, row.id).await?;
+                    let record = insert(transaction, &row.try_into()?, new).await?;
+                    Ok(IssuedKey { record, key })
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// The keys of one account, or of all, oldest first.
-    pub(crate) async fn list_keys(
-        &self,
-        account: Option<&AccountName>,
-    ) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::AccountNotFound`], or the store's error.
+    pub async fn list(self, account: Option<&AccountName>) -> Result<Vec<ApiKeyRecord>, AccountError> {
+        if let Some(name) = account {
+            self.0.accounts().find(name).await?;
+        }
         let mut find =
             api_key::Entity::find().find_also_related(account::Entity).order_by_asc(api_key::Column::Id);
         if let Some(account) = account {
             find = find.filter(account::Column::Name.eq(account.as_str()));
         }
-        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
-        rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
+        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+        rows.into_iter().map(|(row, account)| Ok(record(row, name_of(account))?)).collect()
     }
 
-    /// The account that a key belongs to.
-    pub(crate) async fn owner_of(&self, id: KeyId) -> Result<Account, AccountError> {
-        let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-        let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
-        let owner = row.and_then(|(_, account)| account); // a foreign key guarantees that there is one
-        Ok(owner.ok_or(AccountError::KeyNotFound(id))?.try_into()?)
-    }
-
-    /// Revokes a key; one that is revoked already stays as it is.
-    pub(crate) async fn revoke_key(&self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, AccountError> {
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let (mut row, account) = find(transaction, id).await?;
-                if row.revoked_at.is_none() {
-                    touch(transaction, row.account_id).await?;
-                    row.revoked_at = Some(moment_column(now));
-                    set_moment(transaction, id, api_key::Column::RevokedAt, row.revoked_at).await?;
-                }
-                Ok(record(row, account)?)
+    /// Revokes a key for good; one that is revoked already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::KeyNotFound`], or the store's error.
+    pub async fn revoke(self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, AccountError> {
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let (mut row, account) = find(transaction, id).await?;
+                    if row.revoked_at.is_none() {
+                        touch(transaction, row.account_id).await?;
+                        row.revoked_at = Some(moment_column(now));
+                        set_moment(transaction, id, api_key::Column::RevokedAt, row.revoked_at).await?;
+                    }
+                    Ok(record(row, account)?)
+                })
             })
-        })
-        .await
+            .await
     }
 
-    /// Adds a key beside an active one, and lets the old one expire after `grace`, or before, if it was to.
-    /// `issue` makes a key of the old one's environment.
-    pub(crate) async fn rotate_key(
-        &self,
+    /// Creates a key, of the same account and environment and without an expiry, to take the place of another. The
+    /// old one expires after `grace`, and never later than it would have. A key of another environment than
+    /// `environment`, if that is given, is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`AccountError::KeyNotFound`], [`AccountError::KeyNotActive`], [`AccountError::KeyOfAnotherEnvironment`], or
+    /// the store's error.
+    pub async fn rotate(
+        self,
         id: KeyId,
-        now: UnixMillis,
         grace: Duration,
         environment: Option<Environment>,
-        issue: impl FnOnce(Environment) -> (ApiKey, NewApiKey) + Send + 'static,
-    ) -> Result<(ApiKeyRecord, ApiKey), AccountError> {
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let (row, account) = find(transaction, id).await?;
-                let (account_id, old) = (row.account_id, record(row, account)?);
-                if environment.is_some_and(|environment| environment != old.environment) {
-                    return Err(AccountError::KeyOfAnotherEnvironment { id, environment: old.environment });
-                }
-                match old.state(now) {
-                    KeyState::Active => {}
-                    state @ (KeyState::Revoked | KeyState::Expired) => {
-                        return Err(AccountError::KeyNotActive { id, state });
+        now: UnixMillis,
+    ) -> Result<IssuedKey, AccountError> {
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let (row, account) = find(transaction, id).await?;
+                    let (account_id, old) = (row.account_id, record(row, account)?);
+                    if environment.is_some_and(|environment| environment != old.environment) {
+                        return Err(AccountError::KeyOfAnotherEnvironment {
+                            id,
+                            environment: old.environment,
+                        });
                     }
-                }
-                touch(transaction, account_id).await?;
-                let end = now.plus(grace);
-                let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
-                set_moment(transaction, id, api_key::Column::ExpiresAt, Some(moment_column(end))).await?;
-                let (key, new) = issue(old.environment);
-                let row = key_row(account_id, new);
-                let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
-                Ok((record(row, old.account)?, key))
+                    match old.state(now) {
+                        KeyState::Active => {}
+                        state @ (KeyState::Revoked | KeyState::Expired) => {
+                            return Err(AccountError::KeyNotActive { id, state });
+                        }
+                    }
+                    touch(transaction, account_id).await?;
+                    let end = now.plus(grace);
+                    let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
+                    set_moment(transaction, id, api_key::Column::ExpiresAt, Some(moment_column(end))).await?;
+                    let (key, new) = NewApiKey::issue(old.environment, None, now)?;
+                    let row = key_row(account_id, new);
+                    let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
+                    Ok(IssuedKey { record: record(row, old.account)?, key })
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

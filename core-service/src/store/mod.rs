@@ -16,14 +16,13 @@ use crate::domain::PetStoreError;
 
 mod accounts;
 mod bans;
-mod bulk;
 mod changes;
 mod connection;
-mod create_requests;
+mod creations;
 mod entity;
 mod fault;
+mod imports;
 mod insert;
-mod installation;
 mod keys;
 mod metrics;
 mod open;
@@ -31,18 +30,25 @@ mod orders;
 mod pets;
 mod postgres;
 mod replicas;
-mod resolution;
 mod running;
 pub mod schema;
 mod sqlite;
 mod usage;
 
+pub use accounts::Accounts;
+pub use bans::Bans;
+pub use keys::Keys;
 pub use open::{OpenError, OpenOptions};
 pub use postgres::PostgresAddress;
+pub use usage::Usage;
 
-pub(crate) use keys::NewApiKey;
+pub(crate) use changes::Changes;
+pub(crate) use creations::Creations;
+pub(crate) use imports::Imports;
+pub(crate) use keys::ResolvedKey;
 pub(crate) use metrics::StatementMetrics;
-pub(crate) use resolution::ResolvedKey;
+pub(crate) use orders::Orders;
+pub(crate) use pets::Pets;
 
 use connection::{Connections, Session};
 use replicas::Replicas;
@@ -65,6 +71,53 @@ pub struct Store {
     deadline: Duration,
     running: Running,
     replicas: Replicas,
+}
+
+/// What the store keeps: one file for each.
+impl Store {
+    pub(crate) fn pets(&self) -> Pets<'_> {
+        Pets(self)
+    }
+
+    pub(crate) fn creations(&self) -> Creations<'_> {
+        Creations(self)
+    }
+
+    pub(crate) fn imports(&self) -> Imports<'_> {
+        Imports(self)
+    }
+
+    pub(crate) fn orders(&self) -> Orders<'_> {
+        Orders(self)
+    }
+
+    /// The accounts.
+    #[must_use]
+    pub fn accounts(&self) -> Accounts<'_> {
+        Accounts(self)
+    }
+
+    /// Their API keys.
+    #[must_use]
+    pub fn keys(&self) -> Keys<'_> {
+        Keys(self)
+    }
+
+    /// The bans of keys.
+    #[must_use]
+    pub fn bans(&self) -> Bans<'_> {
+        Bans(self)
+    }
+
+    /// What accounts have used.
+    #[must_use]
+    pub fn usage(&self) -> Usage<'_> {
+        Usage(self)
+    }
+
+    pub(crate) fn changes(&self) -> Changes<'_> {
+        Changes(self)
+    }
 }
 
 impl Store {
@@ -109,6 +162,14 @@ impl Store {
     pub async fn ping(&self) -> Result<(), PetStoreError> {
         let revision = entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
         self.read(move |db| Box::pin(revision.clone().all(db))).await.map(drop)
+    }
+
+    /// The name that the store was given when it was made, or brought up to date by the first release that names
+    /// stores. A copy of the database has the same.
+    pub(crate) async fn installation(&self) -> Result<String, PetStoreError> {
+        let find = entity::installation::Entity::find().filter(entity::installation::Column::Id.eq(1));
+        let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        row.map(|row| row.name).ok_or_else(|| PetStoreError::Bug("the installation has no name".into()))
     }
 
     /// The result of work in a transaction that no other of its kind runs beside: one that read first and asked for a

@@ -6,37 +6,52 @@ use sea_orm::{
 };
 
 use super::{Session, Store, connection::reading, entity::pet};
-use crate::domain::{List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
+use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
 
-impl Store {
+/// The pets of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pets<'a>(pub(super) &'a Store);
+
+impl Pets<'_> {
     /// Adds an animal, and assigns its identifier.
-    pub(crate) async fn insert_pet(&self, new: NewPet) -> Result<Pet, PetStoreError> {
-        let inserted = async { self.insert_rows(vec![pet_row(new)]).await.map_err(PetStoreError::from) };
-        let rows = self.within(inserted).await?;
+    pub(crate) async fn insert(self, new: NewPet) -> Result<Pet, PetStoreError> {
+        let inserted = async { self.0.insert_rows(vec![pet_row(new)]).await.map_err(PetStoreError::from) };
+        let rows = self.0.within(inserted).await?;
         let row = rows.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
         row.try_into()
     }
 
+    /// Adds animals, all or none: it is one statement. They come back in their order, which is that of their
+    /// identifiers too.
+    pub(crate) async fn insert_batch(self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
+        let rows: Vec<_> = batch.into_pets().into_iter().map(pet_row).collect();
+        let inserted = async { self.0.insert_rows(rows).await.map_err(PetStoreError::from) };
+        let mut rows = self.0.within(inserted).await?;
+        // Identifiers are assigned in the order of the values, but no order is promised of what comes back.
+        rows.sort_unstable_by_key(|row| row.id);
+        rows.into_iter().map(Pet::try_from).collect()
+    }
+
     /// The animal, if there is one. A replica that has it is as good as the primary, for an animal never changes; one
     /// that lacks it may only be late.
-    pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
+    pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         // `.all()` and not `.one()`, which binds a LIMIT, and SQLite prepares a statement with a bound LIMIT anew
         // each time.
         let find = reading(move |db| Box::pin(pet::Entity::find_by_id(id.0).all(db)));
-        let mut rows = self.ask_replica(find).await.unwrap_or_default();
+        let mut rows = self.0.ask_replica(find).await.unwrap_or_default();
         if rows.is_empty() {
-            rows = self.read(find).await?;
+            rows = self.0.read(find).await?;
         }
         rows.pop().map(Pet::try_from).transpose()
     }
 
     /// One page, from a replica if there is one. Costs the same at any depth: it begins where the page before ended, by
     /// key.
-    pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
+    pub(crate) async fn list(self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let find = find_page(list, list.size.get() + 1);
-        let rows = match self.ask_replica(find.clone()).await {
+        let rows = match self.0.ask_replica(find.clone()).await {
             Some(rows) => self.confirm_end(list, rows).await?,
-            None => self.read(find).await?,
+            None => self.0.read(find).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
@@ -45,7 +60,7 @@ impl Store {
     /// The rows of a replica, to which the primary adds what follows them on the page: a replica that is late must not
     /// end the walk that a better one began. While the primary does not answer, nobody can tell, and the rows stand.
     async fn confirm_end(
-        &self,
+        self,
         list: ListPets,
         mut rows: Vec<pet::Model>,
     ) -> Result<Vec<pet::Model>, PetStoreError> {
@@ -54,7 +69,7 @@ impl Store {
             return Ok(rows); // another page follows, which sees to that
         }
         let after = rows.last().map(|row| PetId(row.id)).or(list.after);
-        match self.read(find_page(ListPets { after, ..list }, missing)).await {
+        match self.0.read(find_page(ListPets { after, ..list }, missing)).await {
             Ok(rest) => rows.extend(rest),
             Err(PetStoreError::Unavailable(_)) => {}
             Err(error) => return Err(error),

@@ -78,30 +78,30 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
 async fn make_calls(store: &Store) {
     for status in [None, Some(PetStatus::Available)] {
         for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
-            store.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
+            store.pets().list(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
         }
     }
     for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
-        store.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+        store.orders().list(ListOrders { size: PageSize::MAX, after }).await.unwrap();
     }
-    store.find_pet(PetId(7)).await.unwrap().unwrap();
-    store.find_order(OrderId(7)).await.unwrap().unwrap();
-    store.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
+    store.pets().find(PetId(7)).await.unwrap().unwrap();
+    store.orders().find(OrderId(7)).await.unwrap().unwrap();
+    store.orders().advance(OrderId(7), OrderStatus::Approved).await.unwrap();
 
     let name = RequestId::parse("once").unwrap().unwrap();
     let rex = NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap();
     let later = NOW.plus(RequestId::KEPT);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
-        assert_eq!(store.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
+        assert_eq!(store.creations().insert_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
     }
-    store.forget_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
+    store.creations().forget_expired(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
 
-    store.resolve_key(KeyDigest([7; 32]), Some(Environment::Production)).await.unwrap();
+    store.keys().resolve(KeyDigest([7; 32]), Some(Environment::Production)).await.unwrap();
     let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
-    store.resolve_keys(&digests, Some(Environment::Production)).await.unwrap();
-    store.changes_after(ROWS - 10, 100).await.unwrap();
-    store.record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
-    store.usage_of(AccountId(7), Day(90), "gateway").await.unwrap();
+    store.keys().resolve_all(&digests, Some(Environment::Production)).await.unwrap();
+    store.changes().after(ROWS - 10, 100).await.unwrap();
+    store.keys().record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
+    store.usage().since(AccountId(7), Day(90), "gateway").await.unwrap();
 }
 
 /// The distinct statements that the calls send, without those that only insert.
@@ -190,7 +190,7 @@ async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
 
     let new = open_file(folder.path()).await;
     // Who had it open all the time learns of it with the next statement.
-    old.insert_pet(NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()).await.unwrap();
+    old.pets().insert(NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()).await.unwrap();
     for (who, connection) in [("new", &new.writer), ("new", &new.reader), ("old", &old.writer)] {
         for statement in &statements {
             if let Err(plan) = by_key_on_sqlite(connection, statement).await {

@@ -12,7 +12,7 @@ use super::{
     Session, Store,
     entity::{account::moment_column, usage_day, usage_reporter},
 };
-use crate::domain::{AccountId, Day, PetStoreError, Tally, UsageDay};
+use crate::domain::{AccountError, AccountId, Day, PetStoreError, Tally, UsageDay};
 
 /// How many days are kept, today included.
 const KEPT_DAYS: i64 = 90;
@@ -23,45 +23,66 @@ const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
 
 /// The counts of one account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct AccountUsage {
     /// Ascending; days without requests are left out.
     pub(crate) days: Vec<UsageDay>,
     /// The number of the reporter's last report that was counted; 0 if there was none, or there are no days.
     pub(crate) last_report: i64,
 }
 
-impl Store {
+/// What the accounts of a store have used.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage<'a>(pub(super) &'a Store);
+
+impl Usage<'_> {
     /// Adds a report to the counts, unless it was counted already. Both in one transaction, so that a report whose
     /// answer was lost can be sent again. Reports of several gateways touch rows in the same order, so that none waits
     /// for another that waits for it.
-    pub(crate) async fn record_usage(
-        &self,
+    pub(crate) async fn record(
+        self,
         reporter: &str,
         number: i64,
         rows: &[(AccountId, UsageDay)],
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
         let (reporter, rows) = (reporter.to_owned(), rows.to_vec());
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move {
-                if is_new(transaction, &reporter, number, now).await? {
-                    add(transaction, rows).await?;
-                    forget_what_is_old(transaction, now).await?;
-                }
-                Ok(())
+        self.0
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    if is_new(transaction, &reporter, number, now).await? {
+                        add(transaction, rows).await?;
+                        forget_what_is_old(transaction, now).await?;
+                    }
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
+    }
+
+    /// The account's requests in the last days, today included, ascending; days without requests are left out. What was
+    /// answered in the last seconds may be missing: gateways report in batches.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn last_days(
+        self,
+        account: AccountId,
+        days: u16,
+        now: UnixMillis,
+    ) -> Result<Vec<UsageDay>, AccountError> {
+        let since = Day::of(now).minus(i64::from(days) - 1);
+        Ok(self.since(account, since, "").await?.days)
     }
 
     /// The account's counts since a day, and how many of the reporter's reports are in them: one statement, so that
     /// the two belong together.
-    pub(crate) async fn usage_of(
-        &self,
+    pub(crate) async fn since(
+        self,
         account: AccountId,
         since: Day,
         reporter: &str,
-    ) -> Result<Usage, PetStoreError> {
+    ) -> Result<AccountUsage, PetStoreError> {
         use usage_day::Column as C;
         let last_report = Query::select()
             .column(usage_reporter::Column::LastReport)
@@ -84,8 +105,8 @@ impl Store {
             .and_where(Expr::col(C::Day).gte(since.0))
             .order_by(C::Day, Order::Asc)
             .take();
-        let mut usage = Usage::default();
-        for row in self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await? {
+        let mut usage = AccountUsage::default();
+        for row in self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await? {
             usage.days.push(usage_day::Model::from_query_result(&row, "")?.into());
             usage.last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
         }

@@ -2,7 +2,7 @@
 
 use clap::{Subcommand, builder::PossibleValuesParser};
 use petstore_clock::Clock;
-use petstore_core::accounts::{self, Account as Record, AccountName, Plan, Quota};
+use petstore_core::domain::{Account as Record, AccountName, Plan, Quota};
 use serde_json::{Value, json};
 
 use crate::{
@@ -64,22 +64,22 @@ pub(crate) fn run(verb: Account) -> Result<(), Failure> {
     match verb {
         Account::Create { name, plan, settings } => {
             let plan = plan.plan()?;
-            let clock = Clock::system();
+            let now = Clock::system().now();
             let account =
-                settings.on_store(async |store| Ok(accounts::create(store, &clock, &name, plan).await?))?;
+                settings.on_store(async |store| Ok(store.accounts().create(&name, plan, now).await?))?;
             settings.print(
                 || format!("created account {} on plan {}\n", account.name, account.plan),
                 || json(&account),
             )
         }
         Account::List(settings) => {
-            let accounts = settings.on_store(async |store| Ok(accounts::list(store).await?))?;
+            let accounts = settings.on_store(async |store| Ok(store.accounts().list().await?))?;
             settings.print(|| table(&accounts), || accounts.iter().map(json).collect())
         }
         Account::SetPlan { name, plan, settings } => {
             let plan = plan.plan()?;
             let account =
-                settings.on_store(async |store| Ok(accounts::set_plan(store, &name, plan).await?))?;
+                settings.on_store(async |store| Ok(store.accounts().set_plan(&name, plan).await?))?;
             settings.print(
                 || format!("account {} is on plan {}\n", account.name, account.plan),
                 || json(&account),

@@ -8,10 +8,7 @@ use axum::{
 };
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use petstore_core::{
-    accounts::{Account, KeyId},
-    domain::Quota,
-};
+use petstore_core::domain::{Account, KeyId, Quota};
 use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 

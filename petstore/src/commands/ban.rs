@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use petstore_clock::Clock;
-use petstore_core::accounts::{BanOrigin, BanReason, BanRecord, bans, keys};
+use petstore_core::domain::{BanOrigin, BanReason, BanRecord};
 use serde_json::{Value, json};
 
 use crate::{
@@ -51,22 +51,19 @@ pub(crate) fn run(verb: Ban) -> Result<(), Failure> {
     let clock = Clock::system();
     match verb {
         Ban::List { settings } => {
-            let records = settings.on_store(async |store| Ok(bans::list(store, &clock).await?))?;
+            let records = settings.on_store(async |store| Ok(store.bans().list(clock.now()).await?))?;
             settings.print(|| table(&records), || records.iter().map(row_json).collect())
         }
         Ban::Lift { id, settings } => {
             let id = key_id(&id)?;
-            settings.on_store(async |store| Ok(bans::lift(store, &clock, id).await?))?;
+            settings.on_store(async |store| Ok(store.bans().lift(id, clock.now()).await?))?;
             settings.print(|| format!("key {id} is not banned\n"), || json!({ "key": id.to_string() }))
         }
         Ban::Add { id, length, reason, settings } => {
             let id = key_id(&id)?;
             let reason = reason.as_deref().map(ban_reason).transpose()?;
-            let record = settings.on_store(async |store| {
-                let account = keys::owner(store, id).await?.name;
-                let ban = bans::add(store, &clock, id, length, reason).await?;
-                Ok(BanRecord { key_id: id, account, ban })
-            })?;
+            let record = settings
+                .on_store(async |store| Ok(store.bans().add(id, length, reason, clock.now()).await?))?;
             let until = record.ban.until;
             settings.print(|| format!("key {id} is banned until {until}\n"), || row_json(&record))
         }

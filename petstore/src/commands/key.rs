@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_core::accounts::{AccountName, ApiKeyRecord, IssuedKey, KeyId, keys};
+use petstore_core::domain::{AccountName, ApiKeyRecord, IssuedKey, KeyId};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -75,14 +75,15 @@ pub(crate) fn run(verb: Key) -> Result<(), Failure> {
     let clock = Clock::system();
     match verb {
         Key::Create { account: AccountSetting { account }, expires_in, environment, settings } => {
-            let expires_at = expires_in.map(|after| clock.now().plus(after));
             let issued = settings.on_store(async |store| {
-                Ok(keys::create(store, &clock, &account, environment.environment, expires_at).await?)
+                let now = clock.now();
+                let expires_at = expires_in.map(|after| now.plus(after));
+                Ok(store.keys().create(&account, environment.environment, expires_at, now).await?)
             })?;
             show(&issued, &settings)
         }
         Key::List { account: AccountSetting { account }, settings } => {
-            let records = settings.on_store(async |store| Ok(keys::list(store, Some(&account)).await?))?;
+            let records = settings.on_store(async |store| Ok(store.keys().list(Some(&account)).await?))?;
             let now = clock.now();
             settings.print(
                 || table(&records, now),
@@ -91,14 +92,15 @@ pub(crate) fn run(verb: Key) -> Result<(), Failure> {
         }
         Key::Revoke { id, settings } => {
             let id = key_id(&id)?;
-            let record = settings.on_store(async |store| Ok(keys::revoke(store, &clock, id).await?))?;
+            let record = settings.on_store(async |store| Ok(store.keys().revoke(id, clock.now()).await?))?;
             settings
                 .print(|| format!("key {id} is revoked\n"), || Value::Object(members(&record, clock.now())))
         }
         Key::Rotate { id, grace, environment, settings } => {
             let id = key_id(&id)?;
-            let issued = settings
-                .on_store(async |store| Ok(keys::rotate(store, &clock, id, grace, environment).await?))?;
+            let issued = settings.on_store(async |store| {
+                Ok(store.keys().rotate(id, grace, environment, clock.now()).await?)
+            })?;
             show(&issued, &settings)
         }
     }

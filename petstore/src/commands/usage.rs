@@ -1,9 +1,7 @@
 //! `petstore usage`: what an account has used, and how its keys stand.
 
 use petstore_clock::Clock;
-use petstore_core::accounts::{
-    self, Account, ApiKeyRecord, BanRecord, KeyState, Tally, UsageDay, bans, keys,
-};
+use petstore_core::domain::{Account, ApiKeyRecord, BanRecord, KeyState, Tally, UsageDay};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -44,11 +42,11 @@ struct Report {
 pub(crate) fn run(usage: &UsageSettings) -> Result<(), Failure> {
     let clock = Clock::system();
     let report = usage.settings.on_store(async |store| {
-        let account = accounts::find(store, usage.account.name()).await?;
-        let days = accounts::usage::of(store, &clock, account.id, DAYS).await?;
-        let mut keys = keys::list(store, Some(&account.name)).await?;
+        let account = store.accounts().find(usage.account.name()).await?;
+        let days = store.usage().last_days(account.id, DAYS, clock.now()).await?;
+        let mut keys = store.keys().list(Some(&account.name)).await?;
         keys.retain(|key| key.state(clock.now()) == KeyState::Active);
-        let standings = standings(usage, &account, keys, &bans::list(store, &clock).await?).await?;
+        let standings = standings(usage, &account, keys, &store.bans().list(clock.now()).await?).await?;
         Ok(Report { account, standings, days })
     })?;
     if report.standings.is_none() {

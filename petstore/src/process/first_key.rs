@@ -13,11 +13,7 @@ use std::{
 
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::Clock;
-use petstore_core::{
-    DatabaseUrl,
-    accounts::{self, AccountError},
-    store::Store,
-};
+use petstore_core::{DatabaseUrl, domain::AccountError, store::Store};
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -67,14 +63,14 @@ async fn try_make(
     environment: Environment,
     clock: &Clock,
 ) -> Result<bool, FirstKeyError> {
-    if !accounts::list(store).await?.is_empty() {
+    if !store.accounts().list().await?.is_empty() {
         return Ok(false);
     }
     let kept = spawn_blocking(move || keep(&file, environment)).await;
     let key = kept.map_err(|panic| FirstKeyError::File(io::Error::other(panic)))??;
     // Whatever happens from here on, the file stays: if there is no account yet, the next start makes one for
     // this key; and if another process was faster, it may be with this key.
-    Ok(accounts::create_first(store, clock, &key).await?.is_some())
+    Ok(store.accounts().create_first(&key, clock.now()).await?.is_some())
 }
 
 /// Keeps a new key in a new file, or takes the key that an interrupted start left there.
@@ -125,7 +121,7 @@ fn left_behind(file: &Path, environment: Environment) -> Result<ApiKey, FirstKey
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    use petstore_core::{accounts::AccountName, store};
+    use petstore_core::{domain::AccountName, store};
     use tempfile::TempDir;
 
     use super::*;
@@ -150,7 +146,7 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         let key = ApiKey::parse(fs::read_to_string(&file).unwrap().trim_end()).unwrap();
         let first = AccountName::parse("first").unwrap();
-        let records = accounts::keys::list(&store, Some(&first)).await.unwrap();
+        let records = store.keys().list(Some(&first)).await.unwrap();
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].last_four, key.last_four());
         assert_eq!(made(&store, &url).await.unwrap(), None, "the store is no longer new");
@@ -164,7 +160,7 @@ mod tests {
 
         let refusal = made(&store, &url).await.unwrap_err().to_string();
         assert!(refusal.contains("first-api-key"), "{refusal}");
-        assert_eq!(accounts::list(&store).await.unwrap(), []);
+        assert_eq!(store.accounts().list().await.unwrap(), []);
     }
 
     #[tokio::test]
@@ -176,7 +172,7 @@ mod tests {
 
         assert_eq!(made(&store, &url).await.unwrap(), Some(file.clone()));
         assert_eq!(fs::read_to_string(file).unwrap().trim_end(), key.expose());
-        let records = accounts::keys::list(&store, None).await.unwrap();
+        let records = store.keys().list(None).await.unwrap();
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].last_four, key.last_four());
     }

@@ -23,7 +23,7 @@ pub(crate) mod value;
 use std::ffi::OsString;
 
 use petstore_api_key::Environment;
-use petstore_core::accounts::AccountName;
+use petstore_core::domain::AccountName;
 
 pub use self::{
     core::CoreAddressSettings,

@@ -21,10 +21,7 @@ use petstore::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ClockHand, UnixMillis};
-use petstore_core::{
-    accounts::{self, BanRecord, IssuedKey, bans, keys},
-    domain::{AccountName, KeyId, Plan, Quota},
-};
+use petstore_core::domain::{AccountName, BanRecord, IssuedKey, KeyId, Plan, Quota};
 use tempfile::TempDir;
 
 use crate::{Client, Engine, eventually, store_database::store_database};
@@ -232,13 +229,13 @@ impl TestShop {
     pub async fn account_on(&self, plan: Plan) -> AccountName {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let name = AccountName::parse(&format!("account-{number}")).expect("a name");
-        accounts::create(self.running.store(), &self.clock, &name, plan).await.expect("a new account");
+        self.running.store().accounts().create(&name, plan, self.clock.now()).await.expect("a new account");
         name
     }
 
     /// Puts an account on another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
-        accounts::set_plan(self.running.store(), account, plan).await.expect("the account is there");
+        self.running.store().accounts().set_plan(account, plan).await.expect("the account is there");
     }
 
     /// Speaks REST with a new key of the account.
@@ -254,30 +251,35 @@ impl TestShop {
     /// Revokes the client's key.
     pub async fn revoke(&self, client: &Client) {
         let id = self.key_id(client);
-        keys::revoke(self.running.store(), &self.clock, id).await.expect("the key is there");
+        self.running.store().keys().revoke(id, self.clock.now()).await.expect("the key is there");
     }
 
     /// Bans the client's key for so long, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
-        let banned = bans::add(self.running.store(), &self.clock, self.key_id(client), length, None).await;
+        let banned =
+            self.running.store().bans().add(self.key_id(client), length, None, self.clock.now()).await;
         banned.expect("the key is there");
     }
 
     /// Lifts the ban of the client's key.
     pub async fn lift_ban(&self, client: &Client) {
-        let lifted = bans::lift(self.running.store(), &self.clock, self.key_id(client)).await;
+        let lifted = self.running.store().bans().lift(self.key_id(client), self.clock.now()).await;
         lifted.expect("the key is there");
     }
 
     /// The bans that the store knows.
     pub async fn bans(&self) -> Vec<BanRecord> {
-        bans::list(self.running.store(), &self.clock).await.expect("the store answers")
+        self.running.store().bans().list(self.clock.now()).await.expect("the store answers")
     }
 
     /// Replaces the client's key: the old one works for the grace period beside that of the client given back.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
-        let issued = keys::rotate(self.running.store(), &self.clock, id, grace, None)
+        let issued = self
+            .running
+            .store()
+            .keys()
+            .rotate(id, grace, None, self.clock.now())
             .await
             .expect("the key is active");
         self.client_with_key(&issued)
@@ -285,7 +287,7 @@ impl TestShop {
 
     async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {
         let issued =
-            keys::create(self.running.store(), &self.clock, account, self.environment, expires_at).await;
+            self.running.store().keys().create(account, self.environment, expires_at, self.clock.now()).await;
         self.client_with_key(&issued.expect("the account is there"))
     }
 

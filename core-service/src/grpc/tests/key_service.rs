@@ -5,16 +5,16 @@ use petstore_proto::internal::v1::{
 };
 
 use super::*;
-use crate::{accounts, domain};
+use crate::domain;
 
 #[tokio::test]
 async fn a_key_resolves_to_what_it_may_do_now() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    accounts::create(store, clock, &name, domain::Plan::Pro).await.unwrap();
+    store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
     let expiry = START.plus(Duration::from_mins(1));
-    let issued = accounts::keys::create(store, clock, &name, Environment::Staging, Some(expiry));
+    let issued = store.keys().create(&name, Environment::Staging, Some(expiry), START);
     let issued = issued.await.unwrap();
     let digest = issued.key.digest().0.to_vec();
     let resolve = async || {
@@ -29,7 +29,7 @@ async fn a_key_resolves_to_what_it_may_do_now() {
     assert_eq!((key.state(), key.expires_at_ms), (KeyState::Active, Some(1_800_000_060_000)));
     shop.hand.advance(Duration::from_mins(1));
     assert_eq!(resolve().await.0.state(), KeyState::Expired);
-    accounts::keys::revoke(store, clock, issued.record.id).await.unwrap();
+    store.keys().revoke(issued.record.id, clock.now()).await.unwrap();
     let (key, newer) = resolve().await;
     assert_eq!((key.state(), newer), (KeyState::Revoked, revision + 1));
 
@@ -50,12 +50,12 @@ async fn a_key_resolves_to_what_it_may_do_now() {
 #[tokio::test]
 async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
     let shop = Shop::open().await;
-    let Core { store, clock, .. } = &shop.core;
+    let Core { store, .. } = &shop.core;
     let mut digests = Vec::new();
     for number in 0..5 {
         let name = domain::AccountName::parse(&format!("account-{number}")).unwrap();
-        accounts::create(store, clock, &name, domain::Plan::Pro).await.unwrap();
-        let issued = accounts::keys::create(store, clock, &name, Environment::Staging, None).await.unwrap();
+        store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
+        let issued = store.keys().create(&name, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let resolve = async |digests: &[Vec<u8>]| {
@@ -94,11 +94,11 @@ async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
 async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     let mut shop = Shop::open().await;
     shop.core = shop.core.of(Environment::Production);
-    let Core { store, clock, .. } = &shop.core;
+    let Core { store, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    accounts::create(store, clock, &name, domain::Plan::Free).await.unwrap();
+    store.accounts().create(&name, domain::Plan::Free, START).await.unwrap();
     for (environment, known) in [(Environment::Production, true), (Environment::Staging, false)] {
-        let issued = accounts::keys::create(store, clock, &name, environment, None).await.unwrap();
+        let issued = store.keys().create(&name, environment, None, START).await.unwrap();
         let request = ResolveKeyRequest { digest: issued.key.digest().0.to_vec() };
         let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
         assert_eq!(answer.key.is_some(), known, "{environment}");
@@ -127,7 +127,7 @@ async fn a_reported_ban_is_told_with_its_key_until_a_day_after_its_end() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
-    let record = accounts::create_first(store, clock, &key).await.unwrap().unwrap();
+    let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
     let last_ban = async || {
         let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
         let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
@@ -146,7 +146,7 @@ async fn a_reported_ban_is_told_with_its_key_until_a_day_after_its_end() {
     shop.hand.advance(Duration::from_mins(5 + 24 * 60));
     assert_eq!(last_ban().await, (None, answer.revision));
 
-    accounts::bans::lift(store, clock, record.id).await.unwrap();
+    store.bans().lift(record.id, clock.now()).await.unwrap();
     let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
     let lifted_at = i64::try_from(clock.now().0).ok();
     assert_eq!((answer.last_ban, answer.bans_lifted_at_ms), (None, lifted_at));
@@ -173,11 +173,11 @@ async fn an_installation_is_named_by_environment_and_store() {
 #[tokio::test]
 async fn a_ban_by_hand_is_told_with_its_reason() {
     let shop = Shop::open().await;
-    let Core { store, clock, .. } = &shop.core;
+    let Core { store, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
-    let record = accounts::create_first(store, clock, &key).await.unwrap().unwrap();
+    let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
     let reason = domain::BanReason::parse("open invoice").unwrap();
-    accounts::bans::add(store, clock, record.id, Duration::from_mins(1), Some(reason)).await.unwrap();
+    store.bans().add(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
     let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
     let key = shop.keys().resolve_key(request).await.unwrap().into_inner().key.unwrap();
     let ban = key.last_ban.unwrap();

@@ -110,8 +110,8 @@ async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_dou
         let lock = lock_for_writing(&home.url()).await;
         let id = RequestId::parse(&format!("round-{round}")).unwrap().unwrap();
         let calls = (
-            time::timeout(Duration::from_millis(50), store.insert_pet(rex())),
-            time::timeout(Duration::from_millis(50), store.insert_pet_once(&id, rex(), NOW)),
+            time::timeout(Duration::from_millis(50), store.pets().insert(rex())),
+            time::timeout(Duration::from_millis(50), store.creations().insert_once(&id, rex(), NOW)),
         );
         let (one, other) = tokio::join!(calls.0, calls.1);
         assert!(one.is_err() && other.is_err(), "they waited for the lock");
@@ -119,7 +119,7 @@ async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_dou
         let before = committed(&home).await;
         let mut acknowledged = 0;
         for _ in 0..40 {
-            acknowledged += u64::from(store.insert_pet(rex()).await.is_ok());
+            acknowledged += u64::from(store.pets().insert(rex()).await.is_ok());
         }
         // What was given up may have been added meanwhile.
         let found = committed(&home).await;
@@ -270,13 +270,13 @@ async fn nothing_is_acknowledged_on_a_connection_that_is_in_a_transaction_withou
         let before = committed(&home).await;
         store.writer.execute_unprepared(begin).await.unwrap(); // what must never happen
         let acknowledged = match call {
-            0 => store.insert_pet(rex()).await.is_ok(),
-            1 => store.insert_pet_once(&name, rex(), NOW).await.is_ok(),
-            _ => store.insert_pets(Batch::parse([Ok(rex())].into_iter()).unwrap()).await.is_ok(),
+            0 => store.pets().insert(rex()).await.is_ok(),
+            1 => store.creations().insert_once(&name, rex(), NOW).await.is_ok(),
+            _ => store.pets().insert_batch(Batch::parse([Ok(rex())].into_iter()).unwrap()).await.is_ok(),
         };
         let found = committed(&home).await - before;
         assert_eq!(u64::from(acknowledged), found, "{call}");
-        store.insert_pet(rex()).await.unwrap();
+        store.pets().insert(rex()).await.unwrap();
         assert_eq!(committed(&home).await - before, found + 1, "{call}: another connection is in its place");
     }
 }
@@ -297,13 +297,13 @@ async fn a_creation_given_up_keeps_its_name_until_it_has_ended() {
     let (store, home) = new_store().await;
     let id = RequestId::parse("a").unwrap().unwrap();
     let lock = lock_for_writing(&home.url()).await;
-    let given_up = time::timeout(Duration::from_millis(100), store.insert_pet_once(&id, rex(), NOW));
+    let given_up = time::timeout(Duration::from_millis(100), store.creations().insert_once(&id, rex(), NOW));
     assert!(given_up.await.is_err());
-    let twin = store.insert_pet_once(&id, rex(), NOW).await;
+    let twin = store.creations().insert_once(&id, rex(), NOW).await;
     assert!(matches!(twin, Err(PetStoreError::RequestInProgress)), "{twin:?}");
     lock.rollback().await.unwrap();
     let created = eventually(SOON, async || {
-        store.insert_pet_once(&id, rex(), NOW).await.map_err(|error| format!("{error:?}"))
+        store.creations().insert_once(&id, rex(), NOW).await.map_err(|error| format!("{error:?}"))
     })
     .await;
     assert!(created.replayed, "the creation that was given up had gone on");
@@ -352,8 +352,8 @@ async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
 async fn one_caller_after_the_other_uses_one_connection() {
     let (store, home) = new_store().await;
     for _ in 0..20 {
-        store.insert_pet(rex()).await.unwrap();
-        store.find_pet(PetId(1)).await.unwrap();
+        store.pets().insert(rex()).await.unwrap();
+        store.pets().find(PetId(1)).await.unwrap();
         let (idle, used) = store.reader.usage();
         assert_eq!(idle + used, 1);
     }
@@ -377,9 +377,9 @@ async fn no_animal_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
                     while !stop.load(Ordering::Relaxed) {
                         // Transactions and single statements in turn on the same connections.
                         if number % 2 == 0 {
-                            let _ = store.forget_requests(NOW, 10).await;
+                            let _ = store.creations().forget_expired(NOW, 10).await;
                         }
-                        acknowledged += u64::from(store.insert_pet(rex()).await.is_ok());
+                        acknowledged += u64::from(store.pets().insert(rex()).await.is_ok());
                     }
                     acknowledged
                 })
@@ -406,7 +406,7 @@ async fn answers_that_never_come_do_not_let_work_pile_up() {
     let url = database.url_at(proxy.address()).parse().unwrap();
     let slow = Store::open(&url, OpenOptions::default()).await.unwrap();
     proxy.set(Fault::Blackhole).await;
-    let calls = (0..200).map(|_| slow.find_pet(PetId(1)));
+    let calls = (0..200).map(|_| slow.pets().find(PetId(1)));
     for found in join_all(calls).await {
         assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
     }

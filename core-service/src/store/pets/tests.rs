@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use proptest::{prelude::*, sample::select};
 use tokio::runtime::Runtime;
 
@@ -15,6 +17,10 @@ fn statuses() -> impl Strategy<Value = Option<PetStatus>> {
     proptest::option::of(select(&PetStatus::ALL[..]))
 }
 
+fn batch(names: impl ExactSizeIterator<Item = String>) -> Batch {
+    Batch::parse(names.map(|name| Ok(new_pet(&name, Some(PetStatus::Sold))))).unwrap()
+}
+
 #[tokio::test]
 async fn an_animal_comes_back_as_it_went_in() {
     let (store, _folder) = new_store().await;
@@ -25,10 +31,10 @@ async fn an_animal_comes_back_as_it_went_in() {
         (&"\u{1F415}".repeat(255), -1, Some(PetStatus::Sold)),
     ] {
         let new = NewPet::parse(name.into(), Some(category_id), Ok(status)).unwrap();
-        let pet = store.insert_pet(new.clone()).await.unwrap();
+        let pet = store.pets().insert(new.clone()).await.unwrap();
         let NewPet { name, category_id, status } = new;
         assert_eq!(pet, Pet { id: pet.id, name, category_id, status });
-        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
+        assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
     }
 }
 
@@ -36,33 +42,33 @@ async fn an_animal_comes_back_as_it_went_in() {
 async fn identifiers_ascend_from_1_and_are_never_assigned_twice() {
     let (store, _folder) = new_store().await;
     for id in 1..=3 {
-        assert_eq!(store.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(id));
+        assert_eq!(store.pets().insert(new_pet("Rex", None)).await.unwrap().id, PetId(id));
     }
     pet::Entity::delete_by_id(3).exec(&store.writer).await.unwrap();
-    assert_eq!(store.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(4));
+    assert_eq!(store.pets().insert(new_pet("Rex", None)).await.unwrap().id, PetId(4));
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let (store, _folder) = new_store().await;
     for id in [i64::MIN, -1, 0, 1, i64::MAX] {
-        assert_eq!(store.find_pet(PetId(id)).await.unwrap(), None);
+        assert_eq!(store.pets().find(PetId(id)).await.unwrap(), None);
     }
     let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
-    assert_eq!(store.list_pets(list).await.unwrap(), Page { rows: vec![], next: None });
+    assert_eq!(store.pets().list(list).await.unwrap(), Page { rows: vec![], next: None });
 }
 
 #[tokio::test]
 async fn a_walk_that_began_meets_what_was_added_behind_its_position() {
     let (store, _folder) = new_store().await;
     for _ in 0..4 {
-        store.insert_pet(new_pet("Rex", None)).await.unwrap();
+        store.pets().insert(new_pet("Rex", None)).await.unwrap();
     }
     let size = PageSize::parse(2).unwrap();
-    let first = store.list_pets(ListPets { size, after: None, status: None }).await.unwrap();
-    store.insert_pet(new_pet("Late", None)).await.unwrap();
+    let first = store.pets().list(ListPets { size, after: None, status: None }).await.unwrap();
+    store.pets().insert(new_pet("Late", None)).await.unwrap();
     let after = first.next.map(|token| PetId(token.last_id));
-    let rest = store.list_pets(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
+    let rest = store.pets().list(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
     let ids: Vec<_> = rest.rows.iter().map(|pet| pet.id.0).collect();
     assert_eq!((ids, rest.next), (vec![3, 4, 5], None));
 }
@@ -73,7 +79,7 @@ async fn walk(store: &Store, status: Option<PetStatus>, sizes: &[i32]) -> Vec<Pe
     let mut token = String::new();
     for &size in sizes.iter().cycle().take(100) {
         let list = ListPets::parse(size, &token, Ok(status)).unwrap();
-        let page = store.list_pets(list).await.unwrap();
+        let page = store.pets().list(list).await.unwrap();
         assert!(page.rows.len() <= list.size.get());
         walked.extend(page.rows);
         match page.next {
@@ -97,7 +103,7 @@ proptest! {
             let (store, _folder) = new_store().await;
             let mut expected = Vec::new();
             for (index, status) in stored.into_iter().enumerate() {
-                let pet = store.insert_pet(new_pet(&index.to_string(), status)).await.unwrap();
+                let pet = store.pets().insert(new_pet(&index.to_string(), status)).await.unwrap();
                 if filter.is_none() || filter == status {
                     expected.push(pet);
                 }
@@ -123,5 +129,39 @@ async fn a_row_that_no_release_of_ours_wrote_is_a_bug_and_not_a_wrong_answer() {
         (PetName::stored(row.name.clone()).as_str(), CategoryId(row.category_id)),
         ("Rex", CategoryId(1))
     );
-    assert!(matches!(store.find_pet(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
+    assert!(matches!(store.pets().find(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
+}
+
+#[tokio::test]
+async fn a_batch_comes_back_in_its_order_with_ascending_identifiers() {
+    let (store, _home) = new_store().await;
+    for size in [1, 2, 1_000] {
+        let pets = store.pets().insert_batch(batch((0..size).map(|index| index.to_string()))).await.unwrap();
+        let expected: Vec<_> = (0..size).map(|index| index.to_string()).collect();
+        assert_eq!(pets.iter().map(|pet| pet.name.as_str()).collect::<Vec<_>>(), expected);
+        assert!(pets.windows(2).all(|pair| pair[0].id < pair[1].id));
+        for pet in [&pets[0], &pets[size - 1]] {
+            assert_eq!(store.pets().find(pet.id).await.unwrap().as_ref(), Some(pet));
+        }
+    }
+}
+
+#[tokio::test]
+async fn batches_at_once_keep_their_order() {
+    let (store, _home) = new_store().await;
+    let batches = (0..8).map(|number| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store.pets().insert_batch(batch((0..300).map(|index| format!("{number}-{index}")))).await.unwrap()
+        })
+    });
+    let mut ids = HashSet::new();
+    for (number, batch) in batches.collect::<Vec<_>>().into_iter().enumerate() {
+        let pets = batch.await.unwrap();
+        for (index, pet) in pets.iter().enumerate() {
+            assert_eq!(pet.name.as_str(), format!("{number}-{index}"));
+            ids.insert(pet.id);
+        }
+    }
+    assert_eq!(ids.len(), 2_400);
 }

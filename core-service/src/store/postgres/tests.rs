@@ -143,9 +143,9 @@ async fn accounts_are_listed_in_the_same_order_whatever_the_collation() {
     let store = Store::open(&url, MIGRATE).await.unwrap();
     for account in ["b-a", "ba", "b-c", "bb"] {
         let account = AccountName::parse(account).unwrap();
-        store.insert_account(&account, Plan::Free, petstore_clock::UnixMillis(1)).await.unwrap();
+        store.accounts().create(&account, Plan::Free, petstore_clock::UnixMillis(1)).await.unwrap();
     }
-    let listed = store.list_accounts().await.unwrap();
+    let listed = store.accounts().list().await.unwrap();
     let listed: Vec<_> = listed.iter().map(|account| account.name.as_str()).collect();
     assert_eq!(listed, ["b-a", "b-c", "ba", "bb"]);
 }
@@ -153,14 +153,14 @@ async fn accounts_are_listed_in_the_same_order_whatever_the_collation() {
 #[tokio::test]
 async fn no_caller_notices_that_all_connections_were_cut() {
     let (store, database) = new_database().await;
-    store.insert_pet(rex()).await.unwrap();
+    store.pets().insert(rex()).await.unwrap();
     for _ in 0..5 {
-        let calls = (0..8).map(|_| store.find_pet(PetId(1)));
+        let calls = (0..8).map(|_| store.pets().find(PetId(1)));
         for found in futures_util::future::join_all(calls).await {
             assert!(found.unwrap().is_some());
         }
         assert!(database.terminate_backends().await > 0);
-        let calls = (0..8).map(|_| store.find_pet(PetId(1)));
+        let calls = (0..8).map(|_| store.pets().find(PetId(1)));
         for found in futures_util::future::join_all(calls).await {
             assert!(found.unwrap().is_some());
         }
@@ -172,7 +172,7 @@ async fn a_server_that_is_down_frozen_or_read_only_is_an_outage_and_is_used_agai
     let mut server = PostgresServer::start(PostgresOptions::default()).await;
     let database = server.database().await;
     let store = Store::open(&url(&database.url()), MIGRATE).await.unwrap();
-    store.insert_pet(rex()).await.unwrap();
+    store.pets().insert(rex()).await.unwrap();
 
     server.pause();
     is_away(&store).await;
@@ -193,9 +193,9 @@ async fn a_server_that_is_down_frozen_or_read_only_is_an_outage_and_is_used_agai
         .psql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name()))
         .await;
     database.terminate_backends().await;
-    let refusal = store.insert_pet(rex()).await.unwrap_err();
+    let refusal = store.pets().insert(rex()).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
-    assert!(store.find_pet(PetId(1)).await.unwrap().is_some(), "reads go on");
+    assert!(store.pets().find(PetId(1)).await.unwrap().is_some(), "reads go on");
     let name = database.name();
     server.psql(&format!("ALTER DATABASE {name} RESET default_transaction_read_only")).await;
     database.terminate_backends().await;
@@ -205,7 +205,7 @@ async fn a_server_that_is_down_frozen_or_read_only_is_an_outage_and_is_used_agai
 async fn is_away(store: &Store) {
     for _ in 0..3 {
         let start = Instant::now();
-        let (found, inserted) = tokio::join!(store.find_pet(PetId(1)), store.insert_pet(rex()));
+        let (found, inserted) = tokio::join!(store.pets().find(PetId(1)), store.pets().insert(rex()));
         assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
         assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
         assert!(matches!(inserted, Err(PetStoreError::Unavailable(_))), "{inserted:?}");
@@ -214,7 +214,7 @@ async fn is_away(store: &Store) {
 
 async fn is_back(store: &Store) {
     petstore_test_servers::eventually(BACK, async || {
-        let (found, inserted) = tokio::join!(store.find_pet(PetId(1)), store.insert_pet(rex()));
+        let (found, inserted) = tokio::join!(store.pets().find(PetId(1)), store.pets().insert(rex()));
         found.map(drop).and(inserted.map(drop)).map_err(|error| format!("{error:?}"))
     })
     .await;
@@ -225,12 +225,12 @@ async fn a_lock_that_another_holds_too_long_is_an_outage() {
     let (store, database) = new_database().await;
     let lock = lock_for_writing(&url(&database.url())).await;
     let start = Instant::now();
-    let refusal = store.insert_pet(rex()).await.unwrap_err();
+    let refusal = store.pets().insert(rex()).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
     assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
-    assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None, "reads go on");
+    assert_eq!(store.pets().find(PetId(1)).await.unwrap(), None, "reads go on");
     lock.rollback().await.unwrap();
-    store.insert_pet(rex()).await.unwrap();
+    store.pets().insert(rex()).await.unwrap();
 }
 
 #[tokio::test]
@@ -242,11 +242,11 @@ async fn a_server_without_connections_to_spare_is_an_outage() {
     let server = PostgresServer::start(options).await;
     let database = server.database().await;
     let store = Store::open(&url(&database.url()), MIGRATE).await.unwrap();
-    let calls = (0..40).map(|_| store.insert_pet(rex()));
+    let calls = (0..40).map(|_| store.pets().insert(rex()));
     for inserted in futures_util::future::join_all(calls).await {
         assert!(matches!(inserted, Ok(_) | Err(PetStoreError::Unavailable(_))), "{inserted:?}");
     }
-    store.insert_pet(rex()).await.unwrap();
+    store.pets().insert(rex()).await.unwrap();
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn a_network_that_swallows_everything_is_an_outage() {
     let database = store_database().await;
     let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
     let store = Store::open(&url(&database.url_at(proxy.address())), MIGRATE).await.unwrap();
-    store.insert_pet(rex()).await.unwrap();
+    store.pets().insert(rex()).await.unwrap();
     proxy.set(Fault::Blackhole).await;
     is_away(&store).await;
     proxy.set(Fault::None).await;

@@ -52,7 +52,7 @@ async fn shows(store: &Store, expected: usize) {
 
 async fn listed(store: &Store) -> Vec<Pet> {
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
-    store.list_pets(list).await.unwrap().rows
+    store.pets().list(list).await.unwrap().rows
 }
 
 #[tokio::test]
@@ -61,20 +61,20 @@ async fn lists_come_from_a_replica_while_it_follows_and_an_animal_is_found_where
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
     let store = open(&database, &replica).await;
-    let first = store.insert_pet(rex()).await.unwrap();
-    assert_eq!(store.find_pet(first.id).await.unwrap(), Some(first.clone()));
+    let first = store.pets().insert(rex()).await.unwrap();
+    assert_eq!(store.pets().find(first.id).await.unwrap(), Some(first.clone()));
     uses(&store, 1).await;
     shows(&store, 1).await;
 
     // Now what it shows can be told from what the primary shows.
     replica.psql("SELECT pg_wal_replay_pause()").await;
     let id = RequestId::parse("a").unwrap().unwrap();
-    let second = store.insert_pet_once(&id, rex(), NOW).await.unwrap().pet;
+    let second = store.creations().insert_once(&id, rex(), NOW).await.unwrap().pet;
     assert_eq!(listed(&store).await, [first.clone(), second.clone()], "the last page is never late");
     let of_replica = reading(|db| Box::pin(pet::Entity::find().all(db)));
     assert_eq!(store.ask_replica(of_replica).await.map(|rows| rows.len()), Some(1), "late");
-    assert_eq!(store.find_pet(second.id).await.unwrap(), Some(second.clone()), "never late");
-    assert!(store.insert_pet_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
+    assert_eq!(store.pets().find(second.id).await.unwrap(), Some(second.clone()), "never late");
+    assert!(store.creations().insert_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
 
     uses(&store, 0).await; // it is too late by now
     assert_eq!(listed(&store).await, [first.clone(), second.clone()]);
@@ -91,7 +91,7 @@ async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
     let store = open(&database, &replica).await;
     let mut all = Vec::new();
     for _ in 0..3 {
-        all.push(store.insert_pet(rex()).await.unwrap());
+        all.push(store.pets().insert(rex()).await.unwrap());
     }
     uses(&store, 1).await;
     shows(&store, 3).await;
@@ -105,12 +105,12 @@ async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
     .await;
     replica.psql("SELECT pg_wal_replay_pause()").await;
     for _ in 0..2 {
-        all.push(store.insert_pet(rex()).await.unwrap());
+        all.push(store.pets().insert(rex()).await.unwrap());
     }
     let (mut walked, mut sizes, mut after) = (Vec::new(), Vec::new(), None);
     loop {
         let list = ListPets { size: PageSize::parse(2).unwrap(), after, status: None };
-        let page = store.list_pets(list).await.unwrap();
+        let page = store.pets().list(list).await.unwrap();
         after = page.rows.last().map(|pet| pet.id);
         sizes.push(page.rows.len());
         walked.extend(page.rows);
@@ -128,20 +128,20 @@ async fn while_a_replica_is_away_the_primary_answers() {
     let mut replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
     let store = open(&database, &replica).await;
-    let pet = store.insert_pet(rex()).await.unwrap();
+    let pet = store.pets().insert(rex()).await.unwrap();
     uses(&store, 1).await;
 
     replica.pause();
     for _ in 0..5 {
-        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet.clone()));
+        assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet.clone()));
         assert_eq!(listed(&store).await, std::slice::from_ref(&pet));
     }
     replica.resume();
     uses(&store, 1).await;
     replica.kill9().await;
     for _ in 0..5 {
-        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet.clone()));
-        assert_eq!(store.find_pet(PetId(99)).await.unwrap(), None);
+        assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet.clone()));
+        assert_eq!(store.pets().find(PetId(99)).await.unwrap(), None);
         assert_eq!(listed(&store).await, std::slice::from_ref(&pet));
     }
     replica.restart().await;
@@ -154,20 +154,20 @@ async fn while_the_primary_is_away_a_replica_answers_and_nothing_is_added() {
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
     let store = open(&database, &replica).await;
-    let pet = store.insert_pet(rex()).await.unwrap();
+    let pet = store.pets().insert(rex()).await.unwrap();
     uses(&store, 1).await;
     shows(&store, 1).await;
 
     primary.stop_immediate().await;
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
     eventually(SOON, async || {
-        let (found, page) = tokio::join!(store.find_pet(pet.id), store.list_pets(list));
+        let (found, page) = tokio::join!(store.pets().find(pet.id), store.pets().list(list));
         assert_eq!(found.map_err(|error| error.to_string())?, Some(pet.clone()));
         assert_eq!(page.map_err(|error| error.to_string())?.rows, std::slice::from_ref(&pet));
         Ok(())
     })
     .await;
-    assert!(matches!(store.insert_pet(rex()).await, Err(PetStoreError::Unavailable(_))));
+    assert!(matches!(store.pets().insert(rex()).await, Err(PetStoreError::Unavailable(_))));
 }
 
 #[tokio::test]

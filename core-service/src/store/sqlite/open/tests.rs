@@ -29,10 +29,10 @@ async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let url = url(&folder.path().join("a/b%20c/pets.db"));
     let store = Store::open(&url, MIGRATE).await.unwrap();
-    let pet = store.insert_pet(rex()).await.unwrap();
+    let pet = store.pets().insert(rex()).await.unwrap();
     store.close().await;
     let store = Store::open(&url, AS_IT_IS).await.unwrap();
-    assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
+    assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
     store.ping().await.unwrap();
 }
 
@@ -40,7 +40,7 @@ async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
 async fn nobody_else_may_read_the_files_whatever_the_umask() {
     use std::os::unix::fs::PermissionsExt;
     let (store, folder) = new_file().await;
-    store.insert_pet(rex()).await.unwrap();
+    store.pets().insert(rex()).await.unwrap();
     let mut modes: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -157,7 +157,7 @@ async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
 async fn a_damaged_page_in_the_middle_is_found() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
-        store.insert_pet(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
+        store.pets().insert(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
     }
     store.close().await;
     let path = folder.path().join("petstore.db");
@@ -175,7 +175,7 @@ async fn a_damaged_page_in_the_middle_is_found() {
 async fn a_file_that_was_cut_short_is_refused_and_left_as_it_is() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
-        store.insert_pet(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
+        store.pets().insert(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
     }
     store.close().await;
     let path = folder.path().join("petstore.db");
@@ -219,28 +219,28 @@ async fn a_schema_that_is_not_this_binarys_is_refused() {
 async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
     let (store, folder) = new_file().await;
     let lock = lock_for_writing(&url(&folder.path().join("petstore.db"))).await;
-    let refusal = store.insert_pet(rex()).await.unwrap_err();
+    let refusal = store.pets().insert(rex()).await.unwrap_err();
     assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
-    assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None);
+    assert_eq!(store.pets().find(PetId(1)).await.unwrap(), None);
     lock.rollback().await.unwrap();
-    assert_eq!(store.insert_pet(rex()).await.unwrap().id, PetId(1));
+    assert_eq!(store.pets().insert(rex()).await.unwrap().id, PetId(1));
 }
 
 #[tokio::test]
 async fn a_full_disk_is_an_outage_that_passes_and_reads_go_on() {
     let (store, _folder) = new_file().await;
-    let pet = store.insert_pet(rex()).await.unwrap();
+    let pet = store.pets().insert(rex()).await.unwrap();
     // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present size.
     store.writer.execute_unprepared("PRAGMA max_page_count = 1").await.unwrap();
     let long = || NewPet::parse("x".repeat(255), Some(1), Ok(None)).unwrap();
     let refusal = loop {
-        match store.insert_pet(long()).await {
+        match store.pets().insert(long()).await {
             Ok(_) => {}
             Err(refusal) => break refusal,
         }
     };
     assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
-    assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
+    assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
     store.writer.execute_unprepared("PRAGMA max_page_count = 1000000").await.unwrap();
-    store.insert_pet(long()).await.unwrap();
+    store.pets().insert(long()).await.unwrap();
 }

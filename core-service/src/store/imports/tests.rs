@@ -12,10 +12,6 @@ fn new_pet(name: &str, status: Option<PetStatus>) -> NewPet {
     NewPet::parse(name.to_owned(), Some(-7), Ok(status)).unwrap()
 }
 
-fn batch(names: impl ExactSizeIterator<Item = String>) -> Batch {
-    Batch::parse(names.map(|name| Ok(new_pet(&name, Some(PetStatus::Sold))))).unwrap()
-}
-
 fn chunk(lines: impl IntoIterator<Item = i64>) -> ImportChunk {
     let lines: Vec<_> =
         lines.into_iter().map(|line| (line, new_pet(&format!("line {line}"), None))).collect();
@@ -30,7 +26,7 @@ fn id() -> ImportId {
 async fn names(store: &Store) -> Vec<String> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let page = store.list_pets(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
+        let page = store.pets().list(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
         names.extend(page.rows.iter().map(|pet| pet.name.as_str().to_owned()));
         after = page.rows.last().map(|pet| pet.id);
         if page.next.is_none() {
@@ -40,41 +36,9 @@ async fn names(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_batch_comes_back_in_its_order_with_ascending_identifiers() {
-    let (store, _home) = new_store().await;
-    for size in [1, 2, 1_000] {
-        let pets = store.insert_pets(batch((0..size).map(|index| index.to_string()))).await.unwrap();
-        let expected: Vec<_> = (0..size).map(|index| index.to_string()).collect();
-        assert_eq!(pets.iter().map(|pet| pet.name.as_str()).collect::<Vec<_>>(), expected);
-        assert!(pets.windows(2).all(|pair| pair[0].id < pair[1].id));
-        for pet in [&pets[0], &pets[size - 1]] {
-            assert_eq!(store.find_pet(pet.id).await.unwrap().as_ref(), Some(pet));
-        }
-    }
-}
-
-#[tokio::test]
-async fn batches_at_once_keep_their_order() {
-    let (store, _home) = new_store().await;
-    let batches = (0..8).map(|number| {
-        let store = store.clone();
-        tokio::spawn(async move {
-            store.insert_pets(batch((0..300).map(|index| format!("{number}-{index}")))).await.unwrap()
-        })
-    });
-    for (number, batch) in batches.collect::<Vec<_>>().into_iter().enumerate() {
-        let pets = batch.await.unwrap();
-        for (index, pet) in pets.iter().enumerate() {
-            assert_eq!(pet.name.as_str(), format!("{number}-{index}"));
-        }
-    }
-    assert_eq!(names(&store).await.len(), 2_400);
-}
-
-#[tokio::test]
 async fn an_import_adds_each_line_once_whatever_is_sent_again() {
     let (store, _home) = new_store().await;
-    assert_eq!(store.import_progress(&id()).await.unwrap(), ImportProgress::default());
+    assert_eq!(store.imports().progress(&id()).await.unwrap(), ImportProgress::default());
     for (lines, created, last_line, in_all) in [
         (1..=3, 3, 3, 3),
         (1..=3, 0, 3, 3), // the answer was lost
@@ -82,21 +46,21 @@ async fn an_import_adds_each_line_once_whatever_is_sent_again() {
         (8..=8, 1, 8, 6), // lines between had nothing to be added
         (6..=7, 0, 8, 6), // too late: the import has passed them
     ] {
-        let imported = store.import(&id(), chunk(lines), NOW).await.unwrap();
+        let imported = store.imports().add(&id(), chunk(lines), NOW).await.unwrap();
         assert_eq!(imported, Imported { created, progress: ImportProgress { last_line, created: in_all } });
-        assert_eq!(store.import_progress(&id()).await.unwrap(), imported.progress);
+        assert_eq!(store.imports().progress(&id()).await.unwrap(), imported.progress);
     }
     let expected = [1, 2, 3, 4, 5, 8].map(|line| format!("line {line}"));
     assert_eq!(names(&store).await, expected);
     let other = ImportId::parse("import-2").unwrap();
-    assert_eq!(store.import(&other, chunk(1..=2), NOW).await.unwrap().created, 2, "another import");
+    assert_eq!(store.imports().add(&other, chunk(1..=2), NOW).await.unwrap().created, 2, "another import");
 }
 
 #[tokio::test]
 async fn a_chunk_without_animals_moves_the_position() {
     let (store, _home) = new_store().await;
     let empty = ImportChunk { lines: Vec::new(), last_line: 9 };
-    let imported = store.import(&id(), empty, NOW).await.unwrap();
+    let imported = store.imports().add(&id(), empty, NOW).await.unwrap();
     assert_eq!(imported, Imported { created: 0, progress: ImportProgress { last_line: 9, created: 0 } });
     assert!(names(&store).await.is_empty());
 }
@@ -112,7 +76,7 @@ async fn of_many_who_import_the_same_lines_at_once_one_adds_them() {
             for first in (1..=200).step_by(50) {
                 // A busy database may turn one away: it sends the same again.
                 loop {
-                    match store.import(&id(), chunk(first..first + 50), NOW).await {
+                    match store.imports().add(&id(), chunk(first..first + 50), NOW).await {
                         Ok(imported) => break created += imported.created,
                         Err(PetStoreError::Unavailable(_)) => {}
                         Err(error) => panic!("{error:?}"),

@@ -1,11 +1,11 @@
 use std::{collections::HashSet, time::Duration};
 
 use petstore_api_key::Environment;
-use petstore_clock::{ClockHand, UnixMillis};
+use petstore_clock::{Clock, ClockHand};
 
 use super::*;
 use crate::{
-    domain::PetStoreError,
+    domain::{AccountId, IssuedKey, KeyId, KeyState, PetStoreError, Quota},
     store::test_support::{Home, new_store, open},
 };
 
@@ -27,23 +27,25 @@ impl Shop {
     }
 
     async fn account(&self, name: &str) -> Account {
-        create(&self.store, &self.clock, &named(name), Plan::Free).await.unwrap()
+        self.store.accounts().create(&named(name), Plan::Free, START).await.unwrap()
     }
 
     async fn key(&self, account: &str, expires_at: Option<UnixMillis>) -> IssuedKey {
-        keys::create(&self.store, &self.clock, &named(account), Environment::Production, expires_at)
+        self.store
+            .keys()
+            .create(&named(account), Environment::Production, expires_at, self.clock.now())
             .await
             .unwrap()
     }
 
     async fn state(&self, key: &IssuedKey) -> KeyState {
-        let listed = keys::list(&self.store, None).await.unwrap();
+        let listed = self.store.keys().list(None).await.unwrap();
         listed.into_iter().find(|record| record.id == key.record.id).unwrap().state(self.clock.now())
     }
 
     /// The accounts that changed since a revision, and the newest revision.
     async fn changes(&self, after: i64) -> (Vec<AccountId>, i64) {
-        let changes = self.store.changes_after(after, 1_000).await.unwrap();
+        let changes = self.store.changes().after(after, 1_000).await.unwrap();
         (changes.accounts.into_iter().map(|(account, _)| account).collect(), changes.revision)
     }
 }
@@ -56,9 +58,9 @@ fn named(name: &str) -> AccountName {
 async fn accounts_are_listed_by_name_with_their_plans() {
     let shop = Shop::open().await;
     let agreed = Plan::parse("enterprise", Some(5), Some(3)).unwrap();
-    create(&shop.store, &shop.clock, &named("zoo"), Plan::Pro).await.unwrap();
-    create(&shop.store, &shop.clock, &named("acme"), agreed).await.unwrap();
-    let listed = list(&shop.store).await.unwrap();
+    shop.store.accounts().create(&named("zoo"), Plan::Pro, START).await.unwrap();
+    shop.store.accounts().create(&named("acme"), agreed, START).await.unwrap();
+    let listed = shop.store.accounts().list().await.unwrap();
     let listed: Vec<_> =
         listed.iter().map(|account| (account.name.as_str(), account.plan, account.created_at)).collect();
     assert_eq!(listed, [("acme", agreed, START), ("zoo", Plan::Pro, START)]);
@@ -68,8 +70,8 @@ async fn accounts_are_listed_by_name_with_their_plans() {
 async fn a_name_is_taken_once_however_many_ask_for_it() {
     let shop = Shop::open().await;
     let asking = (0..8).map(|_| {
-        let (store, clock) = (shop.store.clone(), shop.clock.clone());
-        tokio::spawn(async move { create(&store, &clock, &named("acme"), Plan::Free).await })
+        let store = shop.store.clone();
+        tokio::spawn(async move { store.accounts().create(&named("acme"), Plan::Free, START).await })
     });
     let mut created = 0;
     for answer in asking.collect::<Vec<_>>() {
@@ -79,7 +81,7 @@ async fn a_name_is_taken_once_however_many_ask_for_it() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert_eq!((created, list(&shop.store).await.unwrap().len()), (1, 1));
+    assert_eq!((created, shop.store.accounts().list().await.unwrap().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -87,10 +89,10 @@ async fn another_plan_brings_its_own_numbers_and_takes_the_agreed_ones_away() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     for plan in [Plan::Enterprise(Quota { per_minute: 7, per_day: 70 }), Plan::Business] {
-        assert_eq!(set_plan(&shop.store, &named("acme"), plan).await.unwrap().plan, plan);
-        assert_eq!(list(&shop.store).await.unwrap()[0].plan, plan);
+        assert_eq!(shop.store.accounts().set_plan(&named("acme"), plan).await.unwrap().plan, plan);
+        assert_eq!(shop.store.accounts().list().await.unwrap()[0].plan, plan);
     }
-    let refusal = set_plan(&shop.store, &named("nobody"), Plan::Free).await.unwrap_err();
+    let refusal = shop.store.accounts().set_plan(&named("nobody"), Plan::Free).await.unwrap_err();
     assert_eq!(refusal.to_string(), "there is no account nobody");
 }
 
@@ -100,14 +102,14 @@ async fn a_key_resolves_to_its_account_and_nothing_else_does() {
     shop.account("other").await;
     let account = shop.account("acme").await;
     let issued = shop.key("acme", Some(START.plus(DAY))).await;
-    let (resolved, _) = shop.store.resolve_key(issued.key.digest(), None).await.unwrap();
+    let (resolved, _) = shop.store.keys().resolve(issued.key.digest(), None).await.unwrap();
     let resolved = resolved.unwrap();
     assert_eq!(resolved.key_id, issued.record.id.to_string());
     assert_eq!((resolved.account_id, resolved.plan), (account.id, Plan::Free));
     assert_eq!((resolved.expires_at, resolved.revoked_at), (Some(START.plus(DAY)), None));
 
-    let stranger = ApiKey::generate(Environment::Production);
-    let (resolved, revision) = shop.store.resolve_key(stranger.digest(), None).await.unwrap();
+    let unknown = ApiKey::generate(Environment::Production);
+    let (resolved, revision) = shop.store.keys().resolve(unknown.digest(), None).await.unwrap();
     assert_eq!((resolved, revision), (None, shop.changes(0).await.1));
 }
 
@@ -119,16 +121,16 @@ async fn a_list_tells_keys_apart_without_giving_them_away() {
     let issued = shop.key("acme", None).await;
     shop.key("zoo", None).await;
 
-    let [record] = &keys::list(&shop.store, Some(&named("acme"))).await.unwrap()[..] else { panic!() };
+    let [record] = &shop.store.keys().list(Some(&named("acme"))).await.unwrap()[..] else { panic!() };
     assert_eq!(record, &issued.record);
     assert_eq!((record.account.as_str(), record.created_at), ("acme", START));
     assert_eq!(record.last_four, issued.key.last_four());
     assert!(!format!("{record:?}").contains(&issued.key.expose()[9..]));
-    assert_eq!(keys::list(&shop.store, None).await.unwrap().len(), 2);
+    assert_eq!(shop.store.keys().list(None).await.unwrap().len(), 2);
 
     shop.account("empty").await;
-    assert_eq!(keys::list(&shop.store, Some(&named("empty"))).await.unwrap(), []);
-    let refusal = keys::list(&shop.store, Some(&named("nobody"))).await.unwrap_err();
+    assert_eq!(shop.store.keys().list(Some(&named("empty"))).await.unwrap(), []);
+    let refusal = shop.store.keys().list(Some(&named("nobody"))).await.unwrap_err();
     assert!(matches!(refusal, AccountError::AccountNotFound(_)));
 }
 
@@ -137,9 +139,7 @@ async fn a_key_is_for_an_account_that_is_there_and_for_the_future() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let create = async |account, expires_at| {
-        keys::create(&shop.store, &shop.clock, &named(account), Environment::Staging, expires_at)
-            .await
-            .unwrap_err()
+        shop.store.keys().create(&named(account), Environment::Staging, expires_at, START).await.unwrap_err()
     };
     assert_eq!(create("nobody", None).await.to_string(), "there is no account nobody");
     assert_eq!(create("acme", Some(START)).await.to_string(), "expiry must be in the future");
@@ -151,16 +151,16 @@ async fn revoking_twice_is_revoking_once() {
     shop.account("acme").await;
     let key = shop.key("acme", None).await;
     assert_eq!(shop.state(&key).await, KeyState::Active);
-    let revoked = keys::revoke(&shop.store, &shop.clock, key.record.id).await.unwrap();
+    let revoked = shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap();
     let (_, revision) = shop.changes(0).await;
     shop.hand.advance(DAY);
-    assert_eq!(keys::revoke(&shop.store, &shop.clock, key.record.id).await.unwrap(), revoked);
+    assert_eq!(shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap(), revoked);
     assert_eq!(revoked.revoked_at, Some(START));
     assert_eq!(shop.state(&key).await, KeyState::Revoked);
     assert_eq!(shop.changes(revision).await, (vec![], revision), "nothing changed, so nobody need ask again");
 
     let unknown = KeyId::generate(START);
-    let refusal = keys::revoke(&shop.store, &shop.clock, unknown).await.unwrap_err();
+    let refusal = shop.store.keys().revoke(unknown, shop.clock.now()).await.unwrap_err();
     assert!(matches!(refusal, AccountError::KeyNotFound(id) if id == unknown));
 }
 
@@ -173,13 +173,13 @@ async fn a_rotated_key_lives_on_for_the_grace_and_no_longer_than_it_would_have()
         [(None, START.plus(DAY)), (Some(soon), soon), (Some(START.plus(DAY * 9)), START.plus(DAY))]
     {
         let old = shop.key("acme", expiry).await;
-        let new = keys::rotate(&shop.store, &shop.clock, old.record.id, DAY, None).await.unwrap();
+        let new = shop.store.keys().rotate(old.record.id, DAY, None, START).await.unwrap();
         assert_eq!((new.record.account.as_str(), new.record.environment), ("acme", Environment::Production));
         assert_eq!(new.record.expires_at, None);
         assert_eq!(new.key.environment(), Environment::Production);
-        let (resolved, _) = shop.store.resolve_key(old.key.digest(), None).await.unwrap();
+        let (resolved, _) = shop.store.keys().resolve(old.key.digest(), None).await.unwrap();
         assert_eq!(resolved.unwrap().expires_at, Some(end));
-        assert!(shop.store.resolve_key(new.key.digest(), None).await.unwrap().0.is_some());
+        assert!(shop.store.keys().resolve(new.key.digest(), None).await.unwrap().0.is_some());
     }
 }
 
@@ -188,16 +188,16 @@ async fn a_key_that_is_out_of_use_is_not_rotated() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let (revoked, expired) = (shop.key("acme", None).await, shop.key("acme", Some(START.plus(DAY))).await);
-    keys::revoke(&shop.store, &shop.clock, revoked.record.id).await.unwrap();
+    shop.store.keys().revoke(revoked.record.id, shop.clock.now()).await.unwrap();
     shop.hand.advance(DAY);
     for (key, state) in [(revoked, KeyState::Revoked), (expired, KeyState::Expired)] {
-        let refusal = keys::rotate(&shop.store, &shop.clock, key.record.id, DAY, None).await.unwrap_err();
+        let refusal = shop.store.keys().rotate(key.record.id, DAY, None, shop.clock.now()).await.unwrap_err();
         assert!(
             matches!(refusal, AccountError::KeyNotActive { state: found, .. } if found == state),
             "{refusal}"
         );
     }
-    assert_eq!(keys::list(&shop.store, None).await.unwrap().len(), 2);
+    assert_eq!(shop.store.keys().list(None).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -213,13 +213,13 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
         assert_eq!(changed, [account]);
         *revision = newest;
     };
-    set_plan(&shop.store, &named("zoo"), Plan::Pro).await.unwrap();
+    shop.store.accounts().set_plan(&named("zoo"), Plan::Pro).await.unwrap();
     expect(zoo, &mut revision).await;
     shop.key("zoo", None).await;
     expect(zoo, &mut revision).await;
-    keys::rotate(&shop.store, &shop.clock, key.record.id, DAY, None).await.unwrap();
+    shop.store.keys().rotate(key.record.id, DAY, None, shop.clock.now()).await.unwrap();
     expect(acme, &mut revision).await;
-    keys::revoke(&shop.store, &shop.clock, key.record.id).await.unwrap();
+    shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap();
     expect(acme, &mut revision).await;
     assert_eq!(shop.changes(revision).await, (vec![], revision));
 }
@@ -229,8 +229,8 @@ async fn a_change_that_fails_leaves_no_trace() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let before = shop.changes(0).await;
-    create(&shop.store, &shop.clock, &named("acme"), Plan::Pro).await.unwrap_err();
-    set_plan(&shop.store, &named("nobody"), Plan::Pro).await.unwrap_err();
+    shop.store.accounts().create(&named("acme"), Plan::Pro, START).await.unwrap_err();
+    shop.store.accounts().set_plan(&named("nobody"), Plan::Pro).await.unwrap_err();
     assert_eq!(shop.changes(0).await, before);
 }
 
@@ -241,7 +241,7 @@ async fn more_changes_than_fit_and_revisions_from_the_future_say_that_all_must_b
         shop.account(name).await;
     }
     let truncated = async |after, limit| {
-        let changes = shop.store.changes_after(after, limit).await.unwrap();
+        let changes = shop.store.changes().after(after, limit).await.unwrap();
         (changes.accounts.len(), changes.truncated)
     };
     assert_eq!(truncated(0, 3).await, (3, false));
@@ -260,13 +260,13 @@ async fn the_time_of_last_use_only_moves_forward() {
     for (reported, kept) in [(5, 5), (9, 9), (7, 9)] {
         let uses =
             [("no such key".to_owned(), UnixMillis(1)), (key.record.id.to_string(), UnixMillis(reported))];
-        shop.store.record_use(&uses).await.unwrap();
-        let listed = keys::list(&shop.store, None).await.unwrap();
+        shop.store.keys().record_use(&uses).await.unwrap();
+        let listed = shop.store.keys().list(None).await.unwrap();
         assert_eq!(listed[0].last_used_at, Some(UnixMillis(kept)));
     }
     let twice = [11, 15, 13].map(|reported| (key.record.id.to_string(), UnixMillis(reported)));
-    shop.store.record_use(&twice).await.unwrap();
-    let listed = keys::list(&shop.store, None).await.unwrap();
+    shop.store.keys().record_use(&twice).await.unwrap();
+    let listed = shop.store.keys().list(None).await.unwrap();
     assert_eq!(listed[0].last_used_at, Some(UnixMillis(15)), "the last of one report");
     assert_eq!(shop.changes(revision).await.1, revision, "use is no change");
 }
@@ -276,10 +276,10 @@ async fn a_new_store_gets_one_first_key_however_many_processes_start() {
     let shop = Shop::open().await;
     let mut starting = Vec::new();
     for _ in 0..4 {
-        let (store, clock) = (open(&shop.home).await, shop.clock.clone());
+        let store = open(&shop.home).await;
         starting.push(tokio::spawn(async move {
             let key = ApiKey::generate(Environment::Staging);
-            create_first(&store, &clock, &key).await.unwrap().map(|record| (record, key))
+            store.accounts().create_first(&key, START).await.unwrap().map(|record| (record, key))
         }));
     }
     let mut created = Vec::new();
@@ -288,9 +288,9 @@ async fn a_new_store_gets_one_first_key_however_many_processes_start() {
     }
     let [(record, key)] = &created[..] else { panic!("{created:?}") };
     assert_eq!((record.account.as_str(), record.environment), ("first", Environment::Staging));
-    let (resolved, _) = shop.store.resolve_key(key.digest(), None).await.unwrap();
+    let (resolved, _) = shop.store.keys().resolve(key.digest(), None).await.unwrap();
     assert_eq!(resolved.unwrap().plan, Plan::Free);
-    assert_eq!(list(&shop.store).await.unwrap().len(), 1);
+    assert_eq!(shop.store.accounts().list().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -298,8 +298,8 @@ async fn a_store_with_an_account_gets_no_first_key() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let key = ApiKey::generate(Environment::Production);
-    assert!(create_first(&shop.store, &shop.clock, &key).await.unwrap().is_none());
-    assert_eq!(shop.store.resolve_key(key.digest(), None).await.unwrap().0, None);
+    assert!(shop.store.accounts().create_first(&key, START).await.unwrap().is_none());
+    assert_eq!(shop.store.keys().resolve(key.digest(), None).await.unwrap().0, None);
 }
 
 #[tokio::test]
@@ -321,6 +321,6 @@ async fn the_key_itself_is_in_no_file() {
 async fn a_store_that_is_closed_is_an_outage_and_no_refusal() {
     let shop = Shop::open().await;
     shop.store.clone().close().await;
-    let error = create(&shop.store, &shop.clock, &named("acme"), Plan::Free).await.unwrap_err();
+    let error = shop.store.accounts().create(&named("acme"), Plan::Free, START).await.unwrap_err();
     assert!(matches!(error, AccountError::Store(PetStoreError::Unavailable(_))), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! Many animals at once.
+//! Imports: chunks of lines, each added once however often it is sent.
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
@@ -12,39 +12,33 @@ use super::{
     entity::{account::moment_column, import, pet},
     pets::pet_row,
 };
-use crate::domain::{Batch, ImportChunk, ImportId, ImportProgress, Imported, Pet, PetStoreError};
+use crate::domain::{ImportChunk, ImportId, ImportProgress, Imported, PetStoreError};
 
-impl Store {
-    /// Adds animals, all or none: it is one statement. They come back in their order, which is that of their
-    /// identifiers too.
-    pub(crate) async fn insert_pets(&self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
-        let rows: Vec<_> = batch.into_pets().into_iter().map(pet_row).collect();
-        let inserted = async { self.insert_rows(rows).await.map_err(PetStoreError::from) };
-        let mut rows = self.within(inserted).await?;
-        // Identifiers are assigned in the order of the values, but no order is promised of what comes back.
-        rows.sort_unstable_by_key(|row| row.id);
-        rows.into_iter().map(Pet::try_from).collect()
-    }
+/// The imports of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Imports<'a>(pub(super) &'a Store);
 
+impl Imports<'_> {
     /// Adds the animals of those lines that the import has not passed yet, and moves its position, in one
     /// transaction: whatever is sent twice, at once or after an answer was lost, is added once.
-    pub(crate) async fn import(
-        &self,
+    pub(crate) async fn add(
+        self,
         id: &ImportId,
         chunk: ImportChunk,
         now: UnixMillis,
     ) -> Result<Imported, PetStoreError> {
         let id = id.clone();
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
-        })
-        .await
+        self.0
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
+            })
+            .await
     }
 
     /// How far the import has come. What is under way elsewhere may not be seen yet.
-    pub(crate) async fn import_progress(&self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
+    pub(crate) async fn progress(self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
         let find = import::Entity::find_by_id(id.as_str());
-        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
         Ok(rows.into_iter().next().map(ImportProgress::from).unwrap_or_default())
     }
 }

@@ -52,17 +52,21 @@ impl From<DbErr> for NotAdded {
     }
 }
 
-impl Store {
+/// The creations of pets that may be asked for more than once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Creations<'a>(pub(super) &'a Store);
+
+impl Creations<'_> {
     /// Adds an animal, or finds the one that an earlier call of that name has added. The database settles races:
     /// the name is stored with the animal in one transaction, and is a primary key.
-    pub(crate) async fn insert_pet_once(
-        &self,
+    pub(crate) async fn insert_once(
+        self,
         id: &RequestId,
         new: NewPet,
         now: UnixMillis,
     ) -> Result<Created, PetStoreError> {
         // Held by whatever still works on it, also when the caller has given up.
-        let run = self.running.begin(id).ok_or(PetStoreError::RequestInProgress)?;
+        let run = self.0.running.begin(id).ok_or(PetStoreError::RequestInProgress)?;
         let work = async {
             let mut lost_connections = 0;
             for _ in 0..ATTEMPTS {
@@ -89,11 +93,11 @@ impl Store {
             }
             Err(PetStoreError::RequestInProgress) // the name comes and goes: others are at it
         };
-        self.within(work).await
+        self.0.within(work).await
     }
 
-    async fn try_insert(&self, run: &Run, new: &NewPet, now: UnixMillis) -> Result<Pet, NotAdded> {
-        let pet = match self.writer.backend() {
+    async fn try_insert(self, run: &Run, new: &NewPet, now: UnixMillis) -> Result<Pet, NotAdded> {
+        let pet = match self.0.writer.backend() {
             DbBackend::Postgres => self.insert_in_one_statement(run, new, now).await?,
             _ => self.insert_in_steps(run, new, now).await?,
         };
@@ -101,7 +105,7 @@ impl Store {
     }
 
     async fn insert_in_one_statement(
-        &self,
+        self,
         run: &Run,
         NewPet { name, category_id, status }: &NewPet,
         now: UnixMillis,
@@ -114,7 +118,7 @@ impl Store {
             status.map(status_column).into(),
         ];
         let statement = Statement::from_sql_and_values(DbBackend::Postgres, ADD_WITH_NAME, values);
-        match self.writer.write(statement, run.clone()).await {
+        match self.0.writer.write(statement, run.clone()).await {
             Ok(rows) => match rows.first() {
                 Some(row) => Ok(pet::Model::from_query_result(row, "")?),
                 None => Err(NotAdded::NameTaken),
@@ -125,14 +129,10 @@ impl Store {
         }
     }
 
-    async fn insert_in_steps(
-        &self,
-        run: &Run,
-        new: &NewPet,
-        now: UnixMillis,
-    ) -> Result<pet::Model, NotAdded> {
+    async fn insert_in_steps(self, run: &Run, new: &NewPet, now: UnixMillis) -> Result<pet::Model, NotAdded> {
         let (run, row) = (run.clone(), pet_row(new.clone()));
-        self.writer
+        self.0
+            .writer
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let pet = pet::Entity::insert(row).exec_with_returning(transaction).await?;
@@ -144,26 +144,27 @@ impl Store {
     }
 
     /// The animal that a creation of that name has added.
-    async fn find_created(&self, run: &Run, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
+    async fn find_created(self, run: &Run, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
         let Some(request) = self.find_request(run, now).await? else { return Ok(None) };
         let find = pet::Entity::find_by_id(request.pet_id);
-        let pet = self.reader.read(|db| Box::pin(find.all(db))).await?.into_iter().next();
+        let pet = self.0.reader.read(|db| Box::pin(find.all(db))).await?.into_iter().next();
         let pet =
             pet.ok_or_else(|| PetStoreError::Bug(format!("pet {} is missing", request.pet_id).into()))?;
         pet.try_into().map(Some)
     }
 
     /// What is stored under that name; a name that has expired is removed instead.
-    async fn find_request(&self, run: &Run, now: UnixMillis) -> Result<Option<create_request::Model>, DbErr> {
+    async fn find_request(self, run: &Run, now: UnixMillis) -> Result<Option<create_request::Model>, DbErr> {
         use create_request::Column as C;
         let find = create_request::Entity::find_by_id(run.digest());
-        let requests = self.reader.read(|db| Box::pin(find.all(db))).await?;
+        let requests = self.0.reader.read(|db| Box::pin(find.all(db))).await?;
         let Some(request) = requests.into_iter().next() else { return Ok(None) };
         if request.created_at > moment_column(expiry(now)) {
             return Ok(Some(request));
         }
         let (run, created_at) = (run.clone(), request.created_at);
-        self.writer
+        self.0
+            .writer
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let expired = create_request::Entity::delete_many()
@@ -179,27 +180,28 @@ impl Store {
     /// Forgets names that have expired, the oldest first, at most so many and those of the same millisecond as the
     /// last. How many those were. The bound is asked for first, since PostgreSQL reads the whole table to delete what a
     /// subquery names.
-    pub(crate) async fn forget_requests(&self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
+    pub(crate) async fn forget_expired(self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
         use create_request::Column as C;
         let expiry = moment_column(expiry(now));
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move {
-                let full = create_request::Entity::find()
-                    .filter(C::CreatedAt.lte(expiry))
-                    .order_by_asc(C::CreatedAt)
-                    .offset(most.saturating_sub(1))
-                    .limit(1)
-                    .all(transaction)
-                    .await?;
-                let last = full.first().map_or(expiry, |row| row.created_at);
-                let deleted = create_request::Entity::delete_many()
-                    .filter(C::CreatedAt.lte(last))
-                    .exec(transaction)
-                    .await?;
-                Ok(deleted.rows_affected)
+        self.0
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let full = create_request::Entity::find()
+                        .filter(C::CreatedAt.lte(expiry))
+                        .order_by_asc(C::CreatedAt)
+                        .offset(most.saturating_sub(1))
+                        .limit(1)
+                        .all(transaction)
+                        .await?;
+                    let last = full.first().map_or(expiry, |row| row.created_at);
+                    let deleted = create_request::Entity::delete_many()
+                        .filter(C::CreatedAt.lte(last))
+                        .exec(transaction)
+                        .await?;
+                    Ok(deleted.rows_affected)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

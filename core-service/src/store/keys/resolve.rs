@@ -1,4 +1,4 @@
-//! What gateways ask about keys.
+//! What gateways look up about keys, and report of their use.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,22 @@ use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use sea_orm::{
     Condition, ConnectionTrait, FromQueryResult,
-    sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, JoinType, Order, Query, TableRef, any},
+    sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, JoinType, Query, TableRef, any},
 };
 
-use super::{
-    Store,
-    entity::{
-        account::{self, moment_column, stored_moment, stored_plan},
-        api_key,
-        ban::{self, stored_note},
-        revision,
+use super::Keys;
+use crate::{
+    domain::{AccountId, BanNote, PetStoreError, Plan},
+    store::{
+        changes::revision_missing,
+        entity::{
+            account::{self, moment_column, stored_moment, stored_plan},
+            api_key,
+            ban::{self, stored_note},
+            revision,
+        },
     },
 };
-use crate::domain::{AccountId, BanNote, PetStoreError, Plan};
 
 /// What a gateway needs to know of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +34,14 @@ pub(crate) struct ResolvedKey {
     pub(crate) ban: Option<BanNote>,
 }
 
-/// The accounts that changed after a revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Changes {
-    /// The newest revision.
-    pub(crate) revision: i64,
-    /// Each account with its own revision, ascending.
-    pub(crate) accounts: Vec<(AccountId, i64)>,
-    /// More changed than are listed.
-    pub(crate) truncated: bool,
-}
-
-impl Store {
-    /// What is known of the key with that digest, as [`Self::resolve_keys`] tells it.
-    pub(crate) async fn resolve_key(
-        &self,
+impl Keys<'_> {
+    /// What is known of the key with that digest, as [`Self::resolve_all`] tells it.
+    pub(crate) async fn resolve(
+        self,
         digest: KeyDigest,
         environment: Option<Environment>,
     ) -> Result<(Option<ResolvedKey>, i64), PetStoreError> {
-        let (mut found, revision) = self.resolve_keys(&[digest], environment).await?;
+        let (mut found, revision) = self.resolve_all(&[digest], environment).await?;
         Ok((found.pop().map(|(_, key)| key), revision))
     }
 
@@ -57,8 +49,8 @@ impl Store {
     /// that this is as new as: one statement, so that the two belong together. Digests that no key has are left out.
     /// It costs no more than each digest by itself: `PostgreSQL` reads the whole table only where it is so small that this
     /// is cheaper than its index.
-    pub(crate) async fn resolve_keys(
-        &self,
+    pub(crate) async fn resolve_all(
+        self,
         digests: &[KeyDigest],
         environment: Option<Environment>,
     ) -> Result<(Vec<(KeyDigest, ResolvedKey)>, i64), PetStoreError> {
@@ -105,7 +97,7 @@ impl Store {
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
-        let rows = self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
+        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
         let rows =
             rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
@@ -113,40 +105,9 @@ impl Store {
         Ok((found.collect::<Result<_, _>>()?, revision))
     }
 
-    /// The accounts that changed after `after`, at most `limit` of them: one statement, so that the newest
-    /// revision and the list belong together.
-    pub(crate) async fn changes_after(&self, after: i64, limit: usize) -> Result<Changes, PetStoreError> {
-        let query = Query::select()
-            .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
-            .expr_as(Expr::col((account::Entity, account::Column::Id)), "account_id")
-            .expr_as(Expr::col((account::Entity, account::Column::Revision)), "account_revision")
-            .from(revision::Entity)
-            .join(
-                JoinType::LeftJoin,
-                account::Entity,
-                Expr::col((account::Entity, account::Column::Revision)).gt(after),
-            )
-            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
-            .order_by((account::Entity, account::Column::Revision), Order::Asc)
-            .limit(limit as u64 + 1)
-            .take();
-        let rows = self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
-        let rows =
-            rows.iter().map(|row| ChangeRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
-        let revision = rows.first().ok_or_else(revision_missing)?.revision;
-        let changed =
-            rows.into_iter().filter_map(|row| Some((AccountId(row.account_id?), row.account_revision?)));
-        let mut accounts: Vec<_> = changed.collect();
-        // A revision from the future was seen before the store was restored from a backup: nothing known since
-        // then holds.
-        let truncated = accounts.len() > limit || after > revision;
-        accounts.truncate(limit);
-        Ok(Changes { revision, accounts, truncated })
-    }
-
     /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over. One
     /// statement, however many keys there are: a report has to fit into the deadline of a call.
-    pub(crate) async fn record_use(&self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
+    pub(crate) async fn record_use(self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
         let mut latest = BTreeMap::<&str, i64>::new(); // a row must not be updated twice by one statement
         for (id, used_at) in uses {
             let used_at = moment_column(*used_at);
@@ -167,10 +128,11 @@ impl Store {
             .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
             .take();
         // Alone: two reports could wait for each other's rows.
-        self.transaction(move |transaction| {
-            Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
-        })
-        .await
+        self.0
+            .transaction(move |transaction| {
+                Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
+            })
+            .await
     }
 }
 
@@ -180,17 +142,6 @@ fn padded(digests: &[KeyDigest]) -> impl Iterator<Item = Vec<u8>> {
     let padding = digests.len().next_power_of_two() - digests.len();
     let repeated = digests.last().into_iter().cycle().take(padding);
     digests.iter().chain(repeated).map(|digest| digest.0.to_vec())
-}
-
-fn revision_missing() -> PetStoreError {
-    PetStoreError::Bug("the revision counter is missing".into())
-}
-
-#[derive(FromQueryResult)]
-struct ChangeRow {
-    revision: i64,
-    account_id: Option<i64>,
-    account_revision: Option<i64>,
 }
 
 #[derive(FromQueryResult)]

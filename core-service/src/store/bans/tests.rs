@@ -1,0 +1,150 @@
+use petstore_api_key::Environment;
+use petstore_clock::{Clock, ClockHand};
+
+use super::*;
+use crate::{
+    domain::Plan,
+    store::test_support::{Home, new_store},
+};
+
+const START: UnixMillis = UnixMillis(1_800_000_000_000);
+const MINUTE: Duration = Duration::from_mins(1);
+
+struct Shop {
+    store: Store,
+    clock: Clock,
+    hand: ClockHand,
+    key: KeyId,
+    _home: Home,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let (store, home) = new_store().await;
+        let (clock, hand) = Clock::manual(START);
+        let name = AccountName::parse("acme").unwrap();
+        store.accounts().create(&name, Plan::Free, clock.now()).await.unwrap();
+        let key = new_key(&store, &clock, &name).await;
+        Self { store, clock, hand, key, _home: home }
+    }
+
+    async fn another_key(&self) -> KeyId {
+        new_key(&self.store, &self.clock, &AccountName::parse("acme").unwrap()).await
+    }
+
+    async fn add(&self, length: Duration, reason: Option<&str>) -> Ban {
+        let reason = reason.map(|reason| BanReason::parse(reason).unwrap());
+        self.store.bans().add(self.key, length, reason, self.clock.now()).await.unwrap().ban
+    }
+
+    async fn listed(&self) -> Vec<Ban> {
+        self.records().await.into_iter().map(|record| record.ban).collect()
+    }
+
+    async fn records(&self) -> Vec<BanRecord> {
+        self.store.bans().list(self.clock.now()).await.unwrap()
+    }
+
+    async fn lift(&self) {
+        self.store.bans().lift(self.key, self.clock.now()).await.unwrap();
+    }
+
+    async fn report(&self, from: UnixMillis, length: Duration) -> Option<Ban> {
+        let ban = Ban::new(from, from.plus(length), BanOrigin::Limiter).unwrap();
+        let now = self.clock.now();
+        let (note, _) = self.store.bans().report(&self.key.to_string(), ban, now).await.unwrap();
+        note.and_then(|note| note.last_ban(now).cloned())
+    }
+
+    async fn revision(&self) -> i64 {
+        self.store.changes().after(0, 10).await.unwrap().revision
+    }
+}
+
+async fn new_key(store: &Store, clock: &Clock, account: &AccountName) -> KeyId {
+    let issued = store.keys().create(account, Environment::Production, None, clock.now()).await;
+    issued.unwrap().record.id
+}
+
+#[tokio::test]
+async fn a_ban_is_listed_with_key_and_account_until_its_end() {
+    let shop = Shop::open().await;
+    let ban = shop.add(MINUTE, None).await;
+    let listed = shop.records().await;
+    let account = AccountName::parse("acme").unwrap();
+    assert_eq!(listed, [BanRecord { key_id: shop.key, account, ban }]);
+    shop.hand.advance(MINUTE);
+    assert_eq!(shop.listed().await, []);
+}
+
+#[tokio::test]
+async fn a_report_is_kept_once_and_gateways_are_told_once() {
+    let shop = Shop::open().await;
+    let before = shop.revision().await;
+    let ban = shop.report(START, MINUTE).await.unwrap();
+    assert_eq!((shop.report(START, MINUTE).await, shop.listed().await), (Some(ban.clone()), vec![ban]));
+    assert_eq!(shop.revision().await, before + 1);
+    let longer = shop.report(START, 2 * MINUTE).await.unwrap();
+    assert_eq!((shop.report(START, MINUTE).await, shop.revision().await), (Some(longer), before + 2));
+}
+
+#[tokio::test]
+async fn a_ban_that_is_reported_after_it_was_lifted_does_not_come_back() {
+    let shop = Shop::open().await;
+    shop.report(START, MINUTE).await.unwrap();
+    shop.hand.advance(Duration::from_secs(1));
+    shop.lift().await;
+    assert_eq!((shop.report(START, MINUTE).await, shop.listed().await), (None, vec![]));
+    shop.hand.advance(Duration::from_secs(1));
+    assert!(shop.report(shop.clock.now(), MINUTE).await.is_some(), "a new ban is not that one");
+}
+
+#[tokio::test]
+async fn what_an_operator_does_holds_against_bans_that_a_clock_ahead_imposed_before() {
+    let shop = Shop::open().await;
+    let ahead = START.plus(Duration::from_secs(30));
+    shop.report(ahead, MINUTE).await.unwrap();
+    shop.lift().await;
+    assert_eq!((shop.report(ahead, MINUTE).await, shop.listed().await), (None, vec![]));
+
+    let later = ahead.plus(Duration::from_millis(1));
+    shop.report(later, 2 * MINUTE).await.unwrap();
+    let ban = shop.add(MINUTE, Some("no invoice was paid")).await;
+    assert_eq!((ban.from, ban.until), (later, later.plus(MINUTE)));
+    assert_eq!(shop.listed().await, [ban]);
+}
+
+#[tokio::test]
+async fn a_report_does_not_shorten_an_operators_ban_nor_undo_a_shorter_one() {
+    let shop = Shop::open().await;
+    shop.hand.advance(MINUTE);
+    let ban = shop.add(2 * MINUTE, None).await;
+    let (before, after) = (START, shop.clock.now().plus(Duration::from_secs(3)));
+    assert_eq!(shop.report(before, 60 * MINUTE).await.as_ref(), Some(&ban), "it was replaced");
+    assert_eq!(shop.report(after, MINUTE).await.as_ref(), Some(&ban), "it ends sooner");
+    assert_eq!(shop.listed().await, [ban]);
+}
+
+#[tokio::test]
+async fn a_lifting_is_remembered_for_longer_than_any_ban_that_it_lifted() {
+    let shop = Shop::open().await;
+    let imposed = shop.add(Duration::from_hours(24 * 366), None).await.from;
+    shop.lift().await;
+    shop.hand.advance(Duration::from_hours(24 * 365));
+    let other = shop.another_key().await;
+    let ban = Ban::new(shop.clock.now(), shop.clock.now().plus(MINUTE), BanOrigin::Limiter).unwrap();
+    shop.store.bans().report(&other.to_string(), ban, shop.clock.now()).await.unwrap(); // forgets what is over
+    assert_eq!(shop.report(imposed, Duration::from_hours(24 * 366)).await, None);
+}
+
+#[tokio::test]
+async fn a_ban_of_an_unknown_key_is_refused_and_the_report_of_one_forgotten() {
+    let shop = Shop::open().await;
+    let unknown = KeyId::generate(START);
+    let refused = shop.store.bans().add(unknown, MINUTE, None, START).await.unwrap_err();
+    assert!(matches!(refused, AccountError::KeyNotFound(id) if id == unknown));
+    let ban = Ban::new(START, START.plus(MINUTE), BanOrigin::Limiter).unwrap();
+    let before = shop.revision().await;
+    let answer = shop.store.bans().report("nobody", ban, START).await.unwrap();
+    assert_eq!(answer, (None, before));
+}
