@@ -21,6 +21,7 @@ mod retry;
 pub(crate) use breaker::CoreBreaker;
 pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
 pub use failure::failure_text;
+pub(crate) use failure::is_final_refusal;
 pub(crate) use named::NamedTransport;
 pub(crate) use retry::{RetryBudget, once_more};
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// Why a call to the core failed, in one line: what the core said or, if it was not reached, the first cause that is
 /// known, as in `connection refused`. Without details, which are for programs.
@@ -20,6 +20,11 @@ pub fn failure_text(status: &Status) -> String {
         message if message.contains(cause) => cause.to_owned(),
         message => format!("{message}: {cause}"),
     }
+}
+
+/// Whether the core refuses the request itself, so that it would refuse the same one again.
+pub(crate) fn is_final_refusal(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::OutOfRange)
 }
 
 #[cfg(test)]

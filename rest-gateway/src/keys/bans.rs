@@ -58,6 +58,8 @@ pub(super) enum LastBan {
 enum Source {
     /// Seen in the limiter, and not known to be in the core yet.
     Unreported,
+    /// Seen in the limiter, and the core refused the report.
+    Refused,
     /// As the core told; what it told before does not count any more.
     Core { history: u64, revision: i64 },
 }
@@ -151,6 +153,15 @@ impl Bans {
         self.correct_key(&report.key_id, stamp, correction).await;
     }
 
+    /// The core refuses the report. The ban stays, and is not reported again.
+    pub(super) fn refused(&self, report: &Report) {
+        if let Some(note) = self.write().by_key.get_mut(&report.key_id)
+            && note.last.is(report.ban)
+        {
+            note.source = Source::Refused;
+        }
+    }
+
     /// The bans that the core is to be told of.
     pub(super) fn unreported(&self) -> Vec<Report> {
         let notes = self.read();
@@ -235,7 +246,7 @@ impl Notes {
             (Some(known), _) if known.source.is_newer_than(stamp) => return None,
             // What the core does not know yet is not for it to judge.
             (Some(known), told)
-                if known.source == Source::Unreported
+                if matches!(known.source, Source::Unreported | Source::Refused)
                     && told.as_ref().is_none_or(|told| told.moment() < known.last.moment()) =>
             {
                 return None;
@@ -347,7 +358,7 @@ impl Source {
     /// Whether the core told it after that answer.
     fn is_newer_than(self, answer: Stamp) -> bool {
         match self {
-            Self::Unreported => false,
+            Self::Unreported | Self::Refused => false,
             Self::Core { history, revision } => history == answer.history && revision > answer.revision,
         }
     }

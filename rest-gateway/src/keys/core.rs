@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::bans;
 use crate::{
-    core_client::{NamedTransport, RetryBudget, failure_text, once_more},
+    core_client::{NamedTransport, RetryBudget, failure_text, is_final_refusal, once_more},
     error::is_transport_failure,
 };
 
@@ -43,6 +43,10 @@ pub(super) struct KeyService {
     is_away: AtomicBool,
     /// Whether the log says that the core refuses to tell of changes.
     was_refused: AtomicBool,
+    /// Whether the log says that the core refuses reports of bans.
+    are_bans_refused: AtomicBool,
+    /// Whether the log says that the core refuses reports of when keys were last used.
+    are_uses_refused: AtomicBool,
 }
 
 impl KeyService {
@@ -53,6 +57,8 @@ impl KeyService {
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
             was_refused: AtomicBool::new(false),
+            are_bans_refused: AtomicBool::new(false),
+            are_uses_refused: AtomicBool::new(false),
         }
     }
 
@@ -116,24 +122,56 @@ impl KeyService {
         answer.map_err(|_| CoreAway)
     }
 
-    /// Reports a ban, and learns what holds then.
-    pub(super) async fn report_ban(&self, report: &bans::Report) -> Result<ReportBanResponse, CoreAway> {
+    /// Reports a ban, and returns what holds then: `None` if the core refuses this report, and would refuse
+    /// it again.
+    pub(super) async fn report_ban(
+        &self,
+        report: &bans::Report,
+    ) -> Result<Option<ReportBanResponse>, CoreAway> {
         let ban = Some(bans::ban_to_core(report.ban));
         let report = ReportBanRequest { key_id: report.key_id.to_string(), ban };
         let answer = within_deadline(self.client.clone().report_ban(request(report))).await;
-        answer.map_err(|status| {
-            tracing::debug!(error = failure_text(&status), "could not report a ban");
-            CoreAway
-        })
+        match answer {
+            Ok(answer) => {
+                self.are_bans_refused.store(false, Ordering::Relaxed);
+                Ok(Some(answer))
+            }
+            Err(status) if is_final_refusal(&status) => {
+                if !self.are_bans_refused.swap(true, Ordering::Relaxed) {
+                    let error = failure_text(&status);
+                    tracing::error!(
+                        error,
+                        "the core refuses a report of a ban: it will not outlast the limiter"
+                    );
+                }
+                Ok(None)
+            }
+            Err(status) => {
+                tracing::debug!(error = failure_text(&status), "could not report a ban");
+                Err(CoreAway)
+            }
+        }
     }
 
-    /// Reports uses, in batches, until one fails or the deadline passes: the rest is dropped, because an
-    /// operator reads "last used" by the day.
+    /// Reports uses, in batches, until the core does not answer or the deadline passes. What is refused or
+    /// left is dropped, because an operator reads "last used" by the day.
     pub(super) async fn report(&self, uses: &[KeyUse]) {
         let report = async {
             for batch in uses.chunks(MAX_REPORT) {
                 let batch = ReportUseRequest { uses: batch.to_vec() };
-                within_deadline(self.client.clone().report_use(request(batch))).await?;
+                match within_deadline(self.client.clone().report_use(request(batch))).await {
+                    Ok(_) => self.are_uses_refused.store(false, Ordering::Relaxed),
+                    Err(status) if is_final_refusal(&status) => {
+                        if !self.are_uses_refused.swap(true, Ordering::Relaxed) {
+                            let error = failure_text(&status);
+                            tracing::error!(
+                                error,
+                                "the core refuses a report of when API keys were last used"
+                            );
+                        }
+                    }
+                    Err(status) => return Err(status),
+                }
             }
             Ok(())
         };

@@ -2,7 +2,7 @@
 //! `key_service.proto`; how the real core does is tested with the real core.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -36,6 +36,18 @@ pub(super) struct State {
     pub(super) resolved: usize,
     pub(super) asked_for_changes: usize,
     pub(super) reports: Vec<Vec<KeyUse>>,
+    pub(super) ban_reports: Vec<String>,
+    /// Reports about these keys are refused.
+    pub(super) refused: HashSet<String>,
+}
+
+impl State {
+    fn accept<'a>(&self, mut key_ids: impl Iterator<Item = &'a String>) -> Result<(), Status> {
+        match key_ids.any(|key_id| self.refused.contains(key_id)) {
+            true => Err(Status::invalid_argument("refused")),
+            false => Ok(()),
+        }
+    }
 }
 
 impl CoreDouble {
@@ -138,7 +150,10 @@ impl key_service_server::KeyService for CoreDouble {
         &self,
         request: Request<ReportUseRequest>,
     ) -> Result<Response<ReportUseResponse>, Status> {
-        self.up()?.reports.push(request.into_inner().uses);
+        let mut state = self.up()?;
+        let uses = request.into_inner().uses;
+        state.accept(uses.iter().map(|used| &used.key_id))?;
+        state.reports.push(uses);
         Ok(Response::new(ReportUseResponse {}))
     }
 
@@ -147,8 +162,10 @@ impl key_service_server::KeyService for CoreDouble {
         request: Request<ReportBanRequest>,
     ) -> Result<Response<ReportBanResponse>, Status> {
         let mut state = self.up()?;
-        state.revision += 1;
         let ReportBanRequest { key_id, ban } = request.into_inner();
+        state.ban_reports.push(key_id.clone());
+        state.accept(std::iter::once(&key_id))?;
+        state.revision += 1;
         for key in state.keys.values_mut().filter(|key| key.key_id == key_id) {
             key.last_ban.clone_from(&ban);
         }

@@ -276,11 +276,14 @@ impl Inner {
         }
     }
 
-    /// Tells the core of new bans, until it fails to answer.
+    /// Tells the core of new bans, until it does not answer.
     async fn report_bans(&self) -> Result<(), CoreAway> {
         for report in self.bans.unreported() {
             let (asked_at, history) = (self.clock.now(), self.changes.history());
-            let answer = self.core.report_ban(&report).await?;
+            let Some(answer) = self.core.report_ban(&report).await? else {
+                self.bans.refused(&report);
+                continue;
+            };
             let (account_id, revision) = (report.account_id, answer.revision);
             let stamp = Stamp { account_id, revision, history, asked_at };
             let ban = last_ban_from_core(answer.last_ban, answer.bans_lifted_at_ms);

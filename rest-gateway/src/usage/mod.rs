@@ -13,11 +13,11 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::{sleep, timeout};
-use tonic::{Code, Request, Status};
+use tonic::{Request, Status};
 
 use self::ledger::{Ledger, Unreported};
 use crate::{
-    core_client::{self, NamedTransport, RetryBudget, failure_text},
+    core_client::{self, NamedTransport, RetryBudget, failure_text, is_final_refusal},
     error::ApiError,
     middleware::Caller,
 };
@@ -97,7 +97,7 @@ impl UsageCounter {
                     self.is_refused.store(false, Ordering::Relaxed);
                     self.ledger.answered(number);
                 }
-                Err(refusal) if is_final(refusal.code()) => {
+                Err(refusal) if is_final_refusal(&refusal) => {
                     self.refused.inc();
                     if !self.is_refused.swap(true, Ordering::Relaxed) {
                         tracing::error!(
@@ -145,11 +145,6 @@ impl UsageCounter {
     }
 }
 
-/// Whether the same report would be refused for ever.
-fn is_final(refusal: Code) -> bool {
-    matches!(refusal, Code::InvalidArgument | Code::OutOfRange)
-}
-
 impl Unreported {
     /// What is not in the core's counts when the given report is the last one that is.
     fn missing_from(self, last_report: i64) -> Vec<UsageDay> {
@@ -177,7 +172,7 @@ mod tests {
     use std::convert::Infallible;
 
     use http::{Response, StatusCode};
-    use tonic::body::Body;
+    use tonic::{Code, body::Body};
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;

@@ -6,11 +6,14 @@ use futures_util::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::ClockHand;
-use petstore_proto::internal::v1::KeyState;
+use petstore_proto::internal::v1::{KeyState, KeyUse};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{keys::core_double::CoreDouble, rate_limit::InProcessLimiter};
+use crate::{
+    keys::core_double::CoreDouble,
+    rate_limit::{Ban, InProcessLimiter},
+};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 
@@ -291,6 +294,42 @@ async fn a_report_has_at_most_a_thousand_keys() {
     rig.resolver.0.report_uses().await;
     let sizes: Vec<_> = rig.core.state().reports.iter().map(Vec::len).collect();
     assert_eq!(sizes, [1_000, 1]);
+}
+
+#[tokio::test]
+async fn a_refused_report_of_uses_does_not_drop_those_after_it() {
+    let rig = Rig::new();
+    rig.core.state().refused.insert("0".into());
+    let used = |number: u32| KeyUse { key_id: number.to_string(), last_used_at_ms: 1 };
+    let uses: Vec<_> = (0..2_001).map(used).collect();
+    rig.resolver.0.core.report(&uses).await;
+    let sizes: Vec<_> = rig.core.state().reports.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1_000, 1]);
+}
+
+#[tokio::test]
+async fn a_ban_whose_report_is_refused_holds_and_is_not_reported_again() {
+    let rig = Rig::new();
+    let ban = Ban { from: START, until: START.plus(Duration::from_hours(1)) };
+    let banned = ["refused", "accepted"].map(|id| LimitKey::ApiKey { account_id: 1, key_id: id.into() });
+    rig.core.state().refused.insert("refused".into());
+    let Inner { limiter, .. } = &*rig.resolver.0;
+    let quota = Quota { per_minute: 60, per_day: 1_000 };
+    let send = async |key: &LimitKey| {
+        let decision = limiter.take(key, quota).await.unwrap();
+        rig.resolver.settle_ban(key, quota, decision).await.unwrap().0.ban
+    };
+    for key in &banned {
+        limiter.set_ban(key, Some(ban), START).await.unwrap();
+        assert_eq!(send(key).await, Some(ban));
+    }
+    for _ in 0..2 {
+        assert_eq!(rig.resolver.0.report_bans().await, Ok(()));
+        assert_eq!(send(&banned[0]).await, Some(ban));
+    }
+    let mut reported = rig.core.state().ban_reports.clone();
+    reported.sort();
+    assert_eq!(reported, ["accepted", "refused"]);
 }
 
 #[tokio::test]
