@@ -31,40 +31,43 @@ use clap::Parser;
 pub use crate::{
     cli::settings_table,
     commands::{gateway, serve},
-    error::StartError,
+    process::StartError,
 };
 use crate::{
     cli::{Cli, Verb},
     commands::{account, ban, core, export, import, key, migrate, openapi, usage},
-    error::Failure,
+    error::CliError,
 };
 
 /// Does what the arguments say, the program's name first. A failure is one line on stderr; the exit code is 0,
 /// 2 for arguments and settings that cannot be used, and 1 for every other failure.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let done = Cli::try_parse_from(cli::with_default_verb(args))
-        .map_err(Failure::from)
-        .and_then(|cli| dispatch(cli.verb));
+    let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
+        Ok(cli) => cli.verb,
+        Err(error) => return cli::report(&error),
+    };
+    let done = dispatch(verb);
     if let Some(log) = logging::log() {
         log.flush();
     }
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(error) => error.report(),
     }
 }
 
-fn dispatch(verb: Verb) -> Result<(), Failure> {
+fn dispatch(verb: Verb) -> Result<(), CliError> {
+    let warnings = cli::unknown_variables();
     // Servers have a log for it.
     if !matches!(verb, Verb::Serve(_) | Verb::Core(_) | Verb::Gateway(_)) {
-        for warning in cli::unknown_variables() {
+        for warning in &warnings {
             output::note(&format!("warning: {warning}"));
         }
     }
     match verb {
-        Verb::Serve(settings) => serve::run(settings),
-        Verb::Core(settings) => core::run(&settings),
-        Verb::Gateway(settings) => gateway::run(settings),
+        Verb::Serve(settings) => Ok(serve::run(settings, &warnings)?),
+        Verb::Core(settings) => Ok(core::run(&settings, &warnings)?),
+        Verb::Gateway(settings) => Ok(gateway::run(settings, &warnings)?),
         Verb::Migrate(verb) => migrate::run(verb),
         Verb::Account(verb) => account::run(verb),
         Verb::Key(verb) => key::run(verb),

@@ -12,26 +12,16 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use clap::ValueEnum;
 use petstore_telemetry::metrics::{Collectors, IntCounter, Sampled, counter};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
 use self::writer::LogWriter;
-use crate::settings::InvalidSetting;
+use crate::settings::{InvalidSetting, LogFormat};
 
 /// The log of this program, once [`init`] has started it.
 static LOG: OnceLock<Log> = OnceLock::new();
-
-/// How a line of the log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Pretty,
-    /// For programs: a JSON object a line.
-    Json,
-}
 
 /// A log that is running.
 #[derive(Debug)]

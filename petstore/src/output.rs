@@ -5,7 +5,10 @@ use std::{
     io::{self, Write as _},
 };
 
-use crate::error::Failure;
+/// A result could not be printed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot print the result")]
+pub(crate) struct PrintError(#[source] pub(crate) io::Error);
 
 /// In which form a verb prints its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -35,7 +38,7 @@ impl OutputSettings {
         self,
         text: impl FnOnce() -> String,
         json: impl FnOnce() -> serde_json::Value,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PrintError> {
         match self.output {
             OutputForm::Text => print(&text()),
             OutputForm::Json => print(&format!("{:#}\n", json())),
@@ -44,9 +47,9 @@ impl OutputSettings {
 }
 
 /// Prints a result. Unlike `println!`, it fails instead of panicking when nobody reads.
-pub(crate) fn print(result: &str) -> Result<(), Failure> {
+pub(crate) fn print(result: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Print)
+    stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(PrintError)
 }
 
 /// Tells the operator something that is no result.

@@ -1,10 +1,10 @@
-//! How animals are written in files.
+//! How pets are written in files.
 
 use std::path::Path;
 
 use crate::settings::InvalidSetting;
 
-/// How animals are written in a file.
+/// How pets are written in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// A JSON object a line, as REST has it

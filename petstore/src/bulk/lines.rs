@@ -1,4 +1,4 @@
-//! The lines of a file, none of which is ever held that is longer than an animal may be.
+//! The lines of a file, none of which is ever held that is longer than a pet may be.
 
 use std::io::{self, BufRead};
 

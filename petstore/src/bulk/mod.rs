@@ -1,4 +1,4 @@
-//! What import and export have in common: files of animals, and the way to where the animals are kept.
+//! Import and export of pets: the formats of files, the target, the progress, and each direction's steps.
 
 pub(crate) mod export;
 mod format;
@@ -11,7 +11,7 @@ pub(crate) use self::{
     format::{Format, is_gzip, is_standard},
     lines::{Line, Lines, MAX_LINE},
     progress::Progress,
-    target::{Core, Way},
+    target::{Core, Target},
 };
 
 use std::{error::Error as _, io, path::PathBuf};
@@ -21,7 +21,7 @@ use tonic::Status;
 
 /// Why an import or an export ended before its end.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ExchangeError {
+pub(crate) enum BulkError {
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("cannot write {}", file.display())]
@@ -59,7 +59,7 @@ fn core_failure(status: &Status) -> String {
     }
 }
 
-impl From<Status> for ExchangeError {
+impl From<Status> for BulkError {
     fn from(status: Status) -> Self {
         Self::Core(Box::new(status))
     }

@@ -11,12 +11,12 @@ const REDRAW_A_SECOND: u8 = 5;
 const BAR: &str = "{bar:30} {percent:>3} %  {msg}  {eta} left";
 const SPINNER: &str = "{spinner} {msg}";
 
-/// A line on stderr that moves, if that is a terminal; without one there is none. Counts animals either way.
+/// A line on stderr that moves, if that is a terminal; without one there is none. Counts pets either way.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     began: Instant,
-    animals: u64,
+    pets: u64,
 }
 
 impl Progress {
@@ -27,13 +27,13 @@ impl Progress {
             None => ProgressBar::new_spinner().with_style(style(SPINNER)),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAW_A_SECOND));
-        Self { bar, began: Instant::now(), animals: 0 }
+        Self { bar, began: Instant::now(), pets: 0 }
     }
 
-    /// So many animals more, and so many bytes read in all.
-    pub(crate) fn advance(&mut self, animals: u64, bytes: u64) {
-        self.animals += animals;
-        self.bar.set_message(format!("{} animals  {}/s", HumanCount(self.animals), HumanCount(self.rate())));
+    /// So many pets more, and so many bytes read in all.
+    pub(crate) fn advance(&mut self, pets: u64, bytes: u64) {
+        self.pets += pets;
+        self.bar.set_message(format!("{} pets  {}/s", HumanCount(self.pets), HumanCount(self.rate())));
         if self.bar.length().is_some() { self.bar.set_position(bytes) } else { self.bar.tick() }
     }
 
@@ -47,24 +47,24 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    pub(crate) fn animals(&self) -> u64 {
-        self.animals
+    pub(crate) fn pets(&self) -> u64 {
+        self.pets
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Animals a second.
+    /// Pets a second.
     pub(crate) fn rate(&self) -> u64 {
         let millis = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-        self.animals.saturating_mul(1_000) / millis
+        self.pets.saturating_mul(1_000) / millis
     }
 
     /// What was done, in words.
     pub(crate) fn summary(&self, done: &str) -> String {
-        let (animals, secs) = (HumanCount(self.animals), self.elapsed().as_secs_f64());
-        format!("{done} {animals} animals in {secs:.1} s ({} a second)", HumanCount(self.rate()))
+        let (pets, secs) = (HumanCount(self.pets), self.elapsed().as_secs_f64());
+        format!("{done} {pets} pets in {secs:.1} s ({} a second)", HumanCount(self.rate()))
     }
 }
 
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_summary_counts_animals_with_or_without_a_terminal() {
+    async fn a_summary_counts_pets_with_or_without_a_terminal() {
         for bytes in [None, Some(10)] {
             let mut progress = Progress::begin(bytes);
             progress.advance(1_200, 3);
             progress.advance(34, 10);
             progress.end();
-            assert_eq!(progress.animals(), 1_234);
-            assert!(progress.summary("imported").starts_with("imported 1,234 animals in "));
+            assert_eq!(progress.pets(), 1_234);
+            assert!(progress.summary("imported").starts_with("imported 1,234 pets in "));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The way to the animals: through a core's gRPC port, or straight into a store. Either way it is a core that judges
-//! and writes; in the second case one in this process.
+//! The core that an import or an export calls: one behind a gRPC port, or one in this process on a store.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use petstore_clock::Clock;
@@ -11,17 +10,16 @@ use petstore_gateway::core_client::CoreTransport;
 use petstore_proto::v1::pet_store_client::PetStoreClient;
 
 use crate::{
-    error::Failure,
+    process::StartError,
     settings::{CoreAddressSettings, DatabaseSettings},
 };
 
 /// The largest message that a core answers with, and some more.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
 
-/// Where the animals are. The flags of both ways are taken, and the way that was asked for is chosen: a flag outranks
-/// a variable, and the store is the default.
+/// The core to call. The flags of both targets are taken; a flag outranks a variable, and the store is the default.
 #[derive(Clone, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Target {
     Core(Box<CoreAddressSettings>),
     Store(Box<DatabaseSettings>),
 }
@@ -34,8 +32,8 @@ pub(crate) struct Core {
     store: Option<Store>,
 }
 
-impl Way {
-    pub(crate) async fn open(&self) -> Result<Core, Failure> {
+impl Target {
+    pub(crate) async fn open(&self) -> Result<Core, StartError> {
         match self {
             Self::Core(settings) => Ok(Core::at(settings.connect()?, None)),
             Self::Store(settings) => {
@@ -55,7 +53,7 @@ impl Core {
         Self { client, store }
     }
 
-    /// Ends the way in order.
+    /// Closes the store, if the core is in this process.
     pub(crate) async fn close(self) {
         if let Some(store) = self.store {
             store.close().await;
@@ -63,7 +61,7 @@ impl Core {
     }
 }
 
-impl Args for Way {
+impl Args for Target {
     fn augment_args(command: Command) -> Command {
         CoreAddressSettings::augment_args(DatabaseSettings::augment_args(command))
     }
@@ -73,7 +71,7 @@ impl Args for Way {
     }
 }
 
-impl FromArgMatches for Way {
+impl FromArgMatches for Target {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let core = matches.value_source("core_url");
         let store = ["database_url", "database_url_file"].map(|id| matches.value_source(id));
@@ -83,7 +81,7 @@ impl FromArgMatches for Way {
         } else if core < store || core == Some(clap::parser::ValueSource::DefaultValue) {
             DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
         } else {
-            let conflict = "--core-url and --database-url cannot be used together: choose one way\n";
+            let conflict = "--core-url and --database-url cannot be used together: choose one\n";
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, conflict))
         }
     }
@@ -103,20 +101,21 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Program {
         #[command(flatten)]
-        way: Way,
+        target: Target,
     }
 
-    fn way(args: &[&str]) -> Result<Way, String> {
+    fn target(args: &[&str]) -> Result<Target, String> {
         let program = Program::try_parse_from(["petstore"].iter().chain(args));
-        program.map(|program| program.way).map_err(|error| error.to_string())
+        program.map(|program| program.target).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn the_way_that_is_asked_for_is_taken_and_the_store_if_none_is() {
-        assert!(matches!(way(&[]), Ok(Way::Store(_))));
-        assert!(matches!(way(&["--database-url", "sqlite://a.db"]), Ok(Way::Store(_))));
-        assert!(matches!(way(&["--database-url-file", "url"]), Ok(Way::Store(_))));
-        let Ok(Way::Core(core)) = way(&["--core-url", "http://127.0.0.1:1", "--service-token-file", "t"])
+    fn the_target_that_is_named_is_taken_and_the_store_if_none_is() {
+        assert!(matches!(target(&[]), Ok(Target::Store(_))));
+        assert!(matches!(target(&["--database-url", "sqlite://a.db"]), Ok(Target::Store(_))));
+        assert!(matches!(target(&["--database-url-file", "url"]), Ok(Target::Store(_))));
+        let Ok(Target::Core(core)) =
+            target(&["--core-url", "http://127.0.0.1:1", "--service-token-file", "t"])
         else {
             panic!("not the core");
         };
@@ -124,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_at_once_are_refused() {
+    fn both_targets_at_once_are_refused() {
         for store in [["--database-url", "sqlite://a.db"], ["--database-url-file", "url"]] {
-            let refusal = way(&[["--core-url", "http://127.0.0.1:1"], store].concat()).unwrap_err();
+            let refusal = target(&[["--core-url", "http://127.0.0.1:1"], store].concat()).unwrap_err();
             assert!(refusal.contains("--core-url and --database-url"), "{refusal}");
         }
     }

@@ -1,5 +1,6 @@
 //! The command line: every verb, in the order of `--help`.
 
+mod argument_error;
 mod settings_table;
 mod unknown_variables;
 
@@ -8,10 +9,10 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 pub use self::settings_table::settings_table;
-pub(crate) use self::unknown_variables::unknown_variables;
+pub(crate) use self::{argument_error::report, unknown_variables::unknown_variables};
 use crate::commands::{account, ban, core, export, gateway, import, key, migrate, serve, usage};
 
-/// The Animal Store Service: animals for sale, over REST and gRPC.
+/// The Animal Store Service: pets, over REST and gRPC.
 ///
 /// Without a command, `serve` runs: `petstore --http-addr 127.0.0.1:8081` is `petstore serve --http-addr …`.
 #[derive(Debug, Parser)]
@@ -43,9 +44,9 @@ pub(crate) enum Verb {
     Ban(ban::Ban),
     /// Show what an account has used, and how its keys stand
     Usage(usage::UsageSettings),
-    /// Add animals from a file, each line once
+    /// Add pets from a file, each line once
     Import(import::ImportSettings),
-    /// Write the animals to a file
+    /// Write the pets to a file
     Export(export::ExportSettings),
     /// Print the OpenAPI document of the REST interface
     Openapi,

@@ -6,8 +6,8 @@ use petstore_core::domain::{Account as Record, AccountName, Plan, Quota};
 use serde_json::{Value, json};
 
 use crate::{
-    commands::store_command::AdministrationSettings,
-    error::Failure,
+    commands::store_command::StoreCommandSettings,
+    error::CliError,
     output::columns,
     settings::{InvalidSetting, account_name, value::whole_number},
 };
@@ -22,10 +22,10 @@ pub(crate) enum Account {
         #[command(flatten)]
         plan: PlanSettings,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// List every account
-    List(AdministrationSettings),
+    List(StoreCommandSettings),
     /// Move an account to another plan; running gateways follow within 5 seconds
     SetPlan {
         /// The account's name
@@ -34,7 +34,7 @@ pub(crate) enum Account {
         #[command(flatten)]
         plan: PlanSettings,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
 }
 
@@ -60,7 +60,7 @@ impl PlanSettings {
     }
 }
 
-pub(crate) fn run(verb: Account) -> Result<(), Failure> {
+pub(crate) fn run(verb: Account) -> Result<(), CliError> {
     match verb {
         Account::Create { name, plan, settings } => {
             let plan = plan.plan()?;

@@ -9,8 +9,8 @@ use petstore_core::domain::{BanOrigin, BanReason, BanRecord};
 use serde_json::{Value, json};
 
 use crate::{
-    commands::{key::key_id, store_command::AdministrationSettings},
-    error::Failure,
+    commands::{key::key_id, store_command::StoreCommandSettings},
+    error::CliError,
     output::columns,
     settings::{InvalidSetting, duration},
 };
@@ -23,14 +23,14 @@ pub(crate) enum Ban {
     /// List the bans in force, the next to end first
     List {
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// Lift a key's ban, and forget it; running gateways follow within 5 seconds
     Lift {
         /// The identifier that `petstore key list` shows
         id: String,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// Ban a key from now on; running gateways follow within 5 seconds
     Add {
@@ -43,11 +43,11 @@ pub(crate) enum Ban {
         #[arg(long, env = "PETSTORE_REASON", value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
 }
 
-pub(crate) fn run(verb: Ban) -> Result<(), Failure> {
+pub(crate) fn run(verb: Ban) -> Result<(), CliError> {
     let clock = Clock::system();
     match verb {
         Ban::List { settings } => {

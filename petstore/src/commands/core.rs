@@ -4,11 +4,10 @@ use petstore_clock::Clock;
 use petstore_core::Core;
 
 use crate::{
-    error::{Failure, StartError},
     process::{
-        self, Process,
+        self, Process, ProcessError, StartError,
         listener::{bind, bind_grpc},
-        startup_banner::Announcement,
+        startup_banner::StartupBanner,
     },
     settings::{EnvironmentSettings, GrpcSettings, ProcessSettings, StoreSettings},
 };
@@ -25,11 +24,11 @@ pub(crate) struct CoreSettings {
     process: ProcessSettings,
 }
 
-pub(crate) fn run(settings: &CoreSettings) -> Result<(), Failure> {
-    process::run(&settings.process, async |clock| start(settings, clock).await)
+pub(crate) fn run(settings: &CoreSettings, warnings: &[String]) -> Result<(), ProcessError> {
+    process::run(&settings.process, warnings, async |clock| start(settings, clock).await)
 }
 
-async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announcement), StartError> {
+async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, StartupBanner), StartError> {
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
@@ -43,11 +42,11 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Announ
     let core = Core::new(store, clock).of(settings.environment.environment).traced(traces);
     let grpc_addr = process.serve_grpc(grpc, &settings.grpc, security, core);
     process.ready();
-    let announcement = Announcement {
+    let banner = StartupBanner {
         grpc: Some(grpc_addr),
         admin: Some(admin_addr),
         store: Some(url.to_string()),
-        ..Announcement::default()
+        ..StartupBanner::default()
     };
-    Ok((process, announcement))
+    Ok((process, banner))
 }

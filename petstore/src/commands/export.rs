@@ -1,4 +1,4 @@
-//! `petstore export`: the catalogue's animals into a file, with constant memory.
+//! `petstore export`: the catalogue's pets into a file, with constant memory.
 
 use std::{io, path::PathBuf};
 
@@ -8,17 +8,18 @@ use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
 use crate::{
     bulk::{
-        Core, ExchangeError, Format, Progress, Way,
-        export::{Part, Target, append, head},
+        BulkError, Core, Format, Progress, Target,
+        export::{OutputFile, Part, append, head},
         is_standard,
     },
-    error::Failure,
-    logging::{self, LogFormat},
+    error::CliError,
+    logging,
+    settings::LogFormat,
 };
 
 /// What the log tells of: what goes wrong.
 const LOG_LEVEL: &str = "warn";
-/// Animals of a page: the most that the core gives at once.
+/// Pets of a page: the most that the core gives at once.
 const PAGE: i32 = 100;
 /// Pages that wait to be written.
 const WAITING: usize = 16;
@@ -34,12 +35,12 @@ pub(crate) struct ExportSettings {
     #[arg(long, env = "PETSTORE_FORMAT", value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Only animals with this status
+    /// Only pets with this status
     #[arg(long, env = "PETSTORE_STATUS", value_enum, value_name = "STATUS")]
     status: Option<StatusFilter>,
 
     #[command(flatten)]
-    way: Way,
+    target: Target,
 }
 
 /// A status, as on REST.
@@ -60,25 +61,25 @@ impl From<StatusFilter> for PetStatus {
     }
 }
 
-pub(crate) fn run(settings: &ExportSettings) -> Result<(), Failure> {
+pub(crate) fn run(settings: &ExportSettings) -> Result<(), CliError> {
     logging::init(LOG_LEVEL, LogFormat::Pretty)?;
     let format = Format::of(settings.format, &settings.file)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
     runtime.block_on(export(settings, format))
 }
 
-async fn export(settings: &ExportSettings, format: Format) -> Result<(), Failure> {
-    let core = settings.way.open().await?;
+async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliError> {
+    let core = settings.target.open().await?;
     let mut progress = Progress::begin(None);
     let (pages, queue) = mpsc::channel(WAITING);
     let file = settings.file.clone();
-    let writing = spawn_blocking(move || Target::create(&file)?.write(queue));
+    let writing = spawn_blocking(move || OutputFile::create(&file)?.write(queue));
     let read = read(settings, format, &core, &pages, &mut progress).await;
     if read.is_ok() {
         let _ = pages.send(Part::End).await; // a writer that has failed says so below
     }
     drop(pages);
-    let written = writing.await.map_err(|panic| Failure::Runtime(io::Error::other(panic)));
+    let written = writing.await.map_err(|panic| CliError::runtime(io::Error::other(panic)));
     progress.end();
     core.close().await;
     read?;
@@ -96,7 +97,7 @@ async fn read(
     core: &Core,
     pages: &mpsc::Sender<Part>,
     progress: &mut Progress,
-) -> Result<(), ExchangeError> {
+) -> Result<(), BulkError> {
     let status = settings.status.map_or(PetStatus::Unspecified, PetStatus::from).into();
     let mut page_token = String::new();
     let mut client = core.client.clone();

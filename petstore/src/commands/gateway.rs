@@ -6,11 +6,10 @@ use petstore_clock::Clock;
 use petstore_gateway::Gateway;
 
 use crate::{
-    error::{Failure, StartError},
     process::{
-        self, Process,
+        self, Process, ProcessError, StartError,
         listener::{bind, bind_rest},
-        startup_banner::Announcement,
+        startup_banner::StartupBanner,
     },
     settings::{
         self, CoreAddressSettings, EdgeSettings, EnvironmentSettings, LimiterSettings, ProcessSettings,
@@ -92,15 +91,15 @@ pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, S
     Ok(Running { http_addr: rest.http, https_addr: rest.https, admin_addr, process })
 }
 
-pub(crate) fn run(settings: GatewaySettings) -> Result<(), Failure> {
-    process::run(&settings.process.clone(), async |clock| {
+pub(crate) fn run(settings: GatewaySettings, warnings: &[String]) -> Result<(), ProcessError> {
+    process::run(&settings.process.clone(), warnings, async |clock| {
         let running = start(settings, clock).await?;
-        let announcement = Announcement {
+        let banner = StartupBanner {
             http: running.http_addr,
             https: running.https_addr,
             admin: Some(running.admin_addr),
-            ..Announcement::default()
+            ..StartupBanner::default()
         };
-        Ok((running.process, announcement))
+        Ok((running.process, banner))
     })
 }

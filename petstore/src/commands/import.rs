@@ -1,4 +1,4 @@
-//! `petstore import`: animals from a file into the catalogue, each line once.
+//! `petstore import`: pets from a file into the catalogue, each line once.
 
 use std::{io, path::PathBuf, thread};
 
@@ -7,14 +7,14 @@ use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
 use crate::{
     bulk::{
-        ExchangeError, Format, Progress, Way,
+        BulkError, Format, Progress, Target,
         import::{Chunks, Delivery, Input, Records, Rejected, SEGMENT},
     },
-    error::Failure,
-    logging::{self, LogFormat},
+    error::CliError,
+    logging,
     output::OutputSettings,
     process::signals::Signals,
-    settings::value::is_on,
+    settings::{LogFormat, value::is_on},
 };
 
 /// What the log tells of: what goes wrong.
@@ -40,27 +40,27 @@ pub(crate) struct ImportSettings {
     import_id: Option<String>,
 
     #[command(flatten)]
-    way: Way,
+    target: Target,
 
     #[command(flatten)]
     output: OutputSettings,
 }
 
-pub(crate) fn run(settings: &ImportSettings) -> Result<(), Failure> {
+pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {
     logging::init(LOG_LEVEL, LogFormat::Pretty)?;
     let format = Format::of(settings.format, &settings.file)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
     let ended = runtime.block_on(import(settings, format));
     runtime.shutdown_background();
     ended
 }
 
-async fn import(settings: &ImportSettings, format: Format) -> Result<(), Failure> {
-    let mut signals = Signals::listen().map_err(Failure::Runtime)?;
-    let core = settings.way.open().await?;
+async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliError> {
+    let mut signals = Signals::listen().map_err(CliError::runtime)?;
+    let core = settings.target.open().await?;
     let (file, import_id) = (settings.file.clone(), settings.import_id.clone());
     let opened = spawn_blocking(move || Input::open(&file, import_id.as_deref())).await;
-    let input = opened.map_err(|panic| Failure::Runtime(io::Error::other(panic)))??;
+    let input = opened.map_err(|panic| CliError::runtime(io::Error::other(panic)))??;
     let mut work = Work {
         settings,
         progress: Progress::begin(input.size),
@@ -84,7 +84,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn run(&mut self, input: Input, format: Format) -> Result<(), Failure> {
+    async fn run(&mut self, input: Input, format: Format) -> Result<(), CliError> {
         let begun = self.delivery.ask().await?;
         if begun > 0 {
             self.progress.note(&format!("going on after line {begun}"));
@@ -120,23 +120,23 @@ impl Work<'_> {
         }
     }
 
-    fn ended_by(&self, signal: &'static str) -> ExchangeError {
+    fn ended_by(&self, signal: &'static str) -> BulkError {
         let (last_line, import_id) = (self.delivery.last_line(), self.delivery.import_id().to_owned());
-        ExchangeError::Ended { signal, last_line, import_id }
+        BulkError::Ended { signal, last_line, import_id }
     }
 
-    fn ended_by_line(&self, rejected: &Rejected) -> ExchangeError {
-        ExchangeError::Strict { line: rejected.line, import_id: self.delivery.import_id().to_owned() }
+    fn ended_by_line(&self, rejected: &Rejected) -> BulkError {
+        BulkError::Strict { line: rejected.line, import_id: self.delivery.import_id().to_owned() }
     }
 
-    fn report(&self) -> Result<(), Failure> {
+    fn report(&self) -> Result<(), CliError> {
         let (progress, delivery) = (&self.progress, &self.delivery);
         self.settings.output.print(
             || format!("{}\n", progress.summary("imported")),
             || {
                 json!({
                     "importId": delivery.import_id(),
-                    "created": progress.animals(),
+                    "created": progress.pets(),
                     "createdInAll": delivery.created_in_all(),
                     "rejected": self.rejected,
                     "lastLine": delivery.last_line(),
@@ -146,7 +146,7 @@ impl Work<'_> {
         )?;
         match self.rejected {
             0 => Ok(()),
-            rejected => Err(ExchangeError::Rejected(rejected).into()),
+            rejected => Err(BulkError::Rejected(rejected).into()),
         }
     }
 }

@@ -9,9 +9,9 @@ use petstore_core::domain::{AccountName, ApiKeyRecord, IssuedKey, KeyId};
 use serde_json::{Map, Value};
 
 use crate::{
-    commands::store_command::AdministrationSettings,
-    error::Failure,
-    output::{self, columns},
+    commands::store_command::StoreCommandSettings,
+    error::CliError,
+    output::{self, PrintError, columns},
     settings::{EnvironmentSettings, InvalidSetting, account_name, duration},
 };
 
@@ -27,21 +27,21 @@ pub(crate) enum Key {
         #[command(flatten)]
         environment: EnvironmentSettings,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// List the keys of an account, without the keys themselves
     List {
         #[command(flatten)]
         account: AccountSetting,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// Revoke a key; running gateways refuse it within 5 seconds
     Revoke {
         /// The identifier that the list shows
         id: String,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// Make a key in place of another one, which goes on working for a grace period
     Rotate {
@@ -54,7 +54,7 @@ pub(crate) enum Key {
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
 }
 
@@ -71,7 +71,7 @@ impl AccountSetting {
     }
 }
 
-pub(crate) fn run(verb: Key) -> Result<(), Failure> {
+pub(crate) fn run(verb: Key) -> Result<(), CliError> {
     let clock = Clock::system();
     match verb {
         Key::Create { account: AccountSetting { account }, expires_in, environment, settings } => {
@@ -114,15 +114,15 @@ pub(crate) fn key_id(written: &str) -> Result<KeyId, InvalidSetting> {
 }
 
 /// Shows a new key, alone on stdout, so that it can be piped to where it is kept.
-fn show(issued: &IssuedKey, settings: &AdministrationSettings) -> Result<(), Failure> {
+fn show(issued: &IssuedKey, settings: &StoreCommandSettings) -> Result<(), CliError> {
     let IssuedKey { record, key } = issued;
     let json = || {
         let mut members = members(record, record.created_at);
         members.insert("key".to_owned(), key.expose().into());
         Value::Object(members)
     };
-    settings.print(|| format!("{}\n", key.expose()), json).map_err(|failure| match failure {
-        Failure::Print(source) => Failure::KeyNotShown { id: record.id, source },
+    settings.print(|| format!("{}\n", key.expose()), json).map_err(|error| match error {
+        CliError::Print(PrintError(source)) => CliError::KeyNotShown { id: record.id, source },
         other => other,
     })?;
     if settings.is_text() {

@@ -5,14 +5,14 @@ use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState
 use serde_json::{Value, json};
 
 use crate::{
-    commands::store_command::AdministrationSettings, error::Failure, output::columns,
+    commands::store_command::StoreCommandSettings, error::CliError, output::columns,
     settings::value::whole_number,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
     /// Apply every pending change; a missing store is created
-    Up(AdministrationSettings),
+    Up(StoreCommandSettings),
     /// Take back the newest changes, with the data that is in them; without --yes, show what would go
     Down {
         /// How many changes
@@ -22,13 +22,13 @@ pub(crate) enum Migrate {
         #[arg(long)] // no variable: it has to be said each time
         yes: bool,
         #[command(flatten)]
-        settings: AdministrationSettings,
+        settings: StoreCommandSettings,
     },
     /// List every change, and whether the store has it
-    Status(AdministrationSettings),
+    Status(StoreCommandSettings),
 }
 
-pub(crate) fn run(verb: Migrate) -> Result<(), Failure> {
+pub(crate) fn run(verb: Migrate) -> Result<(), CliError> {
     let (settings, migrations) = match verb {
         Migrate::Up(settings) => {
             let migrations = settings.on_url(async |url| Ok(schema::up(url).await?))?;
@@ -37,7 +37,7 @@ pub(crate) fn run(verb: Migrate) -> Result<(), Failure> {
         Migrate::Down { steps, yes: false, settings } => {
             let losses = settings.on_url(async |url| Ok(schema::losses(url, steps).await?))?;
             settings.print(|| losses_text(&losses), || losses_json(&losses))?;
-            return Err(Failure::NotConfirmed);
+            return Err(CliError::NotConfirmed);
         }
         Migrate::Down { steps, yes: true, settings } => {
             let migrations = settings.on_url(async |url| Ok(schema::down(url, steps).await?))?;

@@ -12,5 +12,4 @@ pub(crate) mod openapi;
 pub mod serve;
 pub(crate) mod usage;
 
-pub(crate) mod admin_client;
 mod store_command;

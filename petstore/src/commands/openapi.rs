@@ -1,7 +1,7 @@
 //! `petstore openapi`: the document that the REST port serves too.
 
-use crate::{error::Failure, output};
+use crate::{error::CliError, output};
 
-pub(crate) fn run() -> Result<(), Failure> {
-    output::print(&format!("{:#}\n", petstore_gateway::openapi()))
+pub(crate) fn run() -> Result<(), CliError> {
+    Ok(output::print(&format!("{:#}\n", petstore_gateway::openapi()))?)
 }

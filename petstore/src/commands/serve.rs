@@ -8,11 +8,10 @@ use petstore_gateway::{Gateway, core_client::CoreTransport};
 use petstore_telemetry::metrics::Exposition;
 
 use crate::{
-    error::{Failure, StartError},
     process::{
-        self, Process, first_key,
+        self, Process, ProcessError, StartError, first_key,
         listener::{bind, bind_grpc, bind_rest},
-        startup_banner::Announcement,
+        startup_banner::StartupBanner,
     },
     settings::{
         self, EdgeSettings, EnvironmentSettings, GrpcAddr, GrpcSettings, LimiterSettings, ProcessSettings,
@@ -138,11 +137,11 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     })
 }
 
-pub(crate) fn run(settings: ServeSettings) -> Result<(), Failure> {
-    process::run(&settings.process.clone(), async |clock| {
+pub(crate) fn run(settings: ServeSettings, warnings: &[String]) -> Result<(), ProcessError> {
+    process::run(&settings.process.clone(), warnings, async |clock| {
         let url = settings.store.database.url()?;
         let running = start(settings, clock).await?;
-        let announcement = Announcement {
+        let banner = StartupBanner {
             http: running.http_addr,
             https: running.https_addr,
             grpc: Some(running.grpc_addr),
@@ -150,6 +149,6 @@ pub(crate) fn run(settings: ServeSettings) -> Result<(), Failure> {
             store: Some(url.to_string()),
             first_key_file: running.first_key_file,
         };
-        Ok((running.process, announcement))
+        Ok((running.process, banner))
     })
 }

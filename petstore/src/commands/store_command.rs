@@ -7,10 +7,7 @@ use petstore_core::{
 use tokio::runtime;
 
 use crate::{
-    error::Failure,
-    logging::{self, LogFormat},
-    output::OutputSettings,
-    settings::DatabaseSettings,
+    error::CliError, logging, output::OutputSettings, settings::DatabaseSettings, settings::LogFormat,
 };
 
 /// What these verbs log: what goes wrong.
@@ -18,7 +15,7 @@ const LOG_LEVEL: &str = "warn";
 
 /// Which store, and how to print.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct AdministrationSettings {
+pub(crate) struct StoreCommandSettings {
     #[command(flatten)]
     database: DatabaseSettings,
 
@@ -26,12 +23,12 @@ pub(crate) struct AdministrationSettings {
     output: OutputSettings,
 }
 
-impl AdministrationSettings {
+impl StoreCommandSettings {
     /// Does the work on the store, which must exist and have the schema of this version.
     pub(crate) fn on_store<T>(
         &self,
-        work: impl AsyncFnOnce(&Store) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl AsyncFnOnce(&Store) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
         self.on_url(async |url| {
             let store = Store::open(url, OpenOptions::default()).await?;
             let done = work(&store).await;
@@ -43,12 +40,12 @@ impl AdministrationSettings {
     /// Does the work on whatever is at the store's address.
     pub(crate) fn on_url<T>(
         &self,
-        work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
         logging::init(LOG_LEVEL, LogFormat::Pretty)?;
         let url = self.database.url()?;
         let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+            runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
         runtime.block_on(work(&url))
     }
 
@@ -62,7 +59,7 @@ impl AdministrationSettings {
         &self,
         text: impl FnOnce() -> String,
         json: impl FnOnce() -> serde_json::Value,
-    ) -> Result<(), Failure> {
-        self.output.print(text, json)
+    ) -> Result<(), CliError> {
+        Ok(self.output.print(text, json)?)
     }
 }

@@ -5,13 +5,10 @@ use petstore_core::domain::{Account, ApiKeyRecord, BanRecord, KeyState, Tally, U
 use serde_json::{Map, Value, json};
 
 use crate::{
-    commands::{
-        admin_client::{AdminUrl, RunningService},
-        key::AccountSetting,
-        store_command::AdministrationSettings,
-    },
-    error::Failure,
+    commands::{key::AccountSetting, store_command::StoreCommandSettings},
+    error::CliError,
     output::{self, columns},
+    process::{AdminClient, AdminUrl},
 };
 
 /// How many days are shown, today included.
@@ -27,7 +24,7 @@ pub(crate) struct UsageSettings {
     admin_url: AdminUrl,
 
     #[command(flatten)]
-    settings: AdministrationSettings,
+    settings: StoreCommandSettings,
 }
 
 /// All that is known of an account's usage.
@@ -39,7 +36,7 @@ struct Report {
     days: Vec<UsageDay>,
 }
 
-pub(crate) fn run(usage: &UsageSettings) -> Result<(), Failure> {
+pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
     let clock = Clock::system();
     let report = usage.settings.on_store(async |store| {
         let account = store.accounts().find(usage.account.name()).await?;
@@ -60,8 +57,8 @@ async fn standings(
     account: &Account,
     keys: Vec<ApiKeyRecord>,
     bans: &[BanRecord],
-) -> Result<Option<(Value, Vec<(ApiKeyRecord, Value)>)>, Failure> {
-    let service = RunningService::at(&usage.admin_url);
+) -> Result<Option<(Value, Vec<(ApiKeyRecord, Value)>)>, CliError> {
+    let service = AdminClient::new(&usage.admin_url);
     let Some(of_account) = service.standing(account, None).await? else { return Ok(None) };
     let mut of_keys = Vec::with_capacity(keys.len());
     for key in keys {

@@ -23,7 +23,7 @@ const KEPT: usize = 64 * 1_024;
 const REST: Duration = Duration::from_millis(4);
 
 /// How long a flush may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Hands lines to a thread that writes them. Clones write to the same place.
 #[derive(Clone, Debug)]
@@ -76,12 +76,12 @@ impl LogWriter {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until the lines so far are written, for [`PATIENCE`] at most.
+    /// Waits until the lines so far are written, for [`RETRY_TIMEOUT`] at most.
     pub(super) fn flush(&self) {
         let waiting = self.0.lock();
         let is_busy =
             |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
-        let _ = self.0.idle.wait_timeout_while(waiting, PATIENCE, is_busy); // what is not written by then, nobody reads
+        let _ = self.0.idle.wait_timeout_while(waiting, RETRY_TIMEOUT, is_busy); // what is not written by then, nobody reads
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         // What the thread has taken may be as much again as waits.
         assert!((LINES as u64..=2 * LINES as u64).contains(&dropped), "{dropped}");
         writer.flush();
-        assert!(start.elapsed() < 10 * PATIENCE, "{:?}", start.elapsed());
+        assert!(start.elapsed() < 10 * RETRY_TIMEOUT, "{:?}", start.elapsed());
         drop(blocked);
         writer.flush();
         let written = sink.0.lock().unwrap().len() / 1_024;

@@ -16,10 +16,8 @@ use petstore_clock::Clock;
 use petstore_core::{DatabaseUrl, domain::AccountError, store::Store};
 use tokio::task::spawn_blocking;
 
-use crate::{
-    error::StartError,
-    settings::owned_file::{self, UntrustedFile},
-};
+use super::StartError;
+use crate::settings::owned_file::{self, UntrustedFile};
 
 /// The file's name, beside the database.
 const FILE_NAME: &str = "first-api-key";

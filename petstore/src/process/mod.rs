@@ -4,6 +4,7 @@ mod admin;
 mod core_dumps;
 mod core_transport;
 mod descriptors;
+mod error;
 pub(crate) mod first_key;
 mod lifecycle;
 pub(crate) mod listener;
@@ -24,7 +25,9 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-pub use self::admin::HostName;
+pub(crate) use self::admin::{AdminClient, AdminClientError, AdminUrl};
+pub(crate) use self::error::ProcessError;
+pub use self::error::StartError;
 pub(crate) use self::run::run;
 use self::{
     admin::Health,
@@ -33,7 +36,10 @@ use self::{
     readiness::Sources,
     reload::Reloads,
 };
-use crate::{error::Failure, logging, settings::ProcessSettings};
+use crate::{
+    logging,
+    settings::{HostName, ProcessSettings},
+};
 
 /// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left; and
 /// how long a part may take that has to end after the deadline.
@@ -126,7 +132,7 @@ impl Process {
     }
 
     /// Waits for a part that ends by itself: none should.
-    async fn failed(&mut self) -> Failure {
+    async fn failed(&mut self) -> ProcessError {
         let (at, ended) = poll_fn(|context| {
             for (at, part) in self.parts.iter_mut().enumerate() {
                 if let Poll::Ready(ended) = Pin::new(&mut part.task).poll(context) {
@@ -137,7 +143,7 @@ impl Process {
         })
         .await;
         let part = self.parts.swap_remove(at); // it must not be awaited again
-        Failure::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
+        ProcessError::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
     }
 
     /// Ends the process in order: readiness falls, the drain delay passes, the parts end one after the other
@@ -225,7 +231,10 @@ mod tests {
         let mut process = process(&[]);
         process.add("the port", Phase::ClosingHttp, async |_| Err(io::Error::other("no more sockets")));
         let failure = process.failed().await;
-        assert!(matches!(failure, Failure::PartEnded { part: "the port", source: Some(_) }), "{failure:?}");
+        assert!(
+            matches!(failure, ProcessError::PartEnded { part: "the port", source: Some(_) }),
+            "{failure:?}"
+        );
         process.stop().await;
     }
 }

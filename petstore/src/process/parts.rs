@@ -21,15 +21,14 @@ use petstore_telemetry::traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
 
 use super::{
-    Process, admin,
+    Process, StartError, admin,
     core_transport::ReplaceableTransport,
     lifecycle::Phase,
     listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
     store_disk,
 };
-use crate::{
-    error::StartError,
-    settings::{CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings},
+use crate::settings::{
+    CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings,
 };
 
 impl Process {

@@ -11,7 +11,7 @@ use crate::settings::GrpcAddr;
 
 /// Where a process can be reached; what it does not have is left out.
 #[derive(Debug, Default)]
-pub(crate) struct Announcement {
+pub(crate) struct StartupBanner {
     pub(crate) http: Option<SocketAddr>,
     pub(crate) https: Option<SocketAddr>,
     pub(crate) grpc: Option<GrpcAddr>,
@@ -20,12 +20,12 @@ pub(crate) struct Announcement {
     pub(crate) first_key_file: Option<PathBuf>,
 }
 
-impl Announcement {
+impl StartupBanner {
     /// Prints everything at once, so that a reader never sees half of it.
     pub(crate) fn print(&self) {
         let mut stdout = io::stdout().lock();
         if let Err(error) = stdout.write_all(self.text().as_bytes()).and_then(|()| stdout.flush()) {
-            tracing::warn!(%error, "could not announce the addresses on stdout");
+            tracing::warn!(%error, "could not print the addresses to stdout");
         }
     }
 
@@ -83,16 +83,16 @@ mod tests {
 
     #[test]
     fn a_new_store_is_announced_with_a_command_to_try() {
-        let announcement = Announcement {
+        let banner = StartupBanner {
             http: Some("127.0.0.1:8080".parse().unwrap()),
             grpc: Some("127.0.0.1:50051".parse().unwrap()),
             admin: Some("127.0.0.1:9090".parse().unwrap()),
             store: Some("sqlite://data/petstore.db".to_owned()),
             first_key_file: Some("data/first-api-key".into()),
-            ..Announcement::default()
+            ..StartupBanner::default()
         };
         assert_eq!(
-            announcement.text(),
+            banner.text(),
             "REST   http://127.0.0.1:8080/v1\n\
              docs   http://127.0.0.1:8080/docs\n\
              gRPC   127.0.0.1:50051\n\
@@ -105,11 +105,11 @@ mod tests {
 
     #[test]
     fn what_a_process_does_not_have_is_not_announced() {
-        let gateway = Announcement {
+        let gateway = StartupBanner {
             http: Some("[::1]:80".parse().unwrap()),
             https: Some("[::1]:443".parse().unwrap()),
             admin: Some("[::1]:9090".parse().unwrap()),
-            ..Announcement::default()
+            ..StartupBanner::default()
         };
         assert_eq!(
             gateway.text(),

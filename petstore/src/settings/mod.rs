@@ -10,6 +10,7 @@ mod edge;
 mod files;
 mod grpc;
 mod grpc_addr;
+mod host_name;
 mod limiter;
 mod listen_addr;
 pub(crate) mod owned_file;
@@ -32,14 +33,14 @@ pub use self::{
     files::TokenSettings,
     grpc::GrpcSettings,
     grpc_addr::GrpcAddr,
+    host_name::HostName,
     limiter::{LimiterSettings, RedisForTests},
     listen_addr::ListenAddr,
-    process::ProcessSettings,
+    process::{LogFormat, ProcessSettings},
     redis::RedisSettings,
     store::StoreSettings,
     traces::TraceSettings,
 };
-pub use crate::{logging::LogFormat, process::HostName};
 
 /// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
 /// value, which could be a secret.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ListenAddr, TraceSettings, duration};
-use crate::{logging::LogFormat, process::HostName};
+use clap::ValueEnum;
+
+use super::{HostName, ListenAddr, TraceSettings, duration};
 
 /// What every process of the service has: an admin port, an orderly end, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,4 +38,13 @@ pub struct ProcessSettings {
     /// Whether requests are traced.
     #[command(flatten)]
     pub traces: TraceSettings,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// For programs: a JSON object a line.
+    Json,
 }

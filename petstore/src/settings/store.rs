@@ -20,7 +20,7 @@ pub struct StoreSettings {
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// A streaming replica of the PostgreSQL store, to read animals from: lists may then be up to 10 seconds late. May be
+    /// A streaming replica of the PostgreSQL store, to read pets from: lists may then be up to 10 seconds late. May be
     /// repeated; in the variable separated by commas. A URL with a password is taken from the variable or from
     /// --replica-url-file only
     #[arg(

@@ -40,7 +40,7 @@ async fn a_file_is_compressed_if_it_is_called_so_and_can_be_imported_again() {
     {
         let exit = export(&installation, &[file]).await;
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), ""), "{exit:?}");
-        assert!(exit.stderr.starts_with("exported 3 animals in "), "{exit:?}");
+        assert!(exit.stderr.starts_with("exported 3 pets in "), "{exit:?}");
         let bytes = fs::read(installation.folder().join(file)).unwrap();
         let mut text = String::new();
         if bytes.starts_with(&[0x1f, 0x8b]) {

@@ -38,7 +38,7 @@ async fn a_file_is_imported_in_its_order_on_either_engine_in_either_format_compr
         for args in [&["pets.ndjson"][..], &["pets.csv.gz"], &["pets", "--format", "ndjson"]] {
             let exit = import(&installation, args).await;
             assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{engine:?} {args:?}: {exit:?}");
-            assert!(exit.stdout.starts_with("imported 3 animals in "), "{exit:?}");
+            assert!(exit.stdout.starts_with("imported 3 pets in "), "{exit:?}");
         }
         let exit = installation.run_with_input(&["import", "-"], NDJSON.as_bytes()).await;
         assert_eq!(exit.code, Some(0), "{exit:?}");
@@ -102,7 +102,7 @@ async fn a_line_that_is_not_allowed_is_told_as_rest_tells_it_and_the_others_are_
     assert_eq!(exit.code, Some(1), "{exit:?}");
     expected.push("error: lines that are not imported: 6".to_owned());
     assert_eq!(exit.stderr.lines().collect::<Vec<_>>(), expected);
-    assert!(exit.stdout.starts_with("imported 6 animals in "), "{exit:?}");
+    assert!(exit.stdout.starts_with("imported 6 pets in "), "{exit:?}");
     let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
     assert_eq!(names, (0..6).map(|index| json!(format!("good {index}"))).collect::<Vec<_>>());
 }
@@ -159,7 +159,7 @@ async fn an_import_that_was_ended_goes_on_where_it_was() {
                 (Some(0), "going on after line 8000\n"),
                 "{exit:?}"
             );
-            assert!(exit.stdout.starts_with("imported 4,000 animals in "), "{exit:?}");
+            assert!(exit.stdout.starts_with("imported 4,000 pets in "), "{exit:?}");
             assert_lines(&installation, 12_000).await;
         }
     }

@@ -4,6 +4,6 @@ mod output;
 mod row;
 
 pub(crate) use self::{
-    output::{Part, Target},
+    output::{OutputFile, Part},
     row::{append, head},
 };

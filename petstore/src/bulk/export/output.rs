@@ -1,4 +1,4 @@
-//! Where exported animals are written.
+//! Where exported pets are written.
 
 use std::{
     ffi::OsString,
@@ -10,7 +10,7 @@ use std::{
 use flate2::{Compression, write::GzEncoder};
 use tokio::sync::mpsc;
 
-use crate::bulk::{ExchangeError, is_gzip, is_standard};
+use crate::bulk::{BulkError, is_gzip, is_standard};
 
 const BUFFER: usize = 128 * 1024;
 
@@ -23,7 +23,7 @@ pub(crate) enum Part {
 
 /// Where to write. A file is written beside its place and moved there when it is whole, so that half an export is
 /// never taken for one.
-pub(crate) struct Target {
+pub(crate) struct OutputFile {
     to: Box<dyn Sink>,
     file: PathBuf,
     partial: Option<PathBuf>,
@@ -61,8 +61,8 @@ impl<S: Sink> Sink for GzEncoder<S> {
     }
 }
 
-impl Target {
-    pub(crate) fn create(file: &Path) -> Result<Self, ExchangeError> {
+impl OutputFile {
+    pub(crate) fn create(file: &Path) -> Result<Self, BulkError> {
         if is_standard(file) {
             let to = BufWriter::with_capacity(BUFFER, io::stdout());
             return Ok(Self { to: Box::new(to), file: file.to_owned(), partial: None });
@@ -70,8 +70,8 @@ impl Target {
         let mut name = file.file_name().map(OsString::from).unwrap_or_default();
         name.push(".partial");
         let partial = file.with_file_name(name);
-        let open = File::create(&partial)
-            .map_err(|source| ExchangeError::Write { file: partial.clone(), source })?;
+        let open =
+            File::create(&partial).map_err(|source| BulkError::Write { file: partial.clone(), source })?;
         let open = BufWriter::with_capacity(BUFFER, open);
         let to: Box<dyn Sink> = if is_gzip(file) {
             Box::new(GzEncoder::new(open, Compression::default()))
@@ -82,7 +82,7 @@ impl Target {
     }
 
     /// Writes what comes. Unless the end comes too, nothing is left of a file.
-    pub(crate) fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), ExchangeError> {
+    pub(crate) fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), BulkError> {
         let written = self.try_write(&mut parts);
         match (&self.partial, &written) {
             (Some(partial), Ok(true)) => fs::rename(partial, &self.file),
@@ -90,7 +90,7 @@ impl Target {
             (None, _) => Ok(()),
         }
         .and(written.map(drop))
-        .map_err(|source| ExchangeError::Write { file: self.file, source })
+        .map_err(|source| BulkError::Write { file: self.file, source })
     }
 
     /// Whether the end came.

@@ -1,11 +1,11 @@
-//! An animal in a file.
+//! A pet in a file.
 
 use petstore_gateway::exchange;
 use petstore_proto::v1::{Pet, PetStatus};
 
 use crate::bulk::Format;
 
-/// What comes before the first animal.
+/// What comes before the first pet.
 pub(crate) fn head(format: Format) -> Vec<u8> {
     match format {
         Format::Ndjson => Vec::new(),
@@ -13,7 +13,7 @@ pub(crate) fn head(format: Format) -> Vec<u8> {
     }
 }
 
-/// Adds the animal's line.
+/// Adds the pet's line.
 pub(crate) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
     match format {
         Format::Ndjson => {
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn an_animal_is_a_line_in_either_format() {
+    fn an_pet_is_a_line_in_either_format() {
         let json = "{\"id\":1,\"name\":\"Rex, \\\"the dog\\\"\",\"categoryId\":-7,\"status\":\"sold\"}\n";
         assert_eq!(row("Rex, \"the dog\"", PetStatus::Sold, Format::Ndjson), json);
         for (name, status, expected) in [

@@ -6,7 +6,7 @@ use petstore_proto::v1::ImportLine;
 use tokio::sync::mpsc;
 
 use super::{delivery::Rejected, records::Records};
-use crate::bulk::ExchangeError;
+use crate::bulk::BulkError;
 
 /// The most lines of a chunk: what the core takes in a message.
 const MAX_LINES: usize = 1_000;
@@ -17,7 +17,7 @@ const MAX_SPAN: i64 = 10_000;
 /// Lines of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Chunk {
-    /// Those with an animal.
+    /// Those with a pet.
     pub(crate) lines: Vec<ImportLine>,
     /// Those without one.
     pub(crate) rejected: Vec<Rejected>,
@@ -33,13 +33,13 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// If it is `strict`, they end before the first line that has no animal.
+    /// If it is `strict`, they end before the first line that has no pet.
     pub(crate) fn new(records: Records, strict: bool) -> Self {
         Self { records, strict, is_over: false }
     }
 
     /// Sends every chunk, or until nobody takes any more.
-    pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, ExchangeError>>) {
+    pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, BulkError>>) {
         while let Some(chunk) = self.next().transpose() {
             let failed = chunk.is_err();
             if receiver.blocking_send(chunk).is_err() || failed {
@@ -48,7 +48,7 @@ impl Chunks {
         }
     }
 
-    fn next(&mut self) -> Result<Option<Chunk>, ExchangeError> {
+    fn next(&mut self) -> Result<Option<Chunk>, BulkError> {
         if mem::take(&mut self.is_over) {
             return Ok(None);
         }

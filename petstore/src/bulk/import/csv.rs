@@ -1,4 +1,4 @@
-//! Animals in a table (RFC 4180).
+//! Pets in a table (RFC 4180).
 
 use std::{
     io::{self, BufRead},
@@ -9,7 +9,7 @@ use csv_core::{ReadRecordResult, Reader};
 use petstore_gateway::exchange::{self, Refusal};
 
 use super::records::{Record, too_long};
-use crate::bulk::{ExchangeError, Line, Lines, MAX_LINE};
+use crate::bulk::{BulkError, Line, Lines, MAX_LINE};
 
 /// The most columns.
 const MAX_COLUMNS: usize = 256;
@@ -40,7 +40,7 @@ impl Columns {
                 b"name" => &mut name,
                 b"categoryId" => &mut category_id,
                 b"status" => &mut status,
-                _ => continue, // as a member that an animal does not have
+                _ => continue, // as a member that a pet does not have
             };
             if column.replace(index).is_some() {
                 return None;
@@ -61,17 +61,17 @@ enum Row {
 
 impl Table {
     /// Reads the first line that is not empty, which names the columns.
-    pub(super) fn begin<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, ExchangeError> {
+    pub(super) fn begin<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, BulkError> {
         let (cells, ends) = (vec![0; MAX_LINE], vec![0; MAX_COLUMNS]);
         let mut table = Self { reader: Reader::new(), cells, ends, columns: Columns::default() };
-        let row = table.row(lines).map_err(|source| ExchangeError::Read { file: file.to_owned(), source })?;
-        let Some((_, Row::Whole(count))) = row else { return Err(ExchangeError::Columns) };
+        let row = table.row(lines).map_err(|source| BulkError::Read { file: file.to_owned(), source })?;
+        let Some((_, Row::Whole(count))) = row else { return Err(BulkError::Columns) };
         table.columns = Columns::of((0..count).map(|index| table.cell(index, count).unwrap_or_default()))
-            .ok_or(ExchangeError::Columns)?;
+            .ok_or(BulkError::Columns)?;
         Ok(table)
     }
 
-    /// The animal of the next row.
+    /// The pet of the next row.
     pub(super) fn next<R: BufRead>(&mut self, lines: &mut Lines<R>) -> io::Result<Option<Record>> {
         let Some((line, row)) = self.row(lines)? else { return Ok(None) };
         let pet = match row {

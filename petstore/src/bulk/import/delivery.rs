@@ -14,14 +14,14 @@ use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
 use super::chunks::Chunk;
-use crate::bulk::ExchangeError;
+use crate::bulk::BulkError;
 
 /// The most chunks of one call: as many lines as the core's answer can name.
 pub(crate) const SEGMENT: usize = 8;
 /// How long one call may take. The core bounds each of its steps.
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// For how long a core is asked again that was there and is away.
-const PATIENCE: Duration = Duration::from_mins(1);
+const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -81,20 +81,20 @@ impl Delivery {
         self.last_line
     }
 
-    /// How many animals the import has added, in this run and those before.
+    /// How many pets the import has added, in this run and those before.
     pub(crate) fn created_in_all(&self) -> i64 {
         self.created_in_all
     }
 
     /// The line up to which the import has come before. A core that is not there at first is not waited for.
-    pub(crate) async fn ask(&mut self) -> Result<i64, ExchangeError> {
+    pub(crate) async fn ask(&mut self) -> Result<i64, BulkError> {
         let message = ImportPetsRequest { import_id: self.import_id.clone(), ..Default::default() };
         self.call(&[message], Duration::ZERO).await?;
         Ok(self.last_line)
     }
 
     /// Brings chunks, until the core has them. What it has already is not added again.
-    pub(crate) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, ExchangeError> {
+    pub(crate) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, BulkError> {
         let mut rejected = Vec::new();
         let messages: Vec<_> = chunks
             .into_iter()
@@ -105,7 +105,7 @@ impl Delivery {
             })
             .collect();
         let before = self.created_in_all;
-        let answer = self.call(&messages, PATIENCE).await?;
+        let answer = self.call(&messages, RETRY_TIMEOUT).await?;
         rejected.extend(answer.rejected_lines.into_iter().map(Rejected::from));
         rejected.sort_by_key(|rejected| rejected.line);
         // Not the answer's own count: a call before it, whose answer was lost, may have added the rest.
@@ -117,7 +117,7 @@ impl Delivery {
         &mut self,
         messages: &[ImportPetsRequest],
         patience: Duration,
-    ) -> Result<ImportPetsResponse, ExchangeError> {
+    ) -> Result<ImportPetsResponse, BulkError> {
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {

@@ -15,7 +15,7 @@ use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::bulk::{ExchangeError, is_standard};
+use crate::bulk::{BulkError, is_standard};
 
 const BUFFER: usize = 128 * 1024;
 /// What gzip begins with (RFC 1952); no JSON and no table of ours does.
@@ -34,8 +34,8 @@ pub(crate) struct Input {
 
 impl Input {
     /// Opens the file. Unless it is named, the import gets the file's SHA-256 for a name: it is read twice.
-    pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, ExchangeError> {
-        let failed = |source| ExchangeError::Read { file: file.to_owned(), source };
+    pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, BulkError> {
+        let failed = |source| BulkError::Read { file: file.to_owned(), source };
         let read = Count::default();
         let (bytes, import_id, size): (Box<dyn Read + Send>, _, _) = if is_standard(file) {
             (Box::new(io::stdin()), import_id.map_or_else(new_name, str::to_owned), None)

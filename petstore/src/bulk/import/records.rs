@@ -1,4 +1,4 @@
-//! The animals of a file, one after the other, and the lines that they stand on.
+//! The pets of a file, one after the other, and the lines that they stand on.
 
 use std::{io::BufRead, path::PathBuf};
 
@@ -6,9 +6,9 @@ use petstore_gateway::exchange::{self, Refusal};
 use petstore_proto::v1::NewPet;
 
 use super::{csv::Table, input::Input};
-use crate::bulk::{ExchangeError, Format, Line, Lines};
+use crate::bulk::{BulkError, Format, Line, Lines};
 
-/// An animal, or why there is none, and where it stands.
+/// A pet, or why there is none, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
     /// The line that it begins on.
@@ -16,7 +16,7 @@ pub(crate) struct Record {
     pub(crate) pet: Result<NewPet, Refusal>,
 }
 
-/// The animals of a file.
+/// The pets of a file.
 pub(crate) struct Records {
     lines: Lines<Box<dyn BufRead + Send>>,
     /// Lines up to this one are passed over.
@@ -26,13 +26,13 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The animals after the line `done`.
-    pub(crate) fn of(input: Input, format: Format, done: i64) -> Result<Self, ExchangeError> {
+    /// The pets after the line `done`.
+    pub(crate) fn of(input: Input, format: Format, done: i64) -> Result<Self, BulkError> {
         let file = input.file.clone();
-        let failed = |source| ExchangeError::Read { file: file.clone(), source };
+        let failed = |source| BulkError::Read { file: file.clone(), source };
         let mut text = input.text().map_err(failed)?;
         if format == Format::Ndjson && begins_an_array(text.fill_buf().map_err(failed)?) {
-            return Err(ExchangeError::Array { file });
+            return Err(BulkError::Array { file });
         }
         let mut lines = Lines::of(text);
         let table = match format {
@@ -47,10 +47,10 @@ impl Records {
         self.lines.number()
     }
 
-    /// The next animal; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Record>, ExchangeError> {
+    /// The next pet; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Record>, BulkError> {
         let Self { lines, done, table, file } = self;
-        let failed = |source| ExchangeError::Read { file: file.clone(), source };
+        let failed = |source| BulkError::Read { file: file.clone(), source };
         while lines.number() < *done {
             if lines.next().map_err(failed)?.is_none() {
                 return Ok(None);
@@ -63,7 +63,7 @@ impl Records {
     }
 }
 
-/// Whether the first thing in the text is a `[`: no animal begins so.
+/// Whether the first thing in the text is a `[`: no pet begins so.
 fn begins_an_array(text: &[u8]) -> bool {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().starts_with(b"[")
 }

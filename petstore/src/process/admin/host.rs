@@ -18,24 +18,7 @@ use axum::{
 };
 
 use super::refuse;
-
-/// A host's name, in small letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostName(String);
-
-impl FromStr for HostName {
-    type Err = &'static str;
-
-    fn from_str(written: &str) -> Result<Self, Self::Err> {
-        let is_name = !written.is_empty()
-            && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        if is_name {
-            Ok(Self(written.trim_end_matches('.').to_ascii_lowercase()))
-        } else {
-            Err("must be the name of a host, such as gateway.example, without a port")
-        }
-    }
-}
+use crate::settings::HostName;
 
 /// Passes on what is meant for this port.
 pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request, next: Next) -> Response {
@@ -67,8 +50,9 @@ fn is_ours(host: &str, known: &[HostName]) -> bool {
     if name.parse::<Ipv4Addr>().is_ok() {
         return true;
     }
-    HostName::from_str(name)
-        .is_ok_and(|name| !name.0.contains('.') || name.0.ends_with(".localhost") || known.contains(&name))
+    HostName::from_str(name).is_ok_and(|name| {
+        !name.as_str().contains('.') || name.as_str().ends_with(".localhost") || known.contains(&name)
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The admin port: is the process alive, should it be sent requests, what has it counted, and what is logged.
 
+mod client;
 mod host;
 
 use std::{
@@ -22,12 +23,12 @@ use petstore_gateway::{
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
 
-pub use self::host::HostName;
+pub(crate) use self::client::{AdminClient, AdminClientError, AdminUrl};
 use super::{
     lifecycle::PhaseWatch,
     readiness::{PartStates, Readiness, Sources},
 };
-use crate::logging;
+use crate::{logging, settings::HostName};
 
 /// What the admin port tells from. It is served before the parts exist.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ pub(crate) use self::{
     rest::{BoundRest, RestAddrs, bind_rest},
     unix::SocketFile,
 };
+use super::StartError;
 use crate::{
-    error::StartError,
     os_error,
     settings::{GrpcAddr, InvalidSetting, ListenAddr},
 };

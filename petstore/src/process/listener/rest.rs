@@ -5,11 +5,8 @@ use std::net::SocketAddr;
 use petstore_gateway::server::{Certificate, CertificateFiles};
 use tokio::task::spawn_blocking;
 
-use super::{Bound, bind};
-use crate::{
-    error::StartError,
-    settings::{EdgeSettings, InvalidSetting, PlainAddr},
-};
+use super::{super::StartError, Bound, bind};
+use crate::settings::{EdgeSettings, InvalidSetting, PlainAddr};
 
 /// Where REST will be served, bound: at one port at least.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ fn a_line_that_is_not_allowed_costs_itself_alone() {
         said[1..],
         [
             (4, Some("categoryId is required")),
-            (5, None), // more cells than columns are no animal's members
+            (5, None), // more cells than columns are no pet's members
             (6, Some("name is required; categoryId is required")),
             (7, None),
         ]
@@ -60,7 +60,7 @@ fn a_cell_may_span_lines_and_quotes_that_never_close_swallow_no_more_than_a_line
 fn a_table_names_its_columns_first() {
     for file in ["", "\n\n", "Rex,7\n", "name\n", "name,categoryId,name\n", "\"name,categoryId\n"] {
         let begun = Table::begin(&mut Lines::of(file.as_bytes()), Path::new("pets.csv"));
-        assert!(matches!(begun, Err(ExchangeError::Columns)), "{file:?}");
+        assert!(matches!(begun, Err(BulkError::Columns)), "{file:?}");
     }
     assert!(Table::begin(&mut Lines::of(&b"\xef\xbb\xbfname,categoryId"[..]), Path::new("")).is_ok());
 }

@@ -12,8 +12,6 @@ use petstore_core::domain::{Account, KeyId, Quota};
 use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::error::Failure;
-
 /// How long one question may take.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// No answer is longer.
@@ -45,7 +43,7 @@ impl fmt::Display for AdminUrl {
 
 /// Why the running service did not tell.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunningServiceError {
+pub(crate) enum AdminClientError {
     #[error("--admin-url: the service at {url} does not tell of accounts: is it a gateway?")]
     Refused { url: AdminUrl },
     #[error(
@@ -58,10 +56,10 @@ pub(crate) enum RunningServiceError {
 
 /// The service whose admin port is there, if it runs.
 #[derive(Debug)]
-pub(crate) struct RunningService<'a>(&'a AdminUrl);
+pub(crate) struct AdminClient<'a>(&'a AdminUrl);
 
-impl<'a> RunningService<'a> {
-    pub(crate) fn at(url: &'a AdminUrl) -> Self {
+impl<'a> AdminClient<'a> {
+    pub(crate) fn new(url: &'a AdminUrl) -> Self {
         Self(url)
     }
 
@@ -70,7 +68,7 @@ impl<'a> RunningService<'a> {
         &self,
         account: &Account,
         key: Option<KeyId>,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, AdminClientError> {
         let url = || self.0.clone();
         let Ok(stream) = TcpStream::connect(&self.0.0).await else { return Ok(None) };
         let (Quota { per_minute, per_day }, account) = (account.plan.quota(), account.id.0);
@@ -79,13 +77,11 @@ impl<'a> RunningService<'a> {
         match timeout(DEADLINE, self.get(stream, &path)).await {
             Ok(Ok((StatusCode::OK, body))) => match serde_json::from_slice(&body) {
                 Ok(standing) => Ok(Some(standing)),
-                Err(_) => Err(RunningServiceError::Refused { url: url() }.into()),
+                Err(_) => Err(AdminClientError::Refused { url: url() }),
             },
-            Ok(Ok((StatusCode::MISDIRECTED_REQUEST, _))) => {
-                Err(RunningServiceError::Misdirected { url: url() }.into())
-            }
-            Ok(Ok(_)) => Err(RunningServiceError::Refused { url: url() }.into()),
-            Ok(Err(_)) | Err(_) => Err(RunningServiceError::Silent { url: url() }.into()),
+            Ok(Ok((StatusCode::MISDIRECTED_REQUEST, _))) => Err(AdminClientError::Misdirected { url: url() }),
+            Ok(Ok(_)) => Err(AdminClientError::Refused { url: url() }),
+            Ok(Err(_)) | Err(_) => Err(AdminClientError::Silent { url: url() }),
         }
     }
 
