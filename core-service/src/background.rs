@@ -1,5 +1,4 @@
-//! What the core does besides answering: it forgets which requests added which animals once a day has passed, and
-//! looks after the replicas.
+//! What the core does in the background: it deletes idempotency keys that have expired, and checks the replicas.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ const BATCH: u64 = 1_000;
 const BATCHES: usize = 50;
 
 impl Core {
-    /// Does so until `shutdown`. Any number of cores may do so at once.
+    /// Runs until `shutdown`. Any number of cores may do so at once.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send) {
         let sweeping = async {
             let mut ticks = time::interval(INTERVAL);

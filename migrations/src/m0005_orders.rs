@@ -1,4 +1,4 @@
-//! Orders for animals.
+//! Orders for pets.
 
 use sea_orm_migration::prelude::*;
 
@@ -17,7 +17,7 @@ impl MigrationTrait for Migration {
         manager.create_table(orders()).await?;
         manager
             .create_index(
-                // Serves the foreign key: without it, a change of one animal would read all orders.
+                // Serves the foreign key: without it, a change of one pet would read all orders.
                 Index::create().name("orders_pet_id").table("orders").col("pet_id").take(),
             )
             .await

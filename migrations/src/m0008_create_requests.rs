@@ -1,4 +1,4 @@
-//! Which request added which animal, for a day: so that a request that is sent twice adds one.
+//! Which request added which pet, for a day: so that a request that is sent twice adds one.
 
 use sea_orm_migration::prelude::*;
 

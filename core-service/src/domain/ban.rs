@@ -1,4 +1,4 @@
-//! Bans of keys (docs/contract.md, 6.8). Gateways impose them by their law of rate limits; operators add and lift them.
+//! Bans of keys (docs/contract.md, 6.8). Gateways impose them by the rate limit policy; operators add and lift them.
 //! The core only remembers.
 
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Adding several animals at once, all or none (AIP-233).
+//! Adding several pets at once, all or none (AIP-233).
 
 use std::fmt;
 
 use super::{NewPet, PetStoreError, Violation, Violations};
 
-/// The animals of a batch: 1 to 1,000.
+/// The pets of a batch: 1 to 1,000.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch(Vec<NewPet>);
 
@@ -14,7 +14,7 @@ impl Batch {
 
     const SIZE: Violation = Violation::new("requests", "must be 1 to 1,000 animals");
 
-    /// Judges every animal before it refuses; a batch of the wrong size is refused for that alone.
+    /// Judges every pet before it refuses; a batch of the wrong size is refused for that alone.
     ///
     /// # Errors
     ///
@@ -36,24 +36,24 @@ impl Batch {
         if violations.is_empty() { Ok(Self(allowed)) } else { Err(PetStoreError::InvalidBatch(violations)) }
     }
 
-    /// The animals, in their order.
+    /// The pets, in their order.
     #[must_use]
     pub fn into_pets(self) -> Vec<NewPet> {
         self.0
     }
 }
 
-/// What is wrong with the animals of a batch. Reads as a sentence: `requests[17].name must not be blank`.
+/// What is wrong with the pets of a batch. Reads as a sentence: `requests[17].name must not be blank`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchViolations {
-    /// The first animals that are not allowed, by their place in the batch.
+    /// The first pets that are not allowed, by their place in the batch.
     named: Vec<(usize, Violations)>,
     /// How many there are besides.
     more: usize,
 }
 
 impl BatchViolations {
-    /// So many animals are named: an answer of a few KiB, which every client takes as metadata.
+    /// So many pets are named: an answer of a few KiB, which every client takes as metadata.
     const NAMED: usize = 10;
 
     fn add(&mut self, index: usize, violations: Violations) {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_1_to_1000_animals() {
+    fn a_batch_has_1_to_1000_pets() {
         for size in [1, Batch::MAX] {
             let batch = Batch::parse(vec![pet("Rex"); size].into_iter()).unwrap();
             assert_eq!(batch.into_pets().len(), size);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_faulty_animals_ten_are_named() {
+    fn of_many_faulty_pets_ten_are_named() {
         for (count, end) in [
             (10, "requests[9].name must not be blank"),
             (11, "; and one more animal is not allowed"),

@@ -11,13 +11,13 @@ use super::{
 /// What a failure came from: for the log, never for the caller.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// Why a call was refused or failed. `Display` is safe for a stranger; the cause is the `source`.
+/// Why a call was refused or failed. `Display` is safe to show to any client; the cause is the `source`.
 #[derive(Debug, thiserror::Error)]
 pub enum PetStoreError {
-    /// Members of the animal or order are not allowed as they are.
+    /// Members of the pet or order are not allowed as they are.
     #[error("{0}")]
     Invalid(Violations),
-    /// Members of animals of a batch are not allowed as they are.
+    /// Members of pets of a batch are not allowed as they are.
     #[error("{0}")]
     InvalidBatch(BatchViolations),
     /// Parameters of the call are not allowed as they are.
@@ -26,16 +26,16 @@ pub enum PetStoreError {
     /// The page token alone is not acceptable.
     #[error("{0}")]
     InvalidCursor(Violation),
-    /// The name of the creation is not of the right form.
+    /// The idempotency key is not of the right form.
     #[error("{0}")]
-    InvalidRequestId(Violation),
-    /// The name of the creation was used for another animal.
+    InvalidIdempotencyKey(Violation),
+    /// The idempotency key was used for another pet.
     #[error("the request id was used for another animal")]
-    RequestIdReused,
-    /// A creation of that name is still under way: the same call may be answered later.
+    IdempotencyKeyReused,
+    /// A creation with that key is still in flight: the same call may be answered later.
     #[error("a request with this request id is still under way")]
     RequestInProgress,
-    /// There is no such animal.
+    /// There is no such pet.
     #[error("there is no animal with the id {0}")]
     PetNotFound(PetId),
     /// There is no such order.

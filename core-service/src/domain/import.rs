@@ -1,4 +1,4 @@
-//! Imports: animals from the lines of a file, each added once.
+//! Imports: pets from the lines of a file, each added once.
 
 use super::{NewPet, Violation, Violations};
 
@@ -31,7 +31,7 @@ impl ImportId {
 /// Lines of an import that take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportChunk {
-    /// The lines that have an animal to be added, with their numbers, in ascending order.
+    /// The lines that have a pet to be added, with their numbers, in ascending order.
     pub lines: Vec<(i64, NewPet)>,
     /// The import's position afterwards.
     pub last_line: i64,
@@ -67,14 +67,14 @@ impl ImportChunk {
 pub struct ImportProgress {
     /// Everything up to this line is done; 0 before the first.
     pub last_line: i64,
-    /// How many animals it has added.
+    /// How many pets it has added.
     pub created: i64,
 }
 
 /// What a chunk has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// How many animals it has added: none, if all its lines had been done before.
+    /// How many pets it has added: none, if all its lines had been done before.
     pub created: i64,
     /// How far the import has come.
     pub progress: ImportProgress,

@@ -1,4 +1,4 @@
-//! Orders for animals (docs/contract.md, 2.5).
+//! Orders for pets (docs/contract.md, 2.5).
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ impl fmt::Display for OrderId {
     }
 }
 
-/// An order for an animal. It never changes the animal's status.
+/// An order for a pet. It never changes the pet's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Assigned by the store.
     pub id: OrderId,
-    /// The animal that was ordered.
+    /// The pet that was ordered.
     pub pet_id: PetId,
     /// How many.
     pub quantity: Quantity,
@@ -34,7 +34,7 @@ pub struct Order {
 /// An order to be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOrder {
-    /// The animal; whether it exists is the store's to say.
+    /// The pet; whether it exists is the store's to say.
     pub pet_id: PetId,
     /// How many.
     pub quantity: Quantity,
@@ -65,7 +65,7 @@ fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
     if raw > 0 { Ok(PetId(raw)) } else { Err(Violation::new("petId", "must be the id of an animal")) }
 }
 
-/// How many animals are ordered: 1 or more.
+/// How many pets are ordered: 1 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity(i32);
 

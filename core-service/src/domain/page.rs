@@ -33,14 +33,14 @@ impl PageSize {
     }
 }
 
-/// Asks for one page of animals.
+/// Asks for one page of pets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListPets {
     /// At most so many.
     pub size: PageSize,
-    /// Only animals that come after this one.
+    /// Only pets that come after this one.
     pub after: Option<PetId>,
-    /// Only animals with this status.
+    /// Only pets with this status.
     pub status: Option<PetStatus>,
 }
 
@@ -161,7 +161,7 @@ mod tests {
     const TOKEN: PageToken = PageToken { list: List::Pets(Some(PetStatus::Sold)), last_id: 7 };
 
     #[test]
-    fn a_page_has_20_animals_unless_asked_and_never_more_than_100() {
+    fn a_page_has_20_pets_unless_asked_and_never_more_than_100() {
         for (raw, size) in [(0, 20), (1, 1), (100, 100), (101, 100), (255, 100), (256, 100), (i32::MAX, 100)]
         {
             assert_eq!(PageSize::parse(raw).unwrap().get(), size, "{raw}");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_animals_leads_to_no_orders_and_the_other_way_round() {
+    fn a_token_of_pets_leads_to_no_orders_and_the_other_way_round() {
         let of_orders = PageToken { list: List::Orders, ..TOKEN }.to_string();
         assert_eq!(ListOrders::parse(5, &of_orders).unwrap().after, Some(OrderId(7)));
         for refusal in [

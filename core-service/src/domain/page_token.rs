@@ -7,7 +7,7 @@ use super::{PetStatus, Violation};
 /// A list that is walked page by page. A token leads on in its own list only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// The animals: all, or those with a status.
+    /// The pets: all, or those with a status.
     Pets(Option<PetStatus>),
     /// The orders.
     Orders,

@@ -1,10 +1,10 @@
-//! Animals (docs/contract.md, 2.1).
+//! Pets (docs/contract.md, 2.1).
 
 use std::fmt;
 
 use super::{Violation, Violations};
 
-/// Identifies an animal: positive, assigned upward, never twice.
+/// Identifies a pet: positive, assigned upward, never twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PetId(pub i64);
 
@@ -14,7 +14,7 @@ impl fmt::Display for PetId {
     }
 }
 
-/// An animal in the catalogue.
+/// A pet in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pet {
     /// Assigned by the store.
@@ -27,7 +27,7 @@ pub struct Pet {
     pub status: Option<PetStatus>,
 }
 
-/// An animal to be added.
+/// A pet to be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPet {
     /// What it is called.
@@ -60,7 +60,7 @@ impl NewPet {
     }
 }
 
-/// What an animal is called: 1 to 255 characters (Unicode scalar values), not all of them white space, none of
+/// What a pet is called: 1 to 255 characters (Unicode scalar values), not all of them white space, none of
 /// them a control character. Kept code point for code point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PetName(String);
@@ -104,7 +104,7 @@ impl PetName {
     }
 }
 
-/// What an animal belongs to. Any number: there are no operations on categories (docs/contract.md, 2.2).
+/// What a pet belongs to. Any number: there are no operations on categories (docs/contract.md, 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CategoryId(pub i64);
 
@@ -117,7 +117,7 @@ impl CategoryId {
     }
 }
 
-/// Whether an animal can be bought (docs/contract.md, 2.3).
+/// Whether a pet can be bought (docs/contract.md, 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PetStatus {
     /// For sale.

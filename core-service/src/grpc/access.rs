@@ -1,4 +1,4 @@
-//! Who may call: whoever shows what the operator asks for. Health alone is open, because load balancers and
+//! Who may call: clients that show the credentials that the operator requires. Health alone is open, because load balancers and
 //! orchestrators ask for it and have nothing to show.
 
 use std::task::{Context, Poll};

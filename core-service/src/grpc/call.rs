@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{
     INTERNAL_PACKAGES,
+    call_id::CallId,
     receive::CallBegin,
-    request_id::RequestId,
     status::{code, reason, to_status},
 };
 use crate::{Core, domain::PetStoreError};
@@ -63,7 +63,7 @@ impl Core {
     {
         let started = request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin);
         let deadline = deadline(request.metadata(), longest).saturating_sub(started.elapsed());
-        let request_id = RequestId::of(request.metadata());
+        let call_id = CallId::from_metadata(request.metadata());
         let span = self.traces.request(request.metadata().as_ref(), root(rpc), || rpc.into());
         span.describe(|| grpc::call(rpc));
         let bounded = async {
@@ -73,7 +73,7 @@ impl Core {
             let work = AssertUnwindSafe(async { work(request.into_inner()).await }).catch_unwind();
             match time::timeout(deadline, work).await {
                 Ok(Ok(result)) => result,
-                Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())), // the panic hook told where
+                Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())), // the panic hook has logged where
                 Err(_) => Err(PetStoreError::DeadlineExceeded),
             }
         };
@@ -81,9 +81,9 @@ impl Core {
         describe_end(&span, answered.as_ref().err());
         self.calls.answered(rpc, started.elapsed(), answered.as_ref().err());
         let mut answer =
-            answered.map(Response::new).map_err(|error| to_status(rpc, request_id.as_ref(), &error));
-        if let Some(request_id) = request_id {
-            request_id.write(match &mut answer {
+            answered.map(Response::new).map_err(|error| to_status(rpc, call_id.as_ref(), &error));
+        if let Some(call_id) = call_id {
+            call_id.write(match &mut answer {
                 Ok(response) => response.metadata_mut(),
                 Err(status) => status.metadata_mut(),
             });

@@ -12,7 +12,7 @@ pub(super) const MAX_CALLS: usize = 512;
 /// Calls of gateways about keys, bans and usage at once; what comes on top is refused at once.
 pub(super) const MAX_INTERNAL_CALLS: usize = 256;
 /// Streams of imports that are open at once, most of them waiting for their caller; more are refused at once. Each may
-/// hold two messages of [`super::by_size::MAX_BULK_MESSAGE`].
+/// hold two messages of [`super::message_size::MAX_BULK_MESSAGE`].
 pub(super) const MAX_IMPORTS: usize = 64;
 /// Chunks of up to 1,000 pets that are written at once; others wait, in their order. So many keep two cores and a
 /// database busy, and leave connections for calls that want one pet.

@@ -27,7 +27,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, most likely because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where connections come from. Whoever composes the process has bound it.
+/// Where connections come from: bound by the process that calls [`serve`](super::serve).
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
@@ -54,15 +54,15 @@ impl Listener {
     }
 }
 
-/// Cuts every connection of one [`accept`] when it is dropped.
-pub(super) type Scissors = watch::Sender<()>;
+/// Closes every connection of one [`accept`] when it is dropped.
+pub(super) type CloseAll = watch::Sender<()>;
 
 /// Accepts connections for ever, so many at once; more wait until one closes.
 pub(super) fn accept(
     listener: Listener,
     at_once: usize,
-) -> (impl Stream<Item = io::Result<Connection>>, Scissors) {
-    let (scissors, uncut) = watch::channel(());
+) -> (impl Stream<Item = io::Result<Connection>>, CloseAll) {
+    let (close_all, uncut) = watch::channel(());
     let places = Arc::new(Semaphore::new(at_once));
     let connections = stream::unfold((listener, places, uncut), async |(listener, places, uncut)| {
         let place = Arc::clone(&places).acquire_owned().await.ok()?; // it is never closed
@@ -79,7 +79,7 @@ pub(super) fn accept(
             }
         }
     });
-    (connections, scissors)
+    (connections, close_all)
 }
 
 /// A connection that a silent peer cannot keep open, and that ends when it is cut.
@@ -171,7 +171,7 @@ mod tests {
     async fn connections_beyond_the_bound_wait_until_one_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, _scissors) = accept(Listener::Tcp(listener), 2);
+        let (connections, _close_all) = accept(Listener::Tcp(listener), 2);
         let mut connections = pin!(connections);
         let mut peers = Vec::new();
         for _ in 0..3 {

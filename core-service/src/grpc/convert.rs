@@ -7,27 +7,29 @@ use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
     domain::{
-        AccountId, Ban, BanNote, BanOrigin, Batch, Day, KeyId, KeyState, ListPets, NewPet, Pet, PetStatus,
-        PetStoreError, Plan, RequestId, Tally, UsageDay, Violation, Violations,
+        AccountId, Ban, BanNote, BanOrigin, Batch, Day, IdempotencyKey, KeyId, KeyState, ListPets, NewPet,
+        Pet, PetStatus, PetStoreError, Plan, Tally, UsageDay, Violation, Violations,
     },
     store::ResolvedKey,
 };
 
-pub(super) fn new_pet(request: v1::CreatePetRequest) -> Result<(Option<RequestId>, NewPet), PetStoreError> {
-    let request_id = RequestId::parse(&request.request_id)?;
-    Ok((request_id, animal(request.pet)?))
+pub(super) fn create_pet(
+    request: v1::CreatePetRequest,
+) -> Result<(Option<IdempotencyKey>, NewPet), PetStoreError> {
+    let key = IdempotencyKey::parse(&request.request_id)?;
+    Ok((key, new_pet(request.pet)?))
 }
 
-/// An animal to be added.
-pub(super) fn animal(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
-    let pet = pet.unwrap_or_default(); // an animal without members says best what it lacks
+/// A pet to be added.
+pub(super) fn new_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
+    let pet = pet.unwrap_or_default(); // a pet without members says best what it lacks
     NewPet::parse(pet.name, pet.category_id, status(pet.status))
 }
 
 pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch, PetStoreError> {
     Batch::parse(request.requests.into_iter().map(|request| {
         if request.request_id.is_empty() {
-            animal(request.pet)
+            new_pet(request.pet)
         } else {
             Err(Violation::new("request_id", "must be empty in a batch").into())
         }

@@ -18,32 +18,32 @@ const SERVICES: [&str; 3] = ["", pet_store_server::SERVICE_NAME, store_service_s
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A store that is slower than this does not serve.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest question, which is a service's name: anybody may ask.
 const MAX_MESSAGE: usize = 1024;
 
-/// The service, what it says until it is told otherwise, and what tells it.
+/// The health service, with the status that it begins with, and the handle that changes it.
 pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
-    let _ = tell(&reporter, status).now_or_never(); // waits for a lock that nobody else has yet
+    let _ = report(&reporter, status).now_or_never(); // waits for a lock that nobody else has yet
     (service.max_decoding_message_size(MAX_MESSAGE), reporter)
 }
 
-/// Asks the store. It takes [`PATIENCE`] at most.
+/// Asks the store. It takes [`PING_TIMEOUT`] at most.
 pub(super) async fn ask(store: &Store) -> ServingStatus {
-    match time::timeout(PATIENCE, store.ping()).await {
+    match time::timeout(PING_TIMEOUT, store.ping()).await {
         Ok(Ok(())) => ServingStatus::Serving,
         Ok(Err(_)) | Err(_) => ServingStatus::NotServing,
     }
 }
 
-/// Asks the store every second, and tells when it is no longer as it was told. Never ends.
-pub(super) async fn watch(store: Store, reporter: HealthReporter, mut told: ServingStatus) {
+/// Asks the store every second, and reports when the status changes. Never ends.
+pub(super) async fn watch(store: Store, reporter: HealthReporter, mut reported: ServingStatus) {
     loop {
         time::sleep(INTERVAL).await;
         let status = ask(&store).await;
-        if status == told {
+        if status == reported {
             continue;
         }
         if status == ServingStatus::Serving {
@@ -51,21 +51,20 @@ pub(super) async fn watch(store: Store, reporter: HealthReporter, mut told: Serv
         } else {
             tracing::error!("the store does not answer");
         }
-        tell(&reporter, status).await;
-        told = status;
+        report(&reporter, status).await;
+        reported = status;
     }
 }
 
-/// Says that the server is going away, and lets go of the clients that watch: their open streams would hold up
-/// the drain.
-pub(super) async fn say_goodbye(mut reporter: HealthReporter) {
-    tell(&reporter, ServingStatus::NotServing).await;
+/// Reports that the server is going away, and ends the streams of clients that watch, which would hold up the drain.
+pub(super) async fn mark_not_serving(mut reporter: HealthReporter) {
+    report(&reporter, ServingStatus::NotServing).await;
     for service in SERVICES {
         reporter.clear_service_status(service).await;
     }
 }
 
-async fn tell(reporter: &HealthReporter, status: ServingStatus) {
+async fn report(reporter: &HealthReporter, status: ServingStatus) {
     for service in SERVICES {
         reporter.set_service_status(service, status).await;
     }

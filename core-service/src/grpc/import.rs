@@ -25,7 +25,7 @@ struct Import<'a> {
     rejected_lines: Vec<RejectedLine>,
 }
 
-/// Takes the stream to its end. A stream that breaks is told as tonic tells it; what had arrived has taken effect.
+/// Takes the stream to its end. A stream that breaks ends with the status that tonic gives it; what had arrived has taken effect.
 pub(super) async fn import(
     core: &Core,
     mut messages: Streaming<ImportPetsRequest>,
@@ -105,7 +105,7 @@ impl Import<'_> {
         let mut last_line = ImportChunk::end(&numbers, message.last_line)?;
         let mut lines = Vec::with_capacity(message.lines.len());
         for line in message.lines {
-            match convert::animal(line.pet) {
+            match convert::new_pet(line.pet) {
                 Ok(pet) => lines.push((line.line, pet)),
                 Err(violations) => {
                     self.reject(line.line, &PetStoreError::Invalid(violations));

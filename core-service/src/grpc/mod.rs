@@ -16,33 +16,33 @@ use tower::{BoxError, Service, ServiceBuilder};
 use crate::Core;
 
 mod access;
-mod by_size;
 mod call;
+mod call_id;
 mod capacity;
 mod connection;
 mod convert;
 mod health;
 mod import;
 mod key_service;
+mod message_size;
 mod metrics;
 mod pet_store;
 mod receive;
 mod reflection;
-mod request_id;
 mod security;
 mod server;
 mod status;
 mod store_service;
 mod usage_service;
 
-use by_size::BySize;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;
+use message_size::MessageSizeRouter;
 pub(crate) use metrics::CallMetrics;
 pub use security::{InvalidTls, RequiredToken, Security, TlsFiles};
 pub use server::{ServerLimits, serve};
 
-/// The largest message of most methods, either way. A page of 100 animals with the longest names has 110 KiB.
+/// The largest message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.
 const MAX_MESSAGE: usize = 256 * 1024;
 
 /// What only gateways call.
@@ -83,7 +83,7 @@ fn services(core: &Core) -> Routes {
     let usage_service = UsageServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
-    Routes::new(BySize::new(core))
+    Routes::new(MessageSizeRouter::new(core))
         .add_service(store_service)
         .add_service(key_service)
         .add_service(usage_service)

@@ -37,8 +37,8 @@ impl PetStore for Core {
         request: Request<CreatePetRequest>,
     ) -> Result<Response<CreatePetResponse>, Status> {
         self.answer("petstore.v1.PetStore/CreatePet", request, |request| async move {
-            let created = match convert::new_pet(request)? {
-                (Some(id), new) => self.store.creations().insert_once(&id, new, self.clock.now()).await?,
+            let created = match convert::create_pet(request)? {
+                (Some(key), new) => self.store.creations().insert_once(&key, new, self.clock.now()).await?,
                 (None, new) => Created { pet: self.store.pets().insert(new).await?, replayed: false },
             };
             Ok(CreatePetResponse { pet: Some(convert::pet(created.pet)), replayed: created.replayed })

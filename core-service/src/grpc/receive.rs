@@ -23,7 +23,7 @@ use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
 use super::{
-    CallMetrics, INTERNAL_PACKAGES, MAX_MESSAGE, by_size::MAX_BULK_MESSAGE, request_id::RequestId, status,
+    CallMetrics, INTERNAL_PACKAGES, MAX_MESSAGE, call_id::CallId, message_size::MAX_BULK_MESSAGE, status,
 };
 use crate::domain::PetStoreError;
 
@@ -139,7 +139,7 @@ where
         });
         let call = Call {
             uri: request.uri().clone(),
-            request_id: RequestId::of_headers(request.headers()),
+            call_id: CallId::from_headers(request.headers()),
             begin,
             calls: self.bounds.calls.clone(),
         };
@@ -197,7 +197,7 @@ impl Drop for Held {
 #[derive(Debug)]
 struct Call {
     uri: Uri,
-    request_id: Option<RequestId>,
+    call_id: Option<CallId>,
     begin: Instant,
     calls: CallMetrics,
 }
@@ -209,9 +209,9 @@ impl Call {
         let rpc = self.uri.path().trim_start_matches('/');
         tracing::debug!(rpc, "{rpc} failed before its message was whole: {error}");
         self.calls.answered(rpc, self.begin.elapsed(), Some(error));
-        let mut status = status::without_log(self.request_id.as_ref(), error);
-        if let Some(request_id) = self.request_id.clone() {
-            request_id.write(status.metadata_mut());
+        let mut status = status::without_log(self.call_id.as_ref(), error);
+        if let Some(call_id) = self.call_id.clone() {
+            call_id.write(status.metadata_mut());
         }
         status
     }

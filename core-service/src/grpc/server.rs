@@ -54,11 +54,11 @@ pub async fn serve(
     let shutdown = async move {
         shutdown.await;
         watching.shutdown().await;
-        health::say_goodbye(reporter).await;
+        health::mark_not_serving(reporter).await;
         let _ = draining.send(()); // nobody listens if the server has failed
     };
 
-    let (connections, scissors) = connection::accept(listener, limits.connections);
+    let (connections, close_all) = connection::accept(listener, limits.connections);
     let (tls, access) = security.into_parts();
     let mut server = Server::builder();
     if let Some(tls) = tls {
@@ -90,7 +90,7 @@ pub async fn serve(
         result = &mut serving => result.map_err(io::Error::other),
         () = drained => {
             tracing::warn!("calls were still under way at the end of the drain, and were cut off");
-            drop(scissors);
+            drop(close_all);
             let _ = time::timeout(CUT_GRACE, serving).await; // a connection that will not end is left behind
             Ok(())
         }

@@ -6,7 +6,7 @@ use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::request_id::RequestId;
+use super::call_id::CallId;
 use crate::domain::{PetStoreError, Violation};
 
 /// When to try again after an outage.
@@ -14,17 +14,17 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The status for a failure of the call `rpc`, which its caller may have named. Its cause, if somebody should look
 /// into it, goes to the log here, and nowhere else.
-pub(super) fn to_status(rpc: &'static str, request_id: Option<&RequestId>, error: &PetStoreError) -> Status {
-    log(rpc, request_id.map(RequestId::as_str), reason(error), error);
-    without_log(request_id, error)
+pub(super) fn to_status(rpc: &'static str, call_id: Option<&CallId>, error: &PetStoreError) -> Status {
+    log(rpc, call_id.map(CallId::as_str), reason(error), error);
+    without_log(call_id, error)
 }
 
 /// The same, for a failure that has no cause and that anybody could repeat at will.
-pub(super) fn without_log(request_id: Option<&RequestId>, error: &PetStoreError) -> Status {
+pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason(error), ERROR_DOMAIN, [] as [(String, String); 0]);
-    if let Some(request_id) = request_id {
-        details.set_request_info(request_id.as_str(), "");
+    if let Some(call_id) = call_id {
+        details.set_request_info(call_id.as_str(), "");
     }
     match error {
         PetStoreError::Invalid(violations) | PetStoreError::InvalidParameter(violations) => {
@@ -35,13 +35,13 @@ pub(super) fn without_log(request_id: Option<&RequestId>, error: &PetStoreError)
                 details.add_bad_request_violation(field, rule);
             });
         }
-        PetStoreError::InvalidCursor(violation) | PetStoreError::InvalidRequestId(violation) => {
+        PetStoreError::InvalidCursor(violation) | PetStoreError::InvalidIdempotencyKey(violation) => {
             add_violation(&mut details, violation);
         }
         PetStoreError::Unavailable(_) | PetStoreError::Overloaded | PetStoreError::RequestInProgress => {
             details.set_retry_info(Some(RETRY_DELAY));
         }
-        PetStoreError::RequestIdReused
+        PetStoreError::IdempotencyKeyReused
         | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
         | PetStoreError::InvalidOrderTransition { .. }
@@ -68,8 +68,10 @@ const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {
         }
         PetStoreError::InvalidParameter(_) => (Code::InvalidArgument, ErrorReason::InvalidParameter),
         PetStoreError::InvalidCursor(_) => (Code::InvalidArgument, ErrorReason::InvalidCursor),
-        PetStoreError::InvalidRequestId(_) => (Code::InvalidArgument, ErrorReason::InvalidIdempotencyKey),
-        PetStoreError::RequestIdReused => (Code::AlreadyExists, ErrorReason::IdempotencyKeyReused),
+        PetStoreError::InvalidIdempotencyKey(_) => {
+            (Code::InvalidArgument, ErrorReason::InvalidIdempotencyKey)
+        }
+        PetStoreError::IdempotencyKeyReused => (Code::AlreadyExists, ErrorReason::IdempotencyKeyReused),
         PetStoreError::RequestInProgress => (Code::Aborted, ErrorReason::IdempotencyInProgress),
         PetStoreError::PetNotFound(_) => (Code::NotFound, ErrorReason::PetNotFound),
         PetStoreError::OrderNotFound(_) => (Code::NotFound, ErrorReason::OrderNotFound),
@@ -87,30 +89,30 @@ fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
     details.add_bad_request_violation(violation.field, violation.rule);
 }
 
-fn log(rpc: &'static str, request_id: Option<&str>, code: &str, error: &PetStoreError) {
+fn log(rpc: &'static str, call_id: Option<&str>, code: &str, error: &PetStoreError) {
     match error {
         PetStoreError::Unavailable(cause) => {
             let cause = chain(cause.as_ref());
-            tracing::warn!(rpc, request_id, code, error = cause, "{rpc} failed: {error}");
+            tracing::warn!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
         }
         PetStoreError::Overloaded | PetStoreError::DeadlineExceeded => {
-            tracing::warn!(rpc, request_id, code, "{rpc} failed: {error}");
+            tracing::warn!(rpc, request_id = call_id, code, "{rpc} failed: {error}");
         }
         PetStoreError::Bug(cause) => {
             let cause = chain(cause.as_ref());
-            tracing::error!(rpc, request_id, code, error = cause, "{rpc} failed: {error}");
+            tracing::error!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
         }
         PetStoreError::Invalid(_)
         | PetStoreError::InvalidBatch(_)
         | PetStoreError::InvalidParameter(_)
         | PetStoreError::InvalidCursor(_)
-        | PetStoreError::InvalidRequestId(_)
-        | PetStoreError::RequestIdReused
+        | PetStoreError::InvalidIdempotencyKey(_)
+        | PetStoreError::IdempotencyKeyReused
         | PetStoreError::RequestInProgress
         | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
         | PetStoreError::InvalidOrderTransition { .. } => {
-            tracing::debug!(rpc, request_id, code, "{rpc} refused");
+            tracing::debug!(rpc, request_id = call_id, code, "{rpc} refused");
         }
     }
 }
@@ -150,8 +152,8 @@ mod tests {
             (E::Invalid(violations()), Code::InvalidArgument, "VALIDATION_FAILED"),
             (E::InvalidParameter(violations()), Code::InvalidArgument, "INVALID_PARAMETER"),
             (E::InvalidCursor(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_CURSOR"),
-            (E::InvalidRequestId(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY"),
-            (E::RequestIdReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
+            (E::InvalidIdempotencyKey(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY"),
+            (E::IdempotencyKeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
             (E::RequestInProgress, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             (E::PetNotFound(PetId(7)), Code::NotFound, "PET_NOT_FOUND"),
             (E::OrderNotFound(OrderId(7)), Code::NotFound, "ORDER_NOT_FOUND"),

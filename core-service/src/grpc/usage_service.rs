@@ -45,7 +45,7 @@ impl UsageService for Core {
     ) -> Result<Response<GetUsageResponse>, Status> {
         self.answer("petstore.internal.v1.UsageService/GetUsage", request, |request| async move {
             let GetUsageRequest { account_id, since_day, reporter } = request;
-            // Whoever has reported nothing has no name.
+            // A caller that has reported nothing has no name.
             let reporter = Some(reporter).filter(|name| !name.is_empty()).map(ReporterName::parse);
             let reporter = reporter.transpose().map_err(refuse)?;
             let reporter = reporter.as_ref().map(ReporterName::as_str).unwrap_or_default();

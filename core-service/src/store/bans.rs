@@ -59,7 +59,7 @@ impl Bans<'_> {
             .await
     }
 
-    /// Bans a key from now on, in the place of whatever ban it has. Its owner is told the reason. Its next ban is twice
+    /// Bans a key from now on, in the place of whatever ban it has. Its owner is shown the reason. Its next ban is twice
     /// as long, like after any other.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::domain::{ImportChunk, ImportId, ImportProgress, Imported, PetStoreErr
 pub(crate) struct Imports<'a>(pub(super) &'a Store);
 
 impl Imports<'_> {
-    /// Adds the animals of those lines that the import has not passed yet, and moves its position, in one
+    /// Adds the pets of those lines that the import has not passed yet, and moves its position, in one
     /// transaction: whatever is sent twice, at once or after an answer was lost, is added once.
     pub(crate) async fn add(
         self,

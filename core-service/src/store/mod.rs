@@ -4,7 +4,7 @@
 //! read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is acknowledged
 //! (`synchronous = FULL`): it survives a power cut. On PostgreSQL sixteen connections do both, and its server decides
 //! what an acknowledged write survives (`synchronous_commit`). Each `connection` has one owner, which finishes what it
-//! began whoever gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
+//! began even when its caller gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
 
 use std::{fmt, time::Duration};
 
@@ -30,7 +30,6 @@ mod orders;
 mod pets;
 mod postgres;
 mod replicas;
-mod running;
 pub mod schema;
 mod sqlite;
 mod usage;
@@ -51,8 +50,8 @@ pub(crate) use orders::Orders;
 pub(crate) use pets::Pets;
 
 use connection::{Connections, Session};
+use creations::InFlight;
 use replicas::Replicas;
-use running::Running;
 
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
 /// connection (1 s) and for the write lock (2 s) together.
@@ -69,7 +68,7 @@ pub struct Store {
     writer: Connections,
     reader: Connections,
     deadline: Duration,
-    running: Running,
+    in_flight: InFlight,
     replicas: Replicas,
 }
 
@@ -126,7 +125,7 @@ impl Store {
             writer,
             reader,
             deadline: SQLITE_DEADLINE,
-            running: Running::default(),
+            in_flight: InFlight::default(),
             replicas: Replicas::default(),
         }
     }
@@ -136,7 +135,7 @@ impl Store {
             writer: connections.clone(),
             reader: connections,
             deadline: POSTGRES_DEADLINE,
-            running: Running::default(),
+            in_flight: InFlight::default(),
             replicas: Replicas::default(),
         }
     }
@@ -228,7 +227,7 @@ impl Store {
         match time::timeout(self.deadline, work).await {
             Ok(result) => result,
             Err(elapsed) => {
-                self.writer.suspect();
+                self.writer.mark_stale();
                 Err(PetStoreError::Unavailable(elapsed.into()).into())
             }
         }
@@ -243,8 +242,8 @@ impl fmt::Debug for Store {
 }
 
 #[cfg(test)]
-mod flat_cost;
+mod query_plans;
 #[cfg(test)]
-mod plans;
+mod scaling;
 #[cfg(test)]
 pub(crate) mod test_support;

@@ -13,7 +13,7 @@ use crate::domain::{List, ListOrders, NewOrder, Order, OrderId, OrderStatus, Pag
 pub(crate) struct Orders<'a>(pub(super) &'a Store);
 
 impl Orders<'_> {
-    /// Places an order, and assigns its identifier. The foreign key tells whether there is such an animal.
+    /// Places an order, and assigns its identifier. The foreign key checks that there is such a pet.
     pub(crate) async fn insert(self, new: NewOrder) -> Result<Order, PetStoreError> {
         let row = order::ActiveModel {
             pet_id: Set(new.pet_id.0),

@@ -1,4 +1,4 @@
-//! Animals in the database.
+//! Pets in the database.
 
 use futures_util::future::BoxFuture;
 use sea_orm::{
@@ -13,7 +13,7 @@ use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStatus, 
 pub(crate) struct Pets<'a>(pub(super) &'a Store);
 
 impl Pets<'_> {
-    /// Adds an animal, and assigns its identifier.
+    /// Adds a pet, and assigns its identifier.
     pub(crate) async fn insert(self, new: NewPet) -> Result<Pet, PetStoreError> {
         let inserted = async { self.0.insert_rows(vec![pet_row(new)]).await.map_err(PetStoreError::from) };
         let rows = self.0.within(inserted).await?;
@@ -21,7 +21,7 @@ impl Pets<'_> {
         row.try_into()
     }
 
-    /// Adds animals, all or none: it is one statement. They come back in their order, which is that of their
+    /// Adds pets, all or none: it is one statement. They come back in their order, which is that of their
     /// identifiers too.
     pub(crate) async fn insert_batch(self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
         let rows: Vec<_> = batch.into_pets().into_iter().map(pet_row).collect();
@@ -32,13 +32,13 @@ impl Pets<'_> {
         rows.into_iter().map(Pet::try_from).collect()
     }
 
-    /// The animal, if there is one. A replica that has it is as good as the primary, for an animal never changes; one
+    /// The pet, if there is one. A replica that has it is as good as the primary, for a pet never changes; one
     /// that lacks it may only be late.
     pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         // `.all()` and not `.one()`, which binds a LIMIT, and SQLite prepares a statement with a bound LIMIT anew
         // each time.
         let find = reading(move |db| Box::pin(pet::Entity::find_by_id(id.0).all(db)));
-        let mut rows = self.0.ask_replica(find).await.unwrap_or_default();
+        let mut rows = self.0.read_from_replica(find).await.unwrap_or_default();
         if rows.is_empty() {
             rows = self.0.read(find).await?;
         }
@@ -49,7 +49,7 @@ impl Pets<'_> {
     /// key.
     pub(crate) async fn list(self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let find = find_page(list, list.size.get() + 1);
-        let rows = match self.0.ask_replica(find.clone()).await {
+        let rows = match self.0.read_from_replica(find.clone()).await {
             Some(rows) => self.confirm_end(list, rows).await?,
             None => self.0.read(find).await?,
         };
@@ -58,7 +58,7 @@ impl Pets<'_> {
     }
 
     /// The rows of a replica, to which the primary adds what follows them on the page: a replica that is late must not
-    /// end the walk that a better one began. While the primary does not answer, nobody can tell, and the rows stand.
+    /// end the list early. While the primary does not answer, the rows are returned as they are.
     async fn confirm_end(
         self,
         list: ListPets,
@@ -88,7 +88,7 @@ pub(super) fn pet_row(new: NewPet) -> pet::ActiveModel {
     }
 }
 
-/// Finds the first animals of a page. One more than it has tells whether another page follows.
+/// Finds the first pets of a page. One more than it has tells whether another page follows.
 fn find_page(
     list: ListPets,
     limit: usize,

@@ -1,4 +1,4 @@
-//! Copies of the database that animals may be read from.
+//! Copies of the database that pets may be read from.
 
 use std::{
     collections::VecDeque,
@@ -20,10 +20,10 @@ use crate::{DatabaseUrl, database_url::Place, domain::PetStoreError};
 
 /// How long a replica may take before the primary is asked instead.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// How often replicas are looked at, and how long one look may take.
+/// How often replicas are checked, and how long one check may take.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many looks a replica may lag behind. With the one that finds it out, and with what looking takes, it shows
-/// everything that is older than 10 s.
+/// How many checks a replica may lag behind. With the check that finds it, and the time that takes, a replica in use
+/// shows everything that is older than 10 s.
 const MOST_BEHIND: usize = 7;
 
 /// The replicas, taken in turn. None at first.
@@ -51,7 +51,7 @@ struct Primary {
 }
 
 impl Store {
-    /// The same store, which reads animals from these replicas too. Nothing is connected yet: a replica that is away
+    /// The same store, which reads pets from these replicas too. Nothing is connected yet: a replica that is away
     /// is passed over.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Store {
 
     /// What the next replica answers. `None` if there is none, or if it fails, whatever the reason: the primary
     /// should be asked then.
-    pub(super) async fn ask_replica<T, F>(&self, query: F) -> Option<T>
+    pub(super) async fn read_from_replica<T, F>(&self, query: F) -> Option<T>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
@@ -92,7 +92,7 @@ impl Store {
         }
     }
 
-    /// Looks after the replicas. Never ends.
+    /// Checks the replicas every second. Never ends.
     pub(crate) async fn watch_replicas(&self) -> Infallible {
         if self.replicas.all.is_empty() {
             return std::future::pending().await;
@@ -110,7 +110,7 @@ impl Store {
                 positions.pop_front();
             }
             let Some(oldest) = positions.front() else { continue };
-            join_all(self.replicas.all.iter().map(|replica| replica.look(oldest))).await;
+            join_all(self.replicas.all.iter().map(|replica| replica.check(oldest))).await;
         }
     }
 
@@ -139,7 +139,7 @@ impl Replicas {
     /// How many are used.
     pub(super) fn metrics(&self) -> Box<dyn Collector> {
         let all = Arc::clone(&self.all);
-        let used = gauge("petstore_replicas_used", "Replicas of the store that animals are read from.");
+        let used = gauge("petstore_replicas_used", "Replicas of the store that pets are read from.");
         Sampled::boxed(used, move |used: &IntGauge| {
             let count = all.iter().filter(|replica| replica.is_usable()).count();
             used.set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -159,7 +159,7 @@ impl Replica {
     }
 
     /// Judges whether it follows that primary, and has come as far as the position.
-    async fn look(&self, primary: &Primary) {
+    async fn check(&self, primary: &Primary) {
         let question = Statement::from_sql_and_values(
             DbBackend::Postgres,
             "SELECT pg_is_in_recovery() AND system_identifier = $1, pg_last_wal_replay_lsn() >= $2::pg_lsn \
@@ -173,9 +173,9 @@ impl Replica {
             Ok::<_, DbErr>((row.try_get_by_index(0)?, is_current == Some(true)))
         };
         match time::timeout(INTERVAL, answer).await {
-            Ok(Ok((true, true))) => self.judge(true, ""),
-            Ok(Ok((true, false))) => self.judge(false, "it is more than 10 seconds behind"),
-            Ok(Ok((false, _))) => self.judge(false, "it does not follow the store's server"),
+            Ok(Ok((true, true))) => self.set_usable(true, ""),
+            Ok(Ok((true, false))) => self.set_usable(false, "it is more than 10 seconds behind"),
+            Ok(Ok((false, _))) => self.set_usable(false, "it does not follow the store's server"),
             Ok(Err(error)) => self.fail(&error),
             Err(elapsed) => self.fail(&elapsed),
         }
@@ -183,12 +183,12 @@ impl Replica {
 
     /// It did not answer.
     fn fail(&self, cause: &(dyn std::error::Error + 'static)) {
-        self.connections.suspect();
-        self.judge(false, &cause.to_string());
+        self.connections.mark_stale();
+        self.set_usable(false, &cause.to_string());
     }
 
-    /// One line when that changes, and not one for every call.
-    fn judge(&self, is_usable: bool, why: &str) {
+    /// Logs one line when that changes, not one for every call.
+    fn set_usable(&self, is_usable: bool, why: &str) {
         if self.is_usable.swap(is_usable, Ordering::Relaxed) != is_usable {
             let replica = self.url.as_ref();
             if is_usable {

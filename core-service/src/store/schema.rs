@@ -15,7 +15,7 @@ pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     match url.place() {
         Place::Sqlite(path) => {
             let connection = sqlite::for_schema(path, false).await?;
-            let status = sqlite::patiently(path, || read_status(&connection)).await;
+            let status = sqlite::retry_while_busy(path, || read_status(&connection)).await;
             let _ = connection.close().await; // nothing was written
             status
         }
@@ -48,7 +48,7 @@ pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> 
     match url.place() {
         Place::Sqlite(path) => {
             let connection = sqlite::for_schema(path, false).await?;
-            let losses = sqlite::patiently(path, || read_losses(&connection, steps)).await;
+            let losses = sqlite::retry_while_busy(path, || read_losses(&connection, steps)).await;
             let _ = connection.close().await; // nothing was written
             losses
         }
@@ -70,7 +70,7 @@ pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenE
     match url.place() {
         Place::Sqlite(path) => {
             let connection = sqlite::for_schema(path, false).await?;
-            let result = sqlite::patiently(path, || take_back(&connection, steps)).await;
+            let result = sqlite::retry_while_busy(path, || take_back(&connection, steps)).await;
             let _ = connection.close().await; // the reason is in `result`
             result?;
         }

@@ -39,8 +39,8 @@ async fn a_key_resolves_to_what_it_may_do_now() {
     let [change] = &changes.changes[..] else { panic!("{changes:?}") };
     assert_eq!((change.account_id, change.revision), (1, newer));
 
-    let stranger = ResolveKeyRequest { digest: vec![0; 32] };
-    let answer = shop.keys().resolve_key(stranger).await.unwrap().into_inner();
+    let unknown = ResolveKeyRequest { digest: vec![0; 32] };
+    let answer = shop.keys().resolve_key(unknown).await.unwrap().into_inner();
     assert_eq!((answer.key, answer.revision), (None, newer));
     let error = shop.keys().resolve_key(ResolveKeyRequest { digest: vec![0; 31] }).await.unwrap_err();
     let message = "digest must be 32 bytes long";

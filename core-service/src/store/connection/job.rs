@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Write,
     /// Anything, in a transaction around the whole.
     Transaction,
-    /// Anything, for better or worse.
+    /// Anything: for tests.
     #[cfg(test)]
     Unchecked,
 }
@@ -25,10 +25,10 @@ pub(super) enum Kind {
 pub(super) struct Job {
     work: Box<dyn Work>,
     /// When its caller began to wait.
-    pub(super) asked_at: Instant,
+    pub(super) submitted_at: Instant,
 }
 
-/// [`Asked`], whatever is answered.
+/// A [`TypedJob`] of any result.
 pub(super) trait Work: Send {
     fn is_awaited(&self) -> bool;
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()>;
@@ -38,7 +38,7 @@ pub(super) trait Work: Send {
 
 impl Job {
     pub(super) fn new(work: Box<dyn Work>) -> Self {
-        Self { work, asked_at: Instant::now() }
+        Self { work, submitted_at: Instant::now() }
     }
 
     /// Whether its caller still waits.
@@ -46,24 +46,24 @@ impl Job {
         self.work.is_awaited()
     }
 
-    /// Does it. Whether the session is in order afterwards, that one knows.
+    /// Runs it. The session knows whether it is usable afterwards.
     pub(super) async fn run(&mut self, session: &mut Session) {
         self.work.run(session).await;
     }
 
-    /// It was not begun, or not finished.
+    /// Sets the result of a job that was not begun, or not finished.
     pub(super) fn fail(&mut self, error: DbErr) {
         self.work.fail(error);
     }
 
-    /// Tells the caller what came of it.
+    /// Sends the result to the caller.
     pub(super) fn answer(self) {
         self.work.answer();
     }
 }
 
-/// What a caller asked for.
-pub(super) struct Asked<F, T, E> {
+/// A job with the types of its result, which [`Job`] erases.
+pub(super) struct TypedJob<F, T, E> {
     kind: Kind,
     observer: Option<Observer>,
     work: Option<F>,
@@ -73,7 +73,7 @@ pub(super) struct Asked<F, T, E> {
     span: Current,
 }
 
-impl<F, T, E> Asked<F, T, E> {
+impl<F, T, E> TypedJob<F, T, E> {
     pub(super) fn new(
         kind: Kind,
         observer: Option<Observer>,
@@ -84,7 +84,7 @@ impl<F, T, E> Asked<F, T, E> {
     }
 }
 
-impl<F, T, E> Work for Asked<F, T, E>
+impl<F, T, E> Work for TypedJob<F, T, E>
 where
     T: Send + 'static,
     E: From<DbErr> + Send + 'static,

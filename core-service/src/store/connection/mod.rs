@@ -1,9 +1,9 @@
 //! Connections to the database, each of which has one owner.
 //!
 //! A connection belongs to a task, its [`owner`], which never lends it out. Callers hand a [`job`] over and wait for the
-//! answer. When a caller gives up, nothing that it drops reaches the connection: the owner finishes the job, or closes
-//! the connection where the job takes too long. So no statement is cut off half-way, and no connection is used again of
-//! which it is not known that it is in order and outside of any transaction.
+//! answer. When a caller gives up, what it drops does not reach the connection: the owner finishes the job, or closes
+//! the connection where the job takes too long. So no statement is cut off half-way, and a connection is used again only if it is
+//! known to be usable and outside of any transaction.
 //!
 //! ```text
 //! caller ──job──▶ queue ──▶ owner ── connection ──▶ database
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! - A job that reads sends nothing but `SELECT`.
-//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nobody else can begin
+//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing else can begin
 //!   or end one.
-//! - On PostgreSQL a job may be one statement that writes. It tells itself whether it was committed
+//! - On PostgreSQL a job may be one statement that writes. Its rows say whether it was committed
 //!   ([`Connections::write`]).
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -28,23 +28,23 @@ mod job;
 mod owner;
 mod queue;
 mod session;
-mod suspicion;
+mod stale_connections;
 
 pub(super) use driver::Target;
 pub(super) use session::Session;
 
-use job::{Asked, Job, Kind};
+use job::{Job, Kind, TypedJob};
 use owner::Shared;
 use queue::Queue;
-use suspicion::Suspicion;
+use stale_connections::StaleConnections;
 
 /// How long a call waits for an owner that is free, and for a new connection if that one needs it.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is told of each statement.
+/// Called after each statement.
 pub(super) type Observer = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;
 
-/// The same closure: so that one that is given a name first is taken for what [`Connections::read`] wants.
+/// Returns the closure as it is: gives one that is stored in a variable the type that [`Connections::read`] takes.
 pub(super) fn reading<T, F>(work: F) -> F
 where
     F: for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<T, DbErr>>,
@@ -58,19 +58,19 @@ pub(super) struct Settings {
     /// So many jobs are done at once.
     pub(super) connections: usize,
     /// How long a job may go on after it has begun. Its connection is closed then. `None` where that would not stop it.
-    pub(super) longest_job: Option<Duration>,
+    pub(super) job_timeout: Option<Duration>,
     /// `None` for a database that does not hang up.
     pub(super) lifetimes: Option<Lifetimes>,
 }
 
-/// When a connection is closed although it is in order, and when it is doubted.
+/// When a connection is closed although it is usable, and when it is pinged first.
 pub(super) struct Lifetimes {
-    /// It was not needed for so long.
-    pub(super) idle: Duration,
-    /// It has been open for so long.
-    pub(super) whole: Duration,
-    /// It may have been cut unnoticed if it was idle for so long: it is asked before it is used.
-    pub(super) unasked: Duration,
+    /// Closed after being idle for so long.
+    pub(super) max_idle: Duration,
+    /// Closed after being open for so long.
+    pub(super) max_age: Duration,
+    /// A connection that was idle for so long may have been cut unnoticed: it is pinged before it is used.
+    pub(super) ping_after: Duration,
 }
 
 /// Connections to one database. Clones share them, and may be observed each by another.
@@ -99,14 +99,14 @@ impl Connections {
         self.owners.shared.settings.target.backend()
     }
 
-    /// From now on each statement that is sent through this handle is told to the observer.
+    /// From now on the observer is called after each statement that is sent through this handle.
     pub(super) fn observe(&mut self, observer: impl Fn(&metric::Info<'_>) + Send + Sync + 'static) {
         self.observer = Some(Arc::new(observer));
     }
 
-    /// A connection may have been lost: all that were in use before are asked before they are used again.
-    pub(super) fn suspect(&self) {
-        self.owners.shared.suspicion.raise();
+    /// A connection may have been lost: all that were in use before are pinged before they are used again.
+    pub(super) fn mark_stale(&self) {
+        self.owners.shared.stale.record_failure();
     }
 
     /// Connections that are idle, and those at work.
@@ -120,7 +120,7 @@ impl Connections {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
     {
-        self.ask(Kind::Read, work).await
+        self.submit(Kind::Read, work).await
     }
 
     /// The result of work in a transaction, which is committed if the result is `Ok`, and only if no statement failed.
@@ -130,18 +130,18 @@ impl Connections {
         E: From<DbErr> + Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
     {
-        self.ask(Kind::Transaction, work).await
+        self.submit(Kind::Transaction, work).await
     }
 
     /// The rows of one PostgreSQL statement that writes, in one round trip. Each row has to say in the column
     /// [`COMMITTED`](session::COMMITTED) that the statement is a transaction of its own; a statement without rows must have written
     /// nothing. Otherwise what was written may never be committed: the connection is closed then, which undoes it.
-    /// `held` is kept until the job has ended, also if nobody waits for that any more.
+    /// `held` is kept until the job has ended, even if its caller has given up.
     pub(super) async fn write<H>(&self, statement: Statement, held: H) -> Result<Vec<QueryResult>, DbErr>
     where
         H: Send + 'static,
     {
-        self.ask(Kind::Write, |session| {
+        self.submit(Kind::Write, |session| {
             Box::pin(async move {
                 let _held = held;
                 session.write_alone(statement).await
@@ -150,18 +150,18 @@ impl Connections {
         .await
     }
 
-    async fn ask<T, E, F>(&self, kind: Kind, work: F) -> Result<T, E>
+    async fn submit<T, E, F>(&self, kind: Kind, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbErr> + Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
     {
         let (answer, mut answered) = oneshot::channel();
-        let asked = Asked::new(kind, self.observer.clone(), work, answer);
-        let place = Queue::submit(&self.owners.shared.queue, Job::new(Box::new(asked)));
+        let job = TypedJob::new(kind, self.observer.clone(), work, answer);
+        let place = Queue::submit(&self.owners.shared.queue, Job::new(Box::new(job)));
         let answer = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
             Ok(answer) => answer,
-            Err(_) if place.is_some_and(|place| place.leave()) => {
+            Err(_) if place.is_some_and(|place| place.withdraw()) => {
                 return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
             }
             Err(_) => answered.await, // the job has begun
@@ -178,7 +178,7 @@ impl Connections {
     }
 }
 
-/// Nobody can ask any more: the owners close their connections and end.
+/// No caller is left: the owners close their connections and end.
 impl Drop for Owners {
     fn drop(&mut self) {
         self.shared.queue.close();

@@ -14,11 +14,12 @@ use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, sqlx};
 use tokio::time::{self, Instant};
 
 use super::{
-    ACQUIRE_TIMEOUT, Queue, Settings, Suspicion, driver::Driver, job::Job, queue::Next, session::Session,
+    ACQUIRE_TIMEOUT, Queue, Settings, StaleConnections, driver::Driver, job::Job, queue::Next,
+    session::Session,
 };
 
 /// Between attempts to connect to a server that is about to start: doubled each time, up to the second one.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 /// How long a connection may take to be closed that is in order.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -26,9 +27,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
-    pub(super) suspicion: Suspicion,
+    pub(super) stale: StaleConnections,
     open: AtomicUsize,
-    at_work: AtomicUsize,
+    busy: AtomicUsize,
 }
 
 impl Shared {
@@ -36,25 +37,25 @@ impl Shared {
         Self {
             settings,
             queue: Arc::default(),
-            suspicion: Suspicion::none(),
+            stale: StaleConnections::new(),
             open: AtomicUsize::new(0),
-            at_work: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
         }
     }
 
     /// Connections that are idle, and those at work.
     pub(super) fn usage(&self) -> (usize, usize) {
-        let at_work = self.at_work.load(Ordering::Relaxed);
-        (self.open.load(Ordering::Relaxed).saturating_sub(at_work), at_work)
+        let busy = self.busy.load(Ordering::Relaxed);
+        (self.open.load(Ordering::Relaxed).saturating_sub(busy), busy)
     }
 
-    /// A new connection. Where it is worth trying again, that is done until the deadline.
-    async fn make_connection(&self, deadline: Instant) -> Result<Driver, DbErr> {
-        let (mut pause, longest_pause) = PAUSES;
+    /// A new connection. Tries again until the deadline where that may help.
+    async fn connect(&self, deadline: Instant) -> Result<Driver, DbErr> {
+        let (mut pause, longest_pause) = RETRY_DELAYS;
         loop {
             match time::timeout_at(deadline, self.settings.target.connect()).await {
                 Ok(Ok(driver)) => return Ok(driver),
-                Ok(Err(error)) if is_about_to_start(&error) => {}
+                Ok(Err(error)) if may_accept_soon(&error) => {}
                 Ok(Err(error)) => return Err(DbErr::Conn(RuntimeErr::SqlxError(error.into()))),
                 Err(_) => return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)),
             }
@@ -64,45 +65,46 @@ impl Shared {
     }
 }
 
-/// Does one job after the other until the queue is closed.
+/// Runs one job after the other until the queue is closed.
 pub(super) async fn work(shared: Arc<Shared>) {
-    let mut owner = Owner { shared, live: None, done: None };
+    let mut owner = Owner { shared, connection: None, done: None };
     while let Some(mut job) = owner.next_job().await {
         if !job.is_awaited() {
             continue;
         }
-        match owner.connect(job.asked_at + ACQUIRE_TIMEOUT).await {
-            Ok(live) if job.is_awaited() => owner.carry_out(&mut job, live).await,
-            Ok(live) => owner.live = Some(live),
+        match owner.connect(job.submitted_at + ACQUIRE_TIMEOUT).await {
+            Ok(connection) if job.is_awaited() => owner.run_job(&mut job, connection).await,
+            Ok(connection) => owner.connection = Some(connection),
             Err(error) => job.fail(error),
         }
         owner.done = Some(job);
     }
-    if let Some(live) = owner.live.take() {
-        live.close().await;
+    if let Some(connection) = owner.connection.take() {
+        connection.close().await;
     }
 }
 
 struct Owner {
     shared: Arc<Shared>,
-    /// In order, and in no transaction.
-    live: Option<Live>,
+    /// Usable, and in no transaction.
+    connection: Option<OpenConnection>,
     /// Not yet answered.
     done: Option<Job>,
 }
 
-/// A connection that is open. To drop it is to cut it.
-struct Live {
+/// A connection that is open. Dropping it cuts it.
+struct OpenConnection {
     session: Session,
-    made_at: Instant,
+    opened_at: Instant,
     used_at: Instant,
     _open: Counted,
 }
 
 impl Owner {
-    /// Answers the last job once this owner is there for the next one: whoever asks again at once finds it.
+    /// Answers the last job after this owner has joined the queue for the next one, so that a caller that comes back at
+    /// once finds it idle.
     async fn next_job(&mut self) -> Option<Job> {
-        let next = self.shared.queue.next(self.live.is_some());
+        let next = self.shared.queue.next(self.connection.is_some());
         if let Some(done) = self.done.take() {
             done.answer();
         }
@@ -111,87 +113,87 @@ impl Owner {
             Next::Wait(job) => job,
             Next::End => return None,
         };
-        if let Some(end) = self.live.as_ref().and_then(|live| self.end_of(live)) {
+        if let Some(end) = self.connection.as_ref().and_then(|connection| self.expires_at(connection)) {
             if let Ok(job) = time::timeout_at(end, &mut job).await {
                 return job.ok();
             }
-            self.retire();
+            self.close_in_background();
         }
         job.await.ok()
     }
 
     /// The connection that is kept, or a new one.
-    async fn connect(&mut self, deadline: Instant) -> Result<Live, DbErr> {
-        if let Some(mut live) = self.live.take()
-            && (!self.is_doubtful(&live) || live.answers(deadline).await)
+    async fn connect(&mut self, deadline: Instant) -> Result<OpenConnection, DbErr> {
+        if let Some(mut connection) = self.connection.take()
+            && (!self.may_be_stale(&connection) || connection.answers(deadline).await)
         {
-            return Ok(live);
+            return Ok(connection);
         }
-        let driver = self.shared.make_connection(deadline).await?;
+        let driver = self.shared.connect(deadline).await?;
         let now = Instant::now();
         let session = Session::new(driver);
-        Ok(Live {
+        Ok(OpenConnection {
             session,
-            made_at: now,
+            opened_at: now,
             used_at: now,
             _open: Counted::one(&self.shared, |shared| &shared.open),
         })
     }
 
-    /// Does the job, and keeps the connection if it is in order afterwards. Otherwise, and where the job panics or goes
+    /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, and where the job panics or goes
     /// on for too long, the connection is cut: the database undoes what was not committed.
-    async fn carry_out(&mut self, job: &mut Job, mut live: Live) {
-        let _at_work = Counted::one(&self.shared, |shared| &shared.at_work);
-        let running = AssertUnwindSafe(job.run(&mut live.session)).catch_unwind(); // what panics is not used again
-        let failure = match self.shared.settings.longest_job {
+    async fn run_job(&mut self, job: &mut Job, mut connection: OpenConnection) {
+        let _busy = Counted::one(&self.shared, |shared| &shared.busy);
+        let running = AssertUnwindSafe(job.run(&mut connection.session)).catch_unwind(); // what panics is not used again
+        let failure = match self.shared.settings.job_timeout {
             Some(longest) => match time::timeout(longest, running).await {
                 Ok(ended) => ended.err().map(|_panic| panicked()),
                 Err(_) => Some(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)),
             },
             None => running.await.err().map(|_panic| panicked()),
         };
-        if failure.is_some() || !live.session.is_in_order() {
-            self.shared.suspicion.raise();
+        if failure.is_some() || !connection.session.is_usable() {
+            self.shared.stale.record_failure();
             if let Some(failure) = failure {
                 job.fail(failure);
             }
             return;
         }
-        live.used_at = Instant::now();
-        let is_old = self.end_of(&live).is_some_and(|end| end <= live.used_at);
-        self.live = Some(live);
+        connection.used_at = Instant::now();
+        let is_old = self.expires_at(&connection).is_some_and(|end| end <= connection.used_at);
+        self.connection = Some(connection);
         if is_old {
-            self.retire();
+            self.close_in_background();
         }
     }
 
-    /// Closes the connection, and does not wait for that.
-    fn retire(&mut self) {
-        if let Some(live) = self.live.take() {
-            tokio::spawn(live.close());
+    /// Closes the connection without waiting for that.
+    fn close_in_background(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            tokio::spawn(connection.close());
         }
     }
 
     /// When the connection is no longer kept.
-    fn end_of(&self, live: &Live) -> Option<Instant> {
+    fn expires_at(&self, connection: &OpenConnection) -> Option<Instant> {
         let lifetimes = self.shared.settings.lifetimes.as_ref()?;
-        Some((live.made_at + lifetimes.whole).min(live.used_at + lifetimes.idle))
+        Some((connection.opened_at + lifetimes.max_age).min(connection.used_at + lifetimes.max_idle))
     }
 
     /// Whether the connection may have been cut while it was idle.
-    fn is_doubtful(&self, live: &Live) -> bool {
+    fn may_be_stale(&self, connection: &OpenConnection) -> bool {
         let Some(lifetimes) = &self.shared.settings.lifetimes else { return false };
-        let idle_for = live.used_at.elapsed();
-        idle_for >= lifetimes.unasked || self.shared.suspicion.covers(idle_for)
+        let idle_for = connection.used_at.elapsed();
+        idle_for >= lifetimes.ping_after || self.shared.stale.include(idle_for)
     }
 }
 
-impl Live {
+impl OpenConnection {
     async fn answers(&mut self, deadline: Instant) -> bool {
         matches!(time::timeout_at(deadline, self.session.ping()).await, Ok(Ok(())))
     }
 
-    /// Takes leave of the database.
+    /// Closes the connection as the protocol has it.
     async fn close(self) {
         let closed = time::timeout(CLOSE_TIMEOUT, self.session.close()).await;
         if let Ok(Err(error)) = closed {
@@ -200,13 +202,13 @@ impl Live {
     }
 }
 
-/// The panic hook has told where.
+/// The panic hook has logged where.
 fn panicked() -> DbErr {
     DbErr::Custom("work on a connection panicked".into())
 }
 
-/// Whether the server is about to start, or to have a connection to spare: soon it may let this one in.
-fn is_about_to_start(error: &sqlx::Error) -> bool {
+/// Whether the server is starting, or has no connection to spare: it may accept this one soon.
+fn may_accept_soon(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
         sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
@@ -214,7 +216,7 @@ fn is_about_to_start(error: &sqlx::Error) -> bool {
     }
 }
 
-/// One more, until it is dropped.
+/// Adds one to a count until it is dropped.
 struct Counted {
     shared: Arc<Shared>,
     count: fn(&Shared) -> &AtomicUsize,

@@ -28,7 +28,7 @@ struct State {
 /// What an owner is to do next.
 pub(super) enum Next {
     Do(Job),
-    /// Nothing yet: a job comes this way. If that is closed, so is the queue.
+    /// No job yet: the next one comes through this channel, which closes with the queue.
     Wait(oneshot::Receiver<Job>),
     End,
 }
@@ -103,7 +103,7 @@ fn refuse(mut job: Job) {
 
 impl Place {
     /// Takes the job back, if no owner has it yet.
-    pub(super) fn leave(&self) -> bool {
+    pub(super) fn withdraw(&self) -> bool {
         let mut state = self.queue.state();
         let Ok(index) = state.waiting.binary_search_by_key(&self.number, |(number, _)| *number) else {
             return false;
@@ -114,9 +114,9 @@ impl Place {
     }
 }
 
-/// Who gives up leaves nothing behind that waits.
+/// A caller that gives up leaves no job behind in the queue.
 impl Drop for Place {
     fn drop(&mut self) {
-        self.leave();
+        self.withdraw();
     }
 }

@@ -19,19 +19,19 @@ use crate::store::{fault, metrics::operation};
 pub(super) const COMMITTED: &str = "committed";
 
 /// Transactions on PostgreSQL are marked by what has no effect on them (it has on those that are SERIALIZABLE READ
-/// ONLY), so that a statement can tell whether it runs in one.
+/// ONLY), so that a statement can check whether it runs in one.
 const BEGIN_POSTGRES: &str = "BEGIN DEFERRABLE";
-/// With the lock for writing from the beginning: who asks for it later may find that another has written meanwhile.
+/// With the lock for writing from the beginning: taken later, it could find that another process has written meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
 /// A connection, lent to one job by its owner.
 pub(in crate::store) struct Session {
-    /// Locked by nobody but that job.
+    /// Locked only by that job.
     driver: Mutex<Driver>,
     backend: DbBackend,
     kind: Kind,
     observer: Option<Observer>,
-    /// It is not known what the connection is doing, or in what state it is.
+    /// It is not known what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
     /// A statement of this job has failed.
     has_failed: AtomicBool,
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Whether it can be used again: all that was sent was answered, and every transaction has ended.
-    pub(super) fn is_in_order(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         !self.is_in_doubt.load(Ordering::Relaxed)
     }
 
@@ -66,7 +66,7 @@ impl Session {
             DbBackend::Postgres => BEGIN_POSTGRES,
             _ => BEGIN_SQLITE,
         };
-        self.turn(begin).await
+        self.send_control(begin).await
     }
 
     /// # Errors
@@ -79,23 +79,23 @@ impl Session {
                 "a transaction in which a statement failed was to be committed".into(),
             ));
         }
-        self.turn("COMMIT").await
+        self.send_control("COMMIT").await
     }
 
     /// If that fails, the connection is closed, which does the same.
     pub(super) async fn roll_back(&self) {
-        if self.is_in_order() {
-            let _ = self.turn("ROLLBACK").await; // see above
+        if self.is_usable() {
+            let _ = self.send_control("ROLLBACK").await; // see above
         }
     }
 
-    /// Begins or ends a transaction. Where that fails it is not known whether there is one.
-    async fn turn(&self, sql: &'static str) -> Result<(), DbErr> {
+    /// Begins or ends a transaction. If that fails, it is not known whether there is one.
+    async fn send_control(&self, sql: &'static str) -> Result<(), DbErr> {
         let mut driver = self.driver.lock().await;
-        let sent = self.depart()?;
+        let unanswered = self.start()?;
         let result = driver.send(sql).await;
         if result.is_ok() {
-            sent.arrive();
+            unanswered.complete();
         }
         result.map(drop).map_err(query_error)
     }
@@ -107,7 +107,7 @@ impl Session {
             return Ok(rows);
         }
         self.is_in_doubt.store(true, Ordering::Relaxed);
-        let error = io::Error::other("a statement ran in a transaction that nobody had begun");
+        let error = io::Error::other("a statement ran in a transaction that its owner had not begun");
         Err(query_error(sqlx::Error::Io(error)))
     }
 
@@ -119,33 +119,33 @@ impl Session {
         self.driver.into_inner().close().await
     }
 
-    /// Before something is sent: until its end is known the connection is in doubt, also if nobody waits for that end.
-    fn depart(&self) -> Result<Sent<'_>, DbErr> {
+    /// Called before something is sent: until the answer has arrived the connection is in doubt, even if the job is dropped.
+    fn start(&self) -> Result<Unanswered<'_>, DbErr> {
         if self.is_in_doubt.swap(true, Ordering::Relaxed) {
             return Err(query_error(sqlx::Error::Io(io::Error::other("the connection is given up"))));
         }
-        Ok(Sent(self))
+        Ok(Unanswered(self))
     }
 
-    /// Before a statement of the job is sent.
-    fn depart_with(&self, sql: &str) -> Result<Sent<'_>, DbErr> {
+    /// Called before a statement of the job is sent.
+    fn start_statement(&self, sql: &str) -> Result<Unanswered<'_>, DbErr> {
         if self.kind == Kind::Read && operation(sql) != "SELECT" {
             return Err(DbErr::Custom(format!("a job that only reads was to send {sql}")));
         }
-        self.depart()
+        self.start()
     }
 
-    /// After a statement.
-    fn arrived<T>(&self, sent: Sent<'_>, result: &Result<T, sqlx::Error>) {
-        let is_in_order = match result {
+    /// Called after a statement.
+    fn finish_statement<T>(&self, unanswered: Unanswered<'_>, result: &Result<T, sqlx::Error>) {
+        let is_usable = match result {
             Ok(_) => true,
             Err(error) => {
                 self.has_failed.store(true, Ordering::Relaxed);
-                fault::leaves_connection_in_order(error)
+                fault::keeps_connection_usable(error)
             }
         };
-        if is_in_order {
-            sent.arrive();
+        if is_usable {
+            unanswered.complete();
         }
     }
 
@@ -173,12 +173,12 @@ impl Session {
     }
 }
 
-/// Something was sent whose end is not yet known.
-struct Sent<'s>(&'s Session);
+/// Something was sent that the database has not answered yet.
+struct Unanswered<'s>(&'s Session);
 
-impl Sent<'_> {
-    /// It ended, and left the connection in order.
-    fn arrive(self) {
+impl Unanswered<'_> {
+    /// It was answered, and the connection is usable.
+    fn complete(self) {
         self.0.is_in_doubt.store(false, Ordering::Relaxed);
     }
 }
@@ -191,19 +191,19 @@ impl ConnectionTrait for Session {
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
-        let sent = self.depart_with(&statement.sql)?;
+        let unanswered = self.start_statement(&statement.sql)?;
         let started = self.started();
         let result = driver.execute(&statement).await;
-        self.arrived(sent, &result);
+        self.finish_statement(unanswered, &result);
         self.observe(started, &statement, &result);
         result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
-        let sent = self.depart_with(sql)?;
+        let unanswered = self.start_statement(sql)?;
         let result = driver.send(sql).await;
-        self.arrived(sent, &result);
+        self.finish_statement(unanswered, &result);
         result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
     }
 
@@ -213,10 +213,10 @@ impl ConnectionTrait for Session {
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let mut driver = self.driver.lock().await;
-        let sent = self.depart_with(&statement.sql)?;
+        let unanswered = self.start_statement(&statement.sql)?;
         let started = self.started();
         let result = driver.rows(&statement).await;
-        self.arrived(sent, &result);
+        self.finish_statement(unanswered, &result);
         self.observe(started, &statement, &result);
         result.map_err(query_error)
     }

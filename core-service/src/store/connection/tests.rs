@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::*;
 use crate::{
     database_url::Place,
-    domain::{Batch, NewPet, PetId, PetStoreError, RequestId},
+    domain::{Batch, IdempotencyKey, NewPet, PetId, PetStoreError},
     store::{
         OpenOptions, Store,
         entity::{pet, revision},
@@ -50,10 +50,10 @@ fn one_connection(url: &crate::DatabaseUrl) -> Settings {
         }
         Place::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
     };
-    Settings { target, connections: 1, longest_job: Some(SOON), lifetimes: None }
+    Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None }
 }
 
-/// How many animals another process sees: those that are committed.
+/// How many pets another process sees: those that are committed.
 async fn committed(home: &Home) -> u64 {
     let other = Connections::new(one_connection(&home.url()));
     other.read(|db| Box::pin(pet::Entity::find().count(db))).await.unwrap()
@@ -108,7 +108,7 @@ async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_dou
     let (store, home) = new_store().await;
     for round in 0..3 {
         let lock = lock_for_writing(&home.url()).await;
-        let id = RequestId::parse(&format!("round-{round}")).unwrap().unwrap();
+        let id = IdempotencyKey::parse(&format!("round-{round}")).unwrap().unwrap();
         let calls = (
             time::timeout(Duration::from_millis(50), store.pets().insert(rex())),
             time::timeout(Duration::from_millis(50), store.creations().insert_once(&id, rex(), NOW)),
@@ -180,7 +180,7 @@ async fn the_wait_for_a_free_connection_is_bounded_and_fair() {
 #[tokio::test]
 async fn a_job_past_its_bound_loses_its_connection_and_what_it_did() {
     let (_store, home) = new_store().await;
-    let settings = Settings { longest_job: Some(Duration::from_millis(200)), ..one_connection(&home.url()) };
+    let settings = Settings { job_timeout: Some(Duration::from_millis(200)), ..one_connection(&home.url()) };
     let connections = Connections::new(settings);
     mark(&connections).await;
     let endless = connections.transaction::<(), DbErr, _>(|db| {
@@ -265,7 +265,7 @@ async fn nothing_is_acknowledged_on_a_connection_that_is_in_a_transaction_withou
         DbBackend::Postgres => "BEGIN DEFERRABLE",
         _ => "BEGIN",
     };
-    let name = RequestId::parse("name").unwrap().unwrap();
+    let name = IdempotencyKey::parse("name").unwrap().unwrap();
     for call in 0..3 {
         let before = committed(&home).await;
         store.writer.execute_unprepared(begin).await.unwrap(); // what must never happen
@@ -295,7 +295,7 @@ async fn a_row_that_cannot_be_committed_is_no_success_on_sqlite() {
 #[tokio::test]
 async fn a_creation_given_up_keeps_its_name_until_it_has_ended() {
     let (store, home) = new_store().await;
-    let id = RequestId::parse("a").unwrap().unwrap();
+    let id = IdempotencyKey::parse("a").unwrap().unwrap();
     let lock = lock_for_writing(&home.url()).await;
     let given_up = time::timeout(Duration::from_millis(100), store.creations().insert_once(&id, rex(), NOW));
     assert!(given_up.await.is_err());
@@ -334,8 +334,8 @@ async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
     let (_store, database) = new_database().await;
     let url: crate::DatabaseUrl = database.url().parse().unwrap();
     let never = Duration::from_hours(1);
-    for (idle, whole) in [(Duration::from_millis(100), never), (never, Duration::from_millis(100))] {
-        let lifetimes = Some(Lifetimes { idle, whole, unasked: never });
+    for (max_idle, max_age) in [(Duration::from_millis(100), never), (never, Duration::from_millis(100))] {
+        let lifetimes = Some(Lifetimes { max_idle, max_age, ping_after: never });
         let connections = Connections::new(Settings { lifetimes, ..one_connection(&url) });
         mark(&connections).await;
         assert_eq!(connections.usage(), (1, 0));
@@ -361,7 +361,7 @@ async fn one_caller_after_the_other_uses_one_connection() {
 }
 
 #[tokio::test]
-async fn no_animal_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
+async fn no_pet_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
     let mut server = PostgresServer::start(PostgresOptions::default()).await;
     let database = server.database().await;
     let home = Home::Database(database);

@@ -1,4 +1,4 @@
-//! Tests may send anything, as nobody else may.
+//! Lets tests send any statement, without the checks of a job's kind.
 
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement, prelude::async_trait};
 
@@ -11,20 +11,22 @@ impl ConnectionTrait for Connections {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        self.ask(Kind::Unchecked, |session| session.execute_raw(statement)).await
+        self.submit(Kind::Unchecked, |session| session.execute_raw(statement)).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         let sql = sql.to_owned();
-        self.ask(Kind::Unchecked, |session| Box::pin(async move { session.execute_unprepared(&sql).await }))
-            .await
+        self.submit(Kind::Unchecked, |session| {
+            Box::pin(async move { session.execute_unprepared(&sql).await })
+        })
+        .await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        self.ask(Kind::Unchecked, |session| session.query_one_raw(statement)).await
+        self.submit(Kind::Unchecked, |session| session.query_one_raw(statement)).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        self.ask(Kind::Unchecked, |session| session.query_all_raw(statement)).await
+        self.submit(Kind::Unchecked, |session| session.query_all_raw(statement)).await
     }
 }

@@ -10,8 +10,8 @@ use crate::{
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 
-fn id(name: &str) -> RequestId {
-    RequestId::parse(name).unwrap().unwrap()
+fn id(name: &str) -> IdempotencyKey {
+    IdempotencyKey::parse(name).unwrap().unwrap()
 }
 
 fn pet(name: &str) -> NewPet {
@@ -19,7 +19,7 @@ fn pet(name: &str) -> NewPet {
 }
 
 #[tokio::test]
-async fn the_same_name_and_animal_are_one_creation() {
+async fn the_same_name_and_pet_are_one_creation() {
     let (store, home) = new_store().await;
     let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap();
     assert!(!first.replayed);
@@ -39,7 +39,7 @@ async fn a_name_is_nowhere_in_the_store() {
 }
 
 #[tokio::test]
-async fn another_animal_by_the_same_name_is_refused_and_not_added() {
+async fn another_pet_by_the_same_name_is_refused_and_not_added() {
     let (store, _home) = new_store().await;
     let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
     for other in [
@@ -48,14 +48,14 @@ async fn another_animal_by_the_same_name_is_refused_and_not_added() {
         NewPet::parse("Rex".into(), Some(1), Ok(Some(crate::domain::PetStatus::Sold))).unwrap(),
     ] {
         let refusal = store.creations().insert_once(&id("a"), other, NOW).await.unwrap_err();
-        assert!(matches!(refusal, PetStoreError::RequestIdReused), "{refusal:?}");
+        assert!(matches!(refusal, PetStoreError::IdempotencyKeyReused), "{refusal:?}");
     }
     let next = store.creations().insert_once(&id("A"), pet("Rex"), NOW).await.unwrap();
     assert!(!next.replayed && next.pet.id > first.id, "names differ by case");
 }
 
 #[tokio::test]
-async fn of_twins_one_adds_the_animal_whichever_core_they_ask() {
+async fn of_twins_one_adds_the_pet_whichever_core_they_ask() {
     let (store, home) = new_store().await;
     let stores = [store, open(&home).await];
     for round in 0..10 {
@@ -87,7 +87,7 @@ async fn a_twin_of_a_creation_under_way_is_told_so() {
         let store = store.clone();
         async move { store.creations().insert_once(&id("a"), pet("Rex"), NOW).await }
     });
-    while store.running.begin(&id("a")).is_some() {
+    while store.in_flight.begin(&id("a")).is_some() {
         tokio::task::yield_now().await; // the first has not begun
     }
     let refusal = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();

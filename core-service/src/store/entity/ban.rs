@@ -34,7 +34,7 @@ impl Related<super::api_key::Entity> for Entity {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// How an operator's ban is told from the limiter's.
+/// Distinguishes an operator's ban from the limiter's.
 const OPERATOR: &str = "operator";
 const LIMITER: &str = "limiter";
 

@@ -33,7 +33,7 @@ pub(super) fn is_passing(error: &DbErr) -> bool {
 }
 
 /// Whether a statement that failed so was answered to its end, on a connection that goes on.
-pub(super) fn leaves_connection_in_order(error: &sqlx::Error) -> bool {
+pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(_)) && !postgres::is_fatal(error)
 }
 

@@ -57,7 +57,7 @@ async fn an_import_adds_each_line_once_whatever_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_chunk_without_animals_moves_the_position() {
+async fn a_chunk_without_pets_moves_the_position() {
     let (store, _home) = new_store().await;
     let empty = ImportChunk { lines: Vec::new(), last_line: 9 };
     let imported = store.imports().add(&id(), empty, NOW).await.unwrap();

@@ -22,7 +22,7 @@ fn batch(names: impl ExactSizeIterator<Item = String>) -> Batch {
 }
 
 #[tokio::test]
-async fn an_animal_comes_back_as_it_went_in() {
+async fn a_pet_comes_back_as_it_went_in() {
     let (store, _folder) = new_store().await;
     for (name, category_id, status) in [
         ("Rex", i64::MAX, None),
@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_pages_together_are_the_list_and_each_animal_is_on_one(
+    fn the_pages_together_are_the_list_and_each_pet_is_on_one(
         stored in proptest::collection::vec(statuses(), 0..70),
         sizes in proptest::collection::vec(1..30_i32, 1..4),
         filter in statuses(),

@@ -22,13 +22,13 @@ pub(super) use open::{explain, for_schema, open};
 /// more at once lets calls wait for a connection.
 const CONNECTIONS: usize = 16;
 /// How long a job may go on after it has begun: longer than the server lets a statement go on, and than a caller waits.
-const LONGEST_JOB: Duration = Duration::from_millis(2_500);
+const JOB_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// When a connection is given back.
 const LIFETIMES: Lifetimes = Lifetimes {
-    idle: Duration::from_mins(10),
+    max_idle: Duration::from_mins(10),
     // So that connections spread anew over servers behind one name, and a leak in a backend ends.
-    whole: Duration::from_mins(30),
-    unasked: Duration::from_secs(1),
+    max_age: Duration::from_mins(30),
+    ping_after: Duration::from_secs(1),
 };
 /// Statements kept prepared on each connection: more than the store has.
 const STATEMENT_CACHE: usize = 128;
@@ -60,7 +60,7 @@ pub(super) fn connections(address: &PostgresAddress) -> Connections {
     Connections::new(Settings {
         target: Target::Postgres(Box::new(connect_options(address).options(SERVER_LIMITS))),
         connections: CONNECTIONS,
-        longest_job: Some(LONGEST_JOB),
+        job_timeout: Some(JOB_TIMEOUT),
         lifetimes: Some(LIFETIMES),
     })
 }

@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// How long the first connection may take to be made and to answer, so that a wrong address is told at once.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+/// How long the first connection may take to be made and to answer, so that a wrong address is reported at once.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Opens the store in the database.
 pub(in crate::store) async fn open(
@@ -80,13 +80,13 @@ async fn probe(address: &PostgresAddress) -> Result<Settings, OpenError> {
         let _ = connection.close().await; // its end is of no interest
         Ok(settings)
     };
-    let error: sqlx::Error = match time::timeout(PATIENCE, asking).await {
+    let error: sqlx::Error = match time::timeout(PROBE_TIMEOUT, asking).await {
         Ok(Ok(settings)) => return Ok(settings),
         Ok(Err(error)) => error,
         Err(_) => {
             return Err(OpenError::Unreachable {
                 host: address.host(),
-                cause: format!("no answer within {PATIENCE:?}").into(),
+                cause: format!("no answer within {PROBE_TIMEOUT:?}").into(),
             });
         }
     };

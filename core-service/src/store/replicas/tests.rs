@@ -7,7 +7,7 @@ use sea_orm::EntityTrait;
 
 use super::*;
 use crate::{
-    domain::{ListPets, NewPet, PageSize, Pet, PetId, RequestId},
+    domain::{IdempotencyKey, ListPets, NewPet, PageSize, Pet, PetId},
     store::{OpenOptions, connection::reading, entity::pet},
 };
 
@@ -56,7 +56,7 @@ async fn listed(store: &Store) -> Vec<Pet> {
 }
 
 #[tokio::test]
-async fn lists_come_from_a_replica_while_it_follows_and_an_animal_is_found_wherever_it_is() {
+async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_it_is() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
@@ -68,11 +68,11 @@ async fn lists_come_from_a_replica_while_it_follows_and_an_animal_is_found_where
 
     // Now what it shows can be told from what the primary shows.
     replica.psql("SELECT pg_wal_replay_pause()").await;
-    let id = RequestId::parse("a").unwrap().unwrap();
+    let id = IdempotencyKey::parse("a").unwrap().unwrap();
     let second = store.creations().insert_once(&id, rex(), NOW).await.unwrap().pet;
     assert_eq!(listed(&store).await, [first.clone(), second.clone()], "the last page is never late");
     let of_replica = reading(|db| Box::pin(pet::Entity::find().all(db)));
-    assert_eq!(store.ask_replica(of_replica).await.map(|rows| rows.len()), Some(1), "late");
+    assert_eq!(store.read_from_replica(of_replica).await.map(|rows| rows.len()), Some(1), "late");
     assert_eq!(store.pets().find(second.id).await.unwrap(), Some(second.clone()), "never late");
     assert!(store.creations().insert_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
 
@@ -97,7 +97,7 @@ async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
     shows(&store, 3).await;
     let on_replica = async || {
         let find = reading(|db| Box::pin(pet::Entity::find().all(db)));
-        store.ask_replica(find).await.map(|rows| rows.len())
+        store.read_from_replica(find).await.map(|rows| rows.len())
     };
     eventually(SOON, async || {
         on_replica().await.filter(|count| *count == 3).ok_or("not there yet".to_owned())
@@ -172,17 +172,17 @@ async fn while_the_primary_is_away_a_replica_answers_and_nothing_is_added() {
 
 #[tokio::test]
 async fn a_server_that_follows_another_one_or_none_is_passed_over() {
-    let [primary, stranger] = [
+    let [primary, foreign] = [
         PostgresServer::start(PostgresOptions::default()).await,
         PostgresServer::start(PostgresOptions::default()).await,
     ];
     let database = primary.database().await;
-    assert_eq!(stranger.database().await.name(), database.name());
-    let copy_of_stranger = PostgresServer::start_replica(&stranger).await;
-    for other in [&stranger, &copy_of_stranger] {
+    assert_eq!(foreign.database().await.name(), database.name());
+    let copy_of_foreign = PostgresServer::start_replica(&foreign).await;
+    for other in [&foreign, &copy_of_foreign] {
         let store = open(&database, other).await;
         let looked_at = store.primary().await.unwrap();
-        store.replicas.all[0].look(&looked_at).await;
+        store.replicas.all[0].check(&looked_at).await;
         assert!(!store.replicas.all[0].is_usable());
     }
 }

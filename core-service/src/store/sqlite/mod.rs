@@ -15,7 +15,7 @@ use super::connection::{Connections, Settings, Target};
 mod open;
 mod statistics;
 
-pub(super) use open::{for_schema, open, patiently};
+pub(super) use open::{for_schema, open, retry_while_busy};
 
 /// SQLite has one writer at a time; a second connection would only wait inside the library.
 const WRITERS: usize = 1;
@@ -41,7 +41,7 @@ fn connections(options: SqliteConnectOptions, connections: usize) -> Connections
     Connections::new(Settings {
         target: Target::Sqlite(Box::new(options)),
         connections,
-        longest_job: None, // to close a connection does not stop what SQLite is doing
+        job_timeout: None, // to close a connection does not stop what SQLite is doing
         lifetimes: None,   // a file does not hang up
     })
 }

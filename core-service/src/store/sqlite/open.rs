@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long opening waits for other processes that open or migrate the same file.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Opens the store in the file.
@@ -44,16 +44,18 @@ async fn finish_opening(
     if options.quick_check {
         quick_check(path, migrator).await?;
     }
-    require_known(url, patiently(path, || petstore_migrations::status(migrator)).await?)?;
+    require_known(url, retry_while_busy(path, || petstore_migrations::status(migrator)).await?)?;
     if options.migrate {
-        patiently(path, || petstore_migrations::up(migrator)).await?;
+        retry_while_busy(path, || petstore_migrations::up(migrator)).await?;
     }
-    require_current(url, &patiently(path, || petstore_migrations::status(migrator)).await?)?;
-    patiently(path, || statistics::remove(migrator)).await?;
+    require_current(url, &retry_while_busy(path, || petstore_migrations::status(migrator)).await?)?;
+    retry_while_busy(path, || statistics::remove(migrator)).await?;
     let (writer, reader) = (super::writer(path), super::reader(path));
     for connections in [&writer, &reader] {
-        patiently(path, || connections.read(|session| Box::pin(revision::Entity::find().all(session))))
-            .await?;
+        retry_while_busy(path, || {
+            connections.read(|session| Box::pin(revision::Entity::find().all(session)))
+        })
+        .await?;
     }
     Ok(Store::on_sqlite(writer, reader))
 }
@@ -61,9 +63,9 @@ async fn finish_opening(
 /// A connection for work on the schema, to a file that is there and can be written.
 pub(in crate::store) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConnection, OpenError> {
     prepare_path(path, create).await?;
-    let migrator = patiently(path, || super::migrator(path)).await?;
+    let migrator = retry_while_busy(path, || super::migrator(path)).await?;
     // SQLite opens a file that it may not write as a read-only one, without a word.
-    match patiently(path, || prove_writable(&migrator)).await {
+    match retry_while_busy(path, || prove_writable(&migrator)).await {
         Ok(()) => Ok(migrator),
         Err(error) => {
             let _ = migrator.close().await; // the reason is `error`
@@ -136,11 +138,14 @@ async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), Ope
 }
 
 /// Tries again while another process holds the file: turning WAL mode on, for one, does not wait by itself.
-pub(in crate::store) async fn patiently<T, F>(path: &Path, attempt: impl Fn() -> F) -> Result<T, OpenError>
+pub(in crate::store) async fn retry_while_busy<T, F>(
+    path: &Path,
+    attempt: impl Fn() -> F,
+) -> Result<T, OpenError>
 where
     F: Future<Output = Result<T, DbErr>>,
 {
-    let deadline = time::Instant::now() + PATIENCE;
+    let deadline = time::Instant::now() + BUSY_RETRY_TIMEOUT;
     loop {
         match attempt().await {
             Err(error) if is_busy(&error) && time::Instant::now() < deadline => {

@@ -17,8 +17,8 @@ use axum::{
     routing::get,
 };
 use petstore_gateway::{
-    rate_limit::{Quota, LimitKey},
     limit_status_json,
+    rate_limit::{LimitKey, Quota},
 };
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};

@@ -6,27 +6,27 @@ use std::{
 };
 
 /// When a connection last failed. Whatever cut that one (a restart, a failover, an administrator) probably cut all
-/// others too: every connection that was last used before it is asked before it is used again, so that a retry
-/// does not meet the next dead one.
+/// others too: every connection that was last used before that is pinged before it is used again, so that a retry
+/// does not get the next dead one.
 #[derive(Debug)]
-pub(super) struct Suspicion {
+pub(super) struct StaleConnections {
     start: Instant,
     /// Milliseconds after `start`, rounded up; 0 for never.
     failed_at: AtomicU64,
 }
 
-impl Suspicion {
-    pub(super) fn none() -> Self {
+impl StaleConnections {
+    pub(super) fn new() -> Self {
         Self { start: Instant::now(), failed_at: AtomicU64::new(0) }
     }
 
     /// A connection has failed just now.
-    pub(super) fn raise(&self) {
+    pub(super) fn record_failure(&self) {
         self.failed_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
     }
 
     /// Whether a connection that has been idle for so long was last used before the last failure.
-    pub(super) fn covers(&self, idle_for: Duration) -> bool {
+    pub(super) fn include(&self, idle_for: Duration) -> bool {
         let idle = u64::try_from(idle_for.as_millis()).unwrap_or(u64::MAX);
         self.elapsed_millis().saturating_sub(idle) <= self.failed_at.load(Ordering::Relaxed)
             && self.failed_at.load(Ordering::Relaxed) > 0
@@ -42,16 +42,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_connection_that_was_last_used_before_a_failure_is_suspected() {
-        let suspicion = Suspicion {
+    fn only_a_connection_that_was_last_used_before_a_failure_is_stale() {
+        let stale = StaleConnections {
             start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
             failed_at: AtomicU64::new(0),
         };
-        assert!(!suspicion.covers(Duration::from_secs(10)), "nothing has failed yet");
-        suspicion.failed_at.store(30_000, Ordering::Relaxed);
-        assert!(suspicion.covers(Duration::from_secs(40)));
-        assert!(!suspicion.covers(Duration::from_secs(20)));
-        suspicion.raise();
-        assert!(suspicion.covers(Duration::ZERO), "a failure of this millisecond");
+        assert!(!stale.include(Duration::from_secs(10)), "nothing has failed yet");
+        stale.failed_at.store(30_000, Ordering::Relaxed);
+        assert!(stale.include(Duration::from_secs(40)));
+        assert!(!stale.include(Duration::from_secs(20)));
+        stale.record_failure();
+        assert!(stale.include(Duration::ZERO), "a failure of this millisecond");
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use super::{CALLS, Store};
 use crate::store::sqlite::READERS;
 
-/// What each of the calls costs, and in the end reading all animals.
+/// What each of the calls costs, and in the end reading all pets.
 #[derive(Debug)]
 pub(super) struct Costs {
     calls: Vec<u64>,

@@ -15,7 +15,8 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Day, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PageSize, PetId, PetStatus, RequestId,
+    AccountId, Day, IdempotencyKey, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PageSize, PetId,
+    PetStatus,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -88,9 +89,9 @@ async fn make_calls(store: &Store) {
     store.orders().find(OrderId(7)).await.unwrap().unwrap();
     store.orders().advance(OrderId(7), OrderStatus::Approved).await.unwrap();
 
-    let name = RequestId::parse("once").unwrap().unwrap();
+    let name = IdempotencyKey::parse("once").unwrap().unwrap();
     let rex = NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap();
-    let later = NOW.plus(RequestId::KEPT);
+    let later = NOW.plus(IdempotencyKey::KEPT);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
         assert_eq!(store.creations().insert_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
     }

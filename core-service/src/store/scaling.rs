@@ -1,6 +1,6 @@
-//! Lists and single animals cost the same however many animals there are, on both engines.
+//! Lists and single pets cost the same however many pets there are, on both engines.
 //!
-//! What is compared is the work that the database does, which no busy machine changes: a thousand animals with a
+//! What is compared is the work that the database does, which no busy machine changes: a thousand pets with a
 //! hundred thousand. `PETSTORE_TEST_LONG=1` (`scripts/test --long`) compares them with five million, and the time too.
 
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ fn many() -> i64 {
 
 /// How often each call is timed.
 const ROUNDS: usize = 2_000;
-/// How many times as long it may take among many animals, at most.
+/// How many times as long it may take among many pets, at most.
 const BOUND: f64 = 1.2;
 
-/// Compares times. Calls on few and on many animals take turns and their medians are compared, so that a busy machine
+/// Compares times. Calls on few and on many pets take turns and their medians are compared, so that a busy machine
 /// slows both.
 async fn compare_times(few: &Store, many: &Store) {
     for (what, call) in CALLS {
@@ -62,7 +62,7 @@ const CALLS: [(&str, Call); 5] = [
 ];
 
 impl Call {
-    /// How long it takes among so many animals.
+    /// How long it takes among so many pets.
     async fn time(self, store: &Store, count: i64) -> Duration {
         let start = Instant::now();
         self.make(store, count).await;
@@ -89,7 +89,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Adds a part of the animals, each status and none in turn. The parts are small enough for the deadline of one
+/// Adds a part of the pets, each status and none in turn. The parts are small enough for the deadline of one
 /// statement.
 fn parts(engine: DbBackend, count: i64) -> impl Iterator<Item = String> {
     const PART: i64 = 250_000;
@@ -108,7 +108,7 @@ fn parts(engine: DbBackend, count: i64) -> impl Iterator<Item = String> {
 }
 
 #[tokio::test]
-async fn lists_and_animals_cost_the_same_among_few_and_many_on_sqlite() {
+async fn lists_and_pets_cost_the_same_among_few_and_many_on_sqlite() {
     let ((few, _home), (many, _other_home)) = (new_file().await, new_file().await);
     for (store, count) in [(&few, FEW), (&many, self::many())] {
         for part in parts(DbBackend::Sqlite, count) {
@@ -122,7 +122,7 @@ async fn lists_and_animals_cost_the_same_among_few_and_many_on_sqlite() {
 }
 
 #[tokio::test]
-async fn lists_and_animals_cost_the_same_among_few_and_many_on_postgresql() {
+async fn lists_and_pets_cost_the_same_among_few_and_many_on_postgresql() {
     let ((few, here), (many, there)) = (new_database().await, new_database().await);
     for (database, count) in [(&here, FEW), (&there, self::many())] {
         for part in parts(DbBackend::Postgres, count) {
@@ -138,8 +138,8 @@ async fn lists_and_animals_cost_the_same_among_few_and_many_on_postgresql() {
     there.remove().await;
 }
 
-/// What a store has when the database takes note of how much is in it. When there are many animals, that must not matter.
-const FIRST_ANIMALS: [&str; 2] = [
+/// What a store has when the database takes note of how much is in it. When there are many pets, that must not matter.
+const FIRST_ROWS: [&str; 2] = [
     "SELECT 1", // none
     "INSERT INTO pets (name, category_id, status) VALUES ('Rex', 1, 1), ('Tom', 1, 1)",
 ];
@@ -155,10 +155,10 @@ async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_sqlite() {
         few.writer.execute_unprepared(&part).await.unwrap();
     }
     let few = work::steps(&few, FEW).await;
-    for first_animals in FIRST_ANIMALS {
+    for first_rows in FIRST_ROWS {
         let (store, home) = new_file().await;
         let later = parts(DbBackend::Sqlite, many_later());
-        let before = [first_animals, "ANALYZE", "DELETE FROM pets", "DELETE FROM sqlite_sequence"];
+        let before = [first_rows, "ANALYZE", "DELETE FROM pets", "DELETE FROM sqlite_sequence"];
         for sql in before.map(str::to_owned).into_iter().chain(later) {
             store.writer.execute_unprepared(&sql).await.unwrap();
         }
@@ -176,7 +176,7 @@ async fn closing_an_almost_empty_store_makes_no_call_dearer_on_sqlite() {
     }
     let (mut store, home) = new_file().await;
     let rest = parts(DbBackend::Sqlite, many_later() - 2);
-    for sql in [FIRST_ANIMALS[1].to_owned()].into_iter().chain(rest) {
+    for sql in [FIRST_ROWS[1].to_owned()].into_iter().chain(rest) {
         store.writer.execute_unprepared(&sql).await.unwrap();
         let list = ListPets { size: PageSize::DEFAULT, after: Some(PetId(1)), status: None };
         store.pets().list(list).await.unwrap();
@@ -195,12 +195,12 @@ async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_postgresql()
     }
     database.psql("ANALYZE pets").await;
     let few = work::pages(&few, FEW).await;
-    for first_animals in FIRST_ANIMALS {
+    for first_rows in FIRST_ROWS {
         let (many, database) = new_database().await;
         let later = parts(DbBackend::Postgres, many_later());
         let before = [
             "ALTER TABLE pets SET (autovacuum_enabled = off)",
-            first_animals,
+            first_rows,
             "ANALYZE",
             "DELETE FROM pets",
             "ALTER SEQUENCE pets_id_seq RESTART",

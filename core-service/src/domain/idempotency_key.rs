@@ -1,31 +1,31 @@
-//! Asking for one creation more than once (AIP-155).
+//! Repeating a creation safely: field `request_id` in gRPC (AIP-155), header `Idempotency-Key` in REST.
 
 use std::time::Duration;
 
 use super::{Pet, PetStoreError, Violation};
 
-/// Names one creation: opaque, 1 to 400 visible ASCII characters.
+/// Identifies one creation: opaque, 1 to 400 visible ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(String);
+pub struct IdempotencyKey(String);
 
-impl RequestId {
-    /// The longest name.
+impl IdempotencyKey {
+    /// The most characters.
     pub const MAX_LEN: usize = 400;
-    /// For how long the same name means the same creation.
+    /// For how long a key identifies the same creation.
     pub const KEPT: Duration = Duration::from_hours(24);
 
-    /// An empty text is none.
+    /// The key, or `None` if the text is empty.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::InvalidRequestId`].
+    /// [`PetStoreError::InvalidIdempotencyKey`].
     pub fn parse(raw: &str) -> Result<Option<Self>, PetStoreError> {
         if raw.is_empty() {
             return Ok(None);
         }
         if raw.len() > Self::MAX_LEN || !raw.bytes().all(|byte| byte.is_ascii_graphic()) {
             let rule = "must be 1 to 400 visible ASCII characters";
-            return Err(PetStoreError::InvalidRequestId(Violation::new("request_id", rule)));
+            return Err(PetStoreError::InvalidIdempotencyKey(Violation::new("request_id", rule)));
         }
         Ok(Some(Self(raw.to_owned())))
     }
@@ -37,12 +37,12 @@ impl RequestId {
     }
 }
 
-/// What came of asking for an animal to be added.
+/// The result of a creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// The animal.
+    /// The pet.
     pub pet: Pet,
-    /// It was added by an earlier call with the same name.
+    /// It was added by an earlier call with the same key.
     pub replayed: bool,
 }
 
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_1_to_400_visible_ascii_characters() {
+    fn a_key_is_1_to_400_visible_ascii_characters() {
         for name in ["x", "rest/7/!~", &"x".repeat(400)] {
-            assert_eq!(RequestId::parse(name).unwrap().unwrap().as_str(), name);
+            assert_eq!(IdempotencyKey::parse(name).unwrap().unwrap().as_str(), name);
         }
-        assert_eq!(RequestId::parse("").unwrap(), None);
+        assert_eq!(IdempotencyKey::parse("").unwrap(), None);
         for name in [" ", "a b", "a\n", "\u{7f}", "é", &"x".repeat(401)] {
-            let refusal = RequestId::parse(name).unwrap_err();
+            let refusal = IdempotencyKey::parse(name).unwrap_err();
             assert_eq!(
                 refusal.to_string(),
                 "request_id must be 1 to 400 visible ASCII characters",

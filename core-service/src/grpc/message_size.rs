@@ -1,4 +1,4 @@
-//! Bounds on the size of messages, per method: tonic knows them per service only.
+//! Limits on the size of messages, per method: tonic has them per service only.
 
 use std::{
     convert::Infallible,
@@ -13,17 +13,17 @@ use tower::Service;
 use super::MAX_MESSAGE;
 use crate::Core;
 
-/// The largest message of the methods that carry up to 1,000 animals: with the longest names those have 1.03 MiB.
+/// The largest message of the methods that carry up to 1,000 pets: with the longest names those have 1.03 MiB.
 pub(super) const MAX_BULK_MESSAGE: usize = 1_280 * 1024;
 
-/// `PetStore`, whose methods for many animals take larger messages than the others.
+/// `PetStore`, whose methods for many pets take larger messages than the others.
 #[derive(Clone, Debug)]
-pub(super) struct BySize {
+pub(super) struct MessageSizeRouter {
     ordinary: PetStoreServer<Core>,
     bulk: PetStoreServer<Core>,
 }
 
-impl BySize {
+impl MessageSizeRouter {
     pub(super) fn new(core: &Core) -> Self {
         let with = |limit| {
             PetStoreServer::new(core.clone())
@@ -38,11 +38,11 @@ fn is_bulk(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("BatchCreatePets" | "ImportPets"))
 }
 
-impl NamedService for BySize {
+impl NamedService for MessageSizeRouter {
     const NAME: &'static str = <PetStoreServer<Core> as NamedService>::NAME;
 }
 
-impl Service<Request<Body>> for BySize {
+impl Service<Request<Body>> for MessageSizeRouter {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = <PetStoreServer<Core> as Service<Request<Body>>>::Future;
