@@ -1,4 +1,4 @@
-//! Who is calling, when no key says so.
+//! The client address that a request without a valid key is counted against.
 
 use std::{
     fmt,
@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -43,10 +44,7 @@ impl fmt::Display for ClientAddress {
 
 /// A block of addresses (RFC 4632, RFC 4291): `10.0.0.0/8`, `2001:db8::/32`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    network: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 /// The text is not a block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,36 +52,8 @@ pub struct Cidr {
 pub struct InvalidCidr;
 
 impl Cidr {
-    fn new(address: IpAddr, prefix: u8) -> Option<Self> {
-        let (network, prefix) = match address.to_canonical() {
-            // A mapped block of IPv4 addresses: ::ffff:10.0.0.0/104 is 10.0.0.0/8.
-            network @ IpAddr::V4(_) if address.is_ipv6() => (network, prefix.checked_sub(96)?),
-            network => (network, prefix),
-        };
-        let block = Self { network, prefix };
-        (prefix <= width(network) && block.masked(network) == bits(network)).then_some(block)
-    }
-
     fn contains(self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        address.is_ipv4() == self.network.is_ipv4() && self.masked(address) == bits(self.network)
-    }
-
-    fn masked(self, address: IpAddr) -> u128 {
-        let host_bits = u32::from(width(self.network).saturating_sub(self.prefix));
-        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-        bits(address) & mask
-    }
-}
-
-const fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits(),
+        self.0.contains(&address.to_canonical())
     }
 }
 
@@ -91,19 +61,22 @@ impl FromStr for Cidr {
     type Err = InvalidCidr;
 
     fn from_str(written: &str) -> Result<Self, InvalidCidr> {
-        let (address, prefix) = match written.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (written, None),
-        };
+        // ipnet's own parser takes 010.0.0.0 for 10.0.0.0, which others read as 8.0.0.0.
+        let address = written.split('/').next().unwrap_or_default();
         let address: IpAddr = address.parse().map_err(|_| InvalidCidr)?;
-        let prefix = match prefix {
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map_err(|_| InvalidCidr)?
+        let block = if written.contains('/') { written.parse() } else { Ok(address.into()) };
+        let block: IpNet = block.map_err(|_| InvalidCidr)?;
+        if block.addr() != block.network() {
+            return Err(InvalidCidr);
+        }
+        // A mapped block of IPv4 addresses: ::ffff:10.0.0.0/104 is 10.0.0.0/8.
+        match (block, block.addr().to_canonical()) {
+            (IpNet::V6(mapped), IpAddr::V4(address)) => {
+                let prefix = mapped.prefix_len().checked_sub(96).ok_or(InvalidCidr)?;
+                Ok(Self(IpNet::new(address.into(), prefix).map_err(|_| InvalidCidr)?))
             }
-            Some(_) => return Err(InvalidCidr),
-            None => width(address),
-        };
-        Self::new(address, prefix).ok_or(InvalidCidr)
+            (block, _) => Ok(Self(block)),
+        }
     }
 }
 
@@ -261,6 +234,7 @@ mod tests {
             "10.0.0.1/8",
             "2001:db8::1/64",
             "10.0.0.0/+8",
+            "010.0.0.0/8",
             "10.0.0.0/-1",
             "10.0.0.0/8/8",
             "10.0.0/8",
