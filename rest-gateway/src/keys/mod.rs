@@ -9,7 +9,6 @@ mod core;
 #[cfg(test)]
 mod core_double;
 mod fair_queue;
-mod last_used;
 mod lookups;
 mod metrics;
 mod resolver;

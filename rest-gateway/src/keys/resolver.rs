@@ -13,10 +13,9 @@ use tokio::time::{Instant, sleep};
 use super::{
     KeyError, KnownKey,
     bans::{Bans, last_ban_from_core},
-    cached_key::CachedKey,
+    cached_key::{CachedKey, LastUsed},
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
-    last_used::LastUsed,
     lookups::{Lookups, Overloaded, Purpose},
     metrics::KeyMetrics,
     single_flight::SingleFlight,

@@ -17,7 +17,7 @@ use redis::{
 };
 use tokio::sync::OnceCell;
 
-use super::{RedisSettings, RedisSetupError, error::RedisCallError, reply, reply::Reply, script, step::Step};
+use super::{RedisSettings, RedisSetupError, error::RedisCallError, reply, reply::Reply, step, step::Step};
 
 /// How long anything may take.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +78,8 @@ impl Connection {
         steps: &[Step],
     ) -> Result<Vec<Result<Reply, RedisCallError>>, RedisCallError> {
         let time = self.clock.as_ref().map(|clock| clock.now().0);
-        let answer = match self.send(&script::call(steps, time)).await {
-            Err(SendError::NoScript) => self.send(&script::first_call(steps, time)).await,
+        let answer = match self.send(&step::call_script(steps, time)).await {
+            Err(SendError::NoScript) => self.send(&step::send_script(steps, time)).await,
             answer => answer,
         };
         match answer {

@@ -7,7 +7,6 @@ mod batch;
 mod connection;
 mod error;
 mod reply;
-mod script;
 mod step;
 #[cfg(test)]
 mod tests;

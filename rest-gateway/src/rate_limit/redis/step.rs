@@ -1,17 +1,47 @@
-//! What the script is asked to do.
+//! The script, and what it is asked to do.
 
-use std::fmt::Display;
+use std::{fmt::Display, sync::LazyLock};
 
 use petstore_clock::UnixMillis;
-use redis::Cmd;
+use redis::{Cmd, Script};
 
 use crate::rate_limit::{Ban, LimitKey, Quota};
+
+const SOURCE: &str = include_str!("redis.lua");
+
+static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
 
 /// The last moment that a record can hold: the year 10889.
 const LAST_MOMENT: u64 = (1 << 48) - 1;
 
 /// More than all gateways' probes in a day.
 pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
+
+/// A call of the script that Redis knows already. If it does not, it answers NOSCRIPT and did nothing.
+pub(super) fn call_script(steps: &[Step], time: Option<u64>) -> Cmd {
+    with_arguments("EVALSHA", &DIGEST, steps, time)
+}
+
+/// The same call with the script's text, which Redis remembers.
+pub(super) fn send_script(steps: &[Step], time: Option<u64>) -> Cmd {
+    with_arguments("EVAL", SOURCE, steps, time)
+}
+
+fn with_arguments(verb: &str, script: &str, steps: &[Step], time: Option<u64>) -> Cmd {
+    let mut command = redis::cmd(verb);
+    command.arg(script).arg(steps.len() * 2);
+    for step in steps {
+        step.write_keys(&mut command);
+    }
+    match time {
+        Some(time) => command.arg(time),
+        None => command.arg(""),
+    };
+    for step in steps {
+        step.write_arguments(&mut command);
+    }
+    command
+}
 
 /// One step of the script: it touches two keys at most, both in the slot of the account or address.
 #[derive(Clone, Debug)]
@@ -67,11 +97,11 @@ impl Step {
         Self { owner, abuse, verb, numbers, upto: None }
     }
 
-    pub(super) fn write_keys(&self, command: &mut Cmd) {
+    fn write_keys(&self, command: &mut Cmd) {
         command.arg(&self.owner).arg(self.abuse.as_ref().unwrap_or(&self.owner));
     }
 
-    pub(super) fn write_arguments(&self, command: &mut Cmd) {
+    fn write_arguments(&self, command: &mut Cmd) {
         command.arg(self.verb);
         match self.numbers {
             Some((first, second)) => command.arg(first).arg(second),
