@@ -28,15 +28,15 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
-pub use crate::{
-    cli::settings_table,
-    commands::{gateway, serve},
-    process::StartError,
-};
 use crate::{
     cli::{Cli, Verb},
     commands::{account, ban, core, export, import, key, migrate, openapi, usage},
     error::CliError,
+};
+pub use crate::{
+    cli::{flags, settings_table},
+    commands::{gateway, serve},
+    process::StartError,
 };
 
 /// Does what the arguments say, the program's name first. A failure is one line on stderr; the exit code is 0,

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-pub use self::settings_table::settings_table;
+pub use self::settings_table::{flags, settings_table};
 pub(crate) use self::{argument_error::report, unknown_variables::unknown_variables};
 use crate::commands::{account, ban, core, export, gateway, import, key, migrate, serve, usage};
 

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_no_setting_is_named_with_the_nearest() {
-        let names = ["PETSTORE_HTP_ADDR", "PETSTORE_HTTP_ADDR", "PETSTORE_STEPS", "PETSTORE_ZZZ"];
+        let names = ["PETSTORE_HTP_ADDR", "PETSTORE_HTTP_ADDR", "PETSTORE_OUTPUT", "PETSTORE_ZZZ"];
         let warnings = warnings(names.into_iter().map(str::to_owned));
         assert_eq!(
             warnings,

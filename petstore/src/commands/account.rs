@@ -41,15 +41,15 @@ pub(crate) enum Account {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlanSettings {
     /// How much the account may ask
-    #[arg(long, env = "PETSTORE_PLAN", value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
+    #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
     plan: String,
 
     /// Requests a minute, for plan enterprise, which needs it
-    #[arg(long, env = "PETSTORE_PER_MINUTE", value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
+    #[arg(long, value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
     per_minute: Option<u64>,
 
     /// Requests a UTC day, for plan enterprise, which needs it
-    #[arg(long, env = "PETSTORE_PER_DAY", value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
+    #[arg(long, value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
     per_day: Option<u64>,
 }
 

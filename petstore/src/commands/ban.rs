@@ -37,10 +37,10 @@ pub(crate) enum Ban {
         /// The identifier that `petstore key list` shows
         id: String,
         /// How long, as in 1h. The key's next ban is twice as long, up to a day
-        #[arg(long = "for", env = "PETSTORE_FOR", value_parser = ban_length, value_name = "TIME")]
+        #[arg(long = "for", value_parser = ban_length, value_name = "TIME")]
         length: Duration,
         /// Why, in up to 200 characters: told to the key's owner with each refused request, and shown by `ban list`
-        #[arg(long, env = "PETSTORE_REASON", value_name = "TEXT")]
+        #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
         settings: StoreCommandSettings,

@@ -32,11 +32,11 @@ pub(crate) struct ExportSettings {
     file: PathBuf,
 
     /// How the file is written. Otherwise its name tells, and standard output is ndjson
-    #[arg(long, env = "PETSTORE_FORMAT", value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
     /// Only pets with this status
-    #[arg(long, env = "PETSTORE_STATUS", value_enum, value_name = "STATUS")]
+    #[arg(long, value_enum, value_name = "STATUS")]
     status: Option<StatusFilter>,
 
     #[command(flatten)]

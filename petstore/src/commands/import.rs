@@ -14,7 +14,7 @@ use crate::{
     logging,
     output::OutputSettings,
     process::signals::Signals,
-    settings::{LogFormat, value::is_on},
+    settings::LogFormat,
 };
 
 /// What the log tells of: what goes wrong.
@@ -27,16 +27,16 @@ pub(crate) struct ImportSettings {
     file: PathBuf,
 
     /// How the file is written. Otherwise its name tells, and standard input is ndjson
-    #[arg(long, env = "PETSTORE_FORMAT", value_enum, value_name = "FORMAT")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
     /// Ends the import at the first line that is not allowed. Otherwise such lines are told and left out
-    #[arg(long, env = "PETSTORE_STRICT", value_parser = is_on)]
+    #[arg(long)]
     strict: bool,
 
     /// Names the import, of which no line is imported twice: 1 to 200 visible ASCII characters. Otherwise the file's
     /// SHA-256 is its name, and standard input gets a new one
-    #[arg(long, env = "PETSTORE_IMPORT_ID", value_name = "ID")]
+    #[arg(long, value_name = "ID")]
     import_id: Option<String>,
 
     #[command(flatten)]

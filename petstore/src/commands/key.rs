@@ -22,7 +22,7 @@ pub(crate) enum Key {
         #[command(flatten)]
         account: AccountSetting,
         /// After how long the key expires, as in 90d; never if it is left out
-        #[arg(long, env = "PETSTORE_EXPIRES_IN", value_parser = duration::parse, value_name = "TIME")]
+        #[arg(long, value_parser = duration::parse, value_name = "TIME")]
         expires_in: Option<Duration>,
         #[command(flatten)]
         environment: EnvironmentSettings,
@@ -48,7 +48,7 @@ pub(crate) enum Key {
         /// The identifier of the old key
         id: String,
         /// How long the old key goes on working beside the new one
-        #[arg(long, env = "PETSTORE_GRACE", default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
+        #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
         /// production or staging: refuses to rotate a key of the other one; the new key is of the same as the old
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
@@ -61,7 +61,7 @@ pub(crate) enum Key {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AccountSetting {
     /// The account's name
-    #[arg(long, env = "PETSTORE_ACCOUNT", value_parser = account_name, value_name = "NAME")]
+    #[arg(long, value_parser = account_name, value_name = "NAME")]
     account: AccountName,
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum Migrate {
     /// Take back the newest changes, with the data that is in them; without --yes, show what would go
     Down {
         /// How many changes
-        #[arg(long, env = "PETSTORE_STEPS", default_value_t = 1, value_parser = whole_number(1..=1_000_u32), value_name = "N")]
+        #[arg(long, default_value_t = 1, value_parser = whole_number(1..=1_000_u32), value_name = "N")]
         steps: u32,
         /// Takes them back. Without it nothing is changed
         #[arg(long)] // no variable: it has to be said each time

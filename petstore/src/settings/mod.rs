@@ -1,7 +1,8 @@
 //! What can be set, by flag or by environment variable. clap's definitions here are the only ones: `--help`,
 //! the table in `docs/settings.md` and the values that the verbs read all come from them.
 //!
-//! Every flag `--some-flag` has the variable `PETSTORE_SOME_FLAG`; the flag wins. There is no settings file.
+//! A setting `--some-setting` has the variable `PETSTORE_SOME_SETTING`; the flag wins. There is no settings file. What a
+//! command is told to do, such as `ban add --for 1h`, is a flag without a variable.
 
 mod core;
 mod database;
