@@ -8,8 +8,8 @@ use tonic::{Status, body::Body, metadata::MetadataValue};
 use tower::{BoxError, util::BoxCloneSyncService};
 
 use crate::{
+    caller::Caller,
     error::{self, ApiError},
-    middleware::Caller,
 };
 
 mod breaker;
@@ -56,7 +56,7 @@ where
         Err(_) => {
             tracing::warn!(
                 request_id = caller.request_id.as_str(),
-                account_id = caller.key.account_id,
+                account_id = caller.account_id,
                 "the core did not answer in time"
             );
             Err(ApiError::DeadlineExceeded)
@@ -76,7 +76,7 @@ fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> 
 
 /// A client's mistake is of interest to nobody else; an outage may pass; a fault of ours needs someone.
 fn log(error: &ApiError, status: &Status, caller: &Caller) {
-    let (request_id, account_id) = (caller.request_id.as_str(), caller.key.account_id);
+    let (request_id, account_id) = (caller.request_id.as_str(), caller.account_id);
     let (code, grpc_status) = (error::code(error.reason()), status.code());
     match error.status() {
         StatusCode::INTERNAL_SERVER_ERROR => {
@@ -104,27 +104,21 @@ fn log(error: &ApiError, status: &Status, caller: &Caller) {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{Arc, Mutex},
-    };
+    use std::{io, sync::Mutex};
 
     use http::HeaderMap;
     use petstore_clock::{Clock, UnixMillis};
+    use petstore_proto::internal::v1::Plan;
     use tonic::Response;
 
     use super::*;
-    use crate::{
-        keys::{KnownKey, Plan},
-        middleware::RequestId,
-        rate_limit::Quota,
-    };
+    use crate::request_id::RequestId;
 
     #[tokio::test]
     async fn an_attempt_carries_the_time_that_is_left_and_the_requests_name() {
         let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
-        let request_id = RequestId::of(&named, &Clock::manual(UnixMillis(0)).0);
-        let caller = Caller { key: Arc::new(key()), request_id };
+        let request_id = RequestId::from_headers(&named, &Clock::manual(UnixMillis(0)).0);
+        let caller = Caller { account_id: 1, plan: Plan::Free, request_id };
         let seen = Mutex::new(Vec::new());
         let answer: Result<(), _> = ask((), &caller, &RetryBudget::new(), |request| {
             let field = |name| request.metadata().get(name).unwrap().to_str().unwrap().to_owned();
@@ -145,14 +139,5 @@ mod tests {
             matches!(left[..], [first, second] if second + 10_000 < first && first <= 5_000_000),
             "{left:?}"
         );
-    }
-
-    fn key() -> KnownKey {
-        KnownKey {
-            key_id: "k".into(),
-            account_id: 1,
-            plan: Plan::Free,
-            quota: Quota { per_minute: 60, per_day: 1_000 },
-        }
     }
 }

@@ -87,11 +87,11 @@ pub(crate) fn judge(origins: &[CorsOrigin], request: &Parts) -> Option<Grant> {
 
 impl Grant {
     /// Writes the grant into the answer's header fields.
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if self.vary {
             headers.append(header::VARY, HeaderValue::from_name(HeaderName::from_static("origin")));
         }
-        let Some(origin) = self.allow_origin else {
+        let Some(origin) = self.allow_origin.clone() else {
             return;
         };
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

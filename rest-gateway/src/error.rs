@@ -8,14 +8,13 @@ use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::ErrorReason;
 use serde::Serialize;
 
-use crate::{
-    docs,
-    keys::{BearerError, KeyError},
-    rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome},
-};
+use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 
+pub(crate) mod codes;
+pub(crate) mod examples;
 mod from_core;
 
+pub(crate) use codes::code;
 pub(crate) use from_core::is_transport_failure;
 
 /// Why there is an Error body instead of what was asked for. `Display` is the body's `message`: safe for a
@@ -31,12 +30,19 @@ pub(crate) enum ApiError {
     #[error("the header fields must be at most 100 and at most 32768 bytes together")]
     HeadersTooLarge,
 
-    /// No key that could be valid was sent.
-    #[error(transparent)]
-    Bearer(#[from] BearerError),
-    /// The key that was sent cannot be used, or cannot be checked.
-    #[error(transparent)]
-    Key(#[from] KeyError),
+    #[error("an API key is required: send the header Authorization: Bearer <API_KEY>")]
+    MissingApiKey,
+    #[error("the API key is not valid")]
+    InvalidApiKey,
+    #[error("the API key was revoked")]
+    ApiKeyRevoked,
+    #[error("the API key has expired")]
+    ApiKeyExpired,
+    /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
+    #[error("the API key cannot be checked at the moment")]
+    ApiKeyNotChecked,
+    #[error("too many API keys are being looked up at the moment")]
+    TooManyKeyLookups,
     /// The limiter refused; the decision says why and until when, and of a ban its cause is told too.
     #[error("{}", .0.refusal_message(.1).unwrap_or_default())]
     OverLimit(Decision, BanCause),
@@ -44,7 +50,7 @@ pub(crate) enum ApiError {
     #[error("there is nothing at this path")]
     RouteNotFound,
     #[error("this path serves only {allow}")]
-    MethodNotAllowed { allow: &'static str },
+    MethodNotAllowed { allow: String },
     #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
     OperationRemoved,
     #[error(
@@ -95,10 +101,10 @@ impl ApiError {
             Self::InvalidHost | Self::BrokenBody => ErrorReason::InvalidRequest,
             Self::UriTooLong => ErrorReason::UriTooLong,
             Self::HeadersTooLarge => ErrorReason::HeadersTooLarge,
-            Self::Bearer(BearerError::Missing) => ErrorReason::MissingApiKey,
-            Self::Bearer(BearerError::Invalid) | Self::Key(KeyError::Unknown) => ErrorReason::InvalidApiKey,
-            Self::Key(KeyError::Revoked) => ErrorReason::ApiKeyRevoked,
-            Self::Key(KeyError::Expired) => ErrorReason::ApiKeyExpired,
+            Self::MissingApiKey => ErrorReason::MissingApiKey,
+            Self::InvalidApiKey => ErrorReason::InvalidApiKey,
+            Self::ApiKeyRevoked => ErrorReason::ApiKeyRevoked,
+            Self::ApiKeyExpired => ErrorReason::ApiKeyExpired,
             Self::OverLimit(decision, _) => match decision.outcome {
                 // `Admitted` is no refusal, so nobody makes this error of it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
@@ -120,8 +126,8 @@ impl ApiError {
             Self::IdempotencyKeyReused => ErrorReason::IdempotencyKeyReused,
             Self::PetNotFound => ErrorReason::PetNotFound,
             Self::Core { reason, .. } => *reason,
-            Self::Unavailable { .. } | Self::Key(KeyError::CoreAway) => ErrorReason::Unavailable,
-            Self::Overloaded { .. } | Self::Key(KeyError::Overloaded) => ErrorReason::Overloaded,
+            Self::Unavailable { .. } | Self::ApiKeyNotChecked => ErrorReason::Unavailable,
+            Self::Overloaded { .. } | Self::TooManyKeyLookups => ErrorReason::Overloaded,
             Self::LimiterUnavailable(_) => ErrorReason::LimiterUnavailable,
             Self::DeadlineExceeded => ErrorReason::DeadlineExceeded,
             Self::Internal => ErrorReason::Internal,
@@ -129,7 +135,7 @@ impl ApiError {
     }
 
     pub(crate) const fn status(&self) -> StatusCode {
-        http_status(self.reason())
+        codes::explain(self.reason()).status
     }
 
     /// `Retry-After` in whole seconds: always with 409, 429 and 503, and where the core asks for it.
@@ -142,11 +148,7 @@ impl ApiError {
             | Self::Overloaded { retry_after } => retry_after.map(whole_seconds),
             _ => None,
         };
-        let required = matches!(
-            self.status(),
-            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        );
-        known.or_else(|| required.then_some(1))
+        known.or_else(|| codes::says_when_to_retry(self.status()).then_some(1))
     }
 
     /// What replaces an answer that is not an Error body although it should be.
@@ -161,51 +163,6 @@ impl ApiError {
     }
 }
 
-/// The status that goes with a reason; for one that is on gRPC only, the one that its gRPC code stands for.
-const fn http_status(reason: ErrorReason) -> StatusCode {
-    match reason {
-        ErrorReason::ValidationFailed
-        | ErrorReason::InvalidParameter
-        | ErrorReason::InvalidCursor
-        | ErrorReason::InvalidIdempotencyKey
-        | ErrorReason::InvalidRequest
-        | ErrorReason::MalformedJson
-        | ErrorReason::InvalidOrderTransition => StatusCode::BAD_REQUEST,
-        ErrorReason::MissingApiKey
-        | ErrorReason::InvalidApiKey
-        | ErrorReason::ApiKeyRevoked
-        | ErrorReason::ApiKeyExpired => StatusCode::UNAUTHORIZED,
-        ErrorReason::PetNotFound | ErrorReason::OrderNotFound | ErrorReason::RouteNotFound => {
-            StatusCode::NOT_FOUND
-        }
-        ErrorReason::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        ErrorReason::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-        ErrorReason::IdempotencyInProgress => StatusCode::CONFLICT,
-        ErrorReason::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-        ErrorReason::OperationRemoved => StatusCode::GONE,
-        ErrorReason::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        ErrorReason::UriTooLong => StatusCode::URI_TOO_LONG,
-        ErrorReason::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ErrorReason::RateLimited | ErrorReason::QuotaExceeded | ErrorReason::ApiKeyBanned => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
-        ErrorReason::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        ErrorReason::Unavailable | ErrorReason::Overloaded | ErrorReason::LimiterUnavailable => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        ErrorReason::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-        ErrorReason::Unspecified | ErrorReason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
-const REASON_PREFIX: &str = "ERROR_REASON_";
-
-/// The name of a reason on the wire.
-pub(crate) fn code(reason: ErrorReason) -> &'static str {
-    let name = reason.as_str_name();
-    name.strip_prefix(REASON_PREFIX).unwrap_or(name)
-}
-
 /// The Error object: exactly these members.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -217,7 +174,7 @@ struct ErrorBody<'a> {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let reason = self.reason();
-        let status = http_status(reason);
+        let status = codes::explain(reason).status;
         let body = ErrorBody { code: code(reason), message: &self.to_string(), status: status.as_u16() };
         // Serialising two strings and a number does not fail.
         let body = serde_json::to_vec(&body).unwrap_or_default();
@@ -236,8 +193,10 @@ impl IntoResponse for ApiError {
         if let Some(challenge) = challenge(reason) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
-        if let Self::MethodNotAllowed { allow } = self {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        if let Self::MethodNotAllowed { allow } = self
+            && let Ok(allow) = HeaderValue::try_from(allow)
+        {
+            headers.insert(header::ALLOW, allow);
         }
         response
     }
@@ -245,7 +204,7 @@ impl IntoResponse for ApiError {
 
 /// Where the error is explained to people (RFC 8288). It is a field of its own beside other `Link` fields.
 fn help_link(reason: ErrorReason) -> String {
-    format!("<{}>; rel=\"help\"", docs::error_path(reason))
+    format!("<{}>; rel=\"help\"", codes::page_path(reason))
 }
 
 /// Rounded up, at least 1: `Retry-After: 0` would invite a tight loop.

@@ -1,12 +1,12 @@
 //! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
 //!
-//! A request walks: [`server`] (sockets) → `middleware` (what every answer carries, who may pass) → `routes`
+//! A request walks: [`server`] (sockets) → `pipeline` (who may pass, what every answer carries) → `routes`
 //! (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
+mod caller;
 pub mod client_address;
 pub mod core_client;
 mod cors;
-mod deprecation;
 mod docs;
 mod error;
 pub mod exchange;
@@ -14,14 +14,14 @@ mod gateway;
 mod json;
 pub mod keys;
 mod metrics;
-mod middleware;
 mod openapi;
 mod operation;
+mod pipeline;
 pub mod rate_limit;
+mod request_id;
 mod router;
 mod routes;
 pub mod server;
-mod stability;
 pub mod tls;
 mod usage;
 

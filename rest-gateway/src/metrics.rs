@@ -1,5 +1,5 @@
-//! What the gateway counts of requests and of the limiter's decisions. Keys and connections are counted where they are:
-//! [`keys`](crate::keys) and [`server`](crate::server).
+//! What the gateway counts of requests and of the limiter's decisions. Keys and connections are counted where
+//! they are: [`keys`](crate::keys) and [`server`](crate::server).
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(crate) struct Metrics {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ending {
-    pub(crate) operation: Operation,
+pub(crate) struct RequestOutcome<'a> {
+    pub(crate) operation: &'a Operation,
     /// The HTTP status.
     pub(crate) status: u16,
     /// Of the Error body, if there is one.
@@ -96,14 +96,13 @@ impl Metrics {
     }
 
     /// Counts a request that was answered.
-    pub(crate) fn answered(&self, ending: &Ending) {
-        let Ending { operation, status, reason, plan, took } = *ending;
-        let (method, route) = operation.route();
+    pub(crate) fn answered(&self, outcome: &RequestOutcome<'_>) {
+        let RequestOutcome { operation, status, reason, plan, took } = *outcome;
         self.durations
-            .with_label_values(&[operation.name(), method, route, status_class(status)])
+            .with_label_values(&[operation.name, operation.method, operation.path, status_class(status)])
             .observe(took.as_secs_f64());
         let code = reason.map_or("OK", error::code);
-        self.requests.with_label_values(&[operation.name(), plan_word(plan), code]).inc();
+        self.requests.with_label_values(&[operation.name, plan_word(plan), code]).inc();
     }
 
     /// Counts a decision of the limiter.

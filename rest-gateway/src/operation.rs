@@ -1,117 +1,206 @@
-//! What a request asks for, in a word: the name of its operation in metrics and logs.
+//! The table of operations: what a request asks for, and what holds for it. The router and its `Allow`,
+//! authentication, rate limits, usage, metrics, traces, header fields and the OpenAPI document read it.
+//!
+//! A new operation is a row here and a handler in [`routes`](crate::routes), which the router names.
+
+pub(crate) mod deprecation;
+mod stability;
 
 use http::Method;
 
-use crate::routes::usage;
+pub(crate) use deprecation::Deprecation;
+pub(crate) use stability::Stability;
 
-/// What a request asks for, by its method and path alone: it is known before anybody is authenticated, and of a request
-/// that is refused too. HEAD asks for what GET does.
+/// One operation, or the answer to what is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub(crate) id: Id,
+    /// Its name in metrics and logs: where the OpenAPI document has it, the `operationId`.
+    pub(crate) name: &'static str,
+    /// As OpenTelemetry has `http.request.method`. HEAD is served wherever GET is.
+    pub(crate) method: &'static str,
+    /// The path as a pattern, as OpenTelemetry has `http.route`; empty if there is none.
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    pub(crate) counts: Counts,
+    pub(crate) stability: Stability,
+    pub(crate) deprecation: Option<&'static Deprecation>,
+}
+
+/// Which operation it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum Id {
     ListPets,
     CreatePet,
     GetPet,
     ListOrders,
     GetUsage,
-    /// OPTIONS: which methods there are, and whether a web page may use them.
-    Options,
-    /// The OpenAPI document.
     OpenApi,
     /// The pages for people.
     Docs,
-    /// Anything else: what a client sends never becomes a name.
+    /// OPTIONS: which methods there are, and whether a web page may use them.
+    Options,
+    /// Anything else: what an unauthenticated client sends never becomes a name.
     Unmatched,
 }
 
+/// Who may call an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Whoever sends a valid API key.
+    ApiKey,
+    Everybody,
+}
+
+/// What a call counts against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// The account's limits, and its usage.
+    Quota,
+    /// A limit of the operation's own.
+    OwnLimit,
+    Nothing,
+}
+
+/// Every operation that a handler serves. Access, counts, stability and deprecation hold for the path,
+/// whatever the method: its rows agree in them.
+#[rustfmt::skip]
+pub(crate) static OPERATIONS: [Operation; 6] = {
+    use Access::{ApiKey, Everybody};
+    use Counts::{Nothing, OwnLimit, Quota};
+    use Id::{CreatePet, GetPet, GetUsage, ListOrders, ListPets, OpenApi};
+    use Stability::{Beta, Experimental, Stable};
+    const SUNSET: Option<&Deprecation> = Some(&deprecation::GET_PET);
+    [
+        row(ListPets,   "listPets",   "GET",  "/v1/pets",         ApiKey,    Quota,    Stable,       None),
+        row(CreatePet,  "createPet",  "POST", "/v1/pets",         ApiKey,    Quota,    Stable,       None),
+        row(GetPet,     "getPet",     "GET",  "/v1/pets/{petId}", ApiKey,    Quota,    Stable,       SUNSET),
+        row(ListOrders, "listOrders", "GET",  "/v1/store/orders", ApiKey,    Quota,    Experimental, None),
+        row(GetUsage,   "getUsage",   "GET",  "/v1/usage",        ApiKey,    OwnLimit, Beta,         None),
+        row(OpenApi,    "openapi",    "GET",  "/openapi.json",    Everybody, Nothing,  Stable,       None),
+    ]
+};
+
+/// A request for the documentation, whose paths are those of its pages.
+const DOCS: Operation = OUTSIDE_V1.named(Id::Docs, "docs", "GET", "/docs");
+
+/// A request for no operation, to `/v1` or below. It is counted, so that unknown paths are not a way around
+/// the limit.
+const UNMATCHED: Operation =
+    row(Id::Unmatched, "unmatched", "_OTHER", "", Access::ApiKey, Counts::Quota, Stability::Stable, None);
+
+/// The same outside `/v1`.
+const OUTSIDE_V1: Operation = Operation { access: Access::Everybody, counts: Counts::Nothing, ..UNMATCHED };
+
 impl Operation {
-    pub(crate) fn of(method: &Method, path: &str) -> Self {
-        if method == Method::OPTIONS {
-            return Self::Options;
-        }
-        let reads = method == Method::GET || method == Method::HEAD;
-        match path {
-            "/v1/pets" if reads => Self::ListPets,
-            "/v1/pets" if method == Method::POST => Self::CreatePet,
-            "/v1/store/orders" if reads => Self::ListOrders,
-            usage::PATH if reads => Self::GetUsage,
-            "/openapi.json" if reads => Self::OpenApi,
-            "/" | "/docs" if reads => Self::Docs,
-            path if reads && is_one_below("/v1/pets/", path) => Self::GetPet,
-            path if reads && path.starts_with("/docs/") => Self::Docs,
-            _ => Self::Unmatched,
-        }
-    }
-
-    /// The name: where the OpenAPI document has the operation, its `operationId`.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::ListPets => "listPets",
-            Self::CreatePet => "createPet",
-            Self::GetPet => "getPet",
-            Self::ListOrders => "listOrders",
-            Self::GetUsage => "getUsage",
-            Self::Options => "options",
-            Self::OpenApi => "openapi",
-            Self::Docs => "docs",
-            Self::Unmatched => "unmatched",
+    /// What a request asks for, by its method and path alone: it is known before anybody is authenticated,
+    /// and of a request that is refused too. What holds for a path also holds for the methods that it does
+    /// not serve.
+    pub(crate) fn find(method: &Method, path: &str) -> Self {
+        let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+        let mut rows = OPERATIONS.iter().filter(|row| row.has_path(path)).peekable();
+        let of_path = rows.peek().copied();
+        let named = rows.find(|row| row.method == method);
+        let is_docs = || path == "/" || path == "/docs" || path.starts_with("/docs/");
+        let unmatched = match of_path {
+            Some(of_path) => of_path.named(UNMATCHED.id, UNMATCHED.name, UNMATCHED.method, UNMATCHED.path),
+            None if is_versioned(path) => UNMATCHED,
+            None => OUTSIDE_V1,
+        };
+        match (named, method) {
+            (Some(row), _) => *row,
+            // Browsers send it without credentials (Fetch Standard).
+            (None, "OPTIONS") => Self {
+                access: Access::Everybody,
+                counts: Counts::Nothing,
+                ..unmatched.named(Id::Options, "options", "OPTIONS", "")
+            },
+            (None, "GET") if is_docs() => DOCS,
+            (None, _) => unmatched,
         }
     }
 
-    /// Method and route, as far as there are any: what its span is called.
-    pub(crate) fn title(self) -> String {
-        let (method, route) = self.route();
-        let method = if method == "_OTHER" { "HTTP" } else { method };
-        if route.is_empty() { method.to_owned() } else { format!("{method} {route}") }
+    /// Method and path, as far as there are any: what its span is called.
+    pub(crate) fn title(&self) -> String {
+        let method = if self.method == UNMATCHED.method { "HTTP" } else { self.method };
+        if self.path.is_empty() { method.to_owned() } else { format!("{method} {}", self.path) }
     }
 
-    /// The method, or `_OTHER`, and the path as a pattern, which may be empty: `http.request.method` and `http.route` of
-    /// OpenTelemetry.
-    pub(crate) const fn route(self) -> (&'static str, &'static str) {
-        match self {
-            Self::ListPets => ("GET", "/v1/pets"),
-            Self::CreatePet => ("POST", "/v1/pets"),
-            Self::GetPet => ("GET", "/v1/pets/{petId}"),
-            Self::ListOrders => ("GET", "/v1/store/orders"),
-            Self::GetUsage => ("GET", usage::PATH),
-            Self::Options => ("OPTIONS", ""),
-            Self::OpenApi => ("GET", "/openapi.json"),
-            Self::Docs => ("GET", "/docs"),
-            Self::Unmatched => ("_OTHER", ""),
+    /// Whether a path fits the pattern, in which a segment in braces stands for any one that is not empty.
+    fn has_path(&self, path: &str) -> bool {
+        match self.path.split_once('{') {
+            Some((folder, _)) => {
+                path.strip_prefix(folder).is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
+            }
+            None => self.path == path,
         }
+    }
+
+    const fn named(self, id: Id, name: &'static str, method: &'static str, path: &'static str) -> Self {
+        Self { id, name, method, path, ..self }
     }
 }
 
-/// Whether the path is the folder's and exactly one segment more.
-fn is_one_below(folder: &str, path: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
+/// Whether the path belongs to the versioned interface: `/v1` itself and all below it.
+pub(crate) fn is_versioned(path: &str) -> bool {
+    path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The methods that the path of the table serves, for `Allow`.
+pub(crate) fn allowed_methods(path: &str) -> String {
+    let mut methods = String::new();
+    for row in OPERATIONS.iter().filter(|row| row.path == path) {
+        methods += if row.method == "GET" { "GET, HEAD" } else { row.method };
+        methods += ", ";
+    }
+    methods + "OPTIONS"
+}
+
+#[expect(clippy::too_many_arguments, reason = "the columns of the table")]
+const fn row(
+    id: Id,
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    access: Access,
+    counts: Counts,
+    stability: Stability,
+    deprecation: Option<&'static Deprecation>,
+) -> Operation {
+    Operation { id, name, method, path, access, counts, stability, deprecation }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(method: &str, path: &str) -> Operation {
-        Operation::of(&method.parse().unwrap(), path)
+    fn find(method: &str, path: &str) -> Operation {
+        Operation::find(&method.parse().unwrap(), path)
     }
 
     #[test]
-    fn every_operation_of_the_openapi_document_is_known_by_its_name() {
-        let document = crate::openapi();
-        for (path, methods) in document["paths"].as_object().unwrap() {
-            for (method, described) in methods.as_object().unwrap() {
-                let method = method.to_uppercase();
-                let operation = of(&method, &format!("/v1{}", path.replace("{petId}", "7")));
-                assert_eq!(operation.name(), described["operationId"], "{method} {path}");
-                assert_eq!(operation.route(), (method.as_str(), format!("/v1{path}").as_str()));
-            }
+    fn every_row_is_found_by_its_method_and_path() {
+        for row in &OPERATIONS {
+            assert_eq!(find(row.method, &row.path.replace("{petId}", "7")).id, row.id);
+        }
+    }
+
+    #[test]
+    fn rows_of_one_path_agree_in_all_that_holds_for_the_path() {
+        let of_path = |row: &Operation| {
+            (row.access, row.counts, row.stability, row.deprecation.map(|it| it.removed_at))
+        };
+        for row in &OPERATIONS {
+            let first = OPERATIONS.iter().find(|first| first.path == row.path).unwrap();
+            assert_eq!(of_path(row), of_path(first), "{}", row.path);
         }
     }
 
     #[test]
     fn head_asks_for_what_get_does() {
         for path in ["/v1/pets", "/v1/pets/x", "/openapi.json", "/", "/docs", "/docs/errors"] {
-            assert_eq!(of("HEAD", path), of("GET", path));
-            assert_ne!(of("GET", path), Operation::Unmatched, "{path}");
+            assert_eq!(find("HEAD", path).id, find("GET", path).id);
+            assert_ne!(find("GET", path).id, Id::Unmatched, "{path}");
         }
     }
 
@@ -128,8 +217,46 @@ mod tests {
             ("BREW", "/v1/pets"),
             ("DELETE", "/docs"),
         ] {
-            assert_eq!(of(method, path), Operation::Unmatched, "{method} {path}");
+            let Operation { id, name, path: pattern, .. } = find(method, path);
+            assert_eq!((id, name, pattern), (Id::Unmatched, "unmatched", ""), "{method} {path}");
         }
-        assert_eq!(of("OPTIONS", "/whatever"), Operation::Options);
+        assert_eq!(find("OPTIONS", "/whatever").id, Id::Options);
+    }
+
+    #[test]
+    fn what_holds_for_a_path_holds_for_every_method_of_it() {
+        for method in ["GET", "PATCH", "OPTIONS"] {
+            assert!(find(method, "/v1/pets/x").deprecation.is_some());
+            assert_eq!(find(method, "/v1/usage").stability, Stability::Beta);
+            assert_eq!(find(method, "/v1/store/orders").stability, Stability::Experimental);
+        }
+        assert_eq!(find("PATCH", "/v1/usage").counts, Counts::OwnLimit);
+        for path in ["/v1/pets", "/v1/pets/", "/v1/pets/1/", "/v1/pet/1", "/pets/1", "/v1/store"] {
+            let found = find("GET", path);
+            assert!(found.deprecation.is_none() && found.stability == Stability::Stable, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_v1_without_options_needs_a_key_and_counts() {
+        for path in ["/v1", "/v1/nothing", "/v1//", "/v1/pets"] {
+            let (found, options) = (find("POST", path), find("OPTIONS", path));
+            assert_eq!((found.access, found.counts), (Access::ApiKey, Counts::Quota), "{path}");
+            assert_eq!((options.access, options.counts), (Access::Everybody, Counts::Nothing), "{path}");
+        }
+        for path in ["/", "/docs", "/openapi.json", "/v10", "/pets"] {
+            let found = find("POST", path);
+            assert_eq!((found.access, found.counts), (Access::Everybody, Counts::Nothing), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_interface_is_v1_and_all_below_it() {
+        for path in ["/v1", "/v1/", "/v1/pets", "/v1//"] {
+            assert!(is_versioned(path), "{path}");
+        }
+        for path in ["", "/", "/v10", "/v2/pets", "/openapi.json", "*", "/V1/pets", "v1"] {
+            assert!(!is_versioned(path), "{path}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::Request,
-    routing::{MethodRouter, Route, get},
+    routing::{MethodRouter, Route, get, post},
 };
 use http::{StatusCode, header};
 use tower::{layer::layer_fn, service_fn};
@@ -14,7 +14,8 @@ use crate::{
     docs,
     error::ApiError,
     gateway::{Gateway, GatewayState},
-    middleware::edge,
+    operation::{Id, OPERATIONS, allowed_methods},
+    pipeline,
     routes::{openapi, orders, pets, usage},
 };
 
@@ -28,31 +29,46 @@ use crate::{
 /// 4. route (404), method (405);
 /// 5. the handler: media type (415), size (413), parsing (400), the call to the core.
 ///
-/// `edge` does 1 to 3 and completes every answer on its way out.
+/// [`pipeline`] does 1 to 3 and completes every answer on its way out.
 pub fn router(gateway: Gateway) -> Router {
     let gateway = gateway.into_state();
-    Router::new()
-        .route("/v1/pets", resource("GET, HEAD, POST, OPTIONS", get(pets::list).post(pets::create)))
-        .route("/v1/pets/{pet_id}", resource("GET, HEAD, OPTIONS", get(pets::get))) // until 2030-12-05
-        .route("/v1/store/orders", resource("GET, HEAD, OPTIONS", get(orders::list))) // experimental
-        .route(usage::PATH, resource("GET, HEAD, OPTIONS", get(usage::get))) // costs no quota
-        .route("/openapi.json", resource("GET, HEAD, OPTIONS", get(openapi::get))) // open to everybody
-        .merge(docs::routes()) // likewise; its failures are pages too
+    let mut router = Router::new();
+    for operation in &OPERATIONS {
+        router = router.route(operation.path, handler(operation.id)); // a path's methods add up
+    }
+    let mut paths: Vec<_> = OPERATIONS.iter().map(|operation| operation.path).collect();
+    paths.dedup();
+    for path in paths {
+        router = router.route(path, other_methods(allowed_methods(path)));
+    }
+    router
+        .merge(docs::routes()) // its failures are pages too
         .fallback(async || ApiError::RouteNotFound)
         .with_state(gateway.clone())
         .layer(layer_fn(move |inner: Route| {
             let gateway = gateway.clone();
-            service_fn(move |request: Request| edge::answer(gateway.clone(), inner.clone(), request))
+            service_fn(move |request: Request| pipeline::handle(gateway.clone(), inner.clone(), request))
         }))
 }
 
-/// A path that serves `methods`, tells them to OPTIONS, and refuses all others. HEAD comes with GET.
-fn resource(
-    allow: &'static str,
-    methods: MethodRouter<Arc<GatewayState>>,
-) -> MethodRouter<Arc<GatewayState>> {
-    methods
-        .options(async move || (StatusCode::NO_CONTENT, [(header::ALLOW, allow)]))
+/// Who serves an operation. HEAD comes with GET.
+fn handler(operation: Id) -> MethodRouter<Arc<GatewayState>> {
+    match operation {
+        Id::ListPets => get(pets::list),
+        Id::CreatePet => post(pets::create),
+        Id::GetPet => get(pets::get),
+        Id::ListOrders => get(orders::list),
+        Id::GetUsage => get(usage::get),
+        Id::OpenApi => get(openapi::get),
+        Id::Docs | Id::Options | Id::Unmatched => MethodRouter::new(), // no rows of the table
+    }
+}
+
+/// Tells OPTIONS which methods a path serves, and refuses those that it does not.
+fn other_methods(allow: String) -> MethodRouter<Arc<GatewayState>> {
+    let options = [(header::ALLOW, allow.clone())];
+    MethodRouter::new()
+        .options(async move || (StatusCode::NO_CONTENT, options))
         .fallback(async move || ApiError::MethodNotAllowed { allow })
 }
 

@@ -2,43 +2,41 @@
 
 use std::fmt::Write as _;
 
-use http::StatusCode;
 use petstore_proto::v1::ErrorReason;
 
-use super::{
-    error_codes::{self, explanation},
-    html::{Page, escaped, prose},
+use super::html::{Page, escaped, prose};
+use crate::error::{
+    codes::{self, explain},
+    examples::example,
 };
 
 /// Where the list of all codes is.
 pub(super) const INDEX_PATH: &str = "/docs/errors";
 
-/// Where the page about a code is.
-pub(crate) fn path_of(reason: ErrorReason) -> String {
-    format!("{INDEX_PATH}/{}", error_codes::code(reason))
-}
-
 /// The page about one code.
 pub(super) fn page_of(reason: ErrorReason) -> String {
-    let code = error_codes::code(reason);
-    let about = explanation(reason);
+    let code = codes::code(reason);
+    let about = explain(reason);
     let main = format!(
         include_str!("assets/error.html"),
         code = code,
-        http = http_status(reason),
+        http = about.status, // such as `429 Too Many Requests`
         grpc = grpc_status(reason),
-        retry = prose(about.retry.advice()),
+        who_acts = about.who_acts(),
+        retry = prose(about.retry()),
         meaning = prose(about.meaning),
         remedy = prose(about.remedy),
-        example = escaped(&format!("{:#}", error_codes::example(reason))),
+        operator = about.operator.map(for_operators).unwrap_or_default(),
+        example = escaped(&format!("{:#}", example(reason))),
     );
     Page { title: code, description: "What this error code means, and what to do", main: &main }.render()
 }
 
 /// The list of all codes, by status.
 pub(super) fn index() -> String {
-    let mut reasons: Vec<_> = error_codes::all().collect();
-    reasons.sort_by_key(|&reason| error_codes::status(reason)); // stable: within a status, in the order of the enum
+    let mut reasons: Vec<_> = codes::all().collect();
+    // A stable sort: within a status, in the order of the enum.
+    reasons.sort_by_key(|&reason| explain(reason).status);
     let mut rows = String::new();
     for reason in reasons {
         let _ = writeln!(
@@ -46,11 +44,11 @@ pub(super) fn index() -> String {
             rows,
             "<tr><td data-label=\"HTTP\">{status}</td><th scope=\"row\"><a href=\"{path}\"><code>{code}</code></a></th>\
              <td data-label=\"gRPC\">{grpc}</td><td>{meaning}</td></tr>",
-            status = error_codes::status(reason),
-            path = path_of(reason),
-            code = error_codes::code(reason),
+            status = explain(reason).status.as_u16(),
+            path = codes::page_path(reason),
+            code = codes::code(reason),
             grpc = grpc_status(reason),
-            meaning = prose(first_sentence(explanation(reason).meaning)),
+            meaning = prose(first_sentence(explain(reason).meaning)),
         );
     }
     let main = include_str!("assets/errors.html").replace("{rows}", &rows);
@@ -58,20 +56,17 @@ pub(super) fn index() -> String {
         .render()
 }
 
-/// Such as `429 Too Many Requests`.
-fn http_status(reason: ErrorReason) -> String {
-    let status = error_codes::status(reason);
-    let name =
-        StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
-    format!("{status} {name}")
+/// A paragraph of HTML.
+fn for_operators(operator: &str) -> String {
+    format!("        <p>For the operator: {}</p>\n", prose(operator))
 }
 
 /// As HTML.
 fn grpc_status(reason: ErrorReason) -> String {
-    explanation(reason).grpc.map_or_else(|| "–".to_owned(), |code| format!("<code>{code}</code>"))
+    explain(reason).grpc.map_or_else(|| "–".to_owned(), |code| format!("<code>{code}</code>"))
 }
 
 /// Up to the first full stop that ends a sentence.
-fn first_sentence(text: &str) -> &str {
+pub(super) fn first_sentence(text: &str) -> &str {
     text.find(". ").and_then(|end| text.get(..=end)).unwrap_or(text)
 }

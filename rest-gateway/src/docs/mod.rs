@@ -1,11 +1,10 @@
-//! The documentation for people: `/docs`, where every operation can be tried, and `/docs/errors` with a page per
-//! error code. It is served without a key, without rate headers and without any other server: everything is
-//! embedded in the binary and rendered once, when the routes are made.
+//! The documentation for people: `/docs`, where every operation can be tried, and `/docs/errors` with a page
+//! per error code. It is served without a key, without rate headers and without any other server: everything
+//! is embedded in the binary and rendered once, when the routes are made.
 //!
-//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the error pages are
-//! plain HTML from [`error_codes`].
+//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the error pages
+//! are plain HTML from [`codes`].
 
-mod error_codes;
 mod error_pages;
 mod html;
 mod resource;
@@ -19,9 +18,10 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-pub(crate) use error_pages::path_of as error_path;
 use html::Page;
 use resource::{Resource, strict};
+
+use crate::error::codes;
 
 /// What the page consists of, by path.
 const ASSETS: [(&str, Asset); 13] = [
@@ -50,12 +50,12 @@ enum Asset {
 /// The methods that every page serves.
 const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
 
-/// Who opens the service in a browser is led to the documentation. Not for ever (301 and 308 are kept by browsers): one
-/// day something else may be there.
+/// Who opens the service in a browser is led to the documentation. Not for ever (301 and 308 are kept by
+/// browsers): one day something else may be there.
 const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
 
-/// Every path of the documentation, and `/`, which leads there. Below `/docs`, what is unknown is a 404 page rather than an Error body: a person
-/// reads it.
+/// Every path of the documentation, and `/`, which leads there. Below `/docs`, what is unknown is a 404 page
+/// rather than an Error body: a person reads it.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -101,8 +101,8 @@ fn resources() -> Vec<(String, Resource)> {
         ("/docs".to_owned(), Resource::html(StatusCode::OK, home.render())),
         (error_pages::INDEX_PATH.to_owned(), Resource::html(StatusCode::OK, error_pages::index())),
     ];
-    resources.extend(error_codes::all().map(|reason| {
-        (error_pages::path_of(reason), Resource::html(StatusCode::OK, error_pages::page_of(reason)))
+    resources.extend(codes::all().map(|reason| {
+        (codes::page_path(reason), Resource::html(StatusCode::OK, error_pages::page_of(reason)))
     }));
     resources.extend(ASSETS.into_iter().map(|(path, asset)| {
         let (media_type, body) = match asset {

@@ -1,17 +1,14 @@
 //! What the documentation promises, asked over its routes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use axum::{Router, body::Body, response::Response};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use super::{
-    ASSETS, Asset,
-    error_codes::{self, Retry, explanation},
-    resources, routes,
-};
+use super::{ASSETS, Asset, error_pages::first_sentence, resources, routes};
+use crate::error::codes::{self, code, explain};
 
 async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
     let mut request = Request::builder().method(method).uri(path);
@@ -187,31 +184,23 @@ async fn an_unknown_page_or_code_is_a_404_page_that_shows_the_way() {
 #[tokio::test]
 async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
     let list = text(get("/docs/errors").await).await;
-    let codes: Vec<_> = error_codes::all().collect();
+    let codes: Vec<_> = codes::all().collect();
     assert!(codes.len() > 20, "{codes:?}");
     for reason in codes {
-        let code = error_codes::code(reason);
+        let code = code(reason);
         assert_eq!(list.matches(&format!("href=\"/docs/errors/{code}\"")).count(), 1, "{code}");
         let page = text(get(&format!("/docs/errors/{code}")).await).await;
         assert!(page.contains(&format!("<h1><code>{code}</code></h1>")), "{code}");
-        assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", error_codes::status(reason))), "{code}");
+        assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", explain(reason).status.as_u16())), "{code}");
         assert!(page.contains(&format!("&quot;code&quot;: &quot;{code}&quot;")), "{code}");
         assert!(page.contains("<p>") && !page.contains('`'), "{code}: a code mark was left over");
     }
 }
 
 #[test]
-fn waiting_is_advised_exactly_where_the_answer_says_how_long() {
-    for reason in error_codes::all() {
-        let says_how_long = matches!(error_codes::status(reason), 409 | 429 | 503);
-        assert_eq!(explanation(reason).retry == Retry::AfterRetryAfter, says_how_long, "{reason:?}");
-    }
-}
-
-#[test]
 fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
-    for reason in error_codes::all() {
-        let Some(grpc) = explanation(reason).grpc else { continue };
+    for reason in codes::all() {
+        let Some(grpc) = explain(reason).grpc else { continue };
         let expected = match grpc {
             "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => 400,
             "NOT_FOUND" => 404,
@@ -222,19 +211,42 @@ fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
             "DEADLINE_EXCEEDED" => 504,
             other => panic!("{reason:?}: what does {other} become?"),
         };
-        assert_eq!(error_codes::status(reason), expected, "{reason:?}");
+        assert_eq!(explain(reason).status.as_u16(), expected, "{reason:?}");
     }
 }
 
+/// The page after its introduction, as Markdown.
+fn written_guide() -> String {
+    let mut reasons: Vec<_> = codes::all().collect();
+    reasons.sort_by_key(|&reason| explain(reason).status);
+    let mut guide = "| Code | Status | gRPC | Meaning |\n|---|---|---|---|\n".to_owned();
+    for &reason in &reasons {
+        let (code, about) = (code(reason), explain(reason));
+        let (status, grpc) = (about.status.as_str(), about.grpc.unwrap_or("–"));
+        guide += &format!("| `{code}` | {status} | {grpc} | {} |\n", first_sentence(about.meaning));
+    }
+    for reason in reasons {
+        let (code, about) = (code(reason), explain(reason));
+        guide += &format!("\n## {code} – {}\n\n{}\n\n", about.status.as_str(), about.meaning);
+        guide += &format!("- Who acts: {}.\n- What to do: {}\n", about.who_acts(), about.remedy);
+        guide += &format!("- The same again? {}\n", about.retry());
+        if let Some(operator) = about.operator {
+            guide += &format!("- For the operator: {operator}\n");
+        }
+    }
+    guide
+}
+
 #[test]
-fn the_written_list_names_the_same_codes_with_the_same_statuses() {
-    let written = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md")).unwrap();
-    let written: BTreeMap<_, _> = written
-        .lines()
-        .filter_map(|line| line.strip_prefix("## ")?.split_once(" – "))
-        .map(|(code, status)| (code, status.parse().unwrap()))
-        .collect();
-    let served =
-        error_codes::all().map(|reason| (error_codes::code(reason), error_codes::status(reason))).collect();
-    assert_eq!(written, served);
+fn the_written_guide_is_made_of_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md");
+    let written = std::fs::read_to_string(path).unwrap();
+    let (introduction, _) = written.split_once("| Code |").unwrap();
+    let current = introduction.to_owned() + &written_guide();
+    if std::env::var_os("WRITE_ERROR_GUIDE").is_some() {
+        std::fs::write(path, current).unwrap();
+    } else {
+        let how = "WRITE_ERROR_GUIDE=1 cargo test --workspace --lib -- the_written_guide";
+        assert!(written == current, "docs/errors.md is not what the table says: run `{how}`");
+    }
 }

@@ -6,7 +6,10 @@ use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::{ApiError, REASON_PREFIX};
+use super::{
+    ApiError,
+    codes::{REASON_PREFIX, explain, is_grpc_only},
+};
 
 /// What tonic's client says when its own timeout has passed: `CANCELLED`, not `DEADLINE_EXCEEDED`.
 const TONIC_TIMEOUT: &str = "Timeout expired";
@@ -57,49 +60,17 @@ fn named_reason(status: &Status) -> Option<ErrorReason> {
     is_of_core(reason).then_some(reason)
 }
 
-/// Whether the core gives this reason to a gateway. The others belong to calls that a gateway does not make, or are
-/// judged here, from what only HTTP can express; above all a 429 is never passed on, because its header fields would
-/// not agree with it.
+/// Whether the core gives this reason to a gateway. The others belong to calls that a gateway does not make,
+/// or are judged here, from what only HTTP can express; above all a 429 is never passed on, because its
+/// header fields would not agree with it.
 const fn is_of_core(reason: ErrorReason) -> bool {
-    match reason {
-        ErrorReason::ValidationFailed
-        | ErrorReason::InvalidParameter
-        | ErrorReason::InvalidCursor
-        | ErrorReason::InvalidIdempotencyKey
-        | ErrorReason::IdempotencyInProgress
-        | ErrorReason::IdempotencyKeyReused
-        | ErrorReason::PetNotFound
-        | ErrorReason::Unavailable
-        | ErrorReason::Overloaded
-        | ErrorReason::DeadlineExceeded
-        | ErrorReason::Internal => true,
-        ErrorReason::Unspecified
-        | ErrorReason::OrderNotFound
-        | ErrorReason::InvalidOrderTransition
-        | ErrorReason::InvalidRequest
-        | ErrorReason::MalformedJson
-        | ErrorReason::MissingApiKey
-        | ErrorReason::InvalidApiKey
-        | ErrorReason::ApiKeyRevoked
-        | ErrorReason::ApiKeyExpired
-        | ErrorReason::RouteNotFound
-        | ErrorReason::MethodNotAllowed
-        | ErrorReason::RequestTimeout
-        | ErrorReason::OperationRemoved
-        | ErrorReason::BodyTooLarge
-        | ErrorReason::UriTooLong
-        | ErrorReason::UnsupportedMediaType
-        | ErrorReason::HeadersTooLarge
-        | ErrorReason::RateLimited
-        | ErrorReason::QuotaExceeded
-        | ErrorReason::LimiterUnavailable
-        | ErrorReason::ApiKeyBanned => false,
-    }
+    let is_judged_here = matches!(reason, ErrorReason::LimiterUnavailable | ErrorReason::Unspecified);
+    explain(reason).grpc.is_some() && !is_grpc_only(reason) && !is_judged_here
 }
 
-/// Whether the status was made on this side: then it has a source (whatever its code: a connection that was cut
-/// half-way through an answer is `INTERNAL` to tonic), or was made by the generated client because the transport was
-/// not ready.
+/// Whether the status was made on this side: then it has a source (whatever its code: a connection that was
+/// cut half-way through an answer is `INTERNAL` to tonic), or was made by the generated client because the
+/// transport was not ready.
 pub(crate) fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
         || status.message() == "transport error"

@@ -5,7 +5,6 @@ use petstore_proto::internal::v1::{Plan, UsageDay};
 use serde::Serialize;
 
 use crate::{
-    keys::KnownKey,
     rate_limit::{Ban, LimitStatus, WindowView},
     usage::date,
 };
@@ -70,9 +69,9 @@ struct ByStatus {
 }
 
 /// The body of a limit status with the days beside it, the latest first.
-pub(crate) fn usage_body(key: &KnownKey, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
+pub(crate) fn usage_body(plan: Plan, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
     let days = days.iter().map(day).collect();
-    let usage = Usage { plan: plan_word(key.plan), limit_status: body_of(limit_status), days };
+    let usage = Usage { plan: plan_word(plan), limit_status: body_of(limit_status), days };
     serde_json::to_vec(&usage).unwrap_or_default() // numbers and strings do not fail
 }
 
@@ -128,11 +127,9 @@ const fn plan_word(plan: Plan) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::{Decision, Outcome, Quota, Scope, Strikes};
+    use crate::rate_limit::{Decision, Outcome, Scope, Strikes};
 
     fn body(limit_status: &LimitStatus) -> serde_json::Value {
-        let quota = Quota { per_minute: 60, per_day: 1_000 };
-        let key = KnownKey { key_id: "k".into(), account_id: 1, plan: Plan::Free, quota };
         let day = UsageDay {
             day: 20_777,
             succeeded: 1,
@@ -141,7 +138,7 @@ mod tests {
             server_errors: 4,
             get_pet: 5,
         };
-        serde_json::from_slice(&usage_body(&key, limit_status, &[day])).unwrap()
+        serde_json::from_slice(&usage_body(Plan::Free, limit_status, &[day])).unwrap()
     }
 
     fn limit_status(outcome: Outcome) -> LimitStatus {

@@ -7,13 +7,11 @@ use petstore_api_key::{ApiKey, Environment};
 const MAX_TOKEN: usize = 512;
 
 /// Why a request carries no usable key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BearerError {
     /// There is no bearer credential.
-    #[error("an API key is required: send the header Authorization: Bearer <API_KEY>")]
     Missing,
     /// There is one, but it is not a key of this service.
-    #[error("the API key is not valid")]
     Invalid,
 }
 

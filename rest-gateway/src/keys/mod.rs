@@ -38,21 +38,16 @@ pub struct KnownKey {
 }
 
 /// Why a well-formed key cannot be used now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// There is no such key.
-    #[error("the API key is not valid")]
     Unknown,
     /// Its owner or an operator revoked it.
-    #[error("the API key was revoked")]
     Revoked,
     /// It had an expiry, and that has passed.
-    #[error("the API key has expired")]
     Expired,
     /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
-    #[error("the API key cannot be checked at the moment")]
     CoreAway,
     /// Too many keys wait to be looked up.
-    #[error("too many API keys are being looked up at the moment")]
     Overloaded,
 }

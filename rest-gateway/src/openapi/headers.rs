@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::reference;
-use crate::{deprecation, stability::Stability};
+use crate::operation::{Stability, deprecation::GET_PET};
 
 /// Header fields of every response under `/v1`, whatever its status, as (field, component).
 const ON_EVERY_RESPONSE: [(&str, &str); 7] = [
@@ -154,7 +154,7 @@ fn paging() -> Value {
 
 fn deprecation() -> Value {
     let mut written = HeaderMap::new();
-    deprecation::write(&mut written);
+    GET_PET.write(&mut written);
     let value = |name: &str| written.get(name).and_then(|value| value.to_str().ok());
     json!({
         "Deprecation": {

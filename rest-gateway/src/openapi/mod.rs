@@ -1,10 +1,10 @@
-//! The OpenAPI description of the REST interface, served at `/openapi.json` and printed by `petstore openapi`.
+//! The OpenAPI description of the REST interface, served at `/openapi.json` and printed by `petstore
+//! openapi`.
 //!
 //! It is built in code rather than kept as a file, so that error codes, HTTP statuses and examples come from
 //! [`ErrorReason`](petstore_proto::v1::ErrorReason) and cannot drift from what the service sends. The same
 //! document is committed as `docs/api/openapi.json`, so that a change of the interface shows in a diff.
 
-pub(crate) mod errors;
 mod headers;
 mod info;
 mod parameters;
@@ -16,7 +16,8 @@ mod tests;
 
 use serde_json::{Value, json};
 
-/// The whole document, OpenAPI 3.1. It describes only what exists: later operations are added with their code.
+/// The whole document, OpenAPI 3.1. It describes only what exists: later operations are added with their
+/// code.
 #[must_use]
 pub fn document() -> Value {
     json!({

@@ -3,7 +3,11 @@
 use petstore_proto::v1::ErrorReason as R;
 use serde_json::{Map, Value, json};
 
-use super::{errors, headers, reference};
+use super::{headers, reference};
+use crate::error::{
+    codes::{code, explain},
+    examples::example,
+};
 
 /// A response that carries an Error body.
 #[derive(Debug)]
@@ -151,7 +155,7 @@ pub(super) const OF_EVERY_OPERATION: [&Failure; 7] = [
 impl Failure {
     /// The HTTP status, as OpenAPI writes it: a string.
     pub(super) fn status(&self) -> String {
-        self.reasons.first().map_or_else(String::new, |&reason| errors::status(reason).to_string())
+        self.reasons.first().map_or_else(String::new, |&reason| explain(reason).status.as_str().to_owned())
     }
 
     /// A reference to the component.
@@ -161,11 +165,11 @@ impl Failure {
 
     /// The response itself, with header fields of the operation's own.
     pub(super) fn response(&self, more_headers: &[(&str, &str)]) -> Value {
-        let codes: Vec<_> = self.reasons.iter().map(|&reason| errors::code(reason)).collect();
+        let codes: Vec<_> = self.reasons.iter().map(|&reason| code(reason)).collect();
         let examples: Map<_, _> = self
             .reasons
             .iter()
-            .map(|&reason| (errors::code(reason).to_owned(), json!({ "value": errors::example(reason) })))
+            .map(|&reason| (code(reason).to_owned(), json!({ "value": example(reason) })))
             .collect();
         json!({
             "description": self.description,

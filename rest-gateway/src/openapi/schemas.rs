@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{errors, reference};
+use super::reference;
+use crate::error::{codes, examples::example};
 
 mod usage;
 
-/// 1 to 255 characters with no control character (Unicode category `Cc`) among them and at least one that is not
-/// white space (Unicode property `White_Space`). The sets are spelled out, for what `\s` means differs between
-/// dialects of regular expressions.
+/// 1 to 255 characters with no control character (Unicode category `Cc`) among them and at least one that is
+/// not white space (Unicode property `White_Space`). The sets are spelled out, for what `\s` means differs
+/// between dialects of regular expressions.
 const NAME_PATTERN: &str = "^[^\\u0000-\\u001F\\u007F-\\u009F]*\
     [^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000]\
     [^\\u0000-\\u001F\\u007F-\\u009F]*$";
@@ -151,7 +152,7 @@ fn error() -> Value {
                 "pattern": "^[A-Z][A-Z0-9_]*$",
                 "description": "For machines. New codes may be added: treat an unknown one by its status. Which \
                                 codes come with which response stands there as x-error-codes.",
-                "x-extensible-enum": errors::codes(),
+                "x-extensible-enum": codes::of_rest().collect::<Vec<_>>(),
             },
             "message": { "type": "string", "description": "For people. May change: do not parse it." },
             "status": {
@@ -162,6 +163,6 @@ fn error() -> Value {
             },
         },
         "additionalProperties": false,
-        "example": errors::example(petstore_proto::v1::ErrorReason::PetNotFound),
+        "example": example(petstore_proto::v1::ErrorReason::PetNotFound),
     })
 }

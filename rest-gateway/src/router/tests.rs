@@ -222,7 +222,7 @@ async fn whatever_a_route_does_the_answer_is_complete() {
     let panics =
         service_fn(async |_: Request<Body>| -> Result<Response, Infallible> { panic!("a route panics") });
     let gateway = Arc::clone(&state);
-    let app = service_fn(move |request| edge::answer(Arc::clone(&gateway), panics, request));
+    let app = service_fn(move |request| pipeline::handle(Arc::clone(&gateway), panics, request));
     let answer = ask_service(app, "OPTIONS", "/v1/pets/1", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
     assert_eq!(answer.header("deprecation"), "@1764892800");
@@ -231,7 +231,7 @@ async fn whatever_a_route_does_the_answer_is_complete() {
         let fields = [("x-ratelimit-remaining", "7"), ("cache-control", "public")];
         Ok((StatusCode::UNPROCESSABLE_ENTITY, fields, "plain text").into_response())
     });
-    let app = service_fn(move |request| edge::answer(Arc::clone(&state), in_plain_text, request));
+    let app = service_fn(move |request| pipeline::handle(Arc::clone(&state), in_plain_text, request));
     let answer = ask_service(app, "OPTIONS", "/v1/pets", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
 }

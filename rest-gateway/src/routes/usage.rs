@@ -7,12 +7,9 @@ use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
 
 use crate::{
-    error::ApiError, gateway::GatewayState, json::usage_body, middleware::Caller, rate_limit::LimitStatus,
+    caller::Caller, error::ApiError, gateway::GatewayState, json::usage_body, rate_limit::LimitStatus,
     routes::json,
 };
-
-/// Where it is.
-pub(crate) const PATH: &str = "/v1/usage";
 
 pub(crate) async fn get(
     State(gateway): State<Arc<GatewayState>>,
@@ -20,5 +17,5 @@ pub(crate) async fn get(
     caller: Caller,
 ) -> Result<Response, ApiError> {
     let days = gateway.usage.days(&caller, &gateway.retries).await?;
-    Ok(json(StatusCode::OK, usage_body(&caller.key, &limit_status, &days)))
+    Ok(json(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }

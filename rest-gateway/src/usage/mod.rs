@@ -17,9 +17,9 @@ use tonic::{Request, Status};
 
 use self::ledger::{Ledger, Unreported};
 use crate::{
+    caller::Caller,
     core_client::{self, NamedTransport, RetryBudget, failure_text, is_final_refusal},
     error::ApiError,
-    middleware::Caller,
 };
 
 /// How often counts are reported: what is counted since is lost when the process is killed.
@@ -122,7 +122,7 @@ impl UsageCounter {
         caller: &Caller,
         retries: &RetryBudget,
     ) -> Result<Vec<UsageDay>, ApiError> {
-        let account_id = caller.key.account_id;
+        let account_id = caller.account_id;
         let today = day_of(self.clock.now());
         let oldest = today - SHOWN_DAYS + 1;
         let unreported = self.ledger.of(account_id); // before the call: nothing is missing or counted twice

@@ -7,11 +7,11 @@ use http::Uri;
 use petstore_proto::v1::{ListOrdersRequest, ListOrdersResponse};
 
 use crate::{
+    caller::Caller,
     core_client,
     error::ApiError,
     gateway::GatewayState,
     json::orders_body,
-    middleware::Caller,
     routes::paging::{self, ListUrl},
 };
 

@@ -14,11 +14,12 @@ use super::{
     idempotency_key::{CreationName, IDEMPOTENCY_REPLAYED},
 };
 use crate::{
-    core_client, deprecation,
+    caller::Caller,
+    core_client,
     error::ApiError,
     gateway::GatewayState,
     json::{new_pet, pet_body},
-    middleware::Caller,
+    operation::deprecation,
     routes::json,
 };
 
@@ -40,7 +41,7 @@ pub(crate) async fn create(
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json(StatusCode::CREATED, pet_body(&pet));
-    if gateway.clock.now() < deprecation::REMOVED_AT
+    if gateway.clock.now() < deprecation::GET_PET.removed_at
         && let Ok(location) = HeaderValue::try_from(format!("/v1/pets/{}", pet.id))
     {
         response.headers_mut().insert(header::LOCATION, location);

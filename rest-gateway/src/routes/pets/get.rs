@@ -8,8 +8,8 @@ use percent_encoding::percent_decode_str;
 use petstore_proto::v1::GetPetRequest;
 
 use crate::{
-    core_client, deprecation, error::ApiError, gateway::GatewayState, json::pet_body, middleware::Caller,
-    routes::json,
+    caller::Caller, core_client, error::ApiError, gateway::GatewayState, json::pet_body,
+    operation::deprecation, routes::json,
 };
 
 pub(crate) async fn get(
@@ -17,7 +17,7 @@ pub(crate) async fn get(
     caller: Caller,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    if gateway.clock.now() >= deprecation::REMOVED_AT {
+    if gateway.clock.now() >= deprecation::GET_PET.removed_at {
         return Err(ApiError::OperationRemoved);
     }
     let pet_id = pet_id(uri.path()).ok_or(ApiError::PetNotFound)?;

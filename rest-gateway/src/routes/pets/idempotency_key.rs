@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use petstore_clock::Clock;
 use uuid::Builder;
 
-use crate::{error::ApiError, middleware::Caller};
+use crate::{caller::Caller, error::ApiError};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer repeats that of an earlier request.
@@ -23,7 +23,7 @@ pub(super) enum CreationName {
 
 impl CreationName {
     pub(super) fn parse(headers: &HeaderMap, caller: &Caller, clock: &Clock) -> Result<Self, ApiError> {
-        Self::of(headers, caller.key.account_id, clock)
+        Self::of(headers, caller.account_id, clock)
     }
 
     fn of(headers: &HeaderMap, account_id: i64, clock: &Clock) -> Result<Self, ApiError> {

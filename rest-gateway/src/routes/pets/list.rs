@@ -8,11 +8,11 @@ use petstore_proto::v1::{ListPetsRequest, ListPetsResponse, PetStatus};
 
 use super::query::Query;
 use crate::{
+    caller::Caller,
     core_client,
     error::ApiError,
     gateway::GatewayState,
     json::{pets_body, word_of},
-    middleware::Caller,
     routes::paging::{self, ListUrl},
 };
 

@@ -1,36 +1,18 @@
-//! Who may pass: authentication, then the rate limit (docs/contract.md, 5 and 6).
+//! Counts a request, and says whether it may pass (docs/contract.md, 6).
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
-use http::{HeaderMap, request::Parts};
 use petstore_clock::UnixMillis;
 
-use super::request_id::RequestId;
+use super::context::RequestContext;
 use crate::{
     client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
-    keys::{KeyError, KnownKey, bearer},
+    keys::KnownKey,
+    operation::Counts,
     rate_limit::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView},
-    routes::usage,
 };
-
-/// Who sent a request that was admitted. Only such a request has one, so a handler that asks for it cannot be
-/// reached without a valid key.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) key: Arc<KnownKey>,
-    pub(crate) request_id: RequestId,
-}
-
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        parts.extensions.get().cloned().ok_or(ApiError::Internal)
-    }
-}
 
 /// Whether a request may pass, and the counters that judged it.
 pub(super) struct Admission {
@@ -43,30 +25,39 @@ pub(super) struct Admission {
     pub(super) limit_status: Option<LimitStatus>,
 }
 
-/// Authenticates the request and counts it: against the account if its key is valid, and against the client
-/// address if there is no valid key.
-pub(super) async fn admit(gateway: &GatewayState, parts: &Parts, address: ClientAddress) -> Admission {
-    match authenticate(gateway, &parts.headers, address).await {
-        Ok(key) if parts.uri.path() == usage::PATH => admit_to_usage(gateway, key).await,
+impl Admission {
+    /// Of a request that no limit counts.
+    pub(super) const fn not_counted(verdict: Result<(), ApiError>) -> Self {
+        Self { key: None, verdict, decision: None, limit_status: None }
+    }
+}
+
+/// Counts the request: against what its operation counts against if its key is valid, or else against the
+/// client address.
+pub(super) async fn admit(
+    gateway: &GatewayState,
+    context: &RequestContext,
+    key: Result<Arc<KnownKey>, ApiError>,
+) -> Admission {
+    match key {
+        Ok(key) if context.operation.counts == Counts::OwnLimit => admit_to_usage(gateway, key).await,
         Ok(key) => {
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
             take(gateway, &limit_key, quota, Ok(key)).await
         }
-        Err(error) if is_free(&error) => {
-            Admission { key: None, verdict: Err(error), decision: None, limit_status: None }
-        }
-        Err(error) => take(gateway, &LimitKey::Address(address), Quota::ADDRESS, Err(error)).await,
+        Err(error) if is_free(&error) => Admission::not_counted(Err(error)),
+        Err(error) => take(gateway, &LimitKey::Address(context.address), Quota::ADDRESS, Err(error)).await,
     }
 }
 
 /// Whether a request without a usable key costs its address nothing: the fault is ours. What could not be
 /// looked up because too many others wait is not free, or else a flood would be.
-fn is_free(error: &ApiError) -> bool {
-    matches!(error, ApiError::Key(KeyError::CoreAway))
+const fn is_free(error: &ApiError) -> bool {
+    matches!(error, ApiError::ApiKeyNotChecked)
 }
 
-/// A question about usage costs no quota and is answered also when that is used up, and in a ban: it has a limit of
-/// its own, which shows itself only when it refuses.
+/// A question about usage costs no quota and is answered also when that is used up, and in a ban: it has a
+/// limit of its own, which shows itself only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
@@ -92,16 +83,6 @@ fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     } else {
         LimitKey::Account(key.account_id)
     }
-}
-
-/// The key that the request carries, if it may be used now.
-async fn authenticate(
-    gateway: &GatewayState,
-    headers: &HeaderMap,
-    address: ClientAddress,
-) -> Result<Arc<KnownKey>, ApiError> {
-    let key = bearer(headers, gateway.settings.environment)?;
-    Ok(gateway.keys.resolve(&key, address).await?)
 }
 
 /// Counts one request. If that is admitted, it may pass with the key, or else `caller` says why not.
@@ -157,12 +138,12 @@ mod tests {
     #[test]
     fn only_the_cores_absence_is_free_and_what_waits_in_vain_is_not() {
         for (error, free) in [
-            (KeyError::CoreAway, true),
-            (KeyError::Overloaded, false),
-            (KeyError::Unknown, false),
-            (KeyError::Revoked, false),
+            (ApiError::ApiKeyNotChecked, true),
+            (ApiError::TooManyKeyLookups, false),
+            (ApiError::InvalidApiKey, false),
+            (ApiError::ApiKeyRevoked, false),
         ] {
-            assert_eq!(is_free(&ApiError::Key(error)), free, "{error}");
+            assert_eq!(is_free(&error), free, "{error}");
         }
     }
 

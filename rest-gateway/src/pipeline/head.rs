@@ -91,7 +91,8 @@ fn is_ip_literal(address: &str) -> bool {
     address.starts_with(['v', 'V']) || address.parse::<Ipv6Addr>().is_ok()
 }
 
-/// `reg-name` or an IPv4 address (RFC 3986 §3.2.2): unreserved characters, sub-delims and percent-encoded octets.
+/// `reg-name` or an IPv4 address (RFC 3986 §3.2.2): unreserved characters, sub-delims and percent-encoded
+/// octets.
 fn is_registered_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
     let encoded = |after: &str| {

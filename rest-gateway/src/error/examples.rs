@@ -1,48 +1,22 @@
-//! The error codes: their HTTP statuses and an example of each, from the errors that the gateway answers with.
+//! An example of each error code, from the errors that the gateway answers with.
 
 use petstore_clock::UnixMillis;
 use petstore_proto::v1::ErrorReason;
 use serde_json::{Value, json};
 
-use crate::{
-    error::{self, ApiError},
-    keys::{BearerError, KeyError},
-    rate_limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Scope, WindowView},
+use super::{
+    ApiError,
+    codes::{code, explain},
 };
-
-/// Every reason but the one that is never sent.
-pub(crate) fn all() -> impl Iterator<Item = ErrorReason> {
-    const BOUND: i32 = 1_000; // far above the highest number in use; numbers may have gaps
-    (1..BOUND).filter_map(|number| ErrorReason::try_from(number).ok())
-}
-
-/// Every code that a REST client may see.
-pub(super) fn codes() -> Vec<&'static str> {
-    all().filter(|reason| !is_grpc_only(*reason)).map(code).collect()
-}
-
-/// Whether no operation of REST can fail for this reason.
-const fn is_grpc_only(reason: ErrorReason) -> bool {
-    matches!(reason, ErrorReason::OrderNotFound | ErrorReason::InvalidOrderTransition)
-}
-
-/// How a reason is written in an Error body.
-pub(crate) fn code(reason: ErrorReason) -> &'static str {
-    error::code(reason)
-}
-
-/// The HTTP status that the reason comes with.
-pub(crate) fn status(reason: ErrorReason) -> u16 {
-    sample(reason).status().as_u16()
-}
+use crate::rate_limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
 
 /// An Error body with this reason.
 pub(crate) fn example(reason: ErrorReason) -> Value {
-    json!({ "code": code(reason), "message": sample(reason).to_string(), "status": status(reason) })
+    json!({ "code": code(reason), "message": sample(reason).to_string(), "status": explain(reason).status.as_u16() })
 }
 
 /// An error with this reason. Total, so that a new reason has to be described before it compiles.
-pub(super) fn sample(reason: ErrorReason) -> ApiError {
+pub(crate) fn sample(reason: ErrorReason) -> ApiError {
     use ErrorReason as R;
     match reason {
         R::ValidationFailed => ApiError::ValidationFailed(
@@ -58,10 +32,10 @@ pub(super) fn sample(reason: ErrorReason) -> ApiError {
         R::MalformedJson => {
             ApiError::MalformedJson("the body must be JSON whose objects name each member once".to_owned())
         }
-        R::MissingApiKey => BearerError::Missing.into(),
-        R::InvalidApiKey => BearerError::Invalid.into(),
-        R::ApiKeyRevoked => KeyError::Revoked.into(),
-        R::ApiKeyExpired => KeyError::Expired.into(),
+        R::MissingApiKey => ApiError::MissingApiKey,
+        R::InvalidApiKey => ApiError::InvalidApiKey,
+        R::ApiKeyRevoked => ApiError::ApiKeyRevoked,
+        R::ApiKeyExpired => ApiError::ApiKeyExpired,
         R::InvalidIdempotencyKey => ApiError::InvalidIdempotencyKey,
         R::IdempotencyInProgress => ApiError::IdempotencyInProgress { retry_after: None },
         R::IdempotencyKeyReused => ApiError::IdempotencyKeyReused,
@@ -69,7 +43,7 @@ pub(super) fn sample(reason: ErrorReason) -> ApiError {
         R::OrderNotFound => of_core(reason, "there is no order with the id 7"),
         R::InvalidOrderTransition => of_core(reason, "order 7 is placed and cannot become delivered"),
         R::RouteNotFound => ApiError::RouteNotFound,
-        R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS" },
+        R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS".to_owned() },
         R::RequestTimeout => ApiError::RequestTimeout,
         R::OperationRemoved => ApiError::OperationRemoved,
         R::BodyTooLarge => ApiError::BodyTooLarge,

@@ -15,7 +15,7 @@ pub(crate) struct RequestId(HeaderValue);
 impl RequestId {
     /// The client's own name for the request if it sent one that is fit for a log, otherwise a new UUID of
     /// version 7 (RFC 9562 §5.7): names made later sort later.
-    pub(crate) fn of(headers: &HeaderMap, clock: &Clock) -> Self {
+    pub(crate) fn from_headers(headers: &HeaderMap, clock: &Clock) -> Self {
         let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
         match (sent.next(), sent.next()) {
             (Some(id), None) if id.to_str().is_ok_and(is_fit) => Self(id.clone()),
@@ -59,7 +59,7 @@ mod tests {
         for id in sent {
             headers.append(X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
         }
-        RequestId::of(&headers, &clock).as_str().to_owned()
+        RequestId::from_headers(&headers, &clock).as_str().to_owned()
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! What is known of a request from its head alone: found out once, at the entrance.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use axum::extract::ConnectInfo;
+use http::request::Parts;
+use petstore_telemetry::traces::{Root, Span, Within};
+use tokio::time::Instant;
+
+use crate::{
+    client_address::ClientAddress,
+    cors,
+    gateway::GatewayState,
+    metrics::Active,
+    operation::{Operation, is_versioned},
+    request_id::RequestId,
+};
+
+/// A request under way. Every step of the pipeline reads it.
+#[derive(Debug)]
+pub(super) struct RequestContext {
+    pub(super) operation: Operation,
+    /// Whether the path is `/v1` or below it: then the answer shows limits, and its failures have Error
+    /// bodies.
+    pub(super) is_versioned: bool,
+    pub(super) request_id: RequestId,
+    /// The network that the request came from.
+    pub(super) address: ClientAddress,
+    /// What the origin of a web page may see of the answer; `None` while CORS is off.
+    pub(super) cors: Option<cors::Grant>,
+    pub(super) started: Instant,
+    pub(super) span: Span,
+    _active: Active,
+}
+
+impl RequestContext {
+    pub(super) fn new(gateway: &GatewayState, request: &Parts) -> Self {
+        let path = request.uri.path();
+        let operation = Operation::find(&request.method, path);
+        Self {
+            operation,
+            is_versioned: is_versioned(path),
+            request_id: RequestId::from_headers(&request.headers, &gateway.clock),
+            address: client_address(gateway, request),
+            cors: cors::judge(&gateway.settings.cors_origins, request),
+            started: Instant::now(),
+            span: gateway
+                .settings
+                .traces
+                .request(&request.headers, Root::Sampled, || operation.title().into()),
+            _active: gateway.metrics.active(),
+        }
+    }
+
+    /// Does a part of the request's work within its span.
+    pub(super) fn within<F: Future>(&self, work: F) -> Within<F> {
+        self.span.within(work)
+    }
+}
+
+/// Only a router that is called without a socket has no peer.
+fn client_address(gateway: &GatewayState, request: &Parts) -> ClientAddress {
+    let peer = request.extensions.get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
+    gateway.settings.trusted_proxies.client(peer, &request.headers)
+}

@@ -1,0 +1,79 @@
+//! What is kept of a request when it has been answered: usage, metrics, its span, and one line of the log.
+
+use axum::response::Response;
+use petstore_proto::v1::ErrorReason;
+use petstore_telemetry::traces::KeyValue;
+
+use super::context::RequestContext;
+use crate::{
+    error,
+    gateway::GatewayState,
+    keys::KnownKey,
+    metrics::RequestOutcome,
+    operation::{Counts, Id},
+};
+
+/// Counts the answer and writes its line; `key` is the request's, if it was valid. Nothing in the line is in
+/// the client's own words but the request id, whose characters are limited: a path or a query could hold a
+/// key.
+pub(super) fn record(
+    gateway: &GatewayState,
+    context: &RequestContext,
+    key: Option<&KnownKey>,
+    response: &Response,
+) {
+    let RequestContext { operation, .. } = context;
+    if let Some(key) = key
+        && operation.counts == Counts::Quota
+    {
+        gateway.usage.count(key.account_id, response.status(), operation.id == Id::GetPet);
+    }
+    let took = context.started.elapsed();
+    let status = response.status().as_u16();
+    let reason = response.extensions().get::<ErrorReason>().copied();
+    let plan = key.map(|key| key.plan);
+    gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took });
+    describe(context, key, status, reason);
+    tracing::info!(
+        target: "petstore_gateway::requests",
+        request_id = context.request_id.as_str(),
+        operation = operation.name,
+        status,
+        code = reason.map(error::code),
+        duration_ms = took.as_secs_f64() * 1_000.0,
+        account_id = key.map(|key| key.account_id),
+        key_id = key.map(|key| &*key.key_id),
+        client = %context.address,
+        trace_id = context.span.trace_id().map(tracing::field::display),
+        "answered"
+    );
+}
+
+/// The same in the request's span.
+fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, reason: Option<ErrorReason>) {
+    let RequestContext { operation, span, .. } = context;
+    span.describe(|| {
+        [
+            KeyValue::new("http.request.method", operation.method),
+            KeyValue::new("http.response.status_code", i64::from(status)),
+            KeyValue::new("client.address", context.address.to_string()),
+            KeyValue::new("petstore.operation", operation.name),
+            KeyValue::new("petstore.code", reason.map_or("OK", error::code)),
+            KeyValue::new("petstore.request_id", context.request_id.as_str().to_owned()),
+        ]
+    });
+    if !operation.path.is_empty() {
+        span.describe(|| [KeyValue::new("http.route", operation.path)]);
+    }
+    if let Some(key) = key {
+        span.describe(|| {
+            [
+                KeyValue::new("petstore.account_id", key.account_id),
+                KeyValue::new("petstore.key_id", key.key_id.to_string()),
+            ]
+        });
+    }
+    if status >= 500 {
+        span.fail(reason.map_or("INTERNAL", error::code));
+    }
+}
