@@ -9,17 +9,17 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// The first page of the list that a client asked for, in its words: a parameter that it left out stays out.
 #[derive(Clone, Debug)]
-pub(in crate::routes) struct ListUrl(String);
+pub(super) struct ListUrl(String);
 
 impl ListUrl {
     /// The list at `path`, without parameters.
-    pub(in crate::routes) fn new(path: &str) -> Self {
+    pub(super) fn new(path: &str) -> Self {
         Self(path.to_owned())
     }
 
     /// The same list with one parameter more, if there is a value.
     #[must_use]
-    pub(in crate::routes) fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
+    pub(super) fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
         if let Some(value) = value {
             self.add(name, value);
         }

@@ -2,25 +2,88 @@
 
 mod links;
 mod parameters;
+mod query;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use petstore_proto::v1::ErrorReason;
+use petstore_proto::v1::{ErrorReason, PetStatus};
 
-pub(in crate::routes) use links::ListUrl;
-pub(in crate::routes) use parameters::{Parameter, cursor, given, limit};
+use links::ListUrl;
+pub(in crate::routes) use query::Query;
 
-use crate::{error::ApiError, routes::json};
+use crate::{error::ApiError, json::word_of, routes::json};
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
+/// What the core is told of the page that a client asks for.
+#[derive(Debug)]
+pub(in crate::routes) struct PageRequest {
+    /// 0: the core's default.
+    pub(in crate::routes) page_size: i32,
+    /// Empty: the first page.
+    pub(in crate::routes) page_token: String,
+    pub(in crate::routes) status: PetStatus,
+}
+
+/// A page as the core has it.
+#[derive(Debug)]
+pub(in crate::routes) struct Page {
+    pub(in crate::routes) body: Vec<u8>,
+    /// Empty: it is the last page.
+    pub(in crate::routes) next_page_token: String,
+    /// The filter, which a cursor brings along.
+    pub(in crate::routes) status: Option<PetStatus>,
+}
+
+/// Answers with a page of the list at `path`, which `fetch` gets from the core.
+pub(in crate::routes) async fn list<F>(
+    path: &str,
+    query: Query<'_>,
+    fetch: impl Fn(PageRequest) -> F,
+) -> Result<Response, ApiError>
+where
+    F: Future<Output = Result<Page, ApiError>>,
+{
+    let Query { limit: Ok(limit), status: Ok(status), cursor: Ok(cursor) } = query else {
+        return Err(refuse(query, fetch).await);
+    };
+    let is_first = cursor.is_none();
+    let page = fetch(PageRequest {
+        page_size: limit.map_or(0, i32::from),
+        page_token: cursor.map(String::from).unwrap_or_default(),
+        status: status.unwrap_or_default(),
+    })
+    .await?;
+    // The way back to the first page must not lose the filter.
+    let status = status.or(page.status).and_then(word_of);
+    let list = ListUrl::new(path).with("limit", limit).with("status", status);
+    Ok(answer(&list, is_first, page.body, &page.next_page_token))
+}
+
+/// Only the core can tell a good cursor from a bad one, so a cursor beside other faults is put before it too.
+async fn refuse<F>(query: Query<'_>, fetch: impl Fn(PageRequest) -> F) -> ApiError
+where
+    F: Future<Output = Result<Page, ApiError>>,
+{
+    let Query { limit, status, cursor } = query;
+    let cursor = match cursor {
+        Ok(Some(cursor)) => {
+            let status = status.as_ref().copied().unwrap_or_default().unwrap_or_default();
+            let request = PageRequest { page_size: 1, page_token: cursor.into(), status };
+            match fetch(request).await {
+                Err(ApiError::Core { reason: ErrorReason::InvalidCursor, message, .. }) => Some(message),
+                // An outage is no fault of the query, whose other faults are certain.
+                Ok(_) | Err(_) => None,
+            }
+        }
+        Ok(None) => None,
+        Err(fault) => Some(fault),
+    };
+    refusal([limit.err(), status.err()], cursor)
+}
+
 /// A page, with what leads to the others. An empty `next_page_token` means that it is the last.
-pub(in crate::routes) fn answer(
-    list: &ListUrl,
-    is_first: bool,
-    body: Vec<u8>,
-    next_page_token: &str,
-) -> Response {
+fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) -> Response {
     let mut response = json(StatusCode::OK, body);
     let next_cursor = Some(next_page_token).filter(|token| !token.is_empty());
     if let Some(Ok(links)) = list.links(next_cursor, is_first).map(HeaderValue::try_from) {
@@ -32,20 +95,8 @@ pub(in crate::routes) fn answer(
     response
 }
 
-/// What the core says of a cursor that was put before it beside other faults.
-pub(in crate::routes) fn cursor_fault<T>(asked: Result<T, ApiError>) -> Option<String> {
-    match asked {
-        Err(ApiError::Core { reason: ErrorReason::InvalidCursor, message, .. }) => Some(message),
-        // An outage is no fault of the query, whose other faults are certain.
-        Ok(_) | Err(_) => None,
-    }
-}
-
 /// One error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
-pub(in crate::routes) fn refusal(
-    others: impl IntoIterator<Item = Option<String>>,
-    cursor: Option<String>,
-) -> ApiError {
+fn refusal(others: impl IntoIterator<Item = Option<String>>, cursor: Option<String>) -> ApiError {
     let others: Vec<String> = others.into_iter().flatten().collect();
     match cursor {
         Some(cursor) if others.is_empty() => ApiError::InvalidCursor(cursor),

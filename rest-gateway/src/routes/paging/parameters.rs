@@ -9,7 +9,7 @@ const MAX_LIMIT: u8 = 100;
 
 /// A parameter's value after percent-decoding (RFC 3986 §2.1).
 #[derive(Default)]
-pub(in crate::routes) enum Parameter<'a> {
+pub(super) enum Parameter<'a> {
     #[default]
     Absent,
     Once(Cow<'a, str>),
@@ -19,7 +19,7 @@ pub(in crate::routes) enum Parameter<'a> {
 
 impl<'a> Parameter<'a> {
     /// What was given, if anything, or what is wrong with it.
-    pub(in crate::routes) fn judge<T>(
+    pub(super) fn judge<T>(
         self,
         parse: impl FnOnce(Cow<'a, str>) -> Option<T>,
         fault: impl FnOnce() -> String,
@@ -33,7 +33,7 @@ impl<'a> Parameter<'a> {
 }
 
 /// The parameters with these names, in their order. Others are ignored.
-pub(in crate::routes) fn given<'a, const N: usize>(query: &'a str, names: [&str; N]) -> [Parameter<'a>; N] {
+pub(super) fn given<'a, const N: usize>(query: &'a str, names: [&str; N]) -> [Parameter<'a>; N] {
     let mut given = [const { Parameter::Absent }; N];
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -52,12 +52,12 @@ pub(in crate::routes) fn given<'a, const N: usize>(query: &'a str, names: [&str;
 }
 
 /// `limit`: how many rows a page has at most.
-pub(in crate::routes) fn limit(parameter: Parameter<'_>) -> Result<Option<u8>, String> {
+pub(super) fn limit(parameter: Parameter<'_>) -> Result<Option<u8>, String> {
     parameter.judge(whole_number, || format!("limit must be a whole number from 1 to {MAX_LIMIT}"))
 }
 
 /// `cursor`. Opaque here: whether it is a cursor is the core's to say.
-pub(in crate::routes) fn cursor(parameter: Parameter<'_>) -> Result<Option<Cow<'_, str>>, String> {
+pub(super) fn cursor(parameter: Parameter<'_>) -> Result<Option<Cow<'_, str>>, String> {
     parameter.judge(
         |cursor| (!cursor.is_empty()).then_some(cursor),
         || "cursor must be given once, as the page before has it".to_owned(),

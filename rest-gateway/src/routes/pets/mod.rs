@@ -5,7 +5,6 @@ mod create;
 mod get;
 mod idempotency_key;
 mod list;
-mod query;
 
 pub(crate) use create::create;
 pub(crate) use get::get;

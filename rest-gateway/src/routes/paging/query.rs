@@ -1,27 +1,29 @@
-//! The query of `GET /v1/pets` (docs/contract.md, 7.2).
+//! The query of a list (docs/contract.md, 7.1 and 7.2).
 
 use std::borrow::Cow;
 
 use petstore_proto::v1::PetStatus;
 
-use crate::{
-    json::{STATUS_WORDS, status_from_word},
-    routes::paging::{self, Parameter},
-};
+use super::parameters::{self, Parameter};
+use crate::json::{STATUS_WORDS, status_from_word};
 
 /// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other parameters
 /// are ignored.
 #[derive(Debug, PartialEq)]
-pub(super) struct Query<'a> {
-    pub(super) limit: Result<Option<u8>, String>,
-    pub(super) status: Result<Option<PetStatus>, String>,
-    pub(super) cursor: Result<Option<Cow<'a, str>>, String>,
+pub(in crate::routes) struct Query<'a> {
+    pub(in crate::routes) limit: Result<Option<u8>, String>,
+    pub(in crate::routes) status: Result<Option<PetStatus>, String>,
+    pub(in crate::routes) cursor: Result<Option<Cow<'a, str>>, String>,
 }
 
 impl<'a> Query<'a> {
-    pub(super) fn parse(query: &'a str) -> Self {
-        let [limit, status, cursor] = paging::given(query, ["limit", "status", "cursor"]);
-        Self { limit: paging::limit(limit), status: judge_status(status), cursor: paging::cursor(cursor) }
+    pub(in crate::routes) fn parse(query: &'a str) -> Self {
+        let [limit, status, cursor] = parameters::given(query, ["limit", "status", "cursor"]);
+        Self {
+            limit: parameters::limit(limit),
+            status: judge_status(status),
+            cursor: parameters::cursor(cursor),
+        }
     }
 }
 
