@@ -14,12 +14,11 @@ use petstore_telemetry::traces::Traces;
 use tokio::sync::OnceCell;
 
 mod background;
-mod database_url;
 pub mod domain;
 pub mod grpc;
 pub mod store;
 
-pub use database_url::{DatabaseUrl, DatabaseUrlError};
+pub use store::{DatabaseUrl, DatabaseUrlError};
 
 use domain::PetStoreError;
 use grpc::{CallMetrics, Capacity};

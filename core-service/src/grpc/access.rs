@@ -1,15 +1,39 @@
-//! Who may call: clients that show the credentials that the operator requires. Health alone is open, because load balancers and
-//! orchestrators ask for it and have nothing to show.
+//! Who may call: clients that show the credentials that the operator requires. Health alone is open, because load
+//! balancers and orchestrators ask for it and have nothing to show.
 
-use std::task::{Context, Poll};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
+};
 
 use futures_util::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
+use petstore_api_key::ServiceToken;
 use tonic::{Status, body::Body, transport::server::TlsConnectInfo};
 use tonic_health::pb::health_server;
 use tower::{Layer, Service};
 
-use super::{receive::Budgets, security::RequiredToken};
+use super::receive::Budgets;
+
+/// The token that callers must show. Clones are the same: it can be replaced while the port is served.
+#[derive(Clone, Debug)]
+pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
+
+impl RequiredToken {
+    pub(super) fn new(token: ServiceToken) -> Self {
+        Self(Arc::new(RwLock::new(token)))
+    }
+
+    /// From now on callers must show this token instead.
+    pub fn replace(&self, token: ServiceToken) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token; // no code panics while it holds the lock
+    }
+
+    /// Whether the token is what somebody shows.
+    fn is(&self, shown: &[u8]) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
+    }
+}
 
 /// What a caller must show: all of it.
 #[derive(Clone, Debug, Default)]

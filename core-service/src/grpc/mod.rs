@@ -35,11 +35,12 @@ mod status;
 mod store_service;
 mod usage_service;
 
+pub use access::RequiredToken;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;
 use message_size::MessageSizeRouter;
 pub(crate) use metrics::CallMetrics;
-pub use security::{InvalidTls, RequiredToken, Security, TlsFiles};
+pub use security::{InvalidTls, Security, TlsFiles};
 pub use server::{ServerLimits, serve};
 
 /// The largest message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.

@@ -1,15 +1,11 @@
 //! How the gRPC port is protected: TLS, client certificates, a token.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use petstore_api_key::ServiceToken;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
-use super::access::Access;
+use super::access::{Access, RequiredToken};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,26 +15,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Security {
     tls: Option<ServerTlsConfig>,
     access: Access,
-}
-
-/// The token that callers must show. Clones are the same: it can be replaced while the port is served.
-#[derive(Clone, Debug)]
-pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
-
-impl RequiredToken {
-    fn new(token: ServiceToken) -> Self {
-        Self(Arc::new(RwLock::new(token)))
-    }
-
-    /// From now on callers must show this token instead.
-    pub fn replace(&self, token: ServiceToken) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token; // no code panics while it holds the lock
-    }
-
-    /// Whether the token is what somebody shows.
-    pub(super) fn is(&self, shown: &[u8]) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
-    }
 }
 
 /// PEM files, read.

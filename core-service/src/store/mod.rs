@@ -19,6 +19,7 @@ mod bans;
 mod changes;
 mod connection;
 mod creations;
+mod database_url;
 mod entity;
 mod fault;
 mod imports;
@@ -32,13 +33,14 @@ mod postgres;
 mod replicas;
 pub mod schema;
 mod sqlite;
+mod statement;
 mod usage;
 
 pub use accounts::Accounts;
 pub use bans::Bans;
+pub use database_url::{DatabaseUrl, DatabaseUrlError, PostgresAddress};
 pub use keys::Keys;
 pub use open::{OpenError, OpenOptions};
-pub use postgres::PostgresAddress;
 pub use usage::Usage;
 
 pub(crate) use changes::Changes;
@@ -51,6 +53,7 @@ pub(crate) use pets::Pets;
 
 use connection::{Connections, Session};
 use creations::InFlight;
+use database_url::Place;
 use replicas::Replicas;
 
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
@@ -120,6 +123,20 @@ impl Store {
 }
 
 impl Store {
+    /// Opens the store. Never replaces a file that is damaged. Any number of processes may open and migrate one
+    /// store at once: one migrates, the others wait.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be opened.
+    pub async fn open(url: &DatabaseUrl, options: OpenOptions) -> Result<Self, OpenError> {
+        // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's bounds.
+        match url.place() {
+            Place::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
+            Place::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
+        }
+    }
+
     fn on_sqlite(writer: Connections, reader: Connections) -> Self {
         Self {
             writer,

@@ -1,11 +1,10 @@
-//! Opening the store.
+//! How the store is opened, and which schemas it refuses.
 
 use petstore_migrations::{Migration, MigrationState};
 
 pub use error::OpenError;
 
-use super::{Store, postgres, sqlite};
-use crate::{DatabaseUrl, database_url::Place};
+use crate::DatabaseUrl;
 
 mod error;
 
@@ -17,22 +16,6 @@ pub struct OpenOptions {
     pub migrate: bool,
     /// Read the whole SQLite file through once for damage (`PRAGMA quick_check`). A server should.
     pub quick_check: bool,
-}
-
-impl Store {
-    /// Opens the store. Never replaces a file that is damaged. Any number of processes may open and migrate one
-    /// store at once: one migrates, the others wait.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be opened.
-    pub async fn open(url: &DatabaseUrl, options: OpenOptions) -> Result<Self, OpenError> {
-        // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's bounds.
-        match url.place() {
-            Place::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
-            Place::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
-        }
-    }
 }
 
 /// Refuses a schema that a newer release has changed.

@@ -16,7 +16,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 
 use super::{OpenError, Session, Store, connection::Connections, postgres};
-use crate::{DatabaseUrl, database_url::Place, domain::PetStoreError};
+use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::Place};
 
 /// How long a replica may take before the primary is asked instead.
 const DEADLINE: Duration = Duration::from_millis(200);

@@ -4,7 +4,7 @@ pub use petstore_migrations::{Loss, Losses, Migration, MigrationState};
 use petstore_migrations::{down as take_back, losses as read_losses, status as read_status};
 
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
-use crate::{DatabaseUrl, database_url::Place};
+use crate::{DatabaseUrl, store::database_url::Place};
 
 /// Every change of the schema, oldest first, and whether the store has it. Changes nothing.
 ///

@@ -13,7 +13,7 @@ use sea_orm::{
 use tempfile::TempDir;
 
 use super::{OpenOptions, Store, schema};
-use crate::{DatabaseUrl, database_url::Place};
+use crate::{DatabaseUrl, store::database_url::Place};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 

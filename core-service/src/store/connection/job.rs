@@ -5,21 +5,10 @@ use petstore_telemetry::traces::Current;
 use sea_orm::DbErr;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Observer, session::Session};
-
-/// What a job may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Only read.
-    Read,
-    /// Write with one statement, which is committed by itself.
-    Write,
-    /// Anything, in a transaction around the whole.
-    Transaction,
-    /// Anything: for tests.
-    #[cfg(test)]
-    Unchecked,
-}
+use super::{
+    Observer,
+    session::{Kind, Session},
+};
 
 /// A job whose result only its caller knows.
 pub(super) struct Job {

@@ -33,9 +33,10 @@ mod stale_connections;
 pub(super) use driver::Target;
 pub(super) use session::Session;
 
-use job::{Job, Kind, TypedJob};
+use job::{Job, TypedJob};
 use owner::Shared;
 use queue::Queue;
+use session::Kind;
 use stale_connections::StaleConnections;
 
 /// How long a call waits for an owner that is free, and for a new connection if that one needs it.

@@ -12,8 +12,8 @@ use sea_orm::{
 };
 use tokio::sync::Mutex;
 
-use super::{Observer, driver::Driver, job::Kind};
-use crate::store::{fault, metrics::operation};
+use super::{Observer, driver::Driver};
+use crate::store::{fault, statement::operation};
 
 /// The column in which a statement that [writes by itself](super::Connections::write) says whether it was committed.
 pub(super) const COMMITTED: &str = "committed";
@@ -23,6 +23,20 @@ pub(super) const COMMITTED: &str = "committed";
 const BEGIN_POSTGRES: &str = "BEGIN DEFERRABLE";
 /// With the lock for writing from the beginning: taken later, it could find that another process has written meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
+
+/// What a job may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only read.
+    Read,
+    /// Write with one statement, which is committed by itself.
+    Write,
+    /// Anything, in a transaction around the whole.
+    Transaction,
+    /// Anything: for tests.
+    #[cfg(test)]
+    Unchecked,
+}
 
 /// A connection, lent to one job by its owner.
 pub(in crate::store) struct Session {

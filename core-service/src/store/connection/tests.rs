@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::{
-    database_url::Place,
     domain::{Batch, IdempotencyKey, NewPet, PetId, PetStoreError},
+    store::database_url::Place,
     store::{
         OpenOptions, Store,
         entity::{pet, revision},

@@ -2,7 +2,7 @@
 
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement, prelude::async_trait};
 
-use super::{Connections, job::Kind};
+use super::{Connections, session::Kind};
 
 #[async_trait::async_trait]
 impl ConnectionTrait for Connections {

@@ -10,12 +10,13 @@ use sea_orm::{
     },
 };
 
-use super::connection::{Connections, Lifetimes, Settings, Target};
+use super::{
+    PostgresAddress,
+    connection::{Connections, Lifetimes, Settings, Target},
+};
 
-mod address;
 mod open;
 
-pub use address::PostgresAddress;
 pub(super) use open::{explain, for_schema, open};
 
 /// Connections of one core: so that half a dozen cores fit into PostgreSQL's default of 100. A core that would do

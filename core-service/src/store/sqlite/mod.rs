@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use sea_orm::{
-    Database, DatabaseConnection, DbErr,
+    Database, DatabaseConnection, DbErr, SqliteTransactionMode, TransactionOptions,
     sqlx::{
         ConnectOptions,
         sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
@@ -61,6 +61,14 @@ async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
 
 fn writing(path: &Path) -> SqliteConnectOptions {
     basic(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full) // an acknowledged write survives a power cut
+}
+
+/// Transactions that hold the lock for writing from their beginning.
+fn immediate() -> TransactionOptions {
+    TransactionOptions {
+        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+        ..TransactionOptions::default()
+    }
 }
 
 fn basic(path: &Path) -> SqliteConnectOptions {

@@ -3,20 +3,16 @@
 use std::{io, path::Path, time::Duration};
 
 use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, EntityTrait, SqliteTransactionMode, Statement,
-    TransactionOptions, TransactionTrait,
+    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, EntityTrait, Statement, TransactionTrait,
 };
 use tokio::{fs, time};
 
-use super::statistics;
-use crate::{
-    DatabaseUrl,
-    store::{
-        OpenError, OpenOptions, Store,
-        entity::revision,
-        fault::sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
-        open::{require_current, require_known},
-    },
+use super::{immediate, statistics};
+use crate::store::{
+    DatabaseUrl, OpenError, OpenOptions, Store,
+    entity::revision,
+    fault::sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
+    open::{require_current, require_known},
 };
 
 /// How long opening waits for other processes that open or migrate the same file.
@@ -114,14 +110,6 @@ async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let transaction = writer.begin_with_options(immediate()).await?;
     transaction.execute_unprepared("PRAGMA user_version = 0").await?;
     transaction.rollback().await
-}
-
-/// Transactions that hold the lock for writing from their beginning.
-pub(super) fn immediate() -> TransactionOptions {
-    TransactionOptions {
-        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-        ..TransactionOptions::default()
-    }
 }
 
 async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {

@@ -6,7 +6,7 @@
 
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, TransactionTrait};
 
-use super::open::immediate;
+use super::immediate;
 
 /// Removes what `ANALYZE` and `PRAGMA optimize` have left. To drop the tables and not only their rows changes the
 /// schema, from which every connection that is open, of any process, learns of it.

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use sea_orm::sqlx::{ConnectOptions, postgres::PgConnectOptions};
 
-use crate::DatabaseUrlError;
+use super::DatabaseUrlError;
 
 /// Parameters of the URL that are understood. All others are refused: the driver would only log them, with their
 /// values.
@@ -31,7 +31,7 @@ pub struct PostgresAddress(PgConnectOptions);
 
 impl PostgresAddress {
     /// What the driver connects with. Its `Debug` shows the password.
-    pub(super) fn options(&self) -> PgConnectOptions {
+    pub(in crate::store) fn options(&self) -> PgConnectOptions {
         self.0.clone()
     }
 
@@ -44,7 +44,7 @@ impl PostgresAddress {
     }
 
     /// Who logs in.
-    pub(super) fn user(&self) -> &str {
+    pub(in crate::store) fn user(&self) -> &str {
         self.0.get_username()
     }
 

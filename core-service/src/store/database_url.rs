@@ -6,7 +6,9 @@ use std::{
     str::FromStr,
 };
 
-use crate::store::PostgresAddress;
+mod postgres_address;
+
+pub use postgres_address::PostgresAddress;
 
 /// Where the store is: a SQLite file or a PostgreSQL database.
 ///
