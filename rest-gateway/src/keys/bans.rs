@@ -19,7 +19,7 @@ use crate::rate_limit::{Ban, BanCause, Decision, LimitKey, LimiterUnavailable, O
 /// A ban matters for so long after its end.
 const MEMORY: Duration = Duration::from_hours(24);
 
-/// Forgetting what is over looks at every note, so it waits until there are so many, or twice as many as it
+/// Forgetting what is over looks at every record, so it waits until there are so many, or twice as many as it
 /// left.
 const FIRST_SWEEP: usize = 64;
 
@@ -27,19 +27,19 @@ const FIRST_SWEEP: usize = 64;
 #[derive(Debug)]
 pub(super) struct Bans {
     limiter: Arc<dyn RateLimiter>,
-    notes: RwLock<Notes>,
+    records: RwLock<BanRecords>,
     imposed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
-    by_key: HashMap<Arc<str>, Note>,
+struct BanRecords {
+    by_key: HashMap<Arc<str>, BanRecord>,
     sweep_at: usize,
 }
 
 /// What is known of a key's bans.
 #[derive(Clone, Debug)]
-struct Note {
+struct BanRecord {
     account_id: i64,
     last: LastBan,
     source: Source,
@@ -75,11 +75,11 @@ struct Correction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     /// It stands; if it is a ban, for this cause.
-    Stands(BanCause),
+    Right(BanCause),
     /// It rests on a ban that is lifted or replaced, or on the lack of one that is in force.
-    IsWrong { correction: Correction, cause: BanCause },
+    Wrong { correction: Correction, cause: BanCause },
     /// It rests on a ban that the core has to be told of.
-    IsNews(Ban),
+    New(Ban),
 }
 
 /// A ban that the core is to be told of.
@@ -92,7 +92,7 @@ pub(super) struct Report {
 
 impl Bans {
     pub(super) fn new(limiter: Arc<dyn RateLimiter>) -> Self {
-        Self { limiter, notes: RwLock::default(), imposed: Notify::new() }
+        Self { limiter, records: RwLock::default(), imposed: Notify::new() }
     }
 
     /// The decision on a request, held against what is known of the key's bans, and why the key is banned if
@@ -107,23 +107,23 @@ impl Bans {
             return Ok((decision, BanCause::Unknown)); // never banned
         };
         let verdict = {
-            let notes = self.read();
-            if notes.by_key.is_empty() && decision.ban.is_none() {
+            let records = self.read();
+            if records.by_key.is_empty() && decision.ban.is_none() {
                 return Ok((decision, BanCause::Unknown));
             }
-            notes.judge(key_id, &decision)
+            records.judge(key_id, &decision)
         };
         match verdict {
-            Verdict::Stands(cause) => Ok((decision, cause)),
-            Verdict::IsNews(ban) => {
+            Verdict::Right(cause) => Ok((decision, cause)),
+            Verdict::New(ban) => {
                 let cause = if decision.is_strike { BanCause::IgnoredRefusals } else { BanCause::Unknown };
                 if decision.is_strike {
                     tracing::warn!(account_id, %key_id, until = %ban.until, "banned a key that ignores 429");
                 }
-                self.note(*account_id, key_id, ban, cause.clone(), decision.now);
+                self.record_new(*account_id, key_id, ban, cause.clone(), decision.now);
                 Ok((decision, cause))
             }
-            Verdict::IsWrong { correction, cause } => {
+            Verdict::Wrong { correction, cause } => {
                 self.correct(limit_key, correction).await;
                 let again = if decision.outcome == Outcome::Admitted {
                     self.limiter.peek(limit_key, quota).await? // it was counted
@@ -136,39 +136,45 @@ impl Bans {
     }
 
     /// Sets in the limiter what the core told of a key, unless this gateway knows better.
-    pub(super) async fn told(&self, key_id: &Arc<str>, told: Option<LastBan>, stamp: Stamp, now: UnixMillis) {
-        let correction = self.write().told(key_id, told, stamp, now);
+    pub(super) async fn set_from_core(
+        &self,
+        key_id: &Arc<str>,
+        from_core: Option<LastBan>,
+        stamp: Stamp,
+        now: UnixMillis,
+    ) {
+        let correction = self.write().set_from_core(key_id, from_core, stamp, now);
         self.correct_key(key_id, stamp, correction).await;
     }
 
     /// The core's answer to a report: it has weighed the reported ban, and what it answers holds.
-    pub(super) async fn answered(
+    pub(super) async fn report_accepted(
         &self,
         report: &Report,
-        told: Option<LastBan>,
+        from_core: Option<LastBan>,
         stamp: Stamp,
         now: UnixMillis,
     ) {
-        let correction = self.write().answered(report, told, stamp, now);
+        let correction = self.write().report_accepted(report, from_core, stamp, now);
         self.correct_key(&report.key_id, stamp, correction).await;
     }
 
     /// The core refuses the report. The ban stays, and is not reported again.
     pub(super) fn refused(&self, report: &Report) {
-        if let Some(note) = self.write().by_key.get_mut(&report.key_id)
-            && note.last.is(report.ban)
+        if let Some(record) = self.write().by_key.get_mut(&report.key_id)
+            && record.last.is(report.ban)
         {
-            note.source = Source::Refused;
+            record.source = Source::Refused;
         }
     }
 
     /// The bans that the core is to be told of.
     pub(super) fn unreported(&self) -> Vec<Report> {
-        let notes = self.read();
-        let due = notes.by_key.iter().filter(|(_, note)| note.source == Source::Unreported);
-        due.filter_map(|(key_id, note)| match note.last {
+        let records = self.read();
+        let due = records.by_key.iter().filter(|(_, record)| record.source == Source::Unreported);
+        due.filter_map(|(key_id, record)| match record.last {
             LastBan::Banned(ban, _) => {
-                Some(Report { key_id: Arc::clone(key_id), account_id: note.account_id, ban })
+                Some(Report { key_id: Arc::clone(key_id), account_id: record.account_id, ban })
             }
             LastBan::Lifted(_) => None,
         })
@@ -176,16 +182,16 @@ impl Bans {
     }
 
     /// Waits until a ban has been imposed since this was last asked.
-    pub(super) async fn imposed(&self) {
+    pub(super) async fn new_ban(&self) {
         self.imposed.notified().await;
     }
 
-    /// Takes note of a ban to be reported, unless something newer has been told meanwhile.
-    fn note(&self, account_id: i64, key_id: &Arc<str>, ban: Ban, cause: BanCause, now: UnixMillis) {
-        let mut notes = self.write();
-        if notes.by_key.get(key_id).is_none_or(|known| known.last.moment() < ban.from) {
-            let note = Note::new(account_id, LastBan::Banned(ban, cause), Source::Unreported);
-            notes.put(key_id, note, now);
+    /// Keeps a new ban, to be reported, unless something newer has been told meanwhile.
+    fn record_new(&self, account_id: i64, key_id: &Arc<str>, ban: Ban, cause: BanCause, now: UnixMillis) {
+        let mut records = self.write();
+        if records.by_key.get(key_id).is_none_or(|known| known.last.moment() < ban.from) {
+            let record = BanRecord::new(account_id, LastBan::Banned(ban, cause), Source::Unreported);
+            records.put(key_id, record, now);
             self.imposed.notify_one();
         }
     }
@@ -206,58 +212,60 @@ impl Bans {
 
     // Neither is ever held over an await.
 
-    fn read(&self) -> RwLockReadGuard<'_, Notes> {
-        self.notes.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, BanRecords> {
+        self.records.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Notes> {
-        self.notes.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, BanRecords> {
+        self.records.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Notes {
+impl BanRecords {
     /// Holds a decision against what is known of the key.
     fn judge(&self, key_id: &Arc<str>, decision: &Decision) -> Verdict {
-        let Some(known) = self.by_key.get(key_id).map(|note| &note.last) else {
-            return decision.ban.map_or(Verdict::Stands(BanCause::Unknown), Verdict::IsNews);
+        let Some(known) = self.by_key.get(key_id).map(|record| &record.last) else {
+            return decision.ban.map_or(Verdict::Right(BanCause::Unknown), Verdict::New);
         };
         let cause = known.cause_at(decision.now);
-        let is_wrong = || Verdict::IsWrong { correction: known.correction(), cause: cause.clone() };
+        let is_wrong = || Verdict::Wrong { correction: known.correction(), cause: cause.clone() };
         match decision.ban {
             // It was lost, or could not be set yet.
             None if known.is_in_force(decision.now) => is_wrong(),
-            None => Verdict::Stands(cause),
-            Some(ban) if known.is(ban) => Verdict::Stands(cause),
+            None => Verdict::Right(cause),
+            Some(ban) if known.is(ban) => Verdict::Right(cause),
             // The limiter has not heard what came after it, or brought it back.
             Some(ban) if ban.from <= known.moment() => is_wrong(),
-            Some(ban) => Verdict::IsNews(ban),
+            Some(ban) => Verdict::New(ban),
         }
     }
 
-    fn told(
+    fn set_from_core(
         &mut self,
         key_id: &Arc<str>,
-        told: Option<LastBan>,
+        from_core: Option<LastBan>,
         stamp: Stamp,
         now: UnixMillis,
     ) -> Option<Correction> {
         let known = self.by_key.get(key_id);
-        let last = match (known, told) {
+        let last = match (known, from_core) {
             (Some(known), _) if known.source.is_newer_than(stamp) => return None,
             // What the core does not know yet is not for it to judge.
-            (Some(known), told)
+            (Some(known), from_core)
                 if matches!(known.source, Source::Unreported | Source::Refused)
-                    && told.as_ref().is_none_or(|told| told.moment() < known.last.moment()) =>
+                    && from_core
+                        .as_ref()
+                        .is_none_or(|from_core| from_core.moment() < known.last.moment()) =>
             {
                 return None;
             }
             (None, None) => return None,
             // It is not known any more: the database was put back to an older state, or it is long over.
             (Some(known), None) => LastBan::Lifted(known.last.moment()),
-            (_, Some(told)) => told,
+            (_, Some(from_core)) => from_core,
         };
         let before = known.map(|known| known.last.clone());
-        self.put(key_id, Note::new(stamp.account_id, last.clone(), Source::of(stamp)), now);
+        self.put(key_id, BanRecord::new(stamp.account_id, last.clone(), Source::of(stamp)), now);
         match before {
             Some(before) if before.is_alike(&last) => None, // the limiter was told
             Some(before) => Some(last.correction_after(before.moment())),
@@ -265,10 +273,10 @@ impl Notes {
         }
     }
 
-    fn answered(
+    fn report_accepted(
         &mut self,
         report: &Report,
-        told: Option<LastBan>,
+        from_core: Option<LastBan>,
         stamp: Stamp,
         now: UnixMillis,
     ) -> Option<Correction> {
@@ -276,22 +284,22 @@ impl Notes {
         if !known.last.is(report.ban) {
             return None; // another one has been imposed or told meanwhile
         }
-        let last = told.unwrap_or(LastBan::Lifted(report.ban.from));
+        let last = from_core.unwrap_or(LastBan::Lifted(report.ban.from));
         let correction = (!last.is(report.ban)).then(|| last.correction_after(report.ban.from));
-        self.put(&report.key_id, Note::new(stamp.account_id, last, Source::of(stamp)), now);
+        self.put(&report.key_id, BanRecord::new(stamp.account_id, last, Source::of(stamp)), now);
         correction
     }
 
-    fn put(&mut self, key_id: &Arc<str>, note: Note, now: UnixMillis) {
+    fn put(&mut self, key_id: &Arc<str>, record: BanRecord, now: UnixMillis) {
         if self.by_key.len() >= self.sweep_at.max(FIRST_SWEEP) {
-            self.by_key.retain(|_, note| now < note.forget_at);
+            self.by_key.retain(|_, record| now < record.forget_at);
             self.sweep_at = self.by_key.len().saturating_mul(2);
         }
-        self.by_key.insert(Arc::clone(key_id), note);
+        self.by_key.insert(Arc::clone(key_id), record);
     }
 }
 
-impl Note {
+impl BanRecord {
     fn new(account_id: i64, last: LastBan, source: Source) -> Self {
         let end = match last {
             LastBan::Banned(ban, _) => ban.until,
@@ -382,13 +390,13 @@ pub(super) fn last_ban_from_core(ban: Option<internal::Ban>, lifted_at_ms: Optio
     }
 }
 
-fn ban_from_core(told: internal::Ban) -> Option<LastBan> {
-    let ban = Ban { from: moment(told.imposed_at_ms)?, until: moment(told.ends_at_ms)? };
-    let cause = match told.origin() {
+fn ban_from_core(from_core: internal::Ban) -> Option<LastBan> {
+    let ban = Ban { from: moment(from_core.imposed_at_ms)?, until: moment(from_core.ends_at_ms)? };
+    let cause = match from_core.origin() {
         internal::BanOrigin::Unspecified => BanCause::Unknown,
         internal::BanOrigin::Limiter => BanCause::IgnoredRefusals,
         internal::BanOrigin::Operator => {
-            BanCause::Operator(Some(told.reason).filter(|reason| !reason.is_empty()).map(Into::into))
+            BanCause::Operator(Some(from_core.reason).filter(|reason| !reason.is_empty()).map(Into::into))
         }
     };
     (ban.from < ban.until).then_some(LastBan::Banned(ban, cause))

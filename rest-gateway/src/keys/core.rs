@@ -1,4 +1,4 @@
-//! The questions to the core about keys, each with a deadline.
+//! Calls to the core's key service, each with a deadline.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -22,7 +22,7 @@ use crate::{
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// How long the question for changes may take: longer than a core waits for its database, and than it takes
+/// How long a call for changes may take: longer than a core waits for its database, and than it takes
 /// to find out that a core answers nothing.
 const CHANGES_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -78,13 +78,13 @@ impl KeyService {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
         }
-        let question =
+        let request =
             ResolveKeysRequest { digests: digests.iter().map(|digest| digest.0.to_vec()).collect() };
         let attempts = once_more(&self.retries, Instant::now() + DEADLINE, |left| {
             let mut client = self.client.clone();
-            let mut question = Request::new(question.clone());
-            question.set_timeout(left);
-            async move { client.resolve_keys(question).await }
+            let mut request = Request::new(request.clone());
+            request.set_timeout(left);
+            async move { client.resolve_keys(request).await }
         });
         let answer = within_deadline(attempts).await;
         answer.map_err(|status| {
@@ -94,10 +94,10 @@ impl KeyService {
     }
 
     pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
-        let mut question = Request::new(ListChangesRequest { after_revision });
-        question.set_timeout(CHANGES_DEADLINE);
+        let mut request = Request::new(ListChangesRequest { after_revision });
+        request.set_timeout(CHANGES_DEADLINE);
         let mut client = self.client.clone();
-        let answer = timeout(CHANGES_DEADLINE, client.list_changes(question)).await;
+        let answer = timeout(CHANGES_DEADLINE, client.list_changes(request)).await;
         let answer = answer.unwrap_or_else(|_| Err(overdue())).map(Response::into_inner);
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Relaxed);

@@ -43,10 +43,8 @@ pub(super) struct State {
 
 impl State {
     fn accept<'a>(&self, mut key_ids: impl Iterator<Item = &'a String>) -> Result<(), Status> {
-        match key_ids.any(|key_id| self.refused.contains(key_id)) {
-            true => Err(Status::invalid_argument("refused")),
-            false => Ok(()),
-        }
+        let is_refused = key_ids.any(|key_id| self.refused.contains(key_id));
+        if is_refused { Err(Status::invalid_argument("refused")) } else { Ok(()) }
     }
 }
 

@@ -174,7 +174,7 @@ impl KeyResolver {
         };
         let report_bans = async {
             loop {
-                self.0.bans.imposed().await;
+                self.0.bans.new_ban().await;
                 while self.0.report_bans().await.is_err() {
                     sleep(BAN_RETRY_INTERVAL).await;
                 }
@@ -259,7 +259,7 @@ impl Inner {
                 return Err(KeyError::CoreAway);
             };
             if self.changes.admit(stamp) {
-                self.bans.told(&entry.key.key_id, ban, stamp, self.clock.now()).await;
+                self.bans.set_from_core(&entry.key.key_id, ban, stamp, self.clock.now()).await;
                 return Ok(Arc::new(entry));
             }
         }
@@ -286,7 +286,7 @@ impl Inner {
             let (account_id, revision) = (report.account_id, answer.revision);
             let stamp = Stamp { account_id, revision, history, asked_at };
             let ban = last_ban_from_core(answer.last_ban, answer.bans_lifted_at_ms);
-            self.bans.answered(&report, ban, stamp, self.clock.now()).await;
+            self.bans.report_accepted(&report, ban, stamp, self.clock.now()).await;
         }
         Ok(())
     }

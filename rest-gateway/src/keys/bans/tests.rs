@@ -59,8 +59,8 @@ impl Rig {
         report.clone()
     }
 
-    async fn told(&self, told: Option<LastBan>, revision: i64) {
-        self.bans.told(&self.key_id, told, stamp(revision), self.clock.now()).await;
+    async fn set_from_core(&self, told: Option<LastBan>, revision: i64) {
+        self.bans.set_from_core(&self.key_id, told, stamp(revision), self.clock.now()).await;
     }
 
     async fn is_banned(&self) -> bool {
@@ -101,10 +101,10 @@ fn lifted(at: UnixMillis) -> Option<LastBan> {
 async fn a_ban_is_to_be_reported_until_the_core_has_answered() {
     let rig = Rig::new();
     let report = rig.provokes_a_ban().await;
-    rig.bans.imposed().await;
+    rig.bans.new_ban().await;
     rig.sends().await;
     assert_eq!(rig.bans.unreported(), std::slice::from_ref(&report));
-    rig.bans.answered(&report, by_limiter(report.ban), stamp(5), START).await;
+    rig.bans.report_accepted(&report, by_limiter(report.ban), stamp(5), START).await;
     assert_eq!(rig.bans.unreported(), []);
     assert!(rig.is_banned().await);
 }
@@ -120,7 +120,7 @@ async fn nothing_told_between_the_decision_and_the_note_erases_the_new_ban() {
         rig.comes_close_to_a_ban().await;
         let decision = rig.takes().await;
         assert_eq!(decision.outcome, Outcome::Banned);
-        rig.told(told.clone(), 7).await; // asked before the ban
+        rig.set_from_core(told.clone(), 7).await; // asked before the ban
         let (settled, cause) = rig.settles(decision).await;
         assert_eq!((settled.ban, cause), (decision.ban, BanCause::IgnoredRefusals), "{told:?}");
         assert_eq!(Some(rig.report().ban), decision.ban);
@@ -132,14 +132,14 @@ async fn nothing_told_between_the_decision_and_the_note_erases_the_new_ban() {
 async fn a_ban_that_the_core_does_not_know_yet_holds_whatever_it_tells() {
     let rig = Rig::new();
     let report = rig.provokes_a_ban().await;
-    rig.told(None, 4).await;
+    rig.set_from_core(None, 4).await;
     assert!(rig.is_banned().await);
-    rig.bans.answered(&report, by_limiter(report.ban), stamp(5), START).await;
-    rig.told(None, 4).await; // asked before the report, answered after it
+    rig.bans.report_accepted(&report, by_limiter(report.ban), stamp(5), START).await;
+    rig.set_from_core(None, 4).await; // asked before the report, answered after it
     assert!(rig.is_banned().await);
-    rig.told(lifted(report.ban.from), 6).await;
+    rig.set_from_core(lifted(report.ban.from), 6).await;
     assert!(!rig.is_banned().await);
-    rig.told(by_limiter(report.ban), 5).await;
+    rig.set_from_core(by_limiter(report.ban), 5).await;
     assert!(!rig.is_banned().await, "an old answer brings nothing back");
 }
 
@@ -148,7 +148,7 @@ async fn a_ban_that_was_lifted_before_its_report_came_is_lifted_here_too() {
     for answer in [None, lifted(START.plus(Duration::from_secs(30)))] {
         let rig = Rig::new();
         let report = rig.provokes_a_ban().await;
-        rig.bans.answered(&report, answer, stamp(5), START).await;
+        rig.bans.report_accepted(&report, answer, stamp(5), START).await;
         assert!(!rig.is_banned().await);
         assert_eq!(rig.bans.unreported(), []);
     }
@@ -158,10 +158,10 @@ async fn a_ban_that_was_lifted_before_its_report_came_is_lifted_here_too() {
 async fn a_lifting_reaches_a_ban_that_was_not_reported_yet() {
     let rig = Rig::new();
     let report = rig.provokes_a_ban().await;
-    rig.told(lifted(report.ban.from), 6).await;
+    rig.set_from_core(lifted(report.ban.from), 6).await;
     assert!(!rig.is_banned().await);
     assert_eq!(rig.bans.unreported(), []);
-    rig.bans.answered(&report, by_limiter(report.ban), stamp(5), START).await; // sent before, answered late
+    rig.bans.report_accepted(&report, by_limiter(report.ban), stamp(5), START).await; // sent before, answered late
     assert!(!rig.is_banned().await);
 }
 
@@ -170,9 +170,9 @@ async fn of_an_operators_ban_and_a_newer_one_here_the_core_chooses() {
     let rig = Rig::new();
     let report = rig.provokes_a_ban().await;
     let kept = Ban { from: START, until: START.plus(Duration::from_hours(24)) };
-    rig.told(by_operator(kept), 4).await;
+    rig.set_from_core(by_operator(kept), 4).await;
     assert_eq!(rig.bans.unreported(), std::slice::from_ref(&report), "it does not know of the newer one");
-    rig.bans.answered(&report, by_operator(kept), stamp(5), START).await;
+    rig.bans.report_accepted(&report, by_operator(kept), stamp(5), START).await;
     let (decision, cause) = rig.settles(rig.takes().await).await;
     assert_eq!((decision.ban, cause), (Some(kept), BanCause::Operator(Some("a leak".into()))));
 }
@@ -180,7 +180,7 @@ async fn of_an_operators_ban_and_a_newer_one_here_the_core_chooses() {
 #[tokio::test]
 async fn a_limiter_that_lost_a_ban_is_put_right_by_the_first_request() {
     let rig = Rig::new();
-    rig.told(by_operator(LAST), 1).await;
+    rig.set_from_core(by_operator(LAST), 1).await;
     rig.limiter_loses().await;
     let decision = rig.takes().await;
     assert_eq!(decision.outcome, Outcome::Admitted);
@@ -194,8 +194,8 @@ async fn a_limiter_that_lost_a_ban_is_put_right_by_the_first_request() {
 #[tokio::test]
 async fn a_limiter_that_brings_back_what_was_lifted_or_replaced_is_put_right_by_the_first_request() {
     let rig = Rig::new();
-    rig.told(by_limiter(LAST), 1).await;
-    rig.told(lifted(LAST.from), 2).await;
+    rig.set_from_core(by_limiter(LAST), 1).await;
+    rig.set_from_core(lifted(LAST.from), 2).await;
     rig.limiter_brings_back(LAST).await;
     let decision = rig.takes().await;
     assert_eq!(decision.outcome, Outcome::Banned);
@@ -205,7 +205,7 @@ async fn a_limiter_that_brings_back_what_was_lifted_or_replaced_is_put_right_by_
 
     let newer = Ban { from: START.plus(Duration::from_secs(1)), until: START.plus(Duration::from_mins(9)) };
     rig.hand.advance(Duration::from_secs(2));
-    rig.told(by_operator(newer), 3).await;
+    rig.set_from_core(by_operator(newer), 3).await;
     rig.limiter_brings_back(LAST).await;
     assert_eq!(rig.sends().await.ban, Some(newer));
     rig.hand.set(newer.until);
@@ -220,7 +220,7 @@ async fn a_ban_that_another_gateway_put_into_the_shared_limiter_is_reported_and_
     let (decision, cause) = rig.settles(rig.takes().await).await;
     assert_eq!((decision.ban, cause), (Some(LAST), BanCause::Unknown));
     let report = rig.report();
-    rig.bans.answered(&report, by_operator(LAST), stamp(5), START).await;
+    rig.bans.report_accepted(&report, by_operator(LAST), stamp(5), START).await;
     let (_, cause) = rig.settles(rig.takes().await).await;
     assert_eq!(cause, BanCause::Operator(Some("a leak".into())));
 }
@@ -228,7 +228,7 @@ async fn a_ban_that_another_gateway_put_into_the_shared_limiter_is_reported_and_
 #[tokio::test]
 async fn a_ban_of_another_gateway_holds_here() {
     let rig = Rig::new();
-    rig.told(by_limiter(LAST), 1).await;
+    rig.set_from_core(by_limiter(LAST), 1).await;
     assert_eq!(rig.sends().await.ban, Some(LAST));
     assert_eq!(rig.bans.unreported(), [], "the core knows it");
 }
@@ -237,7 +237,7 @@ async fn a_ban_of_another_gateway_holds_here() {
 async fn a_clock_behind_the_cores_does_not_make_a_ban_void() {
     let rig = Rig::new();
     let ahead = Ban { from: START.plus(Duration::from_secs(10)), ..LAST };
-    rig.told(by_operator(ahead), 1).await;
+    rig.set_from_core(by_operator(ahead), 1).await;
     assert!(rig.is_banned().await);
     rig.sends().await;
     assert_eq!(rig.bans.unreported(), [], "it is the same ban");
@@ -246,9 +246,9 @@ async fn a_clock_behind_the_cores_does_not_make_a_ban_void() {
 #[tokio::test]
 async fn after_the_core_was_put_back_its_word_counts_again() {
     let rig = Rig::new();
-    rig.told(by_limiter(LAST), 100).await;
+    rig.set_from_core(by_limiter(LAST), 100).await;
     let restored = Stamp { history: 1, ..stamp(3) };
-    rig.bans.told(&rig.key_id, None, restored, START).await;
+    rig.bans.set_from_core(&rig.key_id, None, restored, START).await;
     assert!(!rig.is_banned().await);
 }
 
@@ -260,8 +260,8 @@ async fn strikes_survive_being_told_that_there_is_no_ban() {
         rig.hand.advance(Duration::from_secs(1));
     }
     let before = rig.limiter.inspect(&rig.limit_key(), QUOTA).await.unwrap();
-    rig.told(None, 1).await;
-    rig.told(lifted(START), 2).await;
+    rig.set_from_core(None, 1).await;
+    rig.set_from_core(lifted(START), 2).await;
     let after = rig.limiter.inspect(&rig.limit_key(), QUOTA).await.unwrap();
     assert!(before.strikes.is_some() && before.strikes == after.strikes);
 }
@@ -273,7 +273,7 @@ async fn what_is_over_is_forgotten_as_new_bans_come() {
         let key_id: Arc<str> = number.to_string().into();
         let now = START.plus(Duration::from_hours(u64::from(number)));
         let ban = Ban { from: now, until: now.plus(Duration::from_hours(1)) };
-        rig.bans.told(&key_id, by_limiter(ban), stamp(1), now).await;
+        rig.bans.set_from_core(&key_id, by_limiter(ban), stamp(1), now).await;
     }
     let kept = rig.bans.read().by_key.len();
     assert!(kept < 2 * FIRST_SWEEP, "{kept} are kept");

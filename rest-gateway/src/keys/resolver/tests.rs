@@ -300,8 +300,8 @@ async fn a_report_has_at_most_a_thousand_keys() {
 async fn a_refused_report_of_uses_does_not_drop_those_after_it() {
     let rig = Rig::new();
     rig.core.state().refused.insert("0".into());
-    let used = |number: u32| KeyUse { key_id: number.to_string(), last_used_at_ms: 1 };
-    let uses: Vec<_> = (0..2_001).map(used).collect();
+    let key_use = |number: u32| KeyUse { key_id: number.to_string(), last_used_at_ms: 1 };
+    let uses: Vec<_> = (0..2_001).map(key_use).collect();
     rig.resolver.0.core.report(&uses).await;
     let sizes: Vec<_> = rig.core.state().reports.iter().map(Vec::len).collect();
     assert_eq!(sizes, [1_000, 1]);

@@ -159,14 +159,14 @@ impl ResilientLimiter {
     }
 
     /// Redis's answer to a request's question, if it is asked and answers in time.
-    async fn ask<T>(
+    async fn call_redis<T>(
         &self,
-        question: BoxFuture<'_, Result<T, LimiterUnavailable>>,
+        call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
     ) -> Result<T, LimiterUnavailable> {
         if !self.is_shared() {
             return Err(LimiterUnavailable);
         }
-        let answer = self.counted(question).await;
+        let answer = self.counted(call).await;
         let change = self.breaker().asked(answer.is_ok(), self.moment());
         self.note(change);
         answer
@@ -174,10 +174,10 @@ impl ResilientLimiter {
 
     async fn counted<T>(
         &self,
-        question: BoxFuture<'_, Result<T, LimiterUnavailable>>,
+        call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
     ) -> Result<T, LimiterUnavailable> {
         let asked = Instant::now();
-        let answer = question.await;
+        let answer = call.await;
         self.round_trips.with_label_values::<&str>(&[]).observe(asked.elapsed().as_secs_f64());
         self.failures.fetch_add(u64::from(answer.is_err()), Ordering::Relaxed);
         answer
@@ -230,7 +230,7 @@ impl RateLimiter for ResilientLimiter {
                 return Ok(refusal);
             }
             let asked_at = self.fallback.local_time();
-            if let Ok(decision) = self.ask(self.redis.take(limit_key, quota)).await {
+            if let Ok(decision) = self.call_redis(self.redis.take(limit_key, quota)).await {
                 self.fallback.learn(limit_key, &decision, asked_at);
                 return Ok(decision);
             }
@@ -251,7 +251,7 @@ impl RateLimiter for ResilientLimiter {
                 return Ok(refusal);
             }
             let asked_at = self.fallback.local_time();
-            if let Ok(decision) = self.ask(self.redis.peek(limit_key, quota)).await {
+            if let Ok(decision) = self.call_redis(self.redis.peek(limit_key, quota)).await {
                 self.fallback.learn(limit_key, &decision, asked_at);
                 return Ok(decision);
             }
@@ -269,7 +269,7 @@ impl RateLimiter for ResilientLimiter {
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
         Box::pin(async move {
             let asked_at = self.fallback.local_time();
-            if let Ok(limit_status) = self.ask(self.redis.inspect(limit_key, quota)).await {
+            if let Ok(limit_status) = self.call_redis(self.redis.inspect(limit_key, quota)).await {
                 self.fallback.learn(limit_key, &limit_status.decision, asked_at);
                 return Ok(limit_status);
             }
@@ -290,7 +290,7 @@ impl RateLimiter for ResilientLimiter {
         upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         self.fallback.set_ban(limit_key, ban, upto);
-        Box::pin(self.ask(self.redis.set_ban(limit_key, ban, upto)))
+        Box::pin(self.call_redis(self.redis.set_ban(limit_key, ban, upto)))
     }
 
     fn set_installation(&self, name: &str) {
