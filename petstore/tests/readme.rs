@@ -298,6 +298,61 @@ fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
     assert!(named > 30, "only {named} settings were found");
 }
 
+/// The folders with code.
+const CODE: [&str; 7] =
+    ["core-service", "crates", "migrations", "petstore", "proto", "rest-gateway", "testing"];
+
+/// What a page names in code type that looks like a path: a file by its name or the end of its path, or a folder.
+fn named_paths(page: &str) -> Vec<String> {
+    const EXTENSIONS: [&str; 4] = ["lua", "md", "proto", "rs"];
+    let is_file = |word: &str| {
+        Path::new(word)
+            .extension()
+            .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
+    };
+    let is_in_the_repository =
+        |word: &str| word.split_once('/').is_some_and(|(root, _)| Path::new(ROOT).join(root).is_dir());
+    let words = page.split('`').skip(1).step_by(2);
+    words
+        .filter(|word| !word.contains(|c: char| c.is_whitespace() || "…*:{".contains(c)))
+        .filter(|word| is_file(word) || is_in_the_repository(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_architecture_and_the_recipes_name_files_that_exist() {
+    let known: Vec<_> = CODE.into_iter().flat_map(paths).collect();
+    for page in ["docs/architecture.md", "CONTRIBUTING.md"] {
+        let named = named_paths(&read(page));
+        assert!(named.len() > 15, "only {} paths were found in {page}", named.len());
+        for path in named {
+            let end = format!("/{path}");
+            let exists =
+                Path::new(ROOT).join(&path).exists() || known.iter().any(|known| known.ends_with(&end));
+            assert!(exists, "{page} names {path}, which is not there");
+        }
+    }
+}
+
+#[test]
+fn the_main_line_of_a_get_names_files_and_functions_that_exist() {
+    let page = read("docs/architecture.md");
+    let section = page.split_once("## The main line of a GET by id").unwrap().1;
+    let steps = section.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    let mut found = 0;
+    for step in steps {
+        let [_, path, _, function, ..] = step.split('`').collect::<Vec<_>>()[..] else {
+            panic!("no file and function in: {step}")
+        };
+        let code = read(path);
+        let is_there = ["(", "<"].iter().any(|next| code.contains(&format!("fn {function}{next}")));
+        assert!(is_there, "{path} has no function {function}");
+        found += 1;
+    }
+    assert!(found >= 7, "only {found} steps were found");
+}
+
 /// Every page for people: in the root, in `deploy` and below `docs`.
 fn pages() -> Vec<(String, String)> {
     let in_root =
