@@ -302,7 +302,7 @@ fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
 const CODE: [&str; 7] =
     ["core-service", "crates", "migrations", "petstore", "proto", "rest-gateway", "testing"];
 
-/// What a page names in code type that looks like a path: a file by its name or the end of its path, or a folder.
+/// What a page names in code type that looks like a path: a file by the end of its path, or a folder.
 fn named_paths(page: &str) -> Vec<String> {
     const EXTENSIONS: [&str; 4] = ["lua", "md", "proto", "rs"];
     let is_file = |word: &str| {
