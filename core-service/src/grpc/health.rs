@@ -39,11 +39,11 @@ pub(super) async fn ask(store: &Store) -> ServingStatus {
 }
 
 /// Asks the store every second, and reports when the status changes. Never ends.
-pub(super) async fn watch(store: Store, reporter: HealthReporter, mut reported: ServingStatus) {
+pub(super) async fn watch(store: Store, reporter: HealthReporter, mut last: ServingStatus) {
     loop {
         time::sleep(INTERVAL).await;
         let status = ask(&store).await;
-        if status == reported {
+        if status == last {
             continue;
         }
         if status == ServingStatus::Serving {
@@ -52,7 +52,7 @@ pub(super) async fn watch(store: Store, reporter: HealthReporter, mut reported: 
             tracing::error!("the store does not answer");
         }
         report(&reporter, status).await;
-        reported = status;
+        last = status;
     }
 }
 

@@ -139,7 +139,7 @@ where
         });
         let call = Call {
             uri: request.uri().clone(),
-            call_id: CallId::from_headers(request.headers()),
+            id: CallId::from_headers(request.headers()),
             begin,
             calls: self.bounds.calls.clone(),
         };
@@ -197,7 +197,7 @@ impl Drop for Held {
 #[derive(Debug)]
 struct Call {
     uri: Uri,
-    call_id: Option<CallId>,
+    id: Option<CallId>,
     begin: Instant,
     calls: CallMetrics,
 }
@@ -209,9 +209,9 @@ impl Call {
         let rpc = self.uri.path().trim_start_matches('/');
         tracing::debug!(rpc, "{rpc} failed before its message was whole: {error}");
         self.calls.answered(rpc, self.begin.elapsed(), Some(error));
-        let mut status = status::without_log(self.call_id.as_ref(), error);
-        if let Some(call_id) = self.call_id.clone() {
-            call_id.write(status.metadata_mut());
+        let mut status = status::without_log(self.id.as_ref(), error);
+        if let Some(id) = self.id.clone() {
+            id.write(status.metadata_mut());
         }
         status
     }

@@ -219,22 +219,25 @@ fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
 fn written_guide() -> String {
     let mut reasons: Vec<_> = codes::all().collect();
     reasons.sort_by_key(|&reason| explain(reason).status);
-    let mut guide = "| Code | Status | gRPC | Meaning |\n|---|---|---|---|\n".to_owned();
-    for &reason in &reasons {
+    let rows = reasons.iter().map(|&reason| {
         let (code, about) = (code(reason), explain(reason));
         let (status, grpc) = (about.status.as_str(), about.grpc.unwrap_or("–"));
-        guide += &format!("| `{code}` | {status} | {grpc} | {} |\n", first_sentence(about.meaning));
-    }
-    for reason in reasons {
+        format!("| `{code}` | {status} | {grpc} | {} |\n", first_sentence(about.meaning))
+    });
+    let sections = reasons.iter().map(|&reason| {
         let (code, about) = (code(reason), explain(reason));
-        guide += &format!("\n## {code} – {}\n\n{}\n\n", about.status.as_str(), about.meaning);
-        guide += &format!("- Who acts: {}.\n- What to do: {}\n", about.who_acts(), about.remedy);
-        guide += &format!("- The same again? {}\n", about.retry());
-        if let Some(operator) = about.operator {
-            guide += &format!("- For the operator: {operator}\n");
-        }
-    }
-    guide
+        let operator = about.operator.map(|text| format!("- For the operator: {text}\n")).unwrap_or_default();
+        format!(
+            "\n## {code} – {}\n\n{}\n\n- Who acts: {}.\n- What to do: {}\n- The same again? {}\n{operator}",
+            about.status.as_str(),
+            about.meaning,
+            about.who_acts(),
+            about.remedy,
+            about.retry(),
+        )
+    });
+    let head = "| Code | Status | gRPC | Meaning |\n|---|---|---|---|\n".to_owned();
+    [head].into_iter().chain(rows).chain(sections).collect()
 }
 
 #[test]
