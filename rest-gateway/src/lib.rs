@@ -27,6 +27,6 @@ mod usage;
 
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};
-pub use json::limit_status_json;
+pub use json::{BanBody, LimitStatusBody, WindowBody};
 pub use openapi::document as openapi;
 pub use router::router;

@@ -1,8 +1,10 @@
-//! `petstore usage`: what an account has used, and how its keys stand.
+//! `petstore usage`: what an account has used, and how far its keys are from their limits.
 
 use petstore_clock::Clock;
-use petstore_core::domain::{Account, ApiKeyRecord, BanRecord, KeyState, Tally, UsageDay};
-use serde_json::{Map, Value, json};
+use petstore_core::domain::{Account, ApiKeyRecord, BanRecord, KeyId, KeyState, Tally, UsageDay};
+use petstore_gateway::{BanBody, LimitStatusBody, WindowBody};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     commands::{key::AccountSetting, store_command::StoreCommandSettings},
@@ -31,9 +33,16 @@ pub(crate) struct UsageSettings {
 #[derive(Debug)]
 struct Report {
     account: Account,
-    /// As `/v1/usage` tells it, of the account and of each key; `None` if nobody has it.
-    standings: Option<(Value, Vec<(ApiKeyRecord, Value)>)>,
+    /// `None` if no gateway answers.
+    limits: Option<Limits>,
     days: Vec<UsageDay>,
+}
+
+/// How much of their limits the account and each of its keys have used.
+#[derive(Debug)]
+struct Limits {
+    account: LimitStatusBody,
+    keys: Vec<(KeyId, LimitStatusBody)>,
 }
 
 pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
@@ -43,33 +52,33 @@ pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
         let days = store.usage().last_days(account.id, DAYS, clock.now()).await?;
         let mut keys = store.keys().list(Some(&account.name)).await?;
         keys.retain(|key| key.state(clock.now()) == KeyState::Active);
-        let standings = standings(usage, &account, keys, &store.bans().list(clock.now()).await?).await?;
-        Ok(Report { account, standings, days })
+        let limits = limits(usage, &account, keys, &store.bans().list(clock.now()).await?).await?;
+        Ok(Report { account, limits, days })
     })?;
-    if report.standings.is_none() {
+    if report.limits.is_none() {
         output::note(&format!("nothing answers at {}: windows and strikes are not known", usage.admin_url));
     }
     usage.settings.print(|| report.text(), || report.json())
 }
 
-async fn standings(
+async fn limits(
     usage: &UsageSettings,
     account: &Account,
     keys: Vec<ApiKeyRecord>,
     bans: &[BanRecord],
-) -> Result<Option<(Value, Vec<(ApiKeyRecord, Value)>)>, CliError> {
-    let service = AdminClient::new(&usage.admin_url);
-    let Some(of_account) = service.standing(account, None).await? else { return Ok(None) };
+) -> Result<Option<Limits>, CliError> {
+    let client = AdminClient::new(&usage.admin_url);
+    let Some(of_account) = client.limit_status(account, None).await? else { return Ok(None) };
     let mut of_keys = Vec::with_capacity(keys.len());
-    for key in keys {
-        let Some(mut of_key) = service.standing(account, Some(key.id)).await? else { return Ok(None) };
+    for ApiKeyRecord { id, .. } in keys {
+        let Some(mut status) = client.limit_status(account, Some(id)).await? else { return Ok(None) };
         // A gateway may not have heard of a ban: it does when the key is used.
-        if let Some(BanRecord { ban, .. }) = bans.iter().find(|record| record.key_id == key.id) {
-            of_key["ban"] = json!({ "from": ban.from.to_string(), "until": ban.until.to_string() });
+        if let Some(BanRecord { ban, .. }) = bans.iter().find(|record| record.key_id == id) {
+            status.ban = Some(BanBody { from: ban.from.to_string(), until: ban.until.to_string() });
         }
-        of_keys.push((key, of_key));
+        of_keys.push((id, status));
     }
-    Ok(Some((of_account, of_keys)))
+    Ok(Some(Limits { account: of_account, keys: of_keys }))
 }
 
 impl Report {
@@ -78,47 +87,33 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let mut report = json!({
+        let limits = self.limits.as_ref();
+        json!({
             "account": self.account.name.as_str(),
             "plan": self.account.plan.name(),
-            "minute": Value::Null,
-            "day": Value::Null,
-            "keys": [],
+            "minute": limits.map(|limits| &limits.account.minute),
+            "day": limits.map(|limits| &limits.account.day),
+            "keys": limits.map_or(Value::Array(Vec::new()), |limits| limits.keys.iter().map(key_json).collect()),
             "getPet": self.total(|tally| tally.get_pet),
             "days": self.days.iter().map(day_json).collect::<Value>(),
-        });
-        if let Some((account, keys)) = &self.standings {
-            report["minute"] = account["minute"].clone();
-            report["day"] = account["day"].clone();
-            report["keys"] = keys.iter().map(|(key, standing)| key_json(key, standing)).collect();
-        }
-        report
+        })
     }
 
     fn text(&self) -> String {
         let mut text = format!("account {} on plan {}\n", self.account.name, self.account.plan);
-        if let Some((account, keys)) = &self.standings {
-            let window = |name: &str| {
-                let of = &account[name];
-                ["limit", "used", "remaining"]
-                    .map(|member| of[member].to_string())
-                    .into_iter()
-                    .chain([word(&of["resetsAt"])])
-            };
-            let rows: Vec<[String; 5]> = ["minute", "day"]
-                .into_iter()
-                .filter_map(|name| {
-                    let cells: Vec<String> = [name.to_owned()].into_iter().chain(window(name)).collect();
-                    cells.try_into().ok()
-                })
-                .collect();
+        if let Some(Limits { account, keys }) = &self.limits {
+            let rows = [("minute", &account.minute), ("day", &account.day)].map(|(name, window)| {
+                let WindowBody { limit, used, remaining, resets_at } = window;
+                let [limit, used, remaining] = [limit, used, remaining].map(u64::to_string);
+                [name.to_owned(), limit, used, remaining, resets_at.clone()]
+            });
             text += "\n";
             text += &columns(["WINDOW", "LIMIT", "USED", "LEFT", "RESETS"], &rows);
             let rows: Vec<_> = keys
                 .iter()
-                .map(|(key, standing)| {
-                    let ban = standing.get("ban").map_or_else(|| "no".to_owned(), |ban| word(&ban["until"]));
-                    [key.id.to_string(), standing["strikes"].to_string(), ban]
+                .map(|(key, status)| {
+                    let ban = status.ban.as_ref().map_or("no", |ban| &ban.until);
+                    [key.to_string(), status.strikes.to_string(), ban.to_owned()]
                 })
                 .collect();
             text += "\n";
@@ -143,19 +138,21 @@ impl Report {
     }
 }
 
-/// A text of a JSON document, without quotes.
-fn word(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn key_json(key: &ApiKeyRecord, standing: &Value) -> Value {
-    let mut members = Map::from_iter([("key".to_owned(), key.id.to_string().into())]);
-    for name in ["strikes", "strikesResetAt", "refusedUntil", "ban"] {
-        if let Some(value) = standing.get(name) {
-            members.insert(name.to_owned(), value.clone());
-        }
+fn key_json((key, status): &(KeyId, LimitStatusBody)) -> Value {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Key<'a> {
+        key: String,
+        strikes: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        strikes_reset_at: &'a Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        refused_until: &'a Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ban: &'a Option<BanBody>,
     }
-    members.into()
+    let LimitStatusBody { strikes, strikes_reset_at, refused_until, ban, .. } = status;
+    json!(Key { key: key.to_string(), strikes: *strikes, strikes_reset_at, refused_until, ban })
 }
 
 fn day_json(UsageDay { day, tally }: &UsageDay) -> Value {

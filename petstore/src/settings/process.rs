@@ -9,7 +9,8 @@ use super::{HostName, ListenAddr, TraceSettings, duration};
 /// What every process of the service has: an admin port, an orderly end, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
-    /// Where /livez, /readyz, /metrics, /standing and /log-level are served. It is for operators: keep it from the public
+    /// Where /livez, /readyz, /metrics, /limits and /log-level are served. It is for operators: keep it from the
+    /// public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]
     pub admin_addr: ListenAddr,
 

@@ -2,7 +2,7 @@
 
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{Plan, UsageDay};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     rate_limit::{Ban, LimitStatus, WindowView},
@@ -18,33 +18,48 @@ struct Usage {
     days: Vec<Day>,
 }
 
-#[derive(Serialize)]
+/// A limit status as `GET /v1/usage` and the admin port show it. Moments are RFC 3339 in UTC.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct LimitStatusBody {
-    minute: Window,
-    day: Window,
-    strikes: u64,
+pub struct LimitStatusBody {
+    /// The window of a minute.
+    pub minute: WindowBody,
+    /// The window of a UTC day.
+    pub day: WindowBody,
+    /// Requests after 429 that count towards a ban.
+    pub strikes: u64,
+    /// When the strikes are forgotten.
     #[serde(skip_serializing_if = "Option::is_none")]
-    strikes_reset_at: Option<String>,
+    pub strikes_reset_at: Option<String>,
+    /// Until when all requests are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused_until: Option<String>,
+    pub refused_until: Option<String>,
+    /// The ban in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ban: Option<BanTerm>,
+    pub ban: Option<BanBody>,
 }
 
-#[derive(Serialize)]
+/// A window in which requests are counted.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Window {
-    limit: u64,
-    used: u64,
-    remaining: u64,
-    resets_at: String,
+pub struct WindowBody {
+    /// How many requests it allows.
+    pub limit: u64,
+    /// How many were counted.
+    pub used: u64,
+    /// How many are left.
+    pub remaining: u64,
+    /// When it ends.
+    pub resets_at: String,
 }
 
-#[derive(Serialize)]
-struct BanTerm {
-    from: String,
-    until: String,
+/// From when until when a key is banned.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BanBody {
+    /// When it was imposed.
+    pub from: String,
+    /// When it ends.
+    pub until: String,
 }
 
 #[derive(Serialize)]
@@ -71,32 +86,28 @@ struct ByStatus {
 /// The body of a limit status with the days beside it, the latest first.
 pub(crate) fn usage_body(plan: Plan, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
     let days = days.iter().map(day).collect();
-    let usage = Usage { plan: plan_word(plan), limit_status: body_of(limit_status), days };
+    let usage = Usage { plan: plan_word(plan), limit_status: limit_status.into(), days };
     serde_json::to_vec(&usage).unwrap_or_default() // numbers and strings do not fail
 }
 
-/// A limit status as `GET /v1/usage` shows it: the windows, strikes and ban.
-#[must_use]
-pub fn limit_status_json(limit_status: &LimitStatus) -> serde_json::Value {
-    serde_json::to_value(body_of(limit_status)).unwrap_or_default() // numbers and strings do not fail
-}
-
-fn body_of(limit_status: &LimitStatus) -> LimitStatusBody {
-    LimitStatusBody {
-        minute: window(limit_status.decision.minute),
-        day: window(limit_status.decision.day),
-        strikes: limit_status.strikes.map_or(0, |strikes| strikes.count),
-        strikes_reset_at: limit_status.strikes.map(|strikes| moment(strikes.resets_at)),
-        refused_until: limit_status.refused_until.map(moment),
-        ban: limit_status
-            .ban()
-            .map(|Ban { from, until }| BanTerm { from: from.to_string(), until: moment(until) }),
+impl From<&LimitStatus> for LimitStatusBody {
+    fn from(limit_status: &LimitStatus) -> Self {
+        Self {
+            minute: window(limit_status.decision.minute),
+            day: window(limit_status.decision.day),
+            strikes: limit_status.strikes.map_or(0, |strikes| strikes.count),
+            strikes_reset_at: limit_status.strikes.map(|strikes| moment(strikes.resets_at)),
+            refused_until: limit_status.refused_until.map(moment),
+            ban: limit_status
+                .ban()
+                .map(|Ban { from, until }| BanBody { from: from.to_string(), until: moment(until) }),
+        }
     }
 }
 
-fn window(WindowView { limit, remaining, resets_at }: WindowView) -> Window {
+fn window(WindowView { limit, remaining, resets_at }: WindowView) -> WindowBody {
     // After a change to a lower plan more may have been used than the limit, which is then shown.
-    Window { limit, used: limit.saturating_sub(remaining), remaining, resets_at: moment(resets_at) }
+    WindowBody { limit, used: limit.saturating_sub(remaining), remaining, resets_at: moment(resets_at) }
 }
 
 /// RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.

@@ -1,4 +1,4 @@
-//! What the verbs ask the service that runs, over its admin port.
+//! The client of the admin port, for `petstore usage`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -9,8 +9,11 @@ use axum::{
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use petstore_core::domain::{Account, KeyId, Quota};
-use serde_json::Value;
+use petstore_gateway::LimitStatusBody;
+use serde_json::json;
 use tokio::{net::TcpStream, time::timeout};
+
+use super::limits::LimitsRequest;
 
 /// How long one question may take.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -41,10 +44,10 @@ impl fmt::Display for AdminUrl {
     }
 }
 
-/// Why the running service did not tell.
+/// Why the admin port did not answer the question.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
-    #[error("--admin-url: the service at {url} does not tell of accounts: is it a gateway?")]
+    #[error("--admin-url: the service at {url} has no account data; is this the admin port of a gateway?")]
     Refused { url: AdminUrl },
     #[error(
         "--admin-url: the service at {url} has to be told that name: use its address, or give it --admin-host"
@@ -63,20 +66,20 @@ impl<'a> AdminClient<'a> {
         Self(url)
     }
 
-    /// How an account stands in the service's process, or a key of it; `None` if nothing listens there.
-    pub(crate) async fn standing(
+    /// Returns how much of its limits an account or a key of it has used, or `None` if nothing listens there.
+    pub(crate) async fn limit_status(
         &self,
         account: &Account,
         key: Option<KeyId>,
-    ) -> Result<Option<Value>, AdminClientError> {
+    ) -> Result<Option<LimitStatusBody>, AdminClientError> {
         let url = || self.0.clone();
         let Ok(stream) = TcpStream::connect(&self.0.0).await else { return Ok(None) };
-        let (Quota { per_minute, per_day }, account) = (account.plan.quota(), account.id.0);
-        let key = key.map(|key| format!("/{key}")).unwrap_or_default();
-        let path = format!("/standing/{account}/{per_minute}/{per_day}{key}");
-        match timeout(DEADLINE, self.get(stream, &path)).await {
+        let Quota { per_minute, per_day } = account.plan.quota();
+        let request = LimitsRequest { per_minute, per_day, key: key.map(|key| key.to_string()) };
+        let path = format!("/limits/{}", account.id.0);
+        match timeout(DEADLINE, self.post(stream, &path, json!(request).to_string())).await {
             Ok(Ok((StatusCode::OK, body))) => match serde_json::from_slice(&body) {
-                Ok(standing) => Ok(Some(standing)),
+                Ok(status) => Ok(Some(status)),
                 Err(_) => Err(AdminClientError::Refused { url: url() }),
             },
             Ok(Ok((StatusCode::MISDIRECTED_REQUEST, _))) => Err(AdminClientError::Misdirected { url: url() }),
@@ -85,11 +88,16 @@ impl<'a> AdminClient<'a> {
         }
     }
 
-    async fn get(&self, stream: TcpStream, path: &str) -> Result<(StatusCode, Vec<u8>), Unanswered> {
+    async fn post(
+        &self,
+        stream: TcpStream,
+        path: &str,
+        body: String,
+    ) -> Result<(StatusCode, Vec<u8>), Unanswered> {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|_| Unanswered)?;
         let request =
-            Request::get(path).header(HOST, &self.0.0).body(Body::empty()).map_err(|_| Unanswered)?;
+            Request::post(path).header(HOST, &self.0.0).body(Body::from(body)).map_err(|_| Unanswered)?;
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|_| Unanswered)?;
             let (head, body) = response.into_parts();

@@ -2,6 +2,7 @@
 
 mod client;
 mod host;
+mod limits;
 
 use std::{
     net::SocketAddr,
@@ -10,15 +11,11 @@ use std::{
 
 use axum::{
     Router,
-    extract::{ConnectInfo, Path, State},
+    extract::{ConnectInfo, State},
     http::{StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
-    routing::get,
-};
-use petstore_gateway::{
-    limit_status_json,
-    rate_limit::{LimitKey, Quota},
+    routing::{get, post},
 };
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
@@ -84,8 +81,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
     };
     let for_us = Router::new()
         .route("/metrics", get(show_metrics))
-        .route("/standing/{account}/{per_minute}/{per_day}", get(standing_of_account))
-        .route("/standing/{account}/{per_minute}/{per_day}/{key}", get(standing_of_key))
+        .route("/limits/{account}", post(limits::status))
         .route("/log-level", get(log_level).put(set_log_level))
         .layer(middleware::from_fn_with_state(names.into(), host::check));
     Router::new()
@@ -101,35 +97,6 @@ async fn readyz(State(health): State<Health>) -> Response {
     let readiness = health.readiness().await;
     let status = if readiness.takes_requests() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     answer(status, &readiness.body())
-}
-
-/// How an account stands, for `petstore usage`, which knows its plan from the store; this process has the counters.
-async fn standing_of_account(
-    State(health): State<Health>,
-    Path((account, per_minute, per_day)): Path<(i64, u64, u64)>,
-) -> Response {
-    standing(&health, &LimitKey::Account(account), Quota { per_minute, per_day }).await
-}
-
-/// The same of a key.
-async fn standing_of_key(
-    State(health): State<Health>,
-    Path((account_id, per_minute, per_day, key_id)): Path<(i64, u64, u64, String)>,
-) -> Response {
-    let key = LimitKey::ApiKey { account_id, key_id: key_id.into() };
-    standing(&health, &key, Quota { per_minute, per_day }).await
-}
-
-async fn standing(health: &Health, limit_key: &LimitKey, quota: Quota) -> Response {
-    let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.as_ref()) else {
-        return not_found().await;
-    };
-    match gateway.limit_status(limit_key, quota).await {
-        Ok(status) => answer(StatusCode::OK, &limit_status_json(&status)),
-        Err(unavailable) => {
-            refuse(StatusCode::SERVICE_UNAVAILABLE, "LIMITER_UNAVAILABLE", &unavailable.to_string())
-        }
-    }
 }
 
 async fn log_level() -> Response {
@@ -156,7 +123,7 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 async fn not_found() -> Response {
-    let paths = "the admin port has /livez, /readyz, /metrics, /standing and /log-level";
+    let paths = "the admin port has /livez, /readyz, /metrics, /limits and /log-level";
     refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 
