@@ -141,7 +141,7 @@ impl Report {
 fn key_json((key, status): &(KeyId, LimitStatusBody)) -> Value {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Key<'a> {
+    struct KeyLimits<'a> {
         key: String,
         strikes: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,7 @@ fn key_json((key, status): &(KeyId, LimitStatusBody)) -> Value {
         ban: &'a Option<BanBody>,
     }
     let LimitStatusBody { strikes, strikes_reset_at, refused_until, ban, .. } = status;
-    json!(Key { key: key.to_string(), strikes: *strikes, strikes_reset_at, refused_until, ban })
+    json!(KeyLimits { key: key.to_string(), strikes: *strikes, strikes_reset_at, refused_until, ban })
 }
 
 fn day_json(UsageDay { day, tally }: &UsageDay) -> Value {

@@ -14,5 +14,5 @@ pub(crate) use new_pet::{new_pet, new_pet_from_cells};
 pub(crate) use order::orders_body;
 pub(crate) use pet::{pet_body, pets_body};
 pub(crate) use pet_status::{STATUS_WORDS, status_from_word, word_of};
-pub use usage::{BanBody, LimitStatusBody, WindowBody};
 pub(crate) use usage::usage_body;
+pub use usage::{BanBody, LimitStatusBody, WindowBody};
