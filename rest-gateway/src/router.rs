@@ -29,7 +29,7 @@ use crate::{
 /// 4. route (404), method (405);
 /// 5. the handler: media type (415), size (413), parsing (400), the call to the core.
 ///
-/// [`pipeline`] does 1 to 3 and completes every answer on its way out.
+/// `pipeline` does 1 to 3 and completes every answer on its way out.
 pub fn router(gateway: Gateway) -> Router {
     let gateway = gateway.into_state();
     let mut router = Router::new();

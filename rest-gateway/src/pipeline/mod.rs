@@ -1,4 +1,4 @@
-//! One request, from its head to its answer. In this order: [`context`], [`head`], [`authenticate`],
+//! One request, from its head to its answer. In this order: [`context`], [`head`], [`mod@authenticate`],
 //! [`rate_limit`], then its route and handler, then [`respond`] (with [`rate_limit_headers`]) and [`record`].
 //!
 //! It is one layer instead of a stack, so that what one step found out is a variable for the next, and no
