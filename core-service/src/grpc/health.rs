@@ -26,7 +26,7 @@ const MAX_MESSAGE: usize = 1024;
 /// The health service, with the status that it begins with, and the handle that changes it.
 pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
-    let _ = report(&reporter, status).now_or_never(); // waits for a lock that nobody else has yet
+    let _ = report(&reporter, status).now_or_never(); // cannot wait: no other task has the reporter yet
     (service.max_decoding_message_size(MAX_MESSAGE), reporter)
 }
 

@@ -193,7 +193,7 @@ impl Drop for Held {
     }
 }
 
-/// What a refusal tells of its call.
+/// What is needed to refuse a call: for its status, its metrics and its log line.
 #[derive(Debug)]
 struct Call {
     uri: Uri,
