@@ -6,6 +6,14 @@ pub mod v1 {
     tonic::include_proto!("petstore.v1");
 }
 
+/// What operators do, package `petstore.admin.v1`.
+pub mod admin {
+    /// Version 1.
+    pub mod v1 {
+        tonic::include_proto!("petstore.admin.v1");
+    }
+}
+
 /// What gateways ask the core, package `petstore.internal.v1`. Not public.
 pub mod internal {
     /// Version 1.
