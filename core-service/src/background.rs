@@ -1,4 +1,5 @@
-//! What the core does in the background: it deletes idempotency keys that have expired, and checks the replicas.
+//! What the core does in the background: it deletes idempotency keys that have expired, and checks the
+//! replicas.
 
 use std::time::Duration;
 

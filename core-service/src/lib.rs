@@ -1,5 +1,5 @@
-//! The core of the Animal Store Service: it keeps the animals, the accounts and their API keys, and serves them
-//! over gRPC.
+//! The core of the Animal Store Service: it keeps the animals, the accounts and their API keys, and serves
+//! them over gRPC.
 //!
 //! - [`domain`]: what the values are and which are allowed. Pure.
 //! - [`store`]: the database. Nothing else names `SeaORM`.
@@ -63,12 +63,12 @@ impl Core {
 
     /// The core of one installation: keys of the other environment are unknown to it.
     #[must_use]
-    pub fn of(self, environment: Environment) -> Self {
+    pub fn for_environment(self, environment: Environment) -> Self {
         Self { environment: Some(environment), ..self }
     }
 
-    /// Names the installation for gateways, which may share a Redis with those of others: `live-` or `test-`, after the
-    /// environment, and the store's name.
+    /// Names the installation for gateways, which may share a Redis with those of others: `live-` or `test-`,
+    /// after the environment, and the store's name.
     async fn installation(&self) -> Result<String, PetStoreError> {
         let store_name = self.store_name.get_or_try_init(|| self.store.installation()).await?;
         let environment = self.environment.map_or("", |environment| match environment {

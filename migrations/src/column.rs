@@ -2,8 +2,8 @@
 
 use sea_orm_migration::prelude::*;
 
-/// An identifier that the database assigns, upward from 1, and never assigns again: `AUTOINCREMENT` on SQLite,
-/// an identity column on PostgreSQL.
+/// An identifier that the database assigns, upward from 1, and never assigns again: `AUTOINCREMENT` on
+/// SQLite, an identity column on PostgreSQL.
 pub(crate) fn assigned_id() -> ColumnDef {
     ColumnDef::new("id").big_integer().not_null().auto_increment().primary_key().take()
 }

@@ -1,9 +1,9 @@
 //! The schema of the store, one change per file.
 //!
-//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL; only where rows
-//! are converted do they differ.
-//! [`up`] and [`down`] take the database's write lock first and do all their work in one transaction: any number
-//! of processes may start on one database at once, and a killed one leaves nothing half done.
+//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL;
+//! only where rows are converted do they differ. [`up`] and [`down`] take the database's write lock first and
+//! do all their work in one transaction: any number of processes may start on one database at once, and a
+//! killed one leaves nothing half done.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -32,7 +32,8 @@ mod m0010_create_request_digests;
 mod m0011_installation;
 mod m0012_ban_origins;
 
-/// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in ASCII.
+/// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in
+/// ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
 
 struct Migrator;
@@ -130,8 +131,8 @@ pub struct Loss {
     pub rows: i64,
 }
 
-/// What [`down`] would remove. Changes nothing: the changes are tried on an empty database in memory, and of this one only
-/// rows are counted.
+/// What [`down`] would remove. Changes nothing: the changes are tried on an empty database in memory, and of
+/// this one only rows are counted.
 ///
 /// # Errors
 ///
@@ -164,8 +165,8 @@ pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr
 
 /// The tables of a SQLite database, and the columns of each.
 async fn columns(db: &DatabaseConnection) -> Result<BTreeMap<String, BTreeSet<String>>, DbErr> {
-    let query = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' \
-                 AND t.name NOT LIKE 'sqlite_%'";
+    let query = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c \
+                 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
     let mut columns = BTreeMap::<String, BTreeSet<String>>::new();
     for row in db.query_all_raw(Statement::from_string(db.get_database_backend(), query)).await? {
         let (table, column) = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);

@@ -34,7 +34,8 @@ pub(crate) fn accounts() -> TableCreateStatement {
         .col(column::assigned_id())
         .col(ColumnDef::new("name").text().not_null().unique_key())
         .col(ColumnDef::new("plan").text().not_null())
-        .col(ColumnDef::new("per_minute").big_integer().null()) // plan enterprise alone has numbers of its own
+        // Plan enterprise alone has numbers of its own.
+        .col(ColumnDef::new("per_minute").big_integer().null())
         .col(ColumnDef::new("per_day").big_integer().null())
         .col(column::unix_millis("created_at").not_null())
         .col(ColumnDef::new("revision").big_integer().not_null())

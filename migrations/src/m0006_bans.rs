@@ -33,7 +33,8 @@ pub(crate) fn bans() -> TableCreateStatement {
         .table("bans")
         .col(ColumnDef::new("key_id").text().not_null().primary_key())
         .col(column::unix_millis("imposed_at").not_null())
-        .col(column::unix_millis("ends_at").not_null()) // equal to imposed_at: the key's bans were lifted then
+        // Equal to imposed_at: the key's bans were lifted then.
+        .col(column::unix_millis("ends_at").not_null())
         .foreign_key(ForeignKey::create().from("bans", "key_id").to("api_keys", "id"))
         .take()
 }

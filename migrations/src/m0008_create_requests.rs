@@ -32,7 +32,8 @@ pub(crate) fn create_requests() -> TableCreateStatement {
     Table::create()
         .table("create_requests")
         .col(ColumnDef::new("request_id").text().not_null().primary_key())
-        .col(ColumnDef::new("pet_id").big_integer().not_null()) // written in one transaction with the pet, which stays
+        // Written in one transaction with the pet, which stays.
+        .col(ColumnDef::new("pet_id").big_integer().not_null())
         .col(column::unix_millis("created_at").not_null())
         .take()
 }

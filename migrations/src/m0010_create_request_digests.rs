@@ -39,7 +39,8 @@ impl MigrationTrait for Migration {
         manager.create_index(m0008_create_requests::by_time()).await
     }
 
-    /// A name cannot be had back from its digest: all are forgotten. A request that is repeated then adds again.
+    /// A name cannot be had back from its digest: all are forgotten. A request that is repeated then adds
+    /// again.
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         manager.drop_table(Table::drop().table("create_requests").take()).await?;
         manager.create_table(m0008_create_requests::create_requests()).await?;

@@ -1,10 +1,11 @@
-//! What tells this store from any other: one row, for ever. Gateways of several installations may share a Redis.
+//! What tells this store from any other: one row, for ever. Gateways of several installations may share a
+//! Redis.
 
 use rand::distr::{Alphanumeric, SampleString};
 use sea_orm_migration::prelude::*;
 
-/// So many letters and digits: that two of a thousand stores are named alike is less likely than one in a hundred
-/// million. The name is part of every key in Redis, so it is short.
+/// So many letters and digits: that two of a thousand stores are named alike is less likely than one in a
+/// hundred million. The name is part of every key in Redis, so it is short.
 const NAME_LENGTH: usize = 8;
 
 #[derive(DeriveMigrationName)]

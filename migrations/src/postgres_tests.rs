@@ -23,7 +23,8 @@ async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
 /// Every column and index.
 async fn schema(database: &TestDatabase) -> String {
     let columns = "SELECT table_name, column_name, data_type, is_nullable, is_identity \
-                   FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, ordinal_position";
+                   FROM information_schema.columns WHERE table_schema = 'public' \
+                   ORDER BY 1, ordinal_position";
     let indexes = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1";
     let constraints = "SELECT conrelid::regclass, pg_get_constraintdef(oid) FROM pg_constraint \
                        WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2";

@@ -25,7 +25,8 @@ pub struct Account {
     pub revision: i64,
 }
 
-/// What operators call an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, the first a letter or a digit.
+/// What operators call an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, the first a letter or a
+/// digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountName(String);
 
@@ -44,7 +45,8 @@ impl AccountName {
         } else {
             Err(Violation::new(
                 "account",
-                "must be 1 to 64 letters, digits, dots, underscores and hyphens, and begin with a letter or digit",
+                "must be 1 to 64 letters, digits, dots, underscores and hyphens, \
+                 and begin with a letter or digit",
             ))
         }
     }
@@ -106,8 +108,8 @@ impl Plan {
     /// The names of the plans.
     pub const NAMES: [&'static str; 4] = ["free", "pro", "business", "enterprise"];
 
-    /// The plan of that name. Enterprise needs both numbers, each from 1 to [`Quota::MAX`]; the other plans have
-    /// theirs, and take none.
+    /// The plan of that name. Enterprise needs both numbers, each from 1 to [`Quota::MAX`]; the other plans
+    /// have theirs, and take none.
     ///
     /// # Errors
     ///

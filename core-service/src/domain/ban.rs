@@ -1,5 +1,5 @@
-//! Bans of keys (docs/contract.md, 6.8). Gateways impose them by the rate limit policy; operators add and lift them.
-//! The core only remembers.
+//! Bans of keys (docs/contract.md, 6.8). Gateways impose them by the rate limit policy; operators add and
+//! lift them. The core only remembers.
 
 use std::time::Duration;
 
@@ -92,8 +92,9 @@ pub(crate) enum BanNote {
 }
 
 impl BanNote {
-    /// Whether a ban that a gateway reports takes its place: one that is newer and ends later. So no report shortens
-    /// a ban, undoes what an operator did after it was imposed, or changes anything when it is repeated.
+    /// Whether a ban that a gateway reports takes its place: one that is newer and ends later. So no report
+    /// shortens a ban, undoes what an operator did after it was imposed, or changes anything when it is
+    /// repeated.
     pub(crate) fn gives_way_to(&self, reported: &Ban) -> bool {
         match self {
             Self::Banned(kept) => reported.from >= kept.from && reported.until > kept.until,

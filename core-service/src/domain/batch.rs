@@ -91,9 +91,10 @@ impl fmt::Display for BatchViolations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::RawPet;
 
     fn pet(name: &str) -> Result<NewPet, Violations> {
-        NewPet::parse(name.to_owned(), Some(1), Ok(None))
+        NewPet::parse(RawPet::named(name))
     }
 
     fn refusal(pets: Vec<Result<NewPet, Violations>>) -> PetStoreError {
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_faulty_member_is_named_with_its_place() {
-        let faulty = NewPet::parse(String::new(), None, Ok(None));
+        let faulty = NewPet::parse(RawPet { category_id: None, ..RawPet::named("") });
         let refusal = refusal(vec![pet("Rex"), faulty, pet("Tom"), pet("\0")]);
         assert_eq!(
             refusal.to_string(),

@@ -1,5 +1,5 @@
-//! What the values are, and which are allowed. Each rule lives here once: both edges, REST and gRPC, answer with
-//! its verdict and its words.
+//! What the values are, and which are allowed. Each rule lives here once: both edges, REST and gRPC, answer
+//! with its verdict and its words.
 
 mod account;
 mod api_key;
@@ -27,7 +27,7 @@ pub use import::{ImportChunk, ImportId, ImportProgress, Imported};
 pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity, ShipDate};
 pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use page_token::{List, PageToken};
-pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus};
+pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, RawPet};
 pub(crate) use usage::ReporterName;
 pub use usage::{Day, Tally, UsageDay};
 pub use violation::{Violation, Violations};

@@ -45,14 +45,14 @@ pub struct ListPets {
 }
 
 impl ListPets {
-    /// Judges everything before it refuses. An empty `page_token` is the first page; with any other, the status
-    /// may be left out.
+    /// Judges everything before it refuses. An empty `page_token` is the first page; with any other, the
+    /// status may be left out.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::InvalidCursor`] if the token alone is faulty; [`PetStoreError::Invalid`] if the status is no
-    /// status, which only gRPC can express; else [`PetStoreError::InvalidParameter`]. They name everything that is
-    /// faulty.
+    /// [`PetStoreError::InvalidCursor`] if the token alone is faulty; [`PetStoreError::Invalid`] if the
+    /// status is no status, which only gRPC can express; else [`PetStoreError::InvalidParameter`]. They name
+    /// everything that is faulty.
     pub fn parse(
         page_size: i32,
         page_token: &str,
@@ -105,8 +105,8 @@ impl ListOrders {
     }
 }
 
-/// Where a page begins: what `accept` makes of the token's list, and the last identifier of the page before. `None`
-/// for the first page, whose token is empty.
+/// Where a page begins: what `accept` makes of the token's list, and the last identifier of the page before.
+/// `None` for the first page, whose token is empty.
 fn parse_token<T>(
     page_token: &str,
     accept: impl FnOnce(List) -> Result<T, Violation>,
@@ -118,7 +118,8 @@ fn parse_token<T>(
     Ok(Some((accept(token.list)?, token.last_id)))
 }
 
-/// The parameters, or one error that names every fault: the cursor's own, if it is the only one. `rest` is `None` if there are violations.
+/// The parameters, or one error that names every fault: the cursor's own, if it is the only one. `rest` is
+/// `None` if there are violations.
 fn judge<R, S>(
     rest: Option<R>,
     start: Result<S, Violation>,
@@ -145,7 +146,8 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// The page of `list` that begins with these rows, of which one more than `size` was read if there is one.
+    /// The page of `list` that begins with these rows, of which one more than `size` was read if there is
+    /// one.
     pub(crate) fn cut(mut rows: Vec<T>, size: PageSize, list: List, id: impl FnOnce(&T) -> i64) -> Self {
         let more = rows.len() > size.get();
         rows.truncate(size.get());

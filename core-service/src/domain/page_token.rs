@@ -32,8 +32,8 @@ impl List {
     }
 }
 
-/// Where the next page begins, and of which list it is a page. It holds no secret, and every core understands it,
-/// after a restart too.
+/// Where the next page begins, and of which list it is a page. It holds no secret, and every core understands
+/// it, after a restart too.
 ///
 /// Written as 28 hexadecimal digits: version, list, last identifier, and a CRC-32 against damage. Opaque to
 /// clients: it may change shape between releases, so they must never take it apart or keep it.
@@ -65,7 +65,8 @@ impl PageToken {
     }
 
     fn read(written: &str) -> Option<Self> {
-        let digits = written.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')); // one way to write it
+        // One way to write it.
+        let digits = written.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if written.len() != DIGITS || !digits {
             return None;
         }
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn the_written_form_outlives_a_release() {
-        // The checksum is by another implementation (zlib). Clients are walking pages while the service is upgraded: a change here needs a new version number.
+        // The checksum is by another implementation (zlib). Clients are walking pages while the service is
+        // upgraded: a change here needs a new version number.
         let token = PageToken { list: List::Pets(Some(PetStatus::Pending)), last_id: 42 };
         assert_eq!(token.to_string(), "0102000000000000002a5745c11e");
         let token = PageToken { list: List::Orders, last_id: 42 };
@@ -136,7 +138,9 @@ mod tests {
         }
 
         #[test]
-        fn a_token_cut_short_or_drawn_out_is_noticed(token in tokens(), keep in 0..DIGITS, more in "[0-9a-f]{1,9}") {
+        fn a_token_of_another_length_is_noticed(
+            token in tokens(), keep in 0..DIGITS, more in "[0-9a-f]{1,9}"
+        ) {
             let written = token.to_string();
             prop_assert!(PageToken::parse(&written[..keep]).is_err());
             prop_assert!(PageToken::parse(&(written + &more)).is_err());

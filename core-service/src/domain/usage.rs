@@ -17,7 +17,7 @@ impl Day {
 
     /// The day that the moment belongs to.
     #[must_use]
-    pub fn of(moment: UnixMillis) -> Self {
+    pub fn containing(moment: UnixMillis) -> Self {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
     }
 
@@ -53,8 +53,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The most that is counted of anything in a day: sums of several stay exact, also for clients whose numbers are
-    /// doubles.
+    /// The most that is counted of anything in a day: sums of several stay exact, also for clients whose
+    /// numbers are doubles.
     pub(crate) const MAX: i64 = 1_000_000_000_000_000;
 
     fn counts(&self) -> [i64; 5] {
@@ -74,7 +74,8 @@ pub struct UsageDay {
 impl UsageDay {
     /// # Errors
     ///
-    /// When the day is before 1970 or after 9999, or a count is negative or more than can be counted in a day.
+    /// When the day is before 1970 or after 9999, or a count is negative or more than can be counted in a
+    /// day.
     pub(crate) fn new(day: Day, tally: Tally) -> Result<Self, Violation> {
         if !(0..=Day::MAX).contains(&day.0) {
             Err(Violation::new("rows", "must have days from 1970 to 9999"))
@@ -119,8 +120,8 @@ mod tests {
     #[test]
     fn a_day_begins_at_midnight_and_reads_as_a_date() {
         let midnight = UnixMillis::from_secs(1_795_132_800); // 2026-11-20T00:00:00Z
-        assert_eq!(Day::of(midnight).to_string(), "2026-11-20");
-        assert_eq!(Day::of(UnixMillis(midnight.0 - 1)), Day::of(midnight).minus(1));
+        assert_eq!(Day::containing(midnight).to_string(), "2026-11-20");
+        assert_eq!(Day::containing(UnixMillis(midnight.0 - 1)), Day::containing(midnight).minus(1));
         assert_eq!(Day(-5).to_string(), "1970-01-01");
     }
 }

@@ -1,5 +1,5 @@
-//! Who may call: clients that show the credentials that the operator requires. Health alone is open, because load
-//! balancers and orchestrators ask for it and have nothing to show.
+//! Who may call: clients that show the credentials that the operator requires. Health alone is open, because
+//! load balancers and orchestrators ask for it and have nothing to show.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -26,7 +26,8 @@ impl RequiredToken {
 
     /// From now on callers must show this token instead.
     pub fn replace(&self, token: ServiceToken) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token; // no code panics while it holds the lock
+        // No code panics while it holds the lock.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
     /// Whether the token is what somebody shows.
@@ -111,8 +112,8 @@ where
         match self.access.check(&request) {
             Ok(()) => Either::Right(self.inner.call(request)),
             Err(refusal) => {
-                // Nothing in the caller's words, which could hold a key, and no line that it could repeat at will
-                // above debug.
+                // Nothing in the caller's words, which could hold a key, and no line that it could repeat at
+                // will above debug.
                 tracing::debug!("refused a call: {}", refusal.message());
                 Either::Left(ready(Ok(refusal.into_http())))
             }

@@ -1,5 +1,5 @@
-//! How much the core works on at once, over all its transports. Each kind of work has a bound of its own, so that a
-//! flood of one never refuses another.
+//! How much the core works on at once, over all its transports. Each kind of work has a bound of its own, so
+//! that a flood of one never refuses another.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::INTERNAL_PACKAGES;
 pub(super) const MAX_CALLS: usize = 512;
 /// Calls of gateways about keys, bans and usage at once; what comes on top is refused at once.
 pub(super) const MAX_INTERNAL_CALLS: usize = 256;
-/// Streams of imports that are open at once, most of them waiting for their caller; more are refused at once. Each may
-/// hold two messages of [`super::message_size::MAX_BULK_MESSAGE`].
+/// Streams of imports that are open at once, most of them waiting for their caller; more are refused at once.
+/// Each may hold two messages of [`super::message_size::MAX_BULK_MESSAGE`].
 pub(super) const MAX_IMPORTS: usize = 64;
-/// Chunks of up to 1,000 pets that are written at once; others wait, in their order. So many keep two cores and a
-/// database busy, and leave connections for calls that want one pet.
+/// Chunks of up to 1,000 pets that are written at once; others wait, in their order. So many keep two cores
+/// and a database busy, and leave connections for calls that want one pet.
 pub(super) const MAX_CHUNKS: usize = 4;
 
 /// Permits for each kind of work. Clones share them; none is ever closed.

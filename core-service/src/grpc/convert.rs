@@ -8,7 +8,7 @@ use petstore_proto::{internal::v1 as internal, v1};
 use crate::{
     domain::{
         AccountId, Ban, BanNote, BanOrigin, Batch, Day, IdempotencyKey, KeyId, KeyState, ListPets, NewPet,
-        Pet, PetStatus, PetStoreError, Plan, Tally, UsageDay, Violation, Violations,
+        Pet, PetStatus, PetStoreError, Plan, RawPet, Tally, UsageDay, Violation, Violations,
     },
     store::ResolvedKey,
 };
@@ -23,7 +23,7 @@ pub(super) fn create_pet(
 /// A pet to be added.
 pub(super) fn new_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
     let pet = pet.unwrap_or_default(); // a pet without members says best what it lacks
-    NewPet::parse(pet.name, pet.category_id, status(pet.status))
+    NewPet::parse(RawPet { name: pet.name, category_id: pet.category_id, status: status(pet.status) })
 }
 
 pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch, PetStoreError> {

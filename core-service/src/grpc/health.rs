@@ -31,7 +31,7 @@ pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, Heal
 }
 
 /// Asks the store. It takes [`PING_TIMEOUT`] at most.
-pub(super) async fn ask(store: &Store) -> ServingStatus {
+pub(super) async fn check(store: &Store) -> ServingStatus {
     match time::timeout(PING_TIMEOUT, store.ping()).await {
         Ok(Ok(())) => ServingStatus::Serving,
         Ok(Err(_)) | Err(_) => ServingStatus::NotServing,
@@ -42,7 +42,7 @@ pub(super) async fn ask(store: &Store) -> ServingStatus {
 pub(super) async fn watch(store: Store, reporter: HealthReporter, mut last: ServingStatus) {
     loop {
         time::sleep(INTERVAL).await;
-        let status = ask(&store).await;
+        let status = check(&store).await;
         if status == last {
             continue;
         }
@@ -56,7 +56,8 @@ pub(super) async fn watch(store: Store, reporter: HealthReporter, mut last: Serv
     }
 }
 
-/// Reports that the server is going away, and ends the streams of clients that watch, which would hold up the drain.
+/// Reports that the server is going away, and ends the streams of clients that watch, which would hold up the
+/// drain.
 pub(super) async fn mark_not_serving(mut reporter: HealthReporter) {
     report(&reporter, ServingStatus::NotServing).await;
     for service in SERVICES {

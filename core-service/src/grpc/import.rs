@@ -25,7 +25,8 @@ struct Import<'a> {
     rejected_lines: Vec<RejectedLine>,
 }
 
-/// Takes the stream to its end. A stream that breaks ends with the status that tonic gives it; what had arrived has taken effect.
+/// Takes the stream to its end. A stream that breaks ends with the status that tonic gives it; what had
+/// arrived has taken effect.
 pub(super) async fn import(
     core: &Core,
     mut messages: Streaming<ImportPetsRequest>,
@@ -62,7 +63,8 @@ async fn next(
         .map_err(|_| PetStoreError::DeadlineExceeded)
 }
 
-/// Does a piece of work of a stream in its turn, with the deadline of a call. Only meanwhile the stream holds a permit.
+/// Does a piece of work of a stream in its turn, with the deadline of a call. Only meanwhile the stream holds
+/// a permit.
 async fn in_turn<T>(
     core: &Core,
     work: impl Future<Output = Result<T, PetStoreError>>,

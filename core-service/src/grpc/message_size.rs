@@ -13,7 +13,8 @@ use tower::Service;
 use super::MAX_MESSAGE;
 use crate::Core;
 
-/// The largest message of the methods that carry up to 1,000 pets: with the longest names those have 1.03 MiB.
+/// The largest message of the methods that carry up to 1,000 pets: with the longest names those have 1.03
+/// MiB.
 pub(super) const MAX_BULK_MESSAGE: usize = 1_280 * 1024;
 
 /// `PetStore`, whose methods for many pets take larger messages than the others.

@@ -1,4 +1,5 @@
-//! `grpc.reflection.v1` and `v1alpha`: what tools such as grpcurl ask for. The public contract and health only.
+//! `grpc.reflection.v1` and `v1alpha`: what tools such as grpcurl ask for. The public contract and health
+//! only.
 
 use petstore_proto::FILE_DESCRIPTOR_SET;
 use prost::Message;

@@ -44,8 +44,8 @@ impl Security {
             .identity(Identity::from_pem(&files.certificate, &files.key))
             .timeout(HANDSHAKE_TIMEOUT);
         if let Some(authority) = &files.client_ca {
-            // A wrong certificate ends the handshake. None at all is refused by the call instead, so that health
-            // stays open and the caller learns the reason.
+            // A wrong certificate ends the handshake. None at all is refused by the call instead, so that
+            // health stays open and the caller learns the reason.
             tls = tls.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true);
         }
         Server::builder().tls_config(tls.clone()).map_err(InvalidTls)?;

@@ -30,9 +30,9 @@ pub struct ServerLimits {
     pub drain_deadline: Duration,
 }
 
-/// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then no
-/// connection is accepted any more, callers are told that theirs ends (GOAWAY), and the calls under way have
-/// [`ServerLimits::drain_deadline`] to end before they are cut off.
+/// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then
+/// no connection is accepted any more, callers are told that theirs ends (GOAWAY), and the calls under way
+/// have [`ServerLimits::drain_deadline`] to end before they are cut off.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
     limits: ServerLimits,
 ) -> io::Result<()> {
-    let health = health::ask(&core.store).await;
+    let health = health::check(&core.store).await;
     let (health_service, reporter) = health::service(health);
     let routes = reflection::add_to(services(&core).add_service(health_service));
     let mut watching = JoinSet::new(); // ends with this function

@@ -12,8 +12,8 @@ use crate::domain::{PetStoreError, Violation};
 /// When to try again after an outage.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The status for a failure of the call `rpc`, which its caller may have named. Its cause, if somebody should look
-/// into it, goes to the log here, and nowhere else.
+/// The status for a failure of the call `rpc`, which its caller may have named. Its cause, if somebody should
+/// look into it, goes to the log here, and nowhere else.
 pub(super) fn to_status(rpc: &'static str, call_id: Option<&CallId>, error: &PetStoreError) -> Status {
     log(rpc, call_id.map(CallId::as_str), reason(error), error);
     without_log(call_id, error)
@@ -134,7 +134,7 @@ fn chain(cause: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{OrderId, OrderStatus, PetId, PetStatus, Violations};
+    use crate::domain::{NewPet, OrderId, OrderStatus, PetId, PetStatus, RawPet, Violations};
 
     fn violations() -> Violations {
         Violations::from(PetStatus::UNKNOWN)
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_every_field() {
-        let error = crate::domain::NewPet::parse(String::new(), None, Ok(None)).unwrap_err().into();
+        let error = NewPet::parse(RawPet { category_id: None, ..RawPet::named("") }).unwrap_err().into();
         let status = to_status("CreatePet", None, &error);
         assert_eq!(status.message(), "name must not be blank; categoryId is required");
         let fields = status.get_error_details().bad_request().unwrap().field_violations.clone();

@@ -39,9 +39,9 @@ impl Accounts<'_> {
             .await
     }
 
-    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction: of
-    /// several processes that start on a new store at once, one succeeds. The key is the caller's, so that it can be
-    /// in safe keeping before the account exists: no crash leaves an account whose key nobody has.
+    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction:
+    /// of several processes that start on a new store at once, one succeeds. The key is the caller's, so that
+    /// it can be in safe keeping before the account exists: no crash leaves an account whose key nobody has.
     ///
     /// # Errors
     ///

@@ -30,8 +30,8 @@ const SWEEP: u64 = 100;
 pub struct Bans<'a>(pub(super) &'a Store);
 
 impl Bans<'_> {
-    /// Takes note of a ban that a gateway imposed, unless what is kept outweighs it. What is kept then, and the
-    /// revision that this is as new as. An unknown key has no ban.
+    /// Takes note of a ban that a gateway imposed, unless what is kept outweighs it. What is kept then, and
+    /// the revision that this is as new as. An unknown key has no ban.
     pub(crate) async fn report(
         self,
         key_id: &str,
@@ -59,8 +59,8 @@ impl Bans<'_> {
             .await
     }
 
-    /// Bans a key from now on, in the place of whatever ban it has. Its owner is shown the reason. Its next ban is twice
-    /// as long, like after any other.
+    /// Bans a key from now on, in the place of whatever ban it has. Its owner is shown the reason. Its next
+    /// ban is twice as long, like after any other.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Bans<'_> {
         Ok(BanRecord { key_id: id, account, ban })
     }
 
-    /// Lifts a key's ban and forgets that there was one, so that a next one is as short as a first one. Does the same
-    /// for bans that were imposed before but are not known here yet.
+    /// Lifts a key's ban and forgets that there was one, so that a next one is as short as a first one. Does
+    /// the same for bans that were imposed before but are not known here yet.
     ///
     /// # Errors
     ///
@@ -90,9 +90,9 @@ impl Bans<'_> {
         self.set(id, now, |at| Ok((BanNote::Lifted(at), ()))).await.map(drop)
     }
 
-    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that is. It is
-    /// `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is newer holds. Returns
-    /// the name of the key's account too.
+    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that
+    /// is. It is `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is
+    /// newer holds. Returns the name of the key's account too.
     async fn set<T: Send + 'static>(
         self,
         id: KeyId,

@@ -51,16 +51,16 @@ impl Changes<'_> {
         let changed =
             rows.into_iter().filter_map(|row| Some((AccountId(row.account_id?), row.account_revision?)));
         let mut accounts: Vec<_> = changed.collect();
-        // A revision from the future was seen before the store was restored from a backup: nothing known since
-        // then holds.
+        // A revision from the future was seen before the store was restored from a backup: nothing known
+        // since then holds.
         let truncated = accounts.len() > limit || after > revision;
         accounts.truncate(limit);
         Ok(ChangedAccounts { revision, accounts, truncated })
     }
 }
 
-/// Takes note, in a transaction that changes an account or one of its keys, that the account changed. The revision
-/// of that change.
+/// Takes note, in a transaction that changes an account or one of its keys, that the account changed. The
+/// revision of that change.
 pub(super) async fn touch(transaction: &Session, account_id: i64) -> Result<i64, DbErr> {
     let revision = next_revision(transaction).await?;
     account::Entity::update_many()

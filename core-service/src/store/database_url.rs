@@ -37,7 +37,8 @@ impl DatabaseUrl {
         }
     }
 
-    /// Whether this could be a replica of that store: a PostgreSQL database of the same name on another server.
+    /// Whether this could be a replica of that store: a PostgreSQL database of the same name on another
+    /// server.
     #[must_use]
     pub fn may_replicate(&self, store: &Self) -> bool {
         match (&self.0, &store.0) {
@@ -70,8 +71,8 @@ pub enum DatabaseUrlError {
     HasParameters,
     /// It begins with `postgres://`, and what follows is not understood.
     #[error(
-        "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters in its \
-         parts percent-encoded"
+        "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters \
+         in its parts percent-encoded"
     )]
     InvalidPostgres,
     /// The database is not named.
@@ -79,8 +80,8 @@ pub enum DatabaseUrlError {
     NoDatabase,
     /// There is a parameter that means nothing here.
     #[error(
-        "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, host, port, user, password, \
-         dbname and application_name, and no others"
+        "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, host, port, user, \
+         password, dbname and application_name, and no others"
     )]
     UnsupportedParameter,
 }

@@ -70,7 +70,8 @@ async fn import_lines(
     Ok(Imported { created, progress })
 }
 
-/// How far the import has come; nobody else moves it until the transaction ends. An import that is not known begins.
+/// How far the import has come; nobody else moves it until the transaction ends. An import that is not known
+/// begins.
 async fn lock_progress(
     transaction: &Session,
     id: &ImportId,

@@ -31,8 +31,8 @@ impl Keys<'_> {
     ///
     /// # Errors
     ///
-    /// [`AccountError::Invalid`] if it were to be expired already, [`AccountError::AccountNotFound`], or the store's
-    /// error.
+    /// [`AccountError::Invalid`] if it were to be expired already, [`AccountError::AccountNotFound`], or the
+    /// store's error.
     pub async fn create(
         self,
         account: &AccountName,
@@ -95,14 +95,14 @@ impl Keys<'_> {
             .await
     }
 
-    /// Creates a key, of the same account and environment and without an expiry, to take the place of another. The
-    /// old one expires after `grace`, and never later than it would have. A key of another environment than
-    /// `environment`, if that is given, is left alone.
+    /// Creates a key, of the same account and environment and without an expiry, to take the place of
+    /// another. The old one expires after `grace`, and never later than it would have. A key of another
+    /// environment than `environment`, if that is given, is left alone.
     ///
     /// # Errors
     ///
-    /// [`AccountError::KeyNotFound`], [`AccountError::KeyNotActive`], [`AccountError::KeyOfAnotherEnvironment`], or
-    /// the store's error.
+    /// [`AccountError::KeyNotFound`], [`AccountError::KeyNotActive`],
+    /// [`AccountError::KeyOfAnotherEnvironment`], or the store's error.
     pub async fn rotate(
         self,
         id: KeyId,

@@ -1,10 +1,11 @@
 //! The database. The only place that names `SeaORM`.
 //!
-//! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that only
-//! read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is acknowledged
-//! (`synchronous = FULL`): it survives a power cut. On PostgreSQL sixteen connections do both, and its server decides
-//! what an acknowledged write survives (`synchronous_commit`). Each `connection` has one owner, which finishes what it
-//! began even when its caller gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
+//! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that
+//! only read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is
+//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL sixteen connections do both,
+//! and its server decides what an acknowledged write survives (`synchronous_commit`). Each `connection` has
+//! one owner, which finishes what it began even when its caller gives up. No caller waits for ever: not for a
+//! connection, not for a lock, not for an answer.
 
 use std::{fmt, time::Duration};
 
@@ -59,8 +60,8 @@ use replicas::Replicas;
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
 /// connection (1 s) and for the write lock (2 s) together.
 const SQLITE_DEADLINE: Duration = Duration::from_secs(4);
-/// How long a call to PostgreSQL may take. The server's own limits do not hold while it is frozen or cut off, and
-/// callers should learn of that soon.
+/// How long a call to PostgreSQL may take. The server's own limits do not hold while it is frozen or cut off,
+/// and callers should learn of that soon.
 const POSTGRES_DEADLINE: Duration = Duration::from_millis(1_400);
 /// How long closing may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -123,14 +124,15 @@ impl Store {
 }
 
 impl Store {
-    /// Opens the store. Never replaces a file that is damaged. Any number of processes may open and migrate one
-    /// store at once: one migrates, the others wait.
+    /// Opens the store. Never replaces a file that is damaged. Any number of processes may open and migrate
+    /// one store at once: one migrates, the others wait.
     ///
     /// # Errors
     ///
     /// Why it cannot be opened.
     pub async fn open(url: &DatabaseUrl, options: OpenOptions) -> Result<Self, OpenError> {
-        // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's bounds.
+        // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's
+        // bounds.
         match url.place() {
             Place::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
             Place::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
@@ -157,8 +159,8 @@ impl Store {
         }
     }
 
-    /// Closes every connection, once the calls under way are done, or after 5 s. The writer goes last, since it
-    /// tidies a file up.
+    /// Closes every connection, once the calls under way are done, or after 5 s. The writer goes last, since
+    /// it tidies a file up.
     pub async fn close(self) {
         let closing = async {
             self.replicas.close().await;
@@ -180,17 +182,18 @@ impl Store {
         self.read(move |db| Box::pin(revision.clone().all(db))).await.map(drop)
     }
 
-    /// The name that the store was given when it was made, or brought up to date by the first release that names
-    /// stores. A copy of the database has the same.
+    /// The name that the store was given when it was made, or brought up to date by the first release that
+    /// names stores. A copy of the database has the same.
     pub(crate) async fn installation(&self) -> Result<String, PetStoreError> {
         let find = entity::installation::Entity::find().filter(entity::installation::Column::Id.eq(1));
         let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         row.map(|row| row.name).ok_or_else(|| PetStoreError::Bug("the installation has no name".into()))
     }
 
-    /// The result of work in a transaction that no other of its kind runs beside: one that read first and asked for a
-    /// lock later could fail half-way, or decide on what has changed meanwhile. On SQLite it holds the write lock, on
-    /// PostgreSQL the lock of the revision's row. It is committed if the result is `Ok`.
+    /// The result of work in a transaction that no other of its kind runs beside: one that read first and
+    /// asked for a lock later could fail half-way, or decide on what has changed meanwhile. On SQLite it
+    /// holds the write lock, on PostgreSQL the lock of the revision's row. It is committed if the result is
+    /// `Ok`.
     async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -210,7 +213,8 @@ impl Store {
         .await
     }
 
-    /// The result of work in a transaction that others may run beside on PostgreSQL: for one that only inserts.
+    /// The result of work in a transaction that others may run beside on PostgreSQL: for one that only
+    /// inserts.
     async fn transaction_beside_others<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -235,8 +239,8 @@ impl Store {
         .await
     }
 
-    /// The work's result, or [`PetStoreError::Unavailable`] if it takes too long: what it asked of the database is then
-    /// still finished or undone there. Every call to the database goes through here.
+    /// The work's result, or [`PetStoreError::Unavailable`] if it takes too long: what it asked of the
+    /// database is then still finished or undone there. Every call to the database goes through here.
     async fn within<T, E: From<PetStoreError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

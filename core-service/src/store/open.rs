@@ -12,7 +12,8 @@ mod error;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Apply the migrations that are pending; create folder and file of a SQLite store if they are missing. A
-    /// PostgreSQL database is never created. Without it, a store that is missing or not up to date is not opened.
+    /// PostgreSQL database is never created. Without it, a store that is missing or not up to date is not
+    /// opened.
     pub migrate: bool,
     /// Read the whole SQLite file through once for damage (`PRAGMA quick_check`). A server should.
     pub quick_check: bool,

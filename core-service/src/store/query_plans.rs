@@ -1,7 +1,7 @@
 //! How the databases carry the statements out: by key or index, whatever the size of the tables.
 //!
-//! The calls are made, and what they sent to the database is explained by it: so no statement is missed, and none is
-//! explained that is not sent.
+//! The calls are made, and what they sent to the database is explained by it: so no statement is missed, and
+//! none is explained that is not sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,8 @@ use crate::domain::{
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
-/// So many rows that a plan which reads them all would not be chosen for any other reason than the lack of a better.
+/// So many rows that a plan which reads them all would not be chosen for any other reason than the lack of a
+/// better.
 const ROWS: i64 = 20_000;
 /// More than one sweep takes, by far.
 const NAMES: i64 = 200_000;
@@ -39,7 +40,8 @@ fn fill(engine: DbBackend) -> Vec<String> {
 fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String> {
     let rows = |last: i64, insert: &str| {
         let numbers = format!(
-            "WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})"
+            "WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL \
+             SELECT n + 1 FROM numbers WHERE n < {last})"
         );
         let (into, select) = insert.split_once(" SELECT ").unwrap();
         match engine {
@@ -75,7 +77,8 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
     ]
 }
 
-/// Every call that looks something up, changes or removes it, but the commands of operators that list everything.
+/// Every call that looks something up, changes or removes it, but the commands of operators that list
+/// everything.
 async fn make_calls(store: &Store) {
     for status in [None, Some(PetStatus::Available)] {
         for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
@@ -90,7 +93,7 @@ async fn make_calls(store: &Store) {
     store.orders().advance(OrderId(7), OrderStatus::Approved).await.unwrap();
 
     let name = IdempotencyKey::parse("once").unwrap().unwrap();
-    let rex = NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap();
+    let rex = NewPet::named("Rex");
     let later = NOW.plus(IdempotencyKey::KEPT);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
         assert_eq!(store.creations().insert_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
@@ -121,8 +124,8 @@ async fn statements(mut store: Store) -> Vec<Statement> {
     sent
 }
 
-/// Whether it is bounded otherwise what the statement sorts: the accounts that changed within a second, or the days of
-/// a month.
+/// Whether it is bounded otherwise what the statement sorts: the accounts that changed within a second, or
+/// the days of a month.
 fn sorts_little(statement: &Statement) -> bool {
     [r#"ORDER BY "accounts"."revision""#, r#"FROM "usage_days" WHERE "account_id""#]
         .iter()
@@ -171,7 +174,8 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
     }
 }
 
-/// Statistics that say for ever that a table is small: what earlier releases left behind when they closed the store.
+/// Statistics that say for ever that a table is small: what earlier releases left behind when they closed the
+/// store.
 #[tokio::test]
 async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
     let (old, folder) = new_file().await;
@@ -191,7 +195,7 @@ async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
 
     let new = open_file(folder.path()).await;
     // Who had it open all the time learns of it with the next statement.
-    old.pets().insert(NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()).await.unwrap();
+    old.pets().insert(NewPet::named("Rex")).await.unwrap();
     for (who, connection) in [("new", &new.writer), ("new", &new.reader), ("old", &old.writer)] {
         for statement in &statements {
             if let Err(plan) = by_key_on_sqlite(connection, statement).await {

@@ -22,8 +22,8 @@ use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::Place};
 const DEADLINE: Duration = Duration::from_millis(200);
 /// How often replicas are checked, and how long one check may take.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many checks a replica may lag behind. With the check that finds it, and the time that takes, a replica in use
-/// shows everything that is older than 10 s.
+/// How many checks a replica may lag behind. With the check that finds it, and the time that takes, a replica
+/// in use shows everything that is older than 10 s.
 const MOST_BEHIND: usize = 7;
 
 /// The replicas, taken in turn. None at first.
@@ -51,8 +51,8 @@ struct Primary {
 }
 
 impl Store {
-    /// The same store, which reads pets from these replicas too. Nothing is connected yet: a replica that is away
-    /// is passed over.
+    /// The same store, which reads pets from these replicas too. Nothing is connected yet: a replica that is
+    /// away is passed over.
     ///
     /// # Errors
     ///
@@ -71,8 +71,8 @@ impl Store {
         Ok(self)
     }
 
-    /// What the next replica answers. `None` if there is none, or if it fails, whatever the reason: the primary
-    /// should be asked then.
+    /// What the next replica answers. `None` if there is none, or if it fails, whatever the reason: the
+    /// primary should be asked then.
     pub(super) async fn read_from_replica<T, F>(&self, query: F) -> Option<T>
     where
         T: Send + 'static,

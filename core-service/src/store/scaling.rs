@@ -1,7 +1,8 @@
 //! Lists and single pets cost the same however many pets there are, on both engines.
 //!
 //! What is compared is the work that the database does, which no busy machine changes: a thousand pets with a
-//! hundred thousand. `PETSTORE_TEST_LONG=1` (`scripts/test --long`) compares them with five million, and the time too.
+//! hundred thousand. `PETSTORE_TEST_LONG=1` (`scripts/test --long`) compares them with five million, and the
+//! time too.
 
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,8 @@ const ROUNDS: usize = 2_000;
 /// How many times as long it may take among many pets, at most.
 const BOUND: f64 = 1.2;
 
-/// Compares times. Calls on few and on many pets take turns and their medians are compared, so that a busy machine
-/// slows both.
+/// Compares times. Calls on few and on many pets take turns and their medians are compared, so that a busy
+/// machine slows both.
 async fn compare_times(few: &Store, many: &Store) {
     for (what, call) in CALLS {
         let (mut on_few, mut on_many) = (Vec::new(), Vec::new());
@@ -54,7 +55,7 @@ enum Call {
 
 const SOLD: Option<PetStatus> = Some(PetStatus::Sold);
 const CALLS: [(&str, Call); 5] = [
-    ("one animal", Call::Get),
+    ("one pet", Call::Get),
     ("the first page", Call::List { is_last: false, status: None }),
     ("the last page", Call::List { is_last: true, status: None }),
     ("the first page of a status", Call::List { is_last: false, status: SOLD }),
@@ -74,7 +75,8 @@ impl Call {
             Self::Get => assert!(store.pets().find(PetId(count / 2)).await.unwrap().is_some()),
             Self::List { is_last, status } => {
                 let page = i64::try_from(PageSize::DEFAULT.get()).unwrap();
-                let end = count - if status.is_some() { 4 * page } else { page }; // every fourth has the status
+                // Every fourth has the status.
+                let end = count - if status.is_some() { 4 * page } else { page };
                 let after = is_last.then_some(PetId(end));
                 let list = ListPets { size: PageSize::DEFAULT, after, status };
                 let found = store.pets().list(list).await.unwrap();
@@ -97,12 +99,14 @@ fn parts(engine: DbBackend, count: i64) -> impl Iterator<Item = String> {
         let end = (start + PART).min(count);
         let numbers = match engine {
             DbBackend::Sqlite => format!(
-                "WITH RECURSIVE numbers (n) AS (SELECT {start} + 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {end})"
+                "WITH RECURSIVE numbers (n) AS (SELECT {start} + 1 UNION ALL \
+                 SELECT n + 1 FROM numbers WHERE n < {end})"
             ),
             _ => format!("WITH numbers (n) AS (SELECT generate_series({start} + 1, {end}))"),
         };
         format!(
-            "{numbers} INSERT INTO pets (name, category_id, status) SELECT 'Rex', 1, nullif(n % 4, 0) FROM numbers"
+            "{numbers} INSERT INTO pets (name, category_id, status) \
+             SELECT 'Rex', 1, nullif(n % 4, 0) FROM numbers"
         )
     })
 }
@@ -138,7 +142,8 @@ async fn lists_and_pets_cost_the_same_among_few_and_many_on_postgresql() {
     there.remove().await;
 }
 
-/// What a store has when the database takes note of how much is in it. When there are many pets, that must not matter.
+/// What a store has when the database takes note of how much is in it. When there are many pets, that must
+/// not matter.
 const FIRST_ROWS: [&str; 2] = [
     "SELECT 1", // none
     "INSERT INTO pets (name, category_id, status) VALUES ('Rex', 1, 1), ('Tom', 1, 1)",

@@ -3,6 +3,8 @@
 pub use petstore_migrations::{Loss, Losses, Migration, MigrationState};
 use petstore_migrations::{down as take_back, losses as read_losses, status as read_status};
 
+use sea_orm::{DatabaseConnection, DbErr};
+
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
 use crate::{DatabaseUrl, store::database_url::Place};
 
@@ -12,20 +14,7 @@ use crate::{DatabaseUrl, store::database_url::Place};
 ///
 /// Why the store cannot be opened; a missing one is not created.
 pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
-    match url.place() {
-        Place::Sqlite(path) => {
-            let connection = sqlite::for_schema(path, false).await?;
-            let status = sqlite::retry_while_busy(path, || read_status(&connection)).await;
-            let _ = connection.close().await; // nothing was written
-            status
-        }
-        Place::Postgres(address) => {
-            let connection = postgres::for_schema(url, address).await?;
-            let status = read_status(&connection).await.map_err(|error| postgres::explain(url, error));
-            let _ = connection.close().await; // nothing was written
-            status
-        }
-    }
+    on_connection(url, async |connection| read_status(connection).await).await
 }
 
 /// Applies every change that is pending, and creates a SQLite store if it is missing. All or nothing.
@@ -45,20 +34,7 @@ pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 ///
 /// Why the store cannot be opened.
 pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> {
-    match url.place() {
-        Place::Sqlite(path) => {
-            let connection = sqlite::for_schema(path, false).await?;
-            let losses = sqlite::retry_while_busy(path, || read_losses(&connection, steps)).await;
-            let _ = connection.close().await; // nothing was written
-            losses
-        }
-        Place::Postgres(address) => {
-            let connection = postgres::for_schema(url, address).await?;
-            let losses = read_losses(&connection, steps).await.map_err(|error| postgres::explain(url, error));
-            let _ = connection.close().await; // nothing was written
-            losses
-        }
-    }
+    on_connection(url, async |connection| read_losses(connection, steps).await).await
 }
 
 /// Takes back the newest `steps` changes, with the data that is in them. All or nothing.
@@ -67,19 +43,28 @@ pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> 
 ///
 /// Why the store cannot be opened or changed.
 pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenError> {
-    match url.place() {
+    on_connection(url, async |connection| take_back(connection, steps).await).await?;
+    status(url).await
+}
+
+/// The result of work on a connection of its own, which is closed afterwards. On SQLite the work is tried again
+/// while another process holds the file.
+async fn on_connection<T>(
+    url: &DatabaseUrl,
+    work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,
+) -> Result<T, OpenError> {
+    let (connection, result) = match url.place() {
         Place::Sqlite(path) => {
             let connection = sqlite::for_schema(path, false).await?;
-            let result = sqlite::retry_while_busy(path, || take_back(&connection, steps)).await;
-            let _ = connection.close().await; // the reason is in `result`
-            result?;
+            let result = sqlite::retry_while_busy(path, || work(&connection)).await;
+            (connection, result)
         }
         Place::Postgres(address) => {
             let connection = postgres::for_schema(url, address).await?;
-            let result = take_back(&connection, steps).await;
-            let _ = connection.close().await; // the reason is in `result`
-            result.map_err(|error| postgres::explain(url, error))?;
+            let result = work(&connection).await.map_err(|error| postgres::explain(url, error));
+            (connection, result)
         }
-    }
-    status(url).await
+    };
+    let _ = connection.close().await; // what counts is in `result`
+    result
 }

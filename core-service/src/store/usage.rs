@@ -35,9 +35,9 @@ pub(crate) struct AccountUsage {
 pub struct Usage<'a>(pub(super) &'a Store);
 
 impl Usage<'_> {
-    /// Adds a report to the counts, unless it was counted already. Both in one transaction, so that a report whose
-    /// answer was lost can be sent again. Reports of several gateways touch rows in the same order, so that none waits
-    /// for another that waits for it.
+    /// Adds a report to the counts, unless it was counted already. Both in one transaction, so that a report
+    /// whose answer was lost can be sent again. Reports of several gateways touch rows in the same order, so
+    /// that none waits for another that waits for it.
     pub(crate) async fn record(
         self,
         reporter: &str,
@@ -59,8 +59,8 @@ impl Usage<'_> {
             .await
     }
 
-    /// The account's requests in the last days, today included, ascending; days without requests are left out. What was
-    /// answered in the last seconds may be missing: gateways report in batches.
+    /// The account's requests in the last days, today included, ascending; days without requests are left
+    /// out. What was answered in the last seconds may be missing: gateways report in batches.
     ///
     /// # Errors
     ///
@@ -71,12 +71,12 @@ impl Usage<'_> {
         days: u16,
         now: UnixMillis,
     ) -> Result<Vec<UsageDay>, AccountError> {
-        let since = Day::of(now).minus(i64::from(days) - 1);
+        let since = Day::containing(now).minus(i64::from(days) - 1);
         Ok(self.since(account, since, "").await?.days)
     }
 
-    /// The account's counts since a day, and how many of the reporter's reports are in them: one statement, so that
-    /// the two belong together.
+    /// The account's counts since a day, and how many of the reporter's reports are in them: one statement,
+    /// so that the two belong together.
     pub(crate) async fn since(
         self,
         account: AccountId,
@@ -114,8 +114,8 @@ impl Usage<'_> {
     }
 }
 
-/// Takes note of the report's number, and whether it had not been seen. The row's lock lets a repeated report wait
-/// for the one that is under way.
+/// Takes note of the report's number, and whether it had not been seen. The row's lock lets a repeated report
+/// wait for the one that is under way.
 async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
     let remember = Query::insert()
         .into_table(usage_reporter::Entity)
@@ -143,7 +143,8 @@ async fn add(transaction: &Session, mut rows: Vec<(AccountId, UsageDay)>) -> Res
     if rows.is_empty() {
         return Ok(());
     }
-    // Stops at the most that is counted: one more would not fit the column, or the count would become a fraction.
+    // Stops at the most that is counted: one more would not fit the column, or the count would become a
+    // fraction.
     let sum = |column: C| {
         let (kept, more) = (Expr::col((usage_day::Entity, column)), Expr::col(("excluded", column)));
         let is_most = kept.clone().gt(Expr::val(Tally::MAX).sub(more.clone()));
@@ -175,7 +176,7 @@ async fn forget_what_is_old(transaction: &Session, now: UnixMillis) -> Result<()
         .exec(transaction)
         .await?;
     let old = usage_day::Entity::find()
-        .filter(usage_day::Column::Day.lte(Day::of(now).minus(KEPT_DAYS).0))
+        .filter(usage_day::Column::Day.lte(Day::containing(now).minus(KEPT_DAYS).0))
         .order_by_asc(usage_day::Column::Day)
         .limit(SWEEP)
         .all(transaction)

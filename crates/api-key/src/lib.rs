@@ -1,9 +1,10 @@
 //! API keys: their format, checksum and digest.
 //!
-//! A key is `pet_live_` (staging: `pet_test_`), 30 base62 characters from a cryptographically secure generator
-//! (178 bits) and 6 base62 characters of CRC-32 over all that precedes: 45 characters, matched by
-//! `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only the
-//! SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS 6.5.2).
+//! A key is `pet_live_` (staging: `pet_test_`), 30 base62 characters from a cryptographically secure
+//! generator (178 bits) and 6 base62 characters of CRC-32 over all that precedes: 45 characters, matched by
+//! `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only
+//! the SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS
+//! 6.5.2).
 //!
 //! ```
 //! use petstore_api_key::{ApiKey, Environment};
@@ -134,8 +135,9 @@ impl ApiKey {
         (known_prefix && base62 && key[SIGNED_LEN..] == checksum(&key[..SIGNED_LEN])).then_some(Self(key))
     }
 
-    /// Whether a key may begin anywhere in the text, which then must not be logged, stored or sent on. Judged by the
-    /// prefix alone, in any case: a key that was cut short or misspelt gives away nearly as much as a whole one.
+    /// Whether a key may begin anywhere in the text, which then must not be logged, stored or sent on. Judged
+    /// by the prefix alone, in any case: a key that was cut short or misspelt gives away nearly as much as a
+    /// whole one.
     #[must_use]
     pub fn begins_in(text: &str) -> bool {
         let prefixes = Environment::ALL.map(|environment| environment.key_prefix().as_bytes());
@@ -160,8 +162,8 @@ impl ApiKey {
         KeyDigest(Sha256::digest(self.0).into())
     }
 
-    /// The key's last four characters: they tell keys apart in a list and belong to the checksum, so that they
-    /// give away less than 24 of the key's 178 bits.
+    /// The key's last four characters: they tell keys apart in a list and belong to the checksum, so that
+    /// they give away less than 24 of the key's 178 bits.
     #[must_use]
     pub fn last_four(&self) -> &str {
         &self.expose()[KEY_LEN - 4..]

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc};
 
 use subtle::ConstantTimeEq;
 
-/// A secret that an operator gives to a core and to its gateways. Like a key it has no voice: no `Display`, and a
-/// `Debug` that shows nothing. Clones share it.
+/// A secret that an operator gives to a core and to its gateways. Like a key it has no voice: no `Display`,
+/// and a `Debug` that shows nothing. Clones share it.
 #[derive(Clone)]
 pub struct ServiceToken(Arc<str>);
 

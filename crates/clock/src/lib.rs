@@ -116,9 +116,9 @@ impl Clock {
 
     /// A clock that stands still until it is moved, and the hand that moves it.
     #[must_use]
-    pub fn manual(start: UnixMillis) -> (Self, ClockHand) {
+    pub fn manual(start: UnixMillis) -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(start.0));
-        (Self(Source::Manual(Arc::clone(&time))), ClockHand(time))
+        (Self(Source::Manual(Arc::clone(&time))), ManualClock(time))
     }
 
     /// The time now; the epoch if the machine's clock is set before it.
@@ -140,9 +140,9 @@ impl Clock {
 
 /// Moves the [`Clock`] that it came with.
 #[derive(Clone, Debug)]
-pub struct ClockHand(Arc<AtomicU64>);
+pub struct ManualClock(Arc<AtomicU64>);
 
-impl ClockHand {
+impl ManualClock {
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(millis(by), Ordering::SeqCst);

@@ -39,7 +39,7 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Startu
     let traces = process.trace("petstore-core", &settings.process.traces)?;
     let admin_addr = process.serve_admin(admin);
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
-    let core = Core::new(store, clock).of(settings.environment.environment).traced(traces);
+    let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);
     let grpc_addr = process.serve_grpc(grpc, &settings.grpc, security, core);
     process.ready();
     let banner = StartupBanner {

@@ -115,7 +115,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
     let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
-    let core = Core::new(store.clone(), clock.clone()).of(environment).traced(traces.clone());
+    let core = Core::new(store.clone(), clock.clone()).for_environment(environment).traced(traces.clone());
     let gateway = Gateway::new(
         settings.edge.gateway(environment, traces),
         CoreTransport::new(grpc::in_memory(&core)),

@@ -12,9 +12,10 @@ const COUNT: u16 = 12_000;
 
 /// A free port on 127.0.0.1, and the port 10,000 above it is free too.
 ///
-/// The kernel never gives these ports to a client, so a port stays free while its server is away, and a client
-/// that tries again and again cannot meet itself there (a TCP connection to one's own source port succeeds).
-/// Only another harness may be faster between this call and the listening: whoever starts a server tries again.
+/// The kernel never gives these ports to a client, so a port stays free while its server is away, and a
+/// client that tries again and again cannot meet itself there (a TCP connection to one's own source port
+/// succeeds). Only another harness may be faster between this call and the listening: whoever starts a server
+/// tries again.
 #[must_use]
 pub fn free_port() -> u16 {
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();

@@ -110,9 +110,9 @@ impl Client {
         answers
     }
 
-    /// `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service tells that it ends
-    /// (GOAWAY). How many were answered; `None` if no connection could be opened. A request that was sent has to be
-    /// answered.
+    /// `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service tells that it
+    /// ends (GOAWAY). How many were answered; `None` if no connection could be opened. A request that was
+    /// sent has to be answered.
     pub async fn gets_until_told(&self, path: &str) -> Option<usize> {
         let stream = self.tls.as_ref().expect("HTTPS").connect(self.address).await.ok()?;
         let mut connection = Connection::in_http2(stream).await;
@@ -125,8 +125,9 @@ impl Client {
                     answered += 1;
                 }
                 Err(error) if error.is_canceled() => break, // it was not sent
-                // GOAWAY came when the request was about to be sent: it was not processed, and may be sent on another
-                // connection (RFC 9113 §6.8). A request that the service had seen would have been answered.
+                // GOAWAY came when the request was about to be sent: it was not processed, and may be sent on
+                // another connection (RFC 9113 §6.8). A request that the service had seen would have been
+                // answered.
                 Err(error) if format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)") => break,
                 Err(error) => panic!("a request was lost after {answered} answers: {error:?}"),
             }

@@ -1,7 +1,7 @@
 //! Judges the records of a [`load`](crate::load): were the limits exact, and the headers true?
 //!
-//! The records are grouped into windows: those of one account that show the same limit and the same reset, and
-//! for a gateway that counts by itself (`X-RateLimit-Scope: node`) its own. Then, in each window:
+//! The records are grouped into windows: those of one account that show the same limit and the same reset,
+//! and for a gateway that counts by itself (`X-RateLimit-Scope: node`) its own. Then, in each window:
 //!
 //! - not more requests were admitted than the limit;
 //! - exactly as many, if one was refused because the window was used up (less those whose fate is unknown);
@@ -10,8 +10,8 @@
 //!
 //! Only answers whose order is certain are compared: one had returned before the other was sent.
 //!
-//! For this to be right the accounts' plans stay as they are, Redis is not flushed, and the window under test is
-//! the one that is shown: give the accounts a day limit that is far away.
+//! For this to be right the accounts' plans stay as they are, Redis is not flushed, and the window under test
+//! is the one that is shown: give the accounts a day limit that is far away.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -164,8 +164,8 @@ fn judge(window: Window, records: &[&Record], unknown: u64, report: &mut Report)
     count
 }
 
-/// The numbers remaining that are not below that of some request answered before theirs was sent. Takes them in
-/// the order of sending.
+/// The numbers remaining that are not below that of some request answered before theirs was sent. Takes them
+/// in the order of sending.
 fn remaining_rises(by_sending: &[&Record]) -> Vec<u64> {
     let mut by_answer = by_sending.to_vec();
     by_answer.sort_by_key(|record| record.ret_ns);

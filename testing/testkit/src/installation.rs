@@ -105,8 +105,8 @@ impl Installation {
         Exit::of(output.expect("it runs"), start)
     }
 
-    /// Runs a command, with a standard input that begins like this and does not end, until `moment`, and sends it a
-    /// signal then, by its name without `SIG`.
+    /// Runs a command, with a standard input that begins like this and does not end, until `moment`, and
+    /// sends it a signal then, by its name without `SIG`.
     pub async fn run_until(
         &self,
         args: &[&str],

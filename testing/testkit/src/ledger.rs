@@ -1,8 +1,8 @@
 //! What clients were told about the pets that they added, held against what the store keeps.
 //!
-//! Every request to add a pet has a name that no other has: so a name that is stored twice was added twice, whoever asked
-//! again for it (a client with its `Idempotency-Key`, a gateway, the core), and a name that was acknowledged and is not
-//! stored was lost.
+//! Every request to add a pet has a name that no other has: so a name that is stored twice was added twice,
+//! whoever asked again for it (a client with its `Idempotency-Key`, a gateway, the core), and a name that was
+//! acknowledged and is not stored was lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,12 +23,14 @@ pub struct StoredPet {
 /// The pets that were acknowledged.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// By name: the identifiers under which it was acknowledged, where the answer tells one, and its category.
+    /// By name: the identifiers under which it was acknowledged, where the answer tells one, and its
+    /// category.
     acknowledged: BTreeMap<String, (BTreeSet<i64>, i64)>,
 }
 
 impl Ledger {
-    /// Takes note of a pet that was acknowledged with its identifier, and in the same way if it is acknowledged again.
+    /// Takes note of a pet that was acknowledged with its identifier, and in the same way if it is
+    /// acknowledged again.
     pub fn acknowledge(&mut self, pet: StoredPet) {
         let (ids, category_id) = self.acknowledged.entry(pet.name).or_default();
         ids.insert(pet.id);

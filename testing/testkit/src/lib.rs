@@ -3,12 +3,12 @@
 //! - [`TestShop`] is the whole service in this process, on a store of its own, with a clock that stands still
 //!   until the test moves it.
 //! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
-//! - [`Client`] speaks REST as one identity and hands back an [`Answer`]; [`raw`] speaks bytes; [`grpc`] speaks
-//!   gRPC.
+//! - [`Client`] speaks REST as one identity and hands back an [`Answer`]; [`raw`] speaks bytes; [`grpc`]
+//!   speaks gRPC.
 //! - [`Authority`] issues the certificates that a test needs.
 //! - [`eventually`] waits for what the service does in its own time, with a deadline.
-//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`] stand
-//!   between them and the service: a proxy that delays, holds, cuts and refuses.
+//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`]
+//!   stand between them and the service: a proxy that delays, holds, cuts and refuses.
 //! - [`TraceReceiver`] takes the traces that the service sends.
 //! - [`load`] sends and records many requests; [`history`] judges whether the limits were exact.
 //! - [`ledger`] judges whether the pets that were acknowledged are kept, each once.

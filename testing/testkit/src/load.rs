@@ -1,8 +1,8 @@
 //! Load: many requests of many keys over kept connections to one or several gateways, each one recorded.
 //!
-//! [`Load::closed_loop`] sends as fast as the answers come; [`Load::open_loop`] sends at a fixed rate whatever
-//! the service does, and measures from the moment at which a request was due, so that a stall is not hidden by
-//! the requests that it kept from being sent. [`history`](crate::history) judges the records.
+//! [`Load::closed_loop`] sends as fast as the answers come; [`Load::open_loop`] sends at a fixed rate
+//! whatever the service does, and measures from the moment at which a request was due, so that a stall is not
+//! hidden by the requests that it kept from being sent. [`history`](crate::history) judges the records.
 
 mod record;
 
@@ -60,8 +60,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// `GET /v1/pets?limit=1` over 16 connections, which take the gateways in turn; the requests take the keys in
-    /// turn.
+    /// `GET /v1/pets?limit=1` over 16 connections, which take the gateways in turn; the requests take the
+    /// keys in turn.
     #[must_use]
     pub fn new(gateways: &[SocketAddr], senders: &[Sender]) -> Self {
         assert!(!gateways.is_empty() && !senders.is_empty(), "a load needs a gateway and a key");
@@ -81,7 +81,8 @@ impl Load {
         Self { connections, ..self }
     }
 
-    /// Sends the next request on a connection as soon as the last is answered. The records, by time of sending.
+    /// Sends the next request on a connection as soon as the last is answered. The records, by time of
+    /// sending.
     pub async fn closed_loop(&self, bounds: Bounds) -> Vec<Record> {
         self.run(bounds, Duration::ZERO).await
     }

@@ -20,7 +20,7 @@ use petstore::{
     serve::{self, ServeSettings},
 };
 use petstore_api_key::Environment;
-use petstore_clock::{Clock, ClockHand, UnixMillis};
+use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::domain::{AccountName, BanRecord, IssuedKey, KeyId, Plan, Quota};
 use tempfile::TempDir;
 
@@ -37,15 +37,15 @@ const FREE: &str = "127.0.0.1:0";
 const SOON: Duration = Duration::from_secs(10);
 
 /// The service on a store of its own, listening on free ports of the loopback. Its clock stands still until
-/// [`TestShop::advance`]. Requests are counted where the variable `PETSTORE_TEST_LIMITER` says, so that the same tests
-/// hold every limiter to the same promises. Everything ends when it is dropped.
+/// [`TestShop::advance`]. Requests are counted where the variable `PETSTORE_TEST_LIMITER` says, so that the
+/// same tests hold every limiter to the same promises. Everything ends when it is dropped.
 #[derive(Debug)]
 pub struct TestShop {
     running: serve::Running,
     /// Those beside the first, which runs in one process with the core.
     further_gateways: Vec<gateway::Running>,
     clock: Clock,
-    hand: ClockHand,
+    hand: ManualClock,
     environment: Environment,
     database_url: String,
     accounts: AtomicU32,
@@ -272,7 +272,8 @@ impl TestShop {
         self.running.store().bans().list(self.clock.now()).await.expect("the store answers")
     }
 
-    /// Replaces the client's key: the old one works for the grace period beside that of the client given back.
+    /// Replaces the client's key: the old one works for the grace period beside that of the client given
+    /// back.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
         let issued = self

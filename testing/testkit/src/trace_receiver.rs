@@ -105,8 +105,8 @@ impl TraceReceiver {
         self.received.0.lock().expect("no panic under this lock").clone()
     }
 
-    /// Waits until the trace of the request with this `X-Request-Id` is this tree: a line for each span, with its service
-    /// and its name, below its parent and in the order in which they began.
+    /// Waits until the trace of the request with this `X-Request-Id` is this tree: a line for each span, with
+    /// its service and its name, below its parent and in the order in which they began.
     pub async fn expect_tree(&self, request_id: &str, tree: &str) -> Vec<ReceivedSpan> {
         eventually(ARRIVED, async || {
             let spans = self.trace_of(request_id);
@@ -116,8 +116,8 @@ impl TraceReceiver {
         .await
     }
 
-    /// Waits for the span of the request with this `X-Request-Id`, and gives all of its trace: what its service did for it is
-    /// there too.
+    /// Waits for the span of the request with this `X-Request-Id`, and gives all of its trace: what its
+    /// service did for it is there too.
     pub async fn expect_trace(&self, request_id: &str) -> Vec<ReceivedSpan> {
         eventually(ARRIVED, async || {
             let spans = self.trace_of(request_id);

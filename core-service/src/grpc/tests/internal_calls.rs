@@ -1,5 +1,5 @@
-//! What no gateway sends, sent to every method for gateways: it is refused or taken, on every engine, and never a fault
-//! of the service, which gateways would try again for ever.
+//! What no gateway sends, sent to every method for gateways: it is refused or taken, on every engine, and
+//! never a fault of the service, which gateways would try again for ever.
 
 use petstore_proto::internal::v1::{
     Ban, GetUsageRequest, KeyUse, ListChangesRequest, ReportBanRequest, ReportUsageRequest, ReportUseRequest,

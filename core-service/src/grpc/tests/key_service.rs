@@ -93,7 +93,7 @@ async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
 #[tokio::test]
 async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     let mut shop = Shop::open().await;
-    shop.core = shop.core.of(Environment::Production);
+    shop.core = shop.core.for_environment(Environment::Production);
     let Core { store, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
     store.accounts().create(&name, domain::Plan::Free, START).await.unwrap();
@@ -164,10 +164,13 @@ async fn an_installation_is_named_by_environment_and_store() {
         let answer = keys.list_changes(ListChangesRequest::default()).await;
         answer.unwrap().into_inner().installation
     };
-    let live = name(shop.core.clone().of(Environment::Production)).await;
-    assert_eq!(live, name(shop.core.clone().of(Environment::Production)).await);
+    let live = name(shop.core.clone().for_environment(Environment::Production)).await;
+    assert_eq!(live, name(shop.core.clone().for_environment(Environment::Production)).await);
     assert!(live.len() == 13 && live.starts_with("live-"), "{live}");
-    assert_eq!(live.replace("live-", "test-"), name(shop.core.clone().of(Environment::Staging)).await);
+    assert_eq!(
+        live.replace("live-", "test-"),
+        name(shop.core.clone().for_environment(Environment::Staging)).await
+    );
 }
 
 #[tokio::test]

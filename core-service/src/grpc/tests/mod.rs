@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use petstore_clock::{Clock, ClockHand, UnixMillis};
+use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_proto::{
     internal::v1::key_service_client::KeyServiceClient,
     v1::{CreatePetRequest, NewPet, PetStatus, pet_store_client::PetStoreClient},
@@ -33,7 +33,7 @@ type Transport =
 
 struct Shop {
     core: Core,
-    hand: ClockHand,
+    hand: ManualClock,
     home: Home,
 }
 

@@ -1,7 +1,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use petstore_api_key::Environment;
-use petstore_clock::{Clock, ClockHand};
+use petstore_clock::{Clock, ManualClock};
 
 use super::*;
 use crate::{
@@ -15,7 +15,7 @@ const START: UnixMillis = UnixMillis(1_800_000_000_000);
 struct Shop {
     store: Store,
     clock: Clock,
-    hand: ClockHand,
+    hand: ManualClock,
     home: Home,
 }
 

@@ -1,5 +1,5 @@
 use petstore_api_key::Environment;
-use petstore_clock::{Clock, ClockHand};
+use petstore_clock::{Clock, ManualClock};
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 struct Shop {
     store: Store,
     clock: Clock,
-    hand: ClockHand,
+    hand: ManualClock,
     key: KeyId,
     _home: Home,
 }
@@ -133,7 +133,8 @@ async fn a_lifting_is_remembered_for_longer_than_any_ban_that_it_lifted() {
     shop.hand.advance(Duration::from_hours(24 * 365));
     let other = shop.another_key().await;
     let ban = Ban::new(shop.clock.now(), shop.clock.now().plus(MINUTE), BanOrigin::Limiter).unwrap();
-    shop.store.bans().report(&other.to_string(), ban, shop.clock.now()).await.unwrap(); // forgets what is over
+    // Forgets what is over.
+    shop.store.bans().report(&other.to_string(), ban, shop.clock.now()).await.unwrap();
     assert_eq!(shop.report(imposed, Duration::from_hours(24 * 366)).await, None);
 }
 

@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_secs(20);
 const NOW: petstore_clock::UnixMillis = petstore_clock::UnixMillis(1_800_000_000_000);
 
 fn rex() -> NewPet {
-    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+    NewPet::named("Rex")
 }
 
 fn row() -> pet::ActiveModel {

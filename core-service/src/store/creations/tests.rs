@@ -15,7 +15,7 @@ fn id(name: &str) -> IdempotencyKey {
 }
 
 fn pet(name: &str) -> NewPet {
-    NewPet::parse(name.into(), Some(1), Ok(None)).unwrap()
+    NewPet::named(name)
 }
 
 #[tokio::test]
@@ -44,8 +44,8 @@ async fn another_pet_by_the_same_name_is_refused_and_not_added() {
     let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
     for other in [
         pet("rex"),
-        NewPet::parse("Rex".into(), Some(2), Ok(None)).unwrap(),
-        NewPet::parse("Rex".into(), Some(1), Ok(Some(crate::domain::PetStatus::Sold))).unwrap(),
+        NewPet { category_id: crate::domain::CategoryId(2), ..NewPet::named("Rex") },
+        NewPet { status: Some(crate::domain::PetStatus::Sold), ..NewPet::named("Rex") },
     ] {
         let refusal = store.creations().insert_once(&id("a"), other, NOW).await.unwrap_err();
         assert!(matches!(refusal, PetStoreError::IdempotencyKeyReused), "{refusal:?}");

@@ -6,8 +6,8 @@ use sea_orm::sqlx::{ConnectOptions, postgres::PgConnectOptions};
 
 use super::DatabaseUrlError;
 
-/// Parameters of the URL that are understood. All others are refused: the driver would only log them, with their
-/// values.
+/// Parameters of the URL that are understood. All others are refused: the driver would only log them, with
+/// their values.
 const PARAMETERS: [&str; 10] = [
     "sslmode",
     "sslrootcert",
@@ -21,11 +21,12 @@ const PARAMETERS: [&str; 10] = [
     "application_name",
 ];
 
-/// Where a PostgreSQL database is, and how to log in: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS`
-/// as libpq has it. What is left out comes from libpq's variables (`PGUSER`, `PGPASSWORD`, …) and from `~/.pgpass`.
+/// Where a PostgreSQL database is, and how to log in:
+/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS` as libpq has it. What is left out comes from
+/// libpq's variables (`PGUSER`, `PGPASSWORD`, …) and from `~/.pgpass`.
 ///
-/// `sslmode` is `disable`, `allow`, `prefer` (the default: encrypted if the server can), `require`, `verify-ca` or
-/// `verify-full`, the last two with the authorities in `sslrootcert`.
+/// `sslmode` is `disable`, `allow`, `prefer` (the default: encrypted if the server can), `require`,
+/// `verify-ca` or `verify-full`, the last two with the authorities in `sslrootcert`.
 #[derive(Clone)]
 pub struct PostgresAddress(PgConnectOptions);
 

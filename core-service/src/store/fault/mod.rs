@@ -24,8 +24,8 @@ pub(super) fn is_duplicate(error: &DbErr) -> bool {
     matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_)))
 }
 
-/// Whether trying again at once, on another connection, may succeed: the connection was lost, or the transaction
-/// lost against another one. Whether a write took effect is not known in the first case.
+/// Whether trying again at once, on another connection, may succeed: the connection was lost, or the
+/// transaction lost against another one. Whether a write took effect is not known in the first case.
 pub(super) fn is_passing(error: &DbErr) -> bool {
     postgres::is_lost_connection(error)
         || postgres::is_lost_race(error)

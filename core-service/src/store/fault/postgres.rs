@@ -28,9 +28,9 @@ fn reported(error: &sqlx::Error) -> Option<&PgDatabaseError> {
 /// Whether it passes without a new release of ours; `None` if it is no error of PostgreSQL.
 ///
 /// Connections (08), resources (53: full disk, too many connections), operators (57: shutdown, cancelled by a
-/// timeout), the system (58: I/O); transactions that lost against others (40), a lock that was not free in time
-/// (55P03), transactions that idled (25P03) or came to a replica (25006); and what an administrator has changed
-/// meanwhile: passwords and permissions to log in (28), the database's name (3D).
+/// timeout), the system (58: I/O); transactions that lost against others (40), a lock that was not free in
+/// time (55P03), transactions that idled (25P03) or came to a replica (25006); and what an administrator has
+/// changed meanwhile: passwords and permissions to log in (28), the database's name (3D).
 pub(super) fn is_outage(error: &DbErr) -> Option<bool> {
     let code = code(error)?;
     let class = code.get(..2).unwrap_or_default();
@@ -57,7 +57,8 @@ pub(super) fn is_lost_race(error: &DbErr) -> bool {
     code(error).is_some_and(|code| code.starts_with("40"))
 }
 
-/// Whether another transaction held a key of that index for too long: the server names it where the statement was.
+/// Whether another transaction held a key of that index for too long: the server names it where the statement
+/// was.
 pub(in crate::store) fn is_key_timeout(error: &DbErr, index: &str) -> bool {
     let context = sqlx_error(error).and_then(reported).and_then(PgDatabaseError::r#where);
     code(error) == Some("55P03") && context.is_some_and(|context| context.contains(index))

@@ -15,8 +15,8 @@ const FULL: u32 = 13;
 pub(in crate::store) const CANTOPEN: u32 = 14;
 pub(in crate::store) const NOTADB: u32 = 26;
 
-/// The codes that pass without a new release of ours: the file is locked, the disk is full or cannot be read or
-/// written, memory is short.
+/// The codes that pass without a new release of ours: the file is locked, the disk is full or cannot be read
+/// or written, memory is short.
 const OUTAGES: [u32; 7] = [BUSY, LOCKED, NOMEM, READONLY, IOERR, FULL, CANTOPEN];
 
 /// The primary result code, if the error is one of SQLite.

@@ -2,14 +2,14 @@ use petstore_clock::UnixMillis;
 
 use super::*;
 use crate::{
-    domain::{ListPets, NewPet, PageSize, PetStatus},
+    domain::{CategoryId, ListPets, NewPet, PageSize, PetStatus},
     store::test_support::{new_store, open},
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 
 fn new_pet(name: &str, status: Option<PetStatus>) -> NewPet {
-    NewPet::parse(name.to_owned(), Some(-7), Ok(status)).unwrap()
+    NewPet { category_id: CategoryId(-7), status, ..NewPet::named(name) }
 }
 
 fn chunk(lines: impl IntoIterator<Item = i64>) -> ImportChunk {

@@ -45,10 +45,10 @@ impl Keys<'_> {
         Ok((found.pop().map(|(_, key)| key), revision))
     }
 
-    /// What is known of the keys with these digests (and of that environment, if one is given), and the revision
-    /// that this is as new as: one statement, so that the two belong together. Digests that no key has are left out.
-    /// It costs no more than each digest by itself: `PostgreSQL` reads the whole table only where it is so small that this
-    /// is cheaper than its index.
+    /// What is known of the keys with these digests (and of that environment, if one is given), and the
+    /// revision that this is as new as: one statement, so that the two belong together. Digests that no key
+    /// has are left out. It costs no more than each digest by itself: `PostgreSQL` reads the whole table only
+    /// where it is so small that this is cheaper than its index.
     pub(crate) async fn resolve_all(
         self,
         digests: &[KeyDigest],
@@ -105,8 +105,8 @@ impl Keys<'_> {
         Ok((found.collect::<Result<_, _>>()?, revision))
     }
 
-    /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over. One
-    /// statement, however many keys there are: a report has to fit into the deadline of a call.
+    /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over.
+    /// One statement, however many keys there are: a report has to fit into the deadline of a call.
     pub(crate) async fn record_use(self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
         let mut latest = BTreeMap::<&str, i64>::new(); // a row must not be updated twice by one statement
         for (id, used_at) in uses {

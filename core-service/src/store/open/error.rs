@@ -31,7 +31,10 @@ pub enum OpenError {
     #[error("cannot open {}: it is a folder, and has to be a file", .0.display())]
     NotAFile(PathBuf),
     /// The file or its folder cannot be read or written.
-    #[error("cannot open {} for reading and writing: permission denied, or the file system is read-only", .path.display())]
+    #[error(
+        "cannot open {} for reading and writing: permission denied, or the file system is read-only",
+        .path.display()
+    )]
     NotWritable {
         /// The file.
         path: PathBuf,

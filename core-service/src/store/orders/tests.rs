@@ -8,7 +8,7 @@ use crate::{
 
 async fn with_pet() -> (Store, Home, PetId) {
     let (store, home) = new_store().await;
-    let pet = store.pets().insert(NewPet::parse("Rex".into(), Some(7), Ok(None)).unwrap()).await.unwrap();
+    let pet = store.pets().insert(NewPet::named("Rex")).await.unwrap();
     (store, home, pet.id)
 }
 

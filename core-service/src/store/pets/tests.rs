@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn new_pet(name: &str, status: Option<PetStatus>) -> NewPet {
-    NewPet::parse(name.into(), Some(7), Ok(status)).unwrap()
+    NewPet { category_id: CategoryId(7), status, ..NewPet::named(name) }
 }
 
 fn statuses() -> impl Strategy<Value = Option<PetStatus>> {
@@ -30,10 +30,9 @@ async fn a_pet_comes_back_as_it_went_in() {
         ("'; DROP TABLE pets; --", 0, Some(PetStatus::Pending)),
         (&"\u{1F415}".repeat(255), -1, Some(PetStatus::Sold)),
     ] {
-        let new = NewPet::parse(name.into(), Some(category_id), Ok(status)).unwrap();
+        let new = NewPet { category_id: CategoryId(category_id), status, ..NewPet::named(name) };
         let pet = store.pets().insert(new.clone()).await.unwrap();
-        let NewPet { name, category_id, status } = new;
-        assert_eq!(pet, Pet { id: pet.id, name, category_id, status });
+        assert_eq!(pet, new.with_id(pet.id));
         assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
     }
 }

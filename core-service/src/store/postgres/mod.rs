@@ -19,10 +19,11 @@ mod open;
 
 pub(super) use open::{explain, for_schema, open};
 
-/// Connections of one core: so that half a dozen cores fit into PostgreSQL's default of 100. A core that would do
-/// more at once lets calls wait for a connection.
+/// Connections of one core: so that half a dozen cores fit into PostgreSQL's default of 100. A core that
+/// would do more at once lets calls wait for a connection.
 const CONNECTIONS: usize = 16;
-/// How long a job may go on after it has begun: longer than the server lets a statement go on, and than a caller waits.
+/// How long a job may go on after it has begun: longer than the server lets a statement go on, and than a
+/// caller waits.
 const JOB_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// When a connection is given back.
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -34,16 +35,17 @@ const LIFETIMES: Lifetimes = Lifetimes {
 /// Statements kept prepared on each connection: more than the store has.
 const STATEMENT_CACHE: usize = 128;
 
-/// What the server itself bounds: no statement runs on for long after its caller has given up, and no transaction
-/// whose core was frozen or cut off holds its locks for long.
+/// What the server itself bounds: no statement runs on for long after its caller has given up, and no
+/// transaction whose core was frozen or cut off holds its locks for long.
 const SERVER_LIMITS: [(&str, &str); 7] = [
     ("statement_timeout", "2s"),
     ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "5s"),
     // A plan made for any status and any page size could scan and sort; planning one of these takes 0.1 ms.
     ("plan_cache_mode", "force_custom_plan"),
-    // Every statement finds its rows by key or by an index, in its order. Of a table that was not analysed since it grew the
-    // planner thinks otherwise, and would read all of it, or all pets of a status, and sort them.
+    // Every statement finds its rows by key or by an index, in its order. Of a table that was not analysed
+    // since it grew the planner thinks otherwise, and would read all of it, or all pets of a status, and sort
+    // them.
     ("enable_bitmapscan", "off"),
     ("enable_seqscan", "off"),
     // It marks our transactions: a statement that finds it set runs in one.
@@ -55,8 +57,8 @@ const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Migrations may take their time, and wait for those of other processes.
 const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "60s")];
 
-/// The connections that serve calls. None is made before it is needed, so this does not fail because the server is
-/// away.
+/// The connections that serve calls. None is made before it is needed, so this does not fail because the
+/// server is away.
 pub(super) fn connections(address: &PostgresAddress) -> Connections {
     Connections::new(Settings {
         target: Target::Postgres(Box::new(connect_options(address).options(SERVER_LIMITS))),

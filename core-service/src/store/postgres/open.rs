@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-/// How long the first connection may take to be made and to answer, so that a wrong address is reported at once.
+/// How long the first connection may take to be made and to answer, so that a wrong address is reported at
+/// once.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Opens the store in the database.

@@ -19,8 +19,8 @@ use crate::{
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
-/// From a call to a failing database until its refusal: 1.6 s on an idle machine, and on a busy one in any case less
-/// than the caller's deadline.
+/// From a call to a failing database until its refusal: 1.6 s on an idle machine, and on a busy one in any
+/// case less than the caller's deadline.
 const REFUSED: Duration = Duration::from_secs(4);
 /// From the end of an outage until calls are answered: 2 s on an idle machine.
 const BACK: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ fn url(written: &str) -> DatabaseUrl {
 }
 
 fn rex() -> NewPet {
-    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+    NewPet::named("Rex")
 }
 
 async fn refusal(written: &str) -> String {

@@ -21,7 +21,7 @@ fn url(written: &str) -> DatabaseUrl {
 }
 
 fn rex() -> NewPet {
-    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+    NewPet::named("Rex")
 }
 
 /// A store on the database, that reads from the replica and looks after it.

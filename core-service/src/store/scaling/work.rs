@@ -1,5 +1,5 @@
-//! The work that a call is to the database: on SQLite the steps of its virtual machine, on PostgreSQL the pages that it
-//! looks at.
+//! The work that a call is to the database: on SQLite the steps of its virtual machine, on PostgreSQL the
+//! pages that it looks at.
 
 use std::sync::{
     Arc, Mutex,
@@ -20,8 +20,8 @@ pub(super) struct Costs {
     all: u64,
 }
 
-/// Fails where many cost more than few by a fifth and `levels`. That more is counted where more is read shows that
-/// this does count.
+/// Fails where many cost more than few by a fifth and `levels`. That more is counted where more is read shows
+/// that this does count.
 pub(super) fn assert_same(few: &Costs, many: &Costs, levels: u64) {
     println!("{few:?} {many:?}");
     for (((what, _), few), many) in CALLS.iter().zip(&few.calls).zip(&many.calls) {
@@ -34,8 +34,8 @@ fn read_all(store: &Store) -> Statement {
     Statement::from_string(store.reader.backend(), "SELECT count(*) FROM pets WHERE name > 'A'")
 }
 
-/// So often a call is made on SQLite, by each connection at least once: it reads the schema and prepares the statement
-/// the first time, which is not counted.
+/// So often a call is made on SQLite, by each connection at least once: it reads the schema and prepares the
+/// statement the first time, which is not counted.
 const REPEATED: usize = 8;
 
 /// The steps of SQLite's virtual machine.

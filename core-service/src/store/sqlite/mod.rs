@@ -49,7 +49,8 @@ fn connections(options: SqliteConnectOptions, connections: usize) -> Connections
 /// One connection for the schema: a pool, as migrations want it. No call is served by it.
 async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
     let connect = writing(path);
-    let mut options = sea_orm::ConnectOptions::new("sqlite://"); // the path went in above, where nothing decodes it
+    // The path went in above, where nothing decodes it.
+    let mut options = sea_orm::ConnectOptions::new("sqlite://");
     options
         .max_connections(1)
         .acquire_timeout(MIGRATOR_TIMEOUT)
@@ -60,7 +61,8 @@ async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
 }
 
 fn writing(path: &Path) -> SqliteConnectOptions {
-    basic(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full) // an acknowledged write survives a power cut
+    // An acknowledged write survives a power cut.
+    basic(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full)
 }
 
 /// Transactions that hold the lock for writing from their beginning.

@@ -89,8 +89,8 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
     create_file(path).await
 }
 
-/// A file that nobody else may read, whatever the umask: SQLite would go by that. The files that SQLite puts beside it get
-/// its mode.
+/// A file that nobody else may read, whatever the umask: SQLite would go by that. The files that SQLite puts
+/// beside it get its mode.
 async fn create_file(path: &Path) -> Result<(), OpenError> {
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await {
         Ok(_) => Ok(()),
@@ -104,8 +104,8 @@ fn not_a_folder(path: &Path) -> OpenError {
     OpenError::NotAFolder { path: path.to_owned(), part }
 }
 
-/// Writes something, and takes it back. The lock alone would not tell: on a read-only file SQLite begins a transaction
-/// that only reads instead.
+/// Writes something, and takes it back. The lock alone would not tell: on a read-only file SQLite begins a
+/// transaction that only reads instead.
 async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let transaction = writer.begin_with_options(immediate()).await?;
     transaction.execute_unprepared("PRAGMA user_version = 0").await?;

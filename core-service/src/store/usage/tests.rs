@@ -11,7 +11,7 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const ACCOUNT: AccountId = AccountId(7);
 
 fn today() -> Day {
-    Day::of(NOW)
+    Day::containing(NOW)
 }
 
 fn row(account: AccountId, day: Day, succeeded: i64) -> (AccountId, UsageDay) {

@@ -11,7 +11,7 @@ struct Rig {
     limiter: Arc<InProcessLimiter>,
     bans: Bans,
     clock: Clock,
-    hand: petstore_clock::ClockHand,
+    hand: petstore_clock::ManualClock,
     key_id: Arc<str>,
 }
 

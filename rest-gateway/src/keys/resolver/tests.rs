@@ -5,7 +5,7 @@ use futures_util::{
     poll,
 };
 use petstore_api_key::Environment;
-use petstore_clock::ClockHand;
+use petstore_clock::ManualClock;
 use petstore_proto::internal::v1::{KeyState, KeyUse};
 use tokio::sync::oneshot;
 
@@ -20,7 +20,7 @@ const START: UnixMillis = UnixMillis(1_795_200_000_000);
 struct Rig {
     core: CoreDouble,
     resolver: KeyResolver,
-    hand: ClockHand,
+    hand: ManualClock,
 }
 
 impl Rig {

@@ -8,7 +8,7 @@ mod property_tests;
 
 use std::{sync::Arc, time::Duration};
 
-use petstore_clock::{Clock, ClockHand, UnixMillis};
+use petstore_clock::{Clock, ManualClock, UnixMillis};
 
 use crate::rate_limit::{RateLimiter, RedisLimiter, RedisSettings};
 
@@ -25,7 +25,7 @@ fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
 }
 
 /// A limiter by a clock that the test moves.
-fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ClockHand) {
+fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ManualClock) {
     let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
     (patient_limiter_by(urls, clock), hand)
 }

@@ -14,10 +14,11 @@ use tokio::{
 
 use super::{
     Fault,
-    proxy::{Control, Setting},
+    control::{Control, Setting},
 };
 
-/// The most pieces on their way in one direction: 64 MiB at most, so that a delay of a second carries 64 MiB/s.
+/// The most pieces on their way in one direction: 64 MiB at most, so that a delay of a second carries 64
+/// MiB/s.
 const QUEUE: usize = 4_096;
 const PIECE: usize = 16 * 1_024;
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// What a [`Proxy`](super::Proxy) does. A fault acts on open connections as well as on new ones, from the moment
-/// it is set.
+/// What a [`Proxy`](super::Proxy) does. A fault acts on open connections as well as on new ones, from the
+/// moment it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing: bytes pass as they come.
     None,
     /// Each piece of a response arrives `by` later, give or take the jitter. Pieces keep their order, and one
-    /// does not wait for the delay of another: it is latency, not a narrow pipe. The jitter is evenly spread and
-    /// the same in every run.
+    /// does not wait for the delay of another: it is latency, not a narrow pipe. The jitter is evenly spread
+    /// and the same in every run.
     Delay {
         /// The mean delay.
         by: Duration,
@@ -29,7 +29,8 @@ pub enum Fault {
     Refuse,
     /// New connections are accepted and reset at once; open ones live on.
     ResetOnAccept,
-    /// Each connection is reset when so many more bytes of responses have passed; with 0, in place of the next.
+    /// Each connection is reset when so many more bytes of responses have passed; with 0, in place of the
+    /// next.
     Cut {
         /// Counted on each connection from the setting of the fault, or from its start if that is later.
         response_bytes: u64,

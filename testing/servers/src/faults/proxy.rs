@@ -2,10 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use tokio::{
@@ -14,10 +11,11 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::{Fault, connection::carry};
+use super::{Fault, connection::carry, control::Control};
 use crate::port::free_port;
 
-/// A TCP proxy on a port of 127.0.0.1 in front of one target at a time. It ends, with its connections, when dropped.
+/// A TCP proxy on a port of 127.0.0.1 in front of one target at a time. It ends, with its connections, when
+/// dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -27,54 +25,9 @@ pub struct Proxy {
     accept_loop: AbortHandle,
 }
 
-/// A fault, and how many were set before it: the same fault set twice is two faults.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
-    pub(super) fault: Fault,
-    pub(super) number: u64,
-}
-
-/// What the test tells the connections, and what they tell it.
-#[derive(Debug)]
-pub(super) struct Control {
-    pub(super) setting: watch::Sender<Setting>,
-    /// Changes when all connections are to be reset.
-    pub(super) resets: watch::Sender<u64>,
-    target: Mutex<SocketAddr>,
-    accepted: AtomicU64,
-    cut: AtomicU64,
-}
-
-impl Control {
-    fn set(&self, fault: Fault) {
-        self.setting.send_modify(|setting| *setting = Setting { fault, number: setting.number + 1 });
-    }
-
-    fn target(&self) -> SocketAddr {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the connection that has reached the end of this setting's bytes is to be cut.
-    pub(super) fn cuts(&self, reached: Setting) -> bool {
-        let is_cut = match reached.fault {
-            Fault::Cut { .. } => true,
-            // Only one connection finds the setting still there.
-            _ => self.setting.send_if_modified(|setting| {
-                let is_first = setting.number == reached.number;
-                if is_first {
-                    *setting = Setting { fault: Fault::None, number: setting.number + 1 };
-                }
-                is_first
-            }),
-        };
-        self.cut.fetch_add(u64::from(is_cut), Ordering::Relaxed);
-        is_cut
-    }
-}
-
 impl Proxy {
-    /// Starts a proxy to the target, without a fault. The target need not listen yet; a connection that it does
-    /// not accept is reset.
+    /// Starts a proxy to the target, without a fault. The target need not listen yet; a connection that it
+    /// does not accept is reset.
     pub async fn to(target: SocketAddr) -> Self {
         let listener = loop {
             if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).await {
@@ -82,13 +35,7 @@ impl Proxy {
             }
         };
         let address = listener.local_addr().expect("a bound socket");
-        let control = Arc::new(Control {
-            setting: watch::Sender::new(Setting { fault: Fault::None, number: 0 }),
-            resets: watch::Sender::new(0),
-            target: Mutex::new(target),
-            accepted: AtomicU64::new(0),
-            cut: AtomicU64::new(0),
-        });
+        let control = Arc::new(Control::new(target));
         let (is_listening, listening) = watch::channel(true);
         let accept_loop = tokio::spawn(accept(listener, Arc::clone(&control), is_listening));
         Self { address, control, listening, accept_loop: accept_loop.abort_handle() }
@@ -110,9 +57,10 @@ impl Proxy {
         }
     }
 
-    /// Carries new connections to another target, as when a name or an address moves to another server. Open ones stay.
+    /// Carries new connections to another target, as when a name or an address moves to another server. Open
+    /// ones stay.
     pub fn lead_to(&self, target: SocketAddr) {
-        *self.control.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        self.control.set_target(target);
     }
 
     /// Resets all open connections, on both sides. New ones are accepted as before.
@@ -160,7 +108,8 @@ async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watc
                 if fault == Fault::ResetOnAccept {
                     let _ = stream.set_zero_linger(); // the drop sends a reset
                 } else {
-                    let resets = control.resets.subscribe(); // now: a reset that comes before its task is for it too
+                    // Now: a reset that comes before its task is for it too.
+                    let resets = control.resets.subscribe();
                     connections.spawn(carry(stream, control.target(), Arc::clone(&control), resets));
                 }
             }

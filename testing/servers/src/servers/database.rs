@@ -106,7 +106,8 @@ impl Database {
         self.psql(count).await.parse().expect("a number")
     }
 
-    /// Removes it from the server and cuts off whoever is connected, for a test that makes many or large ones.
+    /// Removes it from the server and cuts off whoever is connected, for a test that makes many or large
+    /// ones.
     pub async fn remove(self) {
         let sql = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         self.access.psql("postgres", &sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));

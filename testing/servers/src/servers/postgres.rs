@@ -26,10 +26,11 @@ use crate::{eventually, port::free_port};
 /// How a [`PostgresServer`] is configured. The default asks for no password and leaves the disk in peace.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresOptions {
-    /// The password of the role `postgres` (SCRAM); letters and digits, for it becomes part of a URL. Without it
-    /// the server trusts whoever asks.
+    /// The password of the role `postgres` (SCRAM); letters and digits, for it becomes part of a URL. Without
+    /// it the server trusts whoever asks.
     pub password: Option<&'static str>,
-    /// Whether commits wait for the disk. Without it they survive a crash of the server, but not of the machine.
+    /// Whether commits wait for the disk. Without it they survive a crash of the server, but not of the
+    /// machine.
     pub fsync: bool,
     /// Its certificate and private key, in PEM: with them it speaks TLS to whoever asks for it.
     pub certificate: Option<(String, String)>,
@@ -47,8 +48,9 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// The server that the tests of this process share; started by the first that asks, ended with the process.
-    /// Take a [`Self::database`] of it. It cannot be paused or killed: for that a test starts its own.
+    /// The server that the tests of this process share; started by the first that asks, ended with the
+    /// process. Take a [`Self::database`] of it. It cannot be paused or killed: for that a test starts its
+    /// own.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<PostgresServer> = OnceCell::const_new();
         SHARED.get_or_init(|| Self::start(PostgresOptions::default())).await
@@ -66,8 +68,8 @@ impl PostgresServer {
         server
     }
 
-    /// Starts a server that follows the primary, and answers reads: a copy of all its databases. The primary has to
-    /// trust whoever asks, as it does without a password.
+    /// Starts a server that follows the primary, and answers reads: a copy of all its databases. The primary
+    /// has to trust whoever asks, as it does without a password.
     pub async fn start_replica(primary: &Self) -> Self {
         let process = Supervised::new(Signal::QUIT);
         let access = Access { port: 0, ..primary.access.clone() };
@@ -117,7 +119,8 @@ impl PostgresServer {
         self.copy("template0").await
     }
 
-    /// Makes a copy of a database that nobody is connected to: tables and rows, without running migrations again.
+    /// Makes a copy of a database that nobody is connected to: tables and rows, without running migrations
+    /// again.
     pub async fn database_like(&self, template: &Database) -> Database {
         self.copy(template.name()).await
     }
@@ -136,11 +139,12 @@ impl PostgresServer {
         self.psql(count).await.parse().expect("a number")
     }
 
-    /// Stops it in mid-air (SIGSTOP to the server and to every backend): connections stay open, and nothing is
-    /// answered until [`Self::resume`].
+    /// Stops it in mid-air (SIGSTOP to the server and to every backend): connections stay open, and nothing
+    /// is answered until [`Self::resume`].
     pub fn pause(&mut self) {
         self.process.signal(Signal::STOP);
-        // The children of a stopped server stay its children: it neither makes new ones nor waits for dead ones.
+        // The children of a stopped server stay its children: it neither makes new ones nor waits for dead
+        // ones.
         self.signal_children(Signal::STOP);
     }
 
@@ -168,7 +172,8 @@ impl PostgresServer {
         self.process.end(Signal::QUIT).await;
     }
 
-    /// Starts it again on the same port and folder, after an orderly end (a fast stop, SIGINT) if it still runs.
+    /// Starts it again on the same port and folder, after an orderly end (a fast stop, SIGINT) if it still
+    /// runs.
     pub async fn restart(&mut self) {
         if self.process.is_running() {
             self.process.end(Signal::INT).await;
@@ -255,8 +260,8 @@ impl PostgresServer {
         }
     }
 
-    /// One of PostgreSQL's programs, run in the server's folder. As root the server refuses to run: then it takes
-    /// the account that the Debian package made.
+    /// One of PostgreSQL's programs, run in the server's folder. As root the server refuses to run: then it
+    /// takes the account that the Debian package made.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.access.programs.join(program));
         command.current_dir(self.process.folder());

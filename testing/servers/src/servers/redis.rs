@@ -28,7 +28,8 @@ pub struct RedisOptions {
     pub maxmemory: Option<&'static str>,
     /// What happens at that limit: `noeviction` (Redis's default), `allkeys-lru` and so on.
     pub maxmemory_policy: Option<&'static str>,
-    /// Whether writes are kept in an append-only file, synced every second, and so survive [`RedisServer::kill9`].
+    /// Whether writes are kept in an append-only file, synced every second, and so survive
+    /// [`RedisServer::kill9`].
     pub appendonly: bool,
     /// The password that clients have to give; letters and digits, for it becomes part of a URL.
     pub requirepass: Option<&'static str>,
@@ -101,7 +102,8 @@ impl RedisServer {
             .map_or(format!("redis://{address}"), |password| format!("redis://:{password}@{address}"))
     }
 
-    /// Runs `redis-cli` with a command such as `["CONFIG", "SET", "maxmemory", "2mb"]`; what it prints, trimmed.
+    /// Runs `redis-cli` with a command such as `["CONFIG", "SET", "maxmemory", "2mb"]`; what it prints,
+    /// trimmed.
     ///
     /// Panics when the command fails.
     pub async fn cli(&self, command: &[&str]) -> String {
@@ -122,7 +124,8 @@ impl RedisServer {
         run(cli, HINT).await
     }
 
-    /// Stops it in mid-air (SIGSTOP): its connections stay open and it answers nothing until [`Self::resume`].
+    /// Stops it in mid-air (SIGSTOP): its connections stay open and it answers nothing until
+    /// [`Self::resume`].
     pub fn pause(&mut self) {
         self.process.signal(Signal::STOP);
     }
@@ -186,8 +189,8 @@ impl RedisServer {
     }
 }
 
-/// Whether the process with this id answers at the address and has loaded its data: not merely whether any Redis
-/// answers, which might be another test's.
+/// Whether the process with this id answers at the address and has loaded its data: not merely whether any
+/// Redis answers, which might be another test's.
 async fn answers(address: SocketAddr, password: Option<&str>, pid: Pid) -> Result<(), String> {
     let info = async {
         let mut stream = TcpStream::connect(address).await?;

@@ -20,8 +20,8 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A folder, and at most one process at a time that lives in it. Both are removed when dropped.
 ///
-/// Only a process that this value started and has not yet waited for is signalled: its id cannot have passed to
-/// another process.
+/// Only a process that this value started and has not yet waited for is signalled: its id cannot have passed
+/// to another process.
 #[derive(Debug)]
 pub(super) struct Supervised {
     folder: TempDir,
@@ -49,7 +49,8 @@ impl Supervised {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .process_group(0) // what is sent to the test's group (Ctrl-C, a runner's time-out) must not reach it
+            // What is sent to the test's group (Ctrl-C, a runner's time-out) must not reach it.
+            .process_group(0)
             .spawn()
             .expect("sh runs");
         Self { folder, child: None, end, watchdog }

@@ -62,7 +62,8 @@ fn server_of(line: &str) -> Option<(PathBuf, PathBuf)> {
     Some((Path::new("/proc").join(pid), folder.into()))
 }
 
-/// A folder that exists, or a process that has not ended: a dead one may stay listed until somebody waits for it.
+/// A folder that exists, or a process that has not ended: a dead one may stay listed until somebody waits for
+/// it.
 fn is_alive(path: &Path) -> bool {
     let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
     path.exists() && !stat.contains(") Z ")

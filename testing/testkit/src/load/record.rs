@@ -88,7 +88,8 @@ impl Record {
     }
 }
 
-/// The latency that this part of the records does not exceed: 0.99 for the 99th percentile. Zero for no records.
+/// The latency that this part of the records does not exceed: 0.99 for the 99th percentile. Zero for no
+/// records.
 #[must_use]
 pub fn latency_at(quantile: f64, records: &[Record]) -> Duration {
     let mut latencies: Vec<_> = records.iter().map(Record::latency).collect();

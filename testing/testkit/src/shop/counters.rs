@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use petstore::settings::{LimiterSettings, RedisForTests};
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
-/// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own; otherwise
-/// the one in the process.
+/// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own;
+/// otherwise the one in the process.
 pub(super) const VARIABLE: &str = "PETSTORE_TEST_LIMITER";
 
 /// What a test that counts by Redis's own time may need of one day.
@@ -43,8 +43,8 @@ impl SharedCounters {
         Self { urls: urls.to_vec(), for_tests: Some(RedisForTests { deadline: GENEROUS, by_clock: true }) }
     }
 
-    /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time, which nobody can
-    /// move: its quota would begin anew in the middle.
+    /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time, which
+    /// nobody can move: its quota would begin anew in the middle.
     pub(super) async fn wait_for_a_whole_test(&self) {
         if self.for_tests.is_some_and(|for_tests| for_tests.by_clock) {
             return;

@@ -21,7 +21,7 @@ async fn refusal(path: &Path, options: OpenOptions) -> OpenError {
 }
 
 fn rex() -> NewPet {
-    NewPet::parse("Rex".into(), Some(1), Ok(None)).unwrap()
+    NewPet::named("Rex")
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
 async fn a_damaged_page_in_the_middle_is_found() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
-        store.pets().insert(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
+        store.pets().insert(NewPet::named(&"x".repeat(200))).await.unwrap();
     }
     store.close().await;
     let path = folder.path().join("petstore.db");
@@ -175,7 +175,7 @@ async fn a_damaged_page_in_the_middle_is_found() {
 async fn a_file_that_was_cut_short_is_refused_and_left_as_it_is() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
-        store.pets().insert(NewPet::parse("x".repeat(200), Some(1), Ok(None)).unwrap()).await.unwrap();
+        store.pets().insert(NewPet::named(&"x".repeat(200))).await.unwrap();
     }
     store.close().await;
     let path = folder.path().join("petstore.db");
@@ -230,9 +230,10 @@ async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
 async fn a_full_disk_is_an_outage_that_passes_and_reads_go_on() {
     let (store, _folder) = new_file().await;
     let pet = store.pets().insert(rex()).await.unwrap();
-    // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present size.
+    // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present
+    // size.
     store.writer.execute_unprepared("PRAGMA max_page_count = 1").await.unwrap();
-    let long = || NewPet::parse("x".repeat(255), Some(1), Ok(None)).unwrap();
+    let long = || NewPet::named(&"x".repeat(255));
     let refusal = loop {
         match store.pets().insert(long()).await {
             Ok(_) => {}

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use petstore_clock::ClockHand;
+use petstore_clock::ManualClock;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -16,7 +16,7 @@ fn key(name: &str) -> LimitKey {
 /// Gateways that share counters, as long as these are there.
 struct Gateways {
     clock: Clock,
-    hand: ClockHand,
+    hand: ManualClock,
     shared: Record,
     nodes: Vec<Fallback>,
 }

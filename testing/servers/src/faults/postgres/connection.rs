@@ -24,7 +24,8 @@ use super::{
 
 /// The most messages on their way in one direction.
 const QUEUE: usize = 4_096;
-/// Requests that a client may send before its first message: for TLS, for encryption by GSSAPI, and to cancel.
+/// Requests that a client may send before its first message: for TLS, for encryption by GSSAPI, and to
+/// cancel.
 const SSL_REQUEST: &[u8] = &80_877_103_u32.to_be_bytes();
 const GSSENC_REQUEST: &[u8] = &80_877_104_u32.to_be_bytes();
 

@@ -4,10 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use super::message::Message;
 
-/// What is known of one connection: the statements that were prepared on it, and those that are not answered yet.
+/// What is known of one connection: the statements that were prepared on it, and those that are not answered
+/// yet.
 ///
-/// The client's messages up to a `Sync` belong together, or a `Query` alone; the server answers each such group in
-/// turn and ends it with `ReadyForQuery`.
+/// The client's messages up to a `Sync` belong together, or a `Query` alone; the server answers each such
+/// group in turn and ends it with `ReadyForQuery`.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     prepared: HashMap<Vec<u8>, String>,

@@ -13,8 +13,8 @@ use super::message::Side;
 /// A place in the protocol where a message can be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageSite {
-    /// The verb and first table of the statement that the message belongs to: `BEGIN`, `INSERT pets`; `startup` before
-    /// the first, `ping` for a `Sync` on its own.
+    /// The verb and first table of the statement that the message belongs to: `BEGIN`, `INSERT pets`;
+    /// `startup` before the first, `ping` for a `Sync` on its own.
     pub statement: String,
     /// Who sends it.
     pub side: Side,
@@ -119,8 +119,8 @@ impl Plan {
         self.state().armed.retain(|armed| armed.number != number);
     }
 
-    /// Takes note that a message is about to be delivered, and tells what is to happen to it. The message counts as held
-    /// until the guard is dropped.
+    /// Takes note that a message is about to be delivered, and tells what is to happen to it. The message
+    /// counts as held until the guard is dropped.
     pub(super) fn trigger(&self, site: &MessageSite) -> Option<(Action, Holding<'_>)> {
         let mut state = self.state();
         *state.seen.entry(site.clone()).or_default() += 1;

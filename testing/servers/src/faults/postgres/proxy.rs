@@ -19,8 +19,8 @@ use super::{
     plan::{Injected, MessageFault, MessageSite, Plan},
 };
 
-/// A proxy on a port of 127.0.0.1 in front of a PostgreSQL server, for clients that do without TLS. It ends, with its
-/// connections, when dropped.
+/// A proxy on a port of 127.0.0.1 in front of a PostgreSQL server, for clients that do without TLS. It ends,
+/// with its connections, when dropped.
 #[derive(Debug)]
 pub struct PostgresProxy {
     address: SocketAddr,
@@ -45,8 +45,8 @@ impl PostgresProxy {
         self.address
     }
 
-    /// Injects the fault as soon as its message comes, and waits so long for that. `None` if none came: then the fault
-    /// is taken back. Any number may wait at once; a message has one fault at most.
+    /// Injects the fault as soon as its message comes, and waits so long for that. `None` if none came: then
+    /// the fault is taken back. Any number may wait at once; a message has one fault at most.
     pub async fn inject(&self, fault: MessageFault, patience: Duration) -> Option<Injected> {
         let (number, triggered) = self.plan.arm(fault);
         if let Ok(injected) = timeout(patience, triggered).await {

@@ -1,0 +1,75 @@
+//! What the proxy and its connections share.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::watch;
+
+use super::Fault;
+
+/// A fault, and how many were set before it: the same fault set twice is two faults.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) fault: Fault,
+    pub(super) number: u64,
+}
+
+/// What the test tells the connections, and what they tell it.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) setting: watch::Sender<Setting>,
+    /// Changes when all connections are to be reset.
+    pub(super) resets: watch::Sender<u64>,
+    target: Mutex<SocketAddr>,
+    /// How many connections were accepted.
+    pub(super) accepted: AtomicU64,
+    /// How many were cut.
+    pub(super) cut: AtomicU64,
+}
+
+impl Control {
+    /// No fault, in front of the target.
+    pub(super) fn new(target: SocketAddr) -> Self {
+        Self {
+            setting: watch::Sender::new(Setting { fault: Fault::None, number: 0 }),
+            resets: watch::Sender::new(0),
+            target: Mutex::new(target),
+            accepted: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, fault: Fault) {
+        self.setting.send_modify(|setting| *setting = Setting { fault, number: setting.number + 1 });
+    }
+
+    pub(super) fn target(&self) -> SocketAddr {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_target(&self, target: SocketAddr) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    /// Whether the connection that has reached the end of this setting's bytes is to be cut.
+    pub(super) fn cuts(&self, reached: Setting) -> bool {
+        let is_cut = match reached.fault {
+            Fault::Cut { .. } => true,
+            // Only one connection finds the setting still there.
+            _ => self.setting.send_if_modified(|setting| {
+                let is_first = setting.number == reached.number;
+                if is_first {
+                    *setting = Setting { fault: Fault::None, number: setting.number + 1 };
+                }
+                is_first
+            }),
+        };
+        self.cut.fetch_add(u64::from(is_cut), Ordering::Relaxed);
+        is_cut
+    }
+}
