@@ -1,5 +1,5 @@
-//! The core of the Animal Store Service: it keeps the animals, the accounts and their API keys, and serves
-//! them over gRPC.
+//! The core of the Animal Store Service: it keeps the pets, the accounts and their API keys, and serves them
+//! over gRPC.
 //!
 //! - [`domain`]: what the values are and which are allowed. Pure.
 //! - [`store`]: the database. Nothing else names `SeaORM`.

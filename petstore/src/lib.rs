@@ -1,36 +1,28 @@
-//! The Animal Store Service as one program: [`serve`](serve::start) runs the whole service in one process, `core`
-//! and `gateway` run its halves, and the other verbs administer the store.
+//! The Animal Store Service as one program: [`serve`](serve::start) runs the whole service in one process,
+//! `core` and `gateway` run its halves, and the other commands administer it.
 //!
-//! This crate composes; it is the only one that knows the others all. What the service does is in
+//! This crate composes the parts, and is the only one that knows all of them. What the service does is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: a module uses those below it.
-
-mod cli;
-
-mod commands;
-
-mod error;
-
+// In layers, the highest first: cli, commands, error, bulk, process, settings, output, os_error. A module
+// uses those after it.
 mod bulk;
-
-mod process;
-
-mod logging;
-
-pub mod settings;
-
-mod output;
-
+mod cli;
+mod commands;
+mod error;
 mod os_error;
+mod output;
+mod process;
+pub mod settings;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
+use petstore_telemetry::logs;
 
 use crate::{
     cli::{Cli, Verb},
-    commands::{account, ban, core, export, import, key, migrate, openapi, usage},
+    commands::{account, ban, core, export, import, key, migrate, usage},
     error::CliError,
 };
 pub use crate::{
@@ -39,15 +31,15 @@ pub use crate::{
     process::StartError,
 };
 
-/// Does what the arguments say, the program's name first. A failure is one line on stderr; the exit code is 0,
-/// 2 for arguments and settings that cannot be used, and 1 for every other failure.
+/// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
+/// stderr. The exit code is 0, 2 for invalid arguments and settings, and 1 for every other failure.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
         Ok(cli) => cli.verb,
         Err(error) => return cli::report(&error),
     };
     let done = dispatch(verb);
-    if let Some(log) = logging::log() {
+    if let Some(log) = logs::log() {
         log.flush();
     }
     match done {
@@ -58,7 +50,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(verb: Verb) -> Result<(), CliError> {
     let warnings = cli::unknown_variables();
-    // Servers have a log for it.
+    // Servers log them.
     if !matches!(verb, Verb::Serve(_) | Verb::Core(_) | Verb::Gateway(_)) {
         for warning in &warnings {
             output::note(&format!("warning: {warning}"));
@@ -75,6 +67,6 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Usage(settings) => usage::run(&settings),
         Verb::Import(settings) => import::run(&settings),
         Verb::Export(settings) => export::run(&settings),
-        Verb::Openapi => openapi::run(),
+        Verb::Openapi => Ok(output::print(&format!("{:#}\n", petstore_gateway::openapi()))?),
     }
 }

@@ -1,16 +1,18 @@
-//! What the verbs print: results on stdout, everything else on stderr.
+//! What the commands print: results on stdout, everything else on stderr.
 
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
 };
 
+use petstore_telemetry::logs::{self, LogFormat};
+
 /// A result could not be printed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot print the result")]
 pub(crate) struct PrintError(#[source] pub(crate) io::Error);
 
-/// In which form a verb prints its result.
+/// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OutputForm {
     /// For people
@@ -19,7 +21,7 @@ pub(crate) enum OutputForm {
     Json,
 }
 
-/// How a verb prints its result.
+/// How a command prints its result.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct OutputSettings {
     /// How the result is written to stdout
@@ -33,7 +35,7 @@ impl OutputSettings {
         self.output == OutputForm::Text
     }
 
-    /// Prints a result in the form that was asked for.
+    /// Prints a result in the requested form.
     pub(crate) fn print(
         self,
         text: impl FnOnce() -> String,
@@ -46,19 +48,24 @@ impl OutputSettings {
     }
 }
 
-/// Prints a result. Unlike `println!`, it fails instead of panicking when nobody reads.
+/// Prints a result. Unlike `println!`, it fails instead of panicking when stdout is closed.
 pub(crate) fn print(result: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(PrintError)
 }
 
-/// Tells the operator something that is no result.
+/// Starts the log of a command that ends by itself: only warnings and errors.
+pub(crate) fn command_log() {
+    let _ = logs::init("warn", LogFormat::Pretty); // the filter is valid
+}
+
+/// Tells the operator something that is not a result.
 pub(crate) fn note(note: &str) {
     // Nothing depends on whether it is read.
     let _ = writeln!(io::stderr(), "{note}");
 }
 
-/// Rows in columns as wide as their widest cell, two spaces apart.
+/// A table whose columns are as wide as their widest cell, two spaces apart.
 pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let head = head.map(str::to_owned);
     let lines = || std::iter::once(&head).chain(rows);

@@ -74,9 +74,9 @@ pub(crate) enum ApiError {
     InvalidIdempotencyKey,
     #[error("a request with this Idempotency-Key is still under way")]
     IdempotencyInProgress { retry_after: Option<Duration> },
-    #[error("this Idempotency-Key was used for another animal")]
+    #[error("this Idempotency-Key was used for another pet")]
     IdempotencyKeyReused,
-    #[error("there is no animal with this id")]
+    #[error("there is no pet with this id")]
     PetNotFound,
 
     /// What the core refused, in its own words.

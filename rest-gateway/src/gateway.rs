@@ -164,7 +164,7 @@ pub struct Readiness {
     /// The core: down until it has answered once, later degraded while it does not answer, because another gateway
     /// would fare no better.
     pub core: PartState,
-    /// The rate limiter: degraded while the counters that all gateways share are away.
+    /// The rate limiter: degraded while the counters that all gateways share are unreachable.
     pub limiter: PartState,
 }
 

@@ -100,7 +100,7 @@ for (const [size, options] of Object.entries({ desktop: DESKTOP, phone: { ...PHO
     const shown = await page.locator("article.operation").evaluateAll((nodes) => nodes.map(({ id }) => id));
     assert.deepEqual(shown, described);
 
-    // What has to be filled in is prefilled with an example, so every form can be sent as it is; animals come first.
+    // What has to be filled in is prefilled with an example, so every form can be sent as it is; pets come first.
     const creating = shown.filter((id) => id === "createPet");
     for (const id of [...creating, ...shown.filter((id) => id !== "createPet")]) {
       const operation = page.locator(`#${id}`);
@@ -175,7 +175,7 @@ test("the keyboard is enough", async (t) => {
   await page.keyboard.press("Tab");
   assert.equal(await page.locator(":focus").getAttribute("id"), "api-key");
   await page.keyboard.type(service.key);
-  const reached = async () => (await page.locator(":focus").textContent()) === "List animals";
+  const reached = async () => (await page.locator(":focus").textContent()) === "List pets";
   for (let presses = 0; presses < 5 && !(await reached()); presses++) await page.keyboard.press("Tab");
   assert.notEqual(await page.locator(":focus").evaluate((node) => getComputedStyle(node).outlineStyle), "none");
   await page.keyboard.press("Enter");

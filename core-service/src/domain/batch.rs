@@ -12,7 +12,7 @@ impl Batch {
     /// The most.
     pub const MAX: usize = 1_000;
 
-    const SIZE: Violation = Violation::new("requests", "must be 1 to 1,000 animals");
+    const SIZE: Violation = Violation::new("requests", "must be 1 to 1,000 pets");
 
     /// Judges every pet before it refuses; a batch of the wrong size is refused for that alone.
     ///
@@ -82,8 +82,8 @@ impl fmt::Display for BatchViolations {
         }
         match self.more {
             0 => Ok(()),
-            1 => f.write_str("; and one more animal is not allowed"),
-            more => write!(f, "; and {more} more animals are not allowed"),
+            1 => f.write_str("; and one more pet is not allowed"),
+            more => write!(f, "; and {more} more pets are not allowed"),
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         for size in [0, Batch::MAX + 1] {
             let refusal = refusal(vec![pet(""); size]);
             assert!(matches!(refusal, PetStoreError::Invalid(_)), "{refusal:?}");
-            assert_eq!(refusal.to_string(), "requests must be 1 to 1,000 animals");
+            assert_eq!(refusal.to_string(), "requests must be 1 to 1,000 pets");
         }
     }
 
@@ -129,8 +129,8 @@ mod tests {
     fn of_many_faulty_pets_ten_are_named() {
         for (count, end) in [
             (10, "requests[9].name must not be blank"),
-            (11, "; and one more animal is not allowed"),
-            (1_000, "; and 990 more animals are not allowed"),
+            (11, "; and one more pet is not allowed"),
+            (1_000, "; and 990 more pets are not allowed"),
         ] {
             let text = refusal(vec![pet(" "); count]).to_string();
             assert!(text.ends_with(end), "{text}");

@@ -30,13 +30,13 @@ pub enum PetStoreError {
     #[error("{0}")]
     InvalidIdempotencyKey(Violation),
     /// The idempotency key was used for another pet.
-    #[error("the request id was used for another animal")]
+    #[error("the request id was used for another pet")]
     IdempotencyKeyReused,
     /// A creation with that key is still in flight: the same call may be answered later.
     #[error("a request with this request id is still under way")]
     RequestInProgress,
     /// There is no such pet.
-    #[error("there is no animal with the id {0}")]
+    #[error("there is no pet with the id {0}")]
     PetNotFound(PetId),
     /// There is no such order.
     #[error("there is no order with the id {0}")]

@@ -62,7 +62,7 @@ impl NewOrder {
 }
 
 fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
-    if raw > 0 { Ok(PetId(raw)) } else { Err(Violation::new("petId", "must be the id of an animal")) }
+    if raw > 0 { Ok(PetId(raw)) } else { Err(Violation::new("petId", "must be the id of a pet")) }
 }
 
 /// How many pets are ordered: 1 or more.
@@ -191,7 +191,7 @@ mod tests {
         let refusal = NewOrder::parse(0, 0, Some((-1, 0))).unwrap_err();
         assert_eq!(
             refusal.to_string(),
-            "petId must be the id of an animal; quantity must be at least 1; \
+            "petId must be the id of a pet; quantity must be at least 1; \
              shipDate must be a moment from 1970 to 9999"
         );
     }

@@ -1,24 +1,24 @@
-//! How pets are written in files.
+//! The formats of files.
 
 use std::path::Path;
 
 use crate::settings::InvalidSetting;
 
-/// How pets are written in a file.
+/// The format of a file of pets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// A JSON object a line, as REST has it
+    /// A JSON object per line, as on REST
     Ndjson,
-    /// A table (RFC 4180), whose first line names the columns: name, categoryId, status
+    /// CSV (RFC 4180), whose first line names the columns: name, categoryId, status
     Csv,
 }
 
 impl Format {
-    /// The format that is asked for, or that the file's name tells, before `.gz`. Standard input and output have no
-    /// name, and are NDJSON.
-    pub(crate) fn of(asked: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
-        if let Some(asked) = asked {
-            return Ok(asked);
+    /// The requested format, or else the one of the file's extension, before `.gz`. Standard input and output
+    /// are NDJSON.
+    pub(crate) fn choose(requested: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
+        if let Some(requested) = requested {
+            return Ok(requested);
         }
         if is_standard(file) {
             return Ok(Self::Ndjson);
@@ -35,12 +35,12 @@ impl Format {
     }
 }
 
-/// Whether `-` is meant: standard input or output.
+/// Whether the name is `-`: standard input or output.
 pub(crate) fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Whether the file's name says that it is compressed.
+/// Whether the file's extension says that it is compressed.
 pub(crate) fn is_gzip(file: &Path) -> bool {
     extension(file).as_deref() == Some("gz")
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_name_tells_its_format() {
+    fn the_extension_decides_the_format_unless_one_is_requested() {
         for (file, format) in [
             ("pets.ndjson", Format::Ndjson),
             ("pets.jsonl.gz", Format::Ndjson),
@@ -62,11 +62,11 @@ mod tests {
             ("pets.csv.GZ", Format::Csv),
             ("-", Format::Ndjson),
         ] {
-            assert_eq!(Format::of(None, Path::new(file)).unwrap(), format, "{file}");
+            assert_eq!(Format::choose(None, Path::new(file)).unwrap(), format, "{file}");
         }
         for file in ["pets", "pets.gz", "pets.xml", ".csv"] {
-            assert!(Format::of(None, Path::new(file)).is_err(), "{file}");
-            assert_eq!(Format::of(Some(Format::Csv), Path::new(file)).unwrap(), Format::Csv);
+            assert!(Format::choose(None, Path::new(file)).is_err(), "{file}");
+            assert_eq!(Format::choose(Some(Format::Csv), Path::new(file)).unwrap(), Format::Csv);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far it has come, for whoever looks at a terminal.
+//! The progress of an import or export, on a terminal.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const REDRAW_A_SECOND: u8 = 5;
 const BAR: &str = "{bar:30} {percent:>3} %  {msg}  {eta} left";
 const SPINNER: &str = "{spinner} {msg}";
 
-/// A line on stderr that moves, if that is a terminal; without one there is none. Counts pets either way.
+/// A progress bar on stderr if that is a terminal, otherwise nothing. Counts pets either way.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -20,8 +20,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// With the time that is left, if it is known how many bytes there are.
-    pub(crate) fn begin(bytes: Option<u64>) -> Self {
+    /// Shows the time left, if the number of bytes is known.
+    pub(crate) fn new(bytes: Option<u64>) -> Self {
         let bar = match bytes {
             Some(bytes) => ProgressBar::new(bytes).with_style(style(BAR)),
             None => ProgressBar::new_spinner().with_style(style(SPINNER)),
@@ -30,19 +30,19 @@ impl Progress {
         Self { bar, began: Instant::now(), pets: 0 }
     }
 
-    /// So many pets more, and so many bytes read in all.
+    /// Adds pets to the count; `bytes` is the total read so far.
     pub(crate) fn advance(&mut self, pets: u64, bytes: u64) {
         self.pets += pets;
         self.bar.set_message(format!("{} pets  {}/s", HumanCount(self.pets), HumanCount(self.rate())));
         if self.bar.length().is_some() { self.bar.set_position(bytes) } else { self.bar.tick() }
     }
 
-    /// Tells something on a line of its own.
+    /// Prints a line above the bar.
     pub(crate) fn note(&self, note: &str) {
         self.bar.suspend(|| output::note(note));
     }
 
-    /// Takes the line away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -55,20 +55,20 @@ impl Progress {
         self.began.elapsed()
     }
 
-    /// Pets a second.
+    /// Pets per second.
     pub(crate) fn rate(&self) -> u64 {
         let millis = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.pets.saturating_mul(1_000) / millis
     }
 
-    /// What was done, in words.
+    /// What was done, as a sentence.
     pub(crate) fn summary(&self, done: &str) -> String {
         let (pets, secs) = (HumanCount(self.pets), self.elapsed().as_secs_f64());
         format!("{done} {pets} pets in {secs:.1} s ({} a second)", HumanCount(self.rate()))
     }
 }
 
-/// The templates above are right, or a test fails.
+/// A test checks that the templates above are valid.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test]
     async fn a_summary_counts_pets_with_or_without_a_terminal() {
         for bytes in [None, Some(10)] {
-            let mut progress = Progress::begin(bytes);
+            let mut progress = Progress::new(bytes);
             progress.advance(1_200, 3);
             progress.advance(34, 10);
             progress.end();

@@ -1,4 +1,4 @@
-//! The core that an import or an export calls: one behind a gRPC port, or one in this process on a store.
+//! The core that an import or export calls: one behind a gRPC port, or one in this process on a store.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use petstore_clock::Clock;
@@ -14,10 +14,11 @@ use crate::{
     settings::{CoreAddressSettings, DatabaseSettings},
 };
 
-/// The largest message that a core answers with, and some more.
-const MAX_ANSWER: usize = 4 * 1024 * 1024;
+/// More than the largest message of a core, in bytes.
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// The core to call. The flags of both targets are taken; a flag outranks a variable, and the store is the default.
+/// The core to call. Accepts the flags of both targets; a flag takes precedence over a variable, and the
+/// default is the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Core(Box<CoreAddressSettings>),
@@ -28,28 +29,28 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) client: PetStoreClient<CoreTransport>,
-    /// To be closed afterwards.
+    /// The store of a core in this process, to be closed afterwards.
     store: Option<Store>,
 }
 
 impl Target {
     pub(crate) async fn open(&self) -> Result<Core, StartError> {
         match self {
-            Self::Core(settings) => Ok(Core::at(settings.connect()?, None)),
+            Self::Core(settings) => Ok(Core::new(settings.connect()?, None)),
             Self::Store(settings) => {
                 let store = Store::open(&settings.url()?, OpenOptions::default()).await?;
                 let core = petstore_core::Core::new(store.clone(), Clock::system());
-                Ok(Core::at(CoreTransport::new(grpc::in_memory(&core)), Some(store)))
+                Ok(Core::new(CoreTransport::new(grpc::in_memory(&core)), Some(store)))
             }
         }
     }
 }
 
 impl Core {
-    fn at(transport: CoreTransport, store: Option<Store>) -> Self {
+    fn new(transport: CoreTransport, store: Option<Store>) -> Self {
         let client = PetStoreClient::new(transport)
-            .max_decoding_message_size(MAX_ANSWER)
-            .max_encoding_message_size(MAX_ANSWER);
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
         Self { client, store }
     }
 
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_that_is_named_is_taken_and_the_store_if_none_is() {
+    fn the_default_target_is_the_store() {
         assert!(matches!(target(&[]), Ok(Target::Store(_))));
         assert!(matches!(target(&["--database-url", "sqlite://a.db"]), Ok(Target::Store(_))));
         assert!(matches!(target(&["--database-url-file", "url"]), Ok(Target::Store(_))));

@@ -1,4 +1,4 @@
-//! Arguments that cannot be used, told in one line.
+//! Invalid arguments, reported in one line.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::output;
 
-/// Prints the help or the version that was asked for, or what is wrong with the arguments.
+/// Prints help or the version, if that was requested, or what is wrong with the arguments.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
     if is_answer(error) {
         let _ = error.print(); // to stdout or stderr; nothing depends on whether it is read
@@ -18,9 +18,9 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
 }
 
 /// Whether it is help or the version rather than a failure.
-fn is_answer(asked: &clap::Error) -> bool {
+fn is_answer(error: &clap::Error) -> bool {
     matches!(
-        asked.kind(),
+        error.kind(),
         ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand

@@ -1,4 +1,4 @@
-//! The command line: every verb, in the order of `--help`.
+//! The command line: every command, in the order of `--help`.
 
 mod argument_error;
 mod settings_table;
@@ -26,11 +26,11 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run the whole service in one process
     Serve(serve::ServeSettings),
-    /// Run the core alone: the store, and gRPC in front of it
+    /// Run the core alone: the store and its gRPC port
     Core(core::CoreSettings),
     /// Run a gateway alone: REST in front of a core
     Gateway(gateway::GatewaySettings),
-    /// Change the store's schema, or look at it
+    /// Show or change the schema of the store
     #[command(subcommand)]
     Migrate(migrate::Migrate),
     /// Manage accounts and their plans
@@ -42,7 +42,7 @@ pub(crate) enum Verb {
     /// Manage bans of API keys
     #[command(subcommand)]
     Ban(ban::Ban),
-    /// Show what an account has used, and how its keys stand
+    /// Show the usage and limits of an account
     Usage(usage::UsageSettings),
     /// Add pets from a file, each line once
     Import(import::ImportSettings),
@@ -52,14 +52,14 @@ pub(crate) enum Verb {
     Openapi,
 }
 
-/// Puts `serve` where no verb is named: with nothing but flags, or with nothing at all. Were serve's flags the
-/// program's own as well, their variables would be judged whatever the verb.
+/// Inserts `serve` if there are only flags, or nothing. If the flags of serve belonged to the program, their
+/// variables would be parsed whatever the command is.
 pub(crate) fn with_default_verb(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let is_flag = args.get(1).is_none_or(|first| first.as_encoded_bytes().starts_with(b"-"));
-    let is_programs_own =
-        args.get(1).is_some_and(|first| ["-h", "--help", "-V", "--version"].iter().any(|own| first == own));
-    if is_flag && !is_programs_own {
+    let is_global =
+        args.get(1).is_some_and(|first| ["-h", "--help", "-V", "--version"].iter().any(|flag| first == flag));
+    if is_flag && !is_global {
         args.insert(args.len().min(1), "serve".into());
     }
     args
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn serve_is_what_runs_when_no_verb_is_named() {
+    fn serve_is_the_default_command() {
         assert_eq!(with_verb(&["petstore"]), "petstore serve");
         assert_eq!(with_verb(&["petstore", "--http-addr", "[::1]:1"]), "petstore serve --http-addr [::1]:1");
         assert!(matches!(Cli::try_parse_from(["petstore", "serve"]).unwrap().verb, Verb::Serve(_)));
     }
 
     #[test]
-    fn a_named_verb_and_the_programs_own_flags_stay_as_they_are() {
+    fn a_command_and_the_flags_of_the_program_stay_as_they_are() {
         for args in [
             &["petstore", "serve", "--http-addr", "[::1]:1"][..],
             &["petstore", "key", "list"],

@@ -6,13 +6,14 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
-/// A setting, and the commands that have it with the same default.
+/// A setting, and the top-level commands that have it with the same default and meaning.
 #[derive(Debug)]
 struct Row {
     flag: String,
     variable: String,
     default: String,
     meaning: String,
+    /// `account` stands for `account create` and the others under it: a new one changes no row.
     commands: Vec<String>,
 }
 
@@ -46,10 +47,11 @@ fn rows() -> Vec<Row> {
     program.build();
     each_command(&program, &[], &mut |path, arg| {
         let Some(row) = row(arg) else { return };
-        let command = path.join(" ");
+        let command = path.first().copied().unwrap_or_default().to_owned();
         match rows.iter_mut().find(|known| {
             (&known.flag, &known.default, &known.meaning) == (&row.flag, &row.default, &row.meaning)
         }) {
+            Some(known) if known.commands.contains(&command) => {}
             Some(known) => known.commands.push(command),
             None => rows.push(Row { commands: vec![command], ..row }),
         }
@@ -72,7 +74,7 @@ pub(super) fn each_command<'a>(
     }
 }
 
-/// A setting is what has a flag and a variable; `--help` has no variable, and a name or identifier no flag.
+/// A setting has a flag and a variable; `--help` has no variable, and a name or identifier no flag.
 fn row(arg: &Arg) -> Option<Row> {
     let flag = format!("--{}", arg.get_long()?);
     let variable = arg.get_env()?.to_string_lossy().into_owned();
@@ -90,7 +92,7 @@ fn row(arg: &Arg) -> Option<Row> {
 mod tests {
     use super::*;
 
-    /// What a command is told to do. A variable would change that unseen.
+    /// What a command has to do. A variable would change that unnoticed.
     const WITHOUT_VARIABLE: [&str; 16] = [
         "help",
         "version",
@@ -111,7 +113,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_setting_has_the_variable_of_its_name_and_what_a_command_is_told_has_none() {
+    fn every_setting_has_the_variable_of_its_name_and_the_others_have_none() {
         let mut program = Cli::command();
         program.build();
         let mut flags = 0;

@@ -1,4 +1,4 @@
-//! Variables that look like settings and are none: a misspelt one must not be passed over in silence.
+//! Variables that look like settings but are not: a misspelt one must not be ignored silently.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use clap::CommandFactory;
 use super::{Cli, settings_table};
 
 const PREFIX: &str = "PETSTORE_";
-/// What the tests of this program are told.
+/// Variables of this program's tests.
 const TEST_PREFIX: &str = "PETSTORE_TEST_";
-/// How alike two names must be for one to be suggested for the other.
-const LIKENESS: f64 = 0.8;
+/// How similar two names must be for one to be suggested for the other, from 0 to 1.
+const SIMILARITY: f64 = 0.8;
 
-/// A warning for each variable of the environment that begins as settings do and is the setting of no command.
+/// A warning for each environment variable that has the prefix of settings and is not one of any command.
 pub(crate) fn unknown_variables() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     warnings(names.filter(|name| name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX)))
@@ -30,11 +30,11 @@ fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
 
 fn warning(name: &str, known: &BTreeSet<String>) -> String {
     let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // they all begin alike
-    let likeness = |other: &String| strsim::jaro(&own(other), &own(name));
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match nearest.filter(|nearest| likeness(nearest) > LIKENESS) {
-        Some(nearest) => format!("{name} is set, but is no setting: did you mean {nearest}?"),
-        None => format!("{name} is set, but is no setting: `petstore COMMAND --help` lists them"),
+    let similarity = |other: &String| strsim::jaro(&own(other), &own(name));
+    let nearest = known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    match nearest.filter(|nearest| similarity(nearest) > SIMILARITY) {
+        Some(nearest) => format!("{name} is set, but is not a setting: did you mean {nearest}?"),
+        None => format!("{name} is set, but is not a setting: `petstore COMMAND --help` lists them"),
     }
 }
 
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_that_is_no_setting_is_named_with_the_nearest() {
+    fn a_variable_that_is_not_a_setting_is_named_with_the_most_similar_one() {
         let names = ["PETSTORE_HTP_ADDR", "PETSTORE_HTTP_ADDR", "PETSTORE_OUTPUT", "PETSTORE_ZZZ"];
         let warnings = warnings(names.into_iter().map(str::to_owned));
         assert_eq!(
             warnings,
             [
-                "PETSTORE_HTP_ADDR is set, but is no setting: did you mean PETSTORE_HTTP_ADDR?",
-                "PETSTORE_ZZZ is set, but is no setting: `petstore COMMAND --help` lists them",
+                "PETSTORE_HTP_ADDR is set, but is not a setting: did you mean PETSTORE_HTTP_ADDR?",
+                "PETSTORE_ZZZ is set, but is not a setting: `petstore COMMAND --help` lists them",
             ]
         );
     }

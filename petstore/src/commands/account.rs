@@ -1,4 +1,4 @@
-//! `petstore account`: who holds keys, and on which plan.
+//! `petstore account`: accounts and their plans.
 
 use clap::{Subcommand, builder::PossibleValuesParser};
 use petstore_clock::Clock;
@@ -40,15 +40,15 @@ pub(crate) enum Account {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlanSettings {
-    /// How much the account may ask
+    /// The account's plan, which decides its limits
     #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
     plan: String,
 
-    /// Requests a minute, for plan enterprise, which needs it
+    /// Requests per minute; required for plan enterprise, and only there
     #[arg(long, value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
     per_minute: Option<u64>,
 
-    /// Requests a UTC day, for plan enterprise, which needs it
+    /// Requests per UTC day; required for plan enterprise, and only there
     #[arg(long, value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
     per_day: Option<u64>,
 }

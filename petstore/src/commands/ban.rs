@@ -1,5 +1,5 @@
-//! `petstore ban`: keys that are refused for a while. The store has the word; gateways hear of it within seconds, also
-//! where they count in Redis.
+//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways learn of them within
+//! seconds, also if they count in Redis.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::{
     settings::{InvalidSetting, duration},
 };
 
-/// The longest ban: what is to last longer is revoked.
-const LONGEST: Duration = Duration::from_hours(24 * 366);
+/// The longest ban. A key that has to be refused for longer is revoked.
+const MAX_LENGTH: Duration = Duration::from_hours(24 * 366);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ban {
-    /// List the bans in force, the next to end first
+    /// List the bans in force; the one that ends first comes first
     List {
         #[command(flatten)]
         settings: StoreCommandSettings,
     },
-    /// Lift a key's ban, and forget it; running gateways follow within 5 seconds
+    /// Lift the ban of a key; running gateways follow within 5 seconds
     Lift {
         /// The identifier that `petstore key list` shows
         id: String,
@@ -36,10 +36,11 @@ pub(crate) enum Ban {
     Add {
         /// The identifier that `petstore key list` shows
         id: String,
-        /// How long, as in 1h. The key's next ban is twice as long, up to a day
+        /// How long, as in 1h. The next automatic ban of the key is twice as long, up to a day
         #[arg(long = "for", value_parser = ban_length, value_name = "TIME")]
         length: Duration,
-        /// Why, in up to 200 characters: told to the key's owner with each refused request, and shown by `ban list`
+        /// Why, in up to 200 characters. The owner of the key sees it in each refusal, and `ban list` shows
+        /// it
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
@@ -70,16 +71,16 @@ pub(crate) fn run(verb: Ban) -> Result<(), CliError> {
     }
 }
 
-/// How long a ban is to last.
+/// The length of a ban.
 fn ban_length(written: &str) -> Result<Duration, String> {
     match duration::parse(written) {
-        Ok(length) if length > LONGEST => Err("must be at most 366d".to_owned()),
+        Ok(length) if length > MAX_LENGTH => Err("must be at most 366d".to_owned()),
         Ok(length) => Ok(length),
         Err(invalid) => Err(invalid.to_string()),
     }
 }
 
-/// Not parsed by clap, which would repeat what was written: it may hold a key.
+/// Not parsed by clap, whose errors repeat the value: it may contain a key.
 fn ban_reason(written: &str) -> Result<BanReason, InvalidSetting> {
     BanReason::parse(written).map_err(|violation| InvalidSetting::new("--reason", violation.rule))
 }

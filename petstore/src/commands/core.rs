@@ -1,4 +1,4 @@
-//! `petstore core`: the store, and gRPC in front of it.
+//! `petstore core`: the store and its gRPC port.
 
 use petstore_clock::Clock;
 use petstore_core::Core;
@@ -36,7 +36,7 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Startu
     let admin = bind("--admin-addr", &settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
-    let traces = process.trace("petstore-core", &settings.process.traces)?;
+    let traces = process.trace("petstore-core", &settings.process)?;
     let admin_addr = process.serve_admin(admin);
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
     let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);

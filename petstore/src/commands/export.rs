@@ -1,4 +1,4 @@
-//! `petstore export`: the catalogue's pets into a file, with constant memory.
+//! `petstore export`: writes the pets to a file, in constant memory.
 
 use std::{io, path::PathBuf};
 
@@ -13,25 +13,22 @@ use crate::{
         is_standard,
     },
     error::CliError,
-    logging,
-    settings::LogFormat,
+    output::command_log,
 };
 
-/// What the log tells of: what goes wrong.
-const LOG_LEVEL: &str = "warn";
-/// Pets of a page: the most that the core gives at once.
-const PAGE: i32 = 100;
-/// Pages that wait to be written.
-const WAITING: usize = 16;
+/// The largest page of the core.
+const PAGE_SIZE: i32 = 100;
+/// How many pages may wait to be written.
+const QUEUED_PAGES: usize = 16;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportSettings {
-    /// Where to: a file, compressed with gzip if its name ends in .gz, or - for standard output. A file is there
-    /// once it is whole
+    /// The file to write, compressed with gzip if its name ends in .gz, or - for standard output. It gets its
+    /// name once it is complete
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 
-    /// How the file is written. Otherwise its name tells, and standard output is ndjson
+    /// The format of the file. By default its extension decides, and standard output is ndjson
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
@@ -62,21 +59,21 @@ impl From<StatusFilter> for PetStatus {
 }
 
 pub(crate) fn run(settings: &ExportSettings) -> Result<(), CliError> {
-    logging::init(LOG_LEVEL, LogFormat::Pretty)?;
-    let format = Format::of(settings.format, &settings.file)?;
+    command_log();
+    let format = Format::choose(settings.format, &settings.file)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
     runtime.block_on(export(settings, format))
 }
 
 async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliError> {
     let core = settings.target.open().await?;
-    let mut progress = Progress::begin(None);
-    let (pages, queue) = mpsc::channel(WAITING);
+    let mut progress = Progress::new(None);
+    let (pages, queue) = mpsc::channel(QUEUED_PAGES);
     let file = settings.file.clone();
     let writing = spawn_blocking(move || OutputFile::create(&file)?.write(queue));
     let read = read(settings, format, &core, &pages, &mut progress).await;
     if read.is_ok() {
-        let _ = pages.send(Part::End).await; // a writer that has failed says so below
+        let _ = pages.send(Part::End).await; // a writer that has failed reports it below
     }
     drop(pages);
     let written = writing.await.map_err(|panic| CliError::runtime(io::Error::other(panic)));
@@ -90,7 +87,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliErro
     Ok(())
 }
 
-/// Walks the pages, until the last or until nobody writes any more.
+/// Reads page after page, until the last or until the writer has failed.
 async fn read(
     settings: &ExportSettings,
     format: Format,
@@ -103,13 +100,15 @@ async fn read(
     let mut client = core.client.clone();
     let mut bytes = head(format);
     loop {
-        let page =
-            client.list_pets(ListPetsRequest { page_size: PAGE, page_token, status }).await?.into_inner();
+        let page = client
+            .list_pets(ListPetsRequest { page_size: PAGE_SIZE, page_token, status })
+            .await?
+            .into_inner();
         for pet in &page.pets {
             append(&mut bytes, pet, format);
         }
         if pages.send(Part::Bytes(std::mem::take(&mut bytes))).await.is_err() {
-            return Ok(()); // it says itself why
+            return Ok(()); // the writer reports why
         }
         progress.advance(page.pets.len() as u64, 0);
         page_token = page.next_page_token;

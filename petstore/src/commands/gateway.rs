@@ -1,4 +1,4 @@
-//! `petstore gateway`: REST in front of a core elsewhere.
+//! `petstore gateway`: REST in front of a core in another process.
 
 use std::{ffi::OsString, net::SocketAddr};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What can be set for a gateway alone.
+/// The settings of a gateway.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GatewaySettings {
     /// Where the core is.
@@ -31,14 +31,14 @@ pub struct GatewaySettings {
     /// Which installation this is.
     #[command(flatten)]
     pub environment: EnvironmentSettings,
-    /// The admin port, the end and the log.
+    /// The admin port, the shutdown, the log and traces.
     #[command(flatten)]
     pub process: ProcessSettings,
 }
 
 impl GatewaySettings {
-    /// The settings that these flags make, as `petstore gateway` would take them: without the program's name, and
-    /// completed by the environment's variables and by the defaults.
+    /// The settings of `petstore gateway` with these flags, without the program's name. The environment's
+    /// variables and the defaults complete them.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl GatewaySettings {
     }
 }
 
-/// A gateway, running. Dropped instead of stopped, it ends without order.
+/// A gateway, running. If it is dropped instead of stopped, requests in flight are lost.
 #[derive(Debug)]
 pub struct Running {
     /// Where REST is served; the real port, if 0 was asked for.
@@ -61,14 +61,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends the gateway in order, as SIGTERM does.
+    /// Stops the gateway as SIGTERM does.
     pub async fn stop(self) {
         self.process.stop().await;
     }
 }
 
-/// Starts a gateway. When this returns, it takes requests; it is ready when the core has answered. Installs nothing
-/// global: neither a log nor signal handlers.
+/// Starts a gateway. When this returns, it accepts requests; it is ready when the core has answered. Installs
+/// nothing global: neither a log nor signal handlers.
 ///
 /// # Errors
 ///
@@ -80,9 +80,9 @@ pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, S
     let admin = bind("--admin-addr", &settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
-    let traces = process.trace("petstore-gateway", &settings.process.traces)?;
+    let traces = process.trace("petstore-gateway", &settings.process)?;
     let admin_addr = process.serve_admin(admin);
-    let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
+    let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
     let edge = settings.edge.gateway(settings.environment.environment, traces);
     let core = process.reloadable(core, &settings.core);
     let gateway = Gateway::new(edge, core, limiter, clock);

@@ -1,4 +1,4 @@
-//! `petstore import`: pets from a file into the catalogue, each line once.
+//! `petstore import`: adds the pets of a file, each line once.
 
 use std::{io, path::PathBuf, thread};
 
@@ -11,31 +11,26 @@ use crate::{
         import::{Chunks, Delivery, Input, Records, Rejected, SEGMENT},
     },
     error::CliError,
-    logging,
-    output::OutputSettings,
+    output::{OutputSettings, command_log},
     process::signals::Signals,
-    settings::LogFormat,
 };
-
-/// What the log tells of: what goes wrong.
-const LOG_LEVEL: &str = "warn";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportSettings {
-    /// What to import: a file, or - for standard input; compressed with gzip or not
+    /// The file to import, or - for standard input; may be compressed with gzip
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// How the file is written. Otherwise its name tells, and standard input is ndjson
+    /// The format of the file. By default its extension decides, and standard input is ndjson
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Ends the import at the first line that is not allowed. Otherwise such lines are told and left out
+    /// Stop at the first line that is not allowed. By default such lines are reported and skipped
     #[arg(long)]
     strict: bool,
 
-    /// Names the import, of which no line is imported twice: 1 to 200 visible ASCII characters. Otherwise the file's
-    /// SHA-256 is its name, and standard input gets a new one
+    /// The import's identifier: 1 to 200 visible ASCII characters. No line of an import is added twice. By
+    /// default it is the SHA-256 of the file, or a new one for standard input
     #[arg(long, value_name = "ID")]
     import_id: Option<String>,
 
@@ -47,8 +42,8 @@ pub(crate) struct ImportSettings {
 }
 
 pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {
-    logging::init(LOG_LEVEL, LogFormat::Pretty)?;
-    let format = Format::of(settings.format, &settings.file)?;
+    command_log();
+    let format = Format::choose(settings.format, &settings.file)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
     let ended = runtime.block_on(import(settings, format));
     runtime.shutdown_background();
@@ -63,7 +58,7 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliErro
     let input = opened.map_err(|panic| CliError::runtime(io::Error::other(panic)))??;
     let mut work = Work {
         settings,
-        progress: Progress::begin(input.size),
+        progress: Progress::new(input.size),
         delivery: Delivery::new(core.client.clone(), &input.import_id, settings.strict),
         rejected: 0,
     };
@@ -85,17 +80,17 @@ struct Work<'a> {
 
 impl Work<'_> {
     async fn run(&mut self, input: Input, format: Format) -> Result<(), CliError> {
-        let begun = self.delivery.ask().await?;
+        let begun = self.delivery.position().await?;
         if begun > 0 {
-            self.progress.note(&format!("going on after line {begun}"));
+            self.progress.note(&format!("continuing after line {begun}"));
         }
         let bytes = input.read.clone();
         let (chunks, mut read) = mpsc::channel(SEGMENT);
         let strict = self.settings.strict;
-        // A thread of its own, and not waited for: nobody can interrupt its wait for standard input.
-        thread::spawn(move || match Records::of(input, format, begun) {
+        // A thread that is not joined, because its wait for standard input cannot be interrupted.
+        thread::spawn(move || match Records::open(input, format, begun) {
             Ok(records) => Chunks::new(records, strict).send_to(&chunks),
-            Err(error) => drop(chunks.blocking_send(Err(error))), // nobody listens once the import has ended
+            Err(error) => drop(chunks.blocking_send(Err(error))), // the import may have ended
         });
         loop {
             let mut segment = Vec::with_capacity(SEGMENT);

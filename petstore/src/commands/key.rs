@@ -17,11 +17,11 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Key {
-    /// Make a key and print it, once
+    /// Create a key and print it, once
     Create {
         #[command(flatten)]
         account: AccountSetting,
-        /// After how long the key expires, as in 90d; never if it is left out
+        /// After how long the key expires, as in 90d; by default never
         #[arg(long, value_parser = duration::parse, value_name = "TIME")]
         expires_in: Option<Duration>,
         #[command(flatten)]
@@ -38,19 +38,20 @@ pub(crate) enum Key {
     },
     /// Revoke a key; running gateways refuse it within 5 seconds
     Revoke {
-        /// The identifier that the list shows
+        /// The identifier that `petstore key list` shows
         id: String,
         #[command(flatten)]
         settings: StoreCommandSettings,
     },
-    /// Make a key in place of another one, which goes on working for a grace period
+    /// Create a key that replaces another one, which remains valid for a grace period
     Rotate {
         /// The identifier of the old key
         id: String,
-        /// How long the old key goes on working beside the new one
+        /// How long the old key remains valid beside the new one
         #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
-        /// production or staging: refuses to rotate a key of the other one; the new key is of the same as the old
+        /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as
+        /// the old one
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
         #[command(flatten)]
@@ -106,7 +107,7 @@ pub(crate) fn run(verb: Key) -> Result<(), CliError> {
     }
 }
 
-/// Not clap's to parse, since clap repeats what it refuses: it may be a key that was taken for its identifier.
+/// Not parsed by clap, whose errors repeat the value: it may be a key that was mistaken for its identifier.
 pub(crate) fn key_id(written: &str) -> Result<KeyId, InvalidSetting> {
     written
         .parse()
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_taken_for_an_identifier_is_not_repeated() {
+    fn a_key_that_is_mistaken_for_an_identifier_is_not_repeated() {
         let refusal = key_id("pet_live_0000000000000000000000000000001PRvVh").unwrap_err().to_string();
         assert_eq!(refusal, "ID: must be the identifier that `petstore key list` shows");
     }

@@ -11,20 +11,20 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
-    /// Apply every pending change; a missing store is created
+    /// Apply all pending changes; a missing store is created
     Up(StoreCommandSettings),
-    /// Take back the newest changes, with the data that is in them; without --yes, show what would go
+    /// Revert the newest changes, and delete the data in them; without --yes, show what would be deleted
     Down {
-        /// How many changes
+        /// How many changes to revert
         #[arg(long, default_value_t = 1, value_parser = whole_number(1..=1_000_u32), value_name = "N")]
         steps: u32,
-        /// Takes them back. Without it nothing is changed
+        /// Revert them. Without it nothing is changed
         #[arg(long)] // no variable: it has to be said each time
         yes: bool,
         #[command(flatten)]
         settings: StoreCommandSettings,
     },
-    /// List every change, and whether the store has it
+    /// List all changes, and whether the store has them
     Status(StoreCommandSettings),
 }
 
@@ -66,7 +66,7 @@ fn json(migrations: &[Migration]) -> Value {
         .collect()
 }
 
-/// What would go, newest change first.
+/// What would be deleted, newest change first.
 fn losses_text(losses: &Losses) -> String {
     let migrations: Vec<_> = losses.migrations.iter().map(|name| [name.clone()]).collect();
     let removed: Vec<_> = losses

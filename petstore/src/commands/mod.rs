@@ -1,4 +1,4 @@
-//! One file per verb of the command line.
+//! One file per command of the command line.
 
 pub(crate) mod account;
 pub(crate) mod ban;
@@ -8,7 +8,6 @@ pub mod gateway;
 pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod migrate;
-pub(crate) mod openapi;
 pub mod serve;
 pub(crate) mod usage;
 

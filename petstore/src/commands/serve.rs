@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What can be set for the whole service in one process.
+/// The settings of the whole service in one process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeSettings {
     /// Where the store is, and how it is used.
@@ -37,14 +37,14 @@ pub struct ServeSettings {
     /// Which installation this is.
     #[command(flatten)]
     pub environment: EnvironmentSettings,
-    /// The admin port, the end and the log.
+    /// The admin port, the shutdown, the log and traces.
     #[command(flatten)]
     pub process: ProcessSettings,
 }
 
 impl ServeSettings {
-    /// The settings that these flags make, as `petstore serve` would take them: without the program's name, and
-    /// completed by the environment's variables and by the defaults.
+    /// The settings of `petstore serve` with these flags, without the program's name. The environment's
+    /// variables and the defaults complete them.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl ServeSettings {
     }
 }
 
-/// The whole service, running. Dropped instead of stopped, it ends without order.
+/// The whole service, running. If it is dropped instead of stopped, requests in flight are lost.
 #[derive(Debug)]
 pub struct Running {
     /// Where REST is served; the real port, if 0 was asked for.
@@ -72,49 +72,50 @@ pub struct Running {
 }
 
 impl Running {
-    /// The store, to be administered while the service runs.
+    /// The store, for changes while the service runs.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What the service counts.
+    /// The metrics of the service.
     #[must_use]
     pub fn metrics(&self) -> &Exposition {
         self.process.metrics()
     }
 
-    /// Ends the service in order, as SIGTERM does: readiness falls, REST and then gRPC finish what is in
-    /// flight, background work ends, the store closes.
+    /// Stops the service as SIGTERM does: readiness falls, REST and then gRPC finish the requests in flight,
+    /// background work ends, the store closes.
     pub async fn stop(self) {
         self.process.stop().await;
     }
 }
 
-/// Starts the whole service. When this returns, it takes requests. Installs nothing global: neither a log nor
-/// signal handlers.
+/// Starts the whole service. When this returns, it accepts requests. Installs nothing global: neither a log
+/// nor signal handlers.
 ///
 /// # Errors
 ///
-/// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing runs.
+/// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
+/// runs.
 pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
     let redis = settings.limiter.redis(&clock)?;
-    // Ports come first: they fail soonest, and a store must not be created for nothing.
+    // Ports come first: they are the likeliest to fail, and then no store must have been created.
     let rest = bind_rest(&settings.edge).await?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let admin = bind("--admin-addr", &settings.process.admin_addr).await?;
 
     let mut process = Process::new(&settings.process);
-    let traces = process.trace("petstore", &settings.process.traces)?;
+    let traces = process.trace("petstore", &settings.process)?;
     let admin_addr = process.serve_admin(admin);
     let environment = settings.environment.environment;
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
     let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
 
-    let limiter = process.count_requests(redis, settings.limiter.resilience(), &clock).await;
+    let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
     let core = Core::new(store.clone(), clock.clone()).for_environment(environment).traced(traces.clone());
     let gateway = Gateway::new(
         settings.edge.gateway(environment, traces),

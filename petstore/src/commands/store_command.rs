@@ -1,4 +1,4 @@
-//! What the verbs share that look at the store or change it, also while the service runs on it.
+//! What the commands share that work on the store, also while the service runs on it.
 
 use petstore_core::{
     DatabaseUrl,
@@ -7,11 +7,10 @@ use petstore_core::{
 use tokio::runtime;
 
 use crate::{
-    error::CliError, logging, output::OutputSettings, settings::DatabaseSettings, settings::LogFormat,
+    error::CliError,
+    output::{OutputSettings, command_log},
+    settings::DatabaseSettings,
 };
-
-/// What these verbs log: what goes wrong.
-const LOG_LEVEL: &str = "warn";
 
 /// Which store, and how to print.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,7 +41,7 @@ impl StoreCommandSettings {
         &self,
         work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
-        logging::init(LOG_LEVEL, LogFormat::Pretty)?;
+        command_log();
         let url = self.database.url()?;
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;

@@ -1,4 +1,4 @@
-//! `petstore usage`: what an account has used, and how far its keys are from their limits.
+//! `petstore usage`: the requests of an account, and how much of its limits it and its keys have used.
 
 use petstore_clock::Clock;
 use petstore_core::domain::{Account, ApiKeyRecord, BanRecord, KeyId, KeyState, Tally, UsageDay};
@@ -13,7 +13,7 @@ use crate::{
     process::{AdminClient, AdminUrl},
 };
 
-/// How many days are shown, today included.
+/// How many days are shown, including today.
 const DAYS: u16 = 30;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub(crate) struct UsageSettings {
     #[command(flatten)]
     account: AccountSetting,
 
-    /// The admin port of a gateway, which has the windows and strikes, or knows those in Redis
+    /// The admin port of a gateway, which knows the limits in use
     #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
     admin_url: AdminUrl,
 
@@ -29,7 +29,7 @@ pub(crate) struct UsageSettings {
     settings: StoreCommandSettings,
 }
 
-/// All that is known of an account's usage.
+/// The usage of an account.
 #[derive(Debug)]
 struct Report {
     account: Account,
@@ -56,7 +56,7 @@ pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
         Ok(Report { account, limits, days })
     })?;
     if report.limits.is_none() {
-        output::note(&format!("nothing answers at {}: windows and strikes are not known", usage.admin_url));
+        output::note(&format!("nothing answers at {}: limits in use are not known", usage.admin_url));
     }
     usage.settings.print(|| report.text(), || report.json())
 }
@@ -72,7 +72,7 @@ async fn limits(
     let mut of_keys = Vec::with_capacity(keys.len());
     for ApiKeyRecord { id, .. } in keys {
         let Some(mut status) = client.limit_status(account, Some(id)).await? else { return Ok(None) };
-        // A gateway may not have heard of a ban: it does when the key is used.
+        // A gateway learns of a ban when the key is used.
         if let Some(BanRecord { ban, .. }) = bans.iter().find(|record| record.key_id == id) {
             status.ban = Some(BanBody { from: ban.from.to_string(), until: ban.until.to_string() });
         }
@@ -93,7 +93,7 @@ impl Report {
             "plan": self.account.plan.name(),
             "minute": limits.map(|limits| &limits.account.minute),
             "day": limits.map(|limits| &limits.account.day),
-            "keys": limits.map_or(Value::Array(Vec::new()), |limits| limits.keys.iter().map(key_json).collect()),
+            "keys": limits.map_or(json!([]), |limits| limits.keys.iter().map(key_json).collect()),
             "getPet": self.total(|tally| tally.get_pet),
             "days": self.days.iter().map(day_json).collect::<Value>(),
         })

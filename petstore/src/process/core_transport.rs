@@ -1,4 +1,4 @@
-//! A way to the core that can be replaced while it is used.
+//! A transport to the core that can be replaced while it is in use.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -13,8 +13,8 @@ use tower::{BoxError, Service, ServiceExt};
 type Request = axum::http::Request<Body>;
 type Response = axum::http::Response<Body>;
 
-/// Hands each call to the transport that is in use when it begins. Calls under way end on the one that they began on.
-/// Clones are the same.
+/// Sends each call over the current transport. A call continues on the transport on which it began. Clones
+/// share the transport.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplaceableTransport(Arc<RwLock<CoreTransport>>);
 
@@ -24,10 +24,11 @@ impl ReplaceableTransport {
     }
 
     pub(crate) fn replace(&self, transport: CoreTransport) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = transport; // no code panics while it holds the lock
+        // Poisoned never: no code panics while it holds the lock.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = transport;
     }
 
-    fn in_use(&self) -> CoreTransport {
+    fn current(&self) -> CoreTransport {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -42,6 +43,6 @@ impl Service<Request> for ReplaceableTransport {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        Box::pin(self.in_use().oneshot(request))
+        Box::pin(self.current().oneshot(request))
     }
 }

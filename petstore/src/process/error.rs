@@ -1,4 +1,4 @@
-//! Why a process of the service did not start, or ended otherwise than by a signal.
+//! Why a process of the service did not start, or ended other than by a signal.
 
 use std::{io, path::PathBuf};
 
@@ -26,7 +26,7 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("--database-url: {0}")]
     Store(#[from] OpenError),
-    /// The first API key of a new store cannot be made, or not written down.
+    /// The first API key of a new store cannot be created or written.
     #[error("cannot keep the first API key in {}", file.display())]
     FirstKey {
         /// The file that it belongs in.

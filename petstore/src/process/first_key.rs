@@ -1,8 +1,8 @@
 //! The first API key of a new store, so that the service can be tried at once.
 //!
-//! The order decides what a crash can leave behind. The file is written and synced first, then account and key
-//! are committed together. A crash in between leaves a file and a store without accounts: the next start takes
-//! the key from the file. So there is never an account whose key nobody has.
+//! The order decides what a crash can leave behind. The file is written and synced first, then account and
+//! key are committed together. A crash in between leaves a file and a store without accounts: the next start
+//! takes the key from the file. So there is never an account whose key nobody has.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -101,9 +101,9 @@ fn left_behind(file: &Path, environment: Environment) -> Result<ApiKey, FirstKey
     }
     let open = File::open(file).map_err(FirstKeyError::File)?;
     let metadata = open.metadata().map_err(FirstKeyError::File)?;
-    owned_file::check(&metadata).map_err(|fault| match fault {
+    owned_file::check(&metadata).map_err(|error| match error {
         UntrustedFile::OpenToOthers => FirstKeyError::InTheWay,
-        UntrustedFile::OfAnother { .. } => FirstKeyError::OfAnother(fault),
+        UntrustedFile::OfAnother { .. } => FirstKeyError::OfAnother(error),
     })?;
     let mut written = Vec::new();
     let longer_than_a_key = 1_024;

@@ -1,23 +1,23 @@
-//! Where a process is between its start and its end.
+//! The phases of a process, from its start to its end.
 
 use tokio::sync::watch;
 
-/// The stages of a process, in the order in which it passes through them. Each part of the process stops at one.
+/// The phases of a process, in their order. Each part of the process ends in one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// The listeners are bound, the rest is not ready.
+    /// The listeners are bound; the parts are not ready.
     Starting,
-    /// Everything works.
+    /// All parts serve.
     Serving,
-    /// Readiness is down, so that a load balancer turns away; requests are still served.
+    /// Readiness is down, so that load balancers stop sending requests; requests are still served.
     Draining,
-    /// The REST port closes: requests in flight are finished.
+    /// The REST port closes, after requests in flight are answered.
     ClosingHttp,
-    /// The gRPC port closes. After the REST port: gateways of other machines can turn to another core meanwhile.
+    /// The gRPC port closes. After the REST port, whose requests need it in a single process.
     ClosingGrpc,
-    /// Background work ends. After the ports: it keeps API keys current for the last requests.
+    /// Background work ends. After the ports, because it keeps API keys up to date for the last requests.
     ClosingBackground,
-    /// The admin port closes. Last: it tells to the end why nothing is served.
+    /// The admin port closes. Last, because it reports why the others do not serve.
     ClosingAdmin,
 }
 
@@ -48,9 +48,9 @@ impl PhaseWatch {
         *self.0.borrow()
     }
 
-    /// Ends when the process is in the phase, or past it.
+    /// Completes when the process is in the phase, or past it.
     pub(crate) async fn reached(mut self, phase: Phase) {
-        // An error means that the process is gone, which is past every phase.
+        // An error means that the process has ended, which is past every phase.
         let _ = self.0.wait_for(|now| *now >= phase).await;
     }
 }

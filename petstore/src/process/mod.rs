@@ -1,9 +1,7 @@
-//! A process of the service: its running parts and their orderly end.
+//! A process of the service: its parts, and how they start and stop.
 
 mod admin;
-mod core_dumps;
 mod core_transport;
-mod descriptors;
 mod error;
 pub(crate) mod first_key;
 mod lifecycle;
@@ -11,6 +9,7 @@ pub(crate) mod listener;
 mod parts;
 mod readiness;
 mod reload;
+mod rlimits;
 mod run;
 pub(crate) mod signals;
 pub(crate) mod startup_banner;
@@ -18,8 +17,11 @@ mod store_disk;
 
 use std::{future::poll_fn, io, pin::Pin, task::Poll, time::Duration};
 
-use petstore_telemetry::metrics::{Collector, Exposition, gauges};
-use petstore_telemetry::traces::{Exporter, SpanMetrics};
+use petstore_telemetry::{
+    logs,
+    metrics::{Collector, Exposition, gauges},
+    traces::{Exporter, SpanMetrics},
+};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, sleep, timeout_at},
@@ -31,18 +33,15 @@ pub use self::error::StartError;
 pub(crate) use self::run::run;
 use self::{
     admin::Health,
-    descriptors::Shares,
     lifecycle::{Lifecycle, Phase},
     readiness::Sources,
     reload::Reloads,
+    rlimits::ConnectionLimits,
 };
-use crate::{
-    logging,
-    settings::{HostName, ProcessSettings},
-};
+use crate::settings::{HostName, ProcessSettings};
 
-/// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left; and
-/// how long a part may take that has to end after the deadline.
+/// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left;
+/// and how long a part may take that has to end after the deadline.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The running parts of a process. When it is dropped, every part ends.
@@ -51,19 +50,18 @@ pub(crate) struct Process {
     lifecycle: Lifecycle,
     drain_delay: Duration,
     drain_deadline: Duration,
-    /// How many connections each part may have.
-    shares: Shares,
+    connection_limits: ConnectionLimits,
     parts: Vec<Part>,
-    /// What readiness is asked of; the store in it is closed in the end.
+    /// What readiness depends on. The store in it is closed at the end.
     sources: Sources,
     health: Health,
-    /// Names under which the admin port may be asked.
+    /// Host names under which the admin port answers.
     admin_hosts: Vec<HostName>,
-    /// What SIGHUP has read again.
+    /// What is read again on SIGHUP.
     reloads: Reloads,
     metrics: Exposition,
     spans: SpanMetrics,
-    /// Sends the last spans when all else has ended.
+    /// Sends the last spans after everything else has ended.
     traces: Option<Exporter>,
 }
 
@@ -75,11 +73,11 @@ struct Part {
     task: JoinHandle<io::Result<()>>,
 }
 
-/// Ends when a part is to end.
+/// Completes when a part has to end.
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Process {
-    /// A process without parts, which is starting.
+    /// A process that is starting, without parts.
     pub(crate) fn new(settings: &ProcessSettings) -> Self {
         let lifecycle = Lifecycle::new();
         let metrics = Exposition::default();
@@ -87,7 +85,7 @@ impl Process {
         metrics.add(vec![build_info()]);
         let health = Health::new(lifecycle.watch());
         metrics.add(health.metrics());
-        metrics.add(logging::metrics());
+        metrics.add(logs::metrics());
         let spans = SpanMetrics::default();
         metrics.add(spans.collectors());
         Self {
@@ -95,7 +93,7 @@ impl Process {
             lifecycle,
             drain_delay: settings.drain_delay,
             drain_deadline: settings.drain_deadline,
-            shares: Shares::of_this_process(),
+            connection_limits: ConnectionLimits::for_this_process(),
             parts: Vec::new(),
             sources: Sources::default(),
             admin_hosts: settings.admin_host.clone(),
@@ -106,7 +104,7 @@ impl Process {
         }
     }
 
-    /// Runs a part until the process reaches the phase: the part is handed a future that ends then.
+    /// Runs a part until the process reaches the phase. The part gets a future that completes then.
     fn add<F>(&mut self, name: &'static str, ends_at: Phase, part: impl FnOnce(End) -> F)
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
@@ -119,19 +117,19 @@ impl Process {
         &self.metrics
     }
 
-    /// All parts are there: readiness is from now on what they say.
+    /// All parts exist: from now on they decide the readiness.
     pub(crate) fn ready(&self) {
-        self.shares.log();
-        self.health.tell_of(self.sources.clone());
+        self.connection_limits.log();
+        self.health.set_sources(self.sources.clone());
         self.lifecycle.enter(Phase::Serving);
     }
 
-    /// Reads certificates and tokens again. What cannot be used is said in the log, and the old one stays.
+    /// Reads certificates and tokens again. What cannot be used is logged, and the old one stays.
     async fn reload(&self) {
         self.reloads.run().await;
     }
 
-    /// Waits for a part that ends by itself: none should.
+    /// Waits until a part ends by itself, which is a failure.
     async fn failed(&mut self) -> ProcessError {
         let (at, ended) = poll_fn(|context| {
             for (at, part) in self.parts.iter_mut().enumerate() {
@@ -146,8 +144,8 @@ impl Process {
         ProcessError::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
     }
 
-    /// Ends the process in order: readiness falls, the drain delay passes, the parts end one after the other
-    /// and have until the drain deadline together, the store closes.
+    /// Shuts the process down: readiness falls, the drain delay passes, the parts end one after the other,
+    /// all of them within the drain deadline, and the store closes.
     pub(crate) async fn stop(mut self) {
         self.lifecycle.enter(Phase::Draining);
         sleep(self.drain_delay).await;
@@ -175,7 +173,7 @@ impl Process {
     }
 }
 
-/// Which version runs: always 1.
+/// The version that runs, as a label of a metric that is always 1.
 fn build_info() -> Box<dyn Collector> {
     let info = gauges("petstore_build_info", "The version of the program, as a label.", &["version"]);
     info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);

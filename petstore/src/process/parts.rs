@@ -1,4 +1,4 @@
-//! The parts that a process can have.
+//! The parts of a process.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -28,15 +28,15 @@ use super::{
     store_disk,
 };
 use crate::settings::{
-    CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, TraceSettings,
+    CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, ProcessSettings,
 };
 
 impl Process {
-    /// Traces requests, if that is wanted, under the name of this service.
+    /// Starts to trace requests, if the settings ask for it, under this service name.
     pub(crate) fn trace(
         &mut self,
         service: &'static str,
-        settings: &TraceSettings,
+        settings: &ProcessSettings,
     ) -> Result<Traces, InvalidSetting> {
         let Some(endpoint) = settings.otlp_endpoint.clone() else { return Ok(Traces::off()) };
         let version = env!("CARGO_PKG_VERSION");
@@ -48,16 +48,16 @@ impl Process {
         Ok(traces)
     }
 
-    /// Serves the admin port, from before the process is ready until it is over.
+    /// Serves the admin port, from before the process is ready until its end.
     pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
         let app = admin::router(self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
         let admin = Server {
             transport: Transport::Plain,
             app,
-            // When it closes, all that it could tell of is over.
+            // When it closes, everything that it reports has ended.
             limits: ServerLimits { last_call: Duration::ZERO, ..self.limits() },
-            places: Places::new(self.shares.admin, self.shares.admin),
-            metrics: ConnectionMetrics::default(), // of no interest
+            places: Places::new(self.connection_limits.admin, self.connection_limits.admin),
+            metrics: ConnectionMetrics::default(), // not shown
         };
         let draining = self.draining();
         self.add("the admin port", Phase::ClosingAdmin, |end| {
@@ -66,7 +66,7 @@ impl Process {
         port.addr
     }
 
-    /// Serves REST, and keeps what the gateway knows of keys current.
+    /// Serves REST, and runs the gateway's background work.
     pub(crate) fn serve_rest(
         &mut self,
         ports: BoundRest,
@@ -82,7 +82,7 @@ impl Process {
             transport: Transport::Plain,
             app: router(gateway.clone()),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
-            places: Places::new(self.shares.rest, self.shares.rest_of_one_address)
+            places: Places::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
                 .exempting(settings.trusted_proxies()),
             metrics,
         };
@@ -108,9 +108,9 @@ impl Process {
         addrs
     }
 
-    /// Counts requests in Redis, if there is one, else in this process. Redis has been tried when this returns: it
-    /// takes a second at most.
-    pub(crate) async fn count_requests(
+    /// The rate limiter: in Redis if there is one, otherwise in this process. Redis has been probed when this
+    /// returns, which takes a second at most.
+    pub(crate) async fn rate_limiter(
         &mut self,
         redis: Option<RedisLimiter>,
         resilience: ResilienceSettings,
@@ -130,7 +130,7 @@ impl Process {
         limiter
     }
 
-    /// The way to the core, which can be replaced by one with a new token and new certificates.
+    /// The transport to the core, which SIGHUP replaces by one with a new token and new certificates.
     pub(crate) fn reloadable(
         &mut self,
         transport: CoreTransport,
@@ -139,7 +139,7 @@ impl Process {
         let (transport, settings) = (ReplaceableTransport::new(transport), settings.clone());
         let replaced = transport.clone();
         if settings.token.service_token_file.is_some() || settings.core_ca.is_some() {
-            self.reloads.add("the token or certificate that the core is shown", move || {
+            self.reloads.add("the token or certificate for the core", move || {
                 replaced.replace(settings.connect().map_err(|error| error.to_string())?);
                 Ok(())
             });
@@ -147,7 +147,7 @@ impl Process {
         CoreTransport::new(transport)
     }
 
-    /// Serves gRPC, and does what the core has to do besides.
+    /// Serves gRPC, and runs the core's background work.
     pub(crate) fn serve_grpc(
         &mut self,
         port: BoundGrpc,
@@ -157,7 +157,7 @@ impl Process {
     ) -> GrpcAddr {
         if let Some(required) = security.token() {
             let settings = settings.token.clone();
-            self.reloads.add("the token that callers of gRPC show", move || {
+            self.reloads.add("the token of gRPC callers", move || {
                 if let Some(token) = settings.token().map_err(|error| error.to_string())? {
                     required.replace(token);
                 }
@@ -170,8 +170,10 @@ impl Process {
             Ok(())
         });
         let BoundGrpc { listener, addr, file } = port;
-        let limits =
-            grpc::ServerLimits { connections: self.shares.grpc, drain_deadline: self.drain_deadline };
+        let limits = grpc::ServerLimits {
+            connections: self.connection_limits.grpc,
+            drain_deadline: self.drain_deadline,
+        };
         self.metrics.add(core.metrics());
         self.add("the gRPC port", Phase::ClosingGrpc, async move |end| {
             let ended = grpc::serve(listener, security, core, end, limits).await;
@@ -194,7 +196,7 @@ impl Process {
         Ok(store)
     }
 
-    /// Ends when connections are to end after the request under way.
+    /// Completes when connections have to end after their current request.
     fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
         self.lifecycle.watch().reached(Phase::Draining)
     }

@@ -1,4 +1,4 @@
-//! Whether a process should be sent requests.
+//! Whether a process is ready for requests.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use tokio::time::timeout;
 use super::lifecycle::Phase;
 
 /// A database that takes longer to answer a ping is down.
-const PING: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The parts that can be asked how they are; a process has one of the two, or both.
+/// The parts that readiness depends on. A process has one of them, or both.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) gateway: Option<Gateway>,
     pub(crate) store: Option<Store>,
 }
 
-/// How each part is that the process has.
+/// The state of each part; `None` if the process does not have it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PartStates {
     core: Option<PartState>,
@@ -27,7 +27,7 @@ pub(crate) struct PartStates {
     limiter: Option<PartState>,
 }
 
-/// What `/readyz` tells.
+/// What `/readyz` reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readiness {
     status: PartState,
@@ -35,11 +35,11 @@ pub(crate) struct Readiness {
 }
 
 impl Sources {
-    pub(crate) async fn ask(&self) -> PartStates {
+    pub(crate) async fn states(&self) -> PartStates {
         let gateway = self.gateway.as_ref().map(Gateway::readiness);
         let database = match &self.store {
             None => None,
-            Some(store) => match timeout(PING, store.ping()).await {
+            Some(store) => match timeout(PING_TIMEOUT, store.ping()).await {
                 Ok(Ok(())) => Some(PartState::Ok),
                 Ok(Err(_)) | Err(_) => Some(PartState::Down),
             },
@@ -61,7 +61,7 @@ impl PartStates {
 }
 
 impl Readiness {
-    /// A process is as ready as its worst part, and down while it starts and from the moment it begins to end.
+    /// A process is as ready as its worst part, and down while it starts and while it stops.
     pub(crate) fn judge(phase: Phase, parts: PartStates) -> Self {
         let worst = parts.named().map(|(_, state)| state).max();
         let status = if phase == Phase::Serving { worst.unwrap_or(PartState::Ok) } else { PartState::Down };

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tokio::task::spawn_blocking;
 
-/// Reads a part's files again and takes them into use; or says why they cannot be used, and leaves all as it is.
+/// Reads a part's files again and uses them; or returns why they cannot be used, and changes nothing.
 type Read = dyn Fn() -> Result<(), String> + Send + Sync;
 
 /// What can be read again while the process serves.
@@ -20,7 +20,7 @@ impl Reloads {
         self.0.push((what, Arc::new(read)));
     }
 
-    /// Reads all again: one line of the log for each.
+    /// Reads everything again, and logs a line for each.
     pub(crate) async fn run(&self) {
         if self.0.is_empty() {
             tracing::info!("reload: this process has neither a certificate nor a token to read again");

@@ -3,36 +3,39 @@
 use std::time::Duration;
 
 use petstore_clock::Clock;
+use petstore_telemetry::logs;
 use tokio::{runtime, time::Instant};
 
 use super::{
-    Process, ProcessError, StartError, core_dumps, descriptors,
+    Process, ProcessError, StartError, rlimits,
     signals::{Hangups, Signals},
     startup_banner::StartupBanner,
 };
-use crate::{logging, settings::ProcessSettings};
+use crate::settings::{InvalidSetting, ProcessSettings};
 
-/// What comes sooner after the first signal is no second wish to stop: a supervisor may signal the process and then
-/// its group, and a terminal all of its foreground.
+/// A second signal within this time does not mean "stop at once": a supervisor may signal the process and
+/// then its group, and a terminal signals its whole foreground group.
 const REPEATED_SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Starts the process, announces it and runs it until SIGTERM or SIGINT; a second one, [`REPEATED_SIGNAL_INTERVAL`] or more after
-/// the first, ends it at once. SIGHUP has certificates and tokens read again.
+/// Starts the process, prints its addresses and runs it until SIGTERM or SIGINT. A second one,
+/// [`REPEATED_SIGNAL_INTERVAL`] or more after the first, ends it at once. On SIGHUP certificates and tokens
+/// are read again.
 pub(crate) fn run(
     settings: &ProcessSettings,
     warnings: &[String],
     start: impl AsyncFnOnce(Clock) -> Result<(Process, StartupBanner), StartError>,
 ) -> Result<(), ProcessError> {
-    logging::init(&settings.log_level, settings.log_format)?;
-    logging::log_panics();
-    core_dumps::forbid();
-    descriptors::raise_limit();
+    logs::init(&settings.log_level, settings.log_format)
+        .map_err(|invalid| InvalidSetting::new("--log-level", invalid.to_string()))?;
+    logs::log_panics();
+    rlimits::forbid_core_dumps();
+    rlimits::raise_open_files();
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(ProcessError::Runtime)?;
     let ended = runtime.block_on(until_signal(start));
-    runtime.shutdown_background(); // what should have ended has, or was cut off: nothing is waited for
+    runtime.shutdown_background(); // all parts have ended or were cut off
     ended
 }
 
@@ -40,10 +43,11 @@ async fn until_signal(
     start: impl AsyncFnOnce(Clock) -> Result<(Process, StartupBanner), StartError>,
 ) -> Result<(), ProcessError> {
     let mut signals = Signals::listen().map_err(ProcessError::Runtime)?;
-    let mut hangups = Hangups::listen().map_err(ProcessError::Runtime)?; // one that comes too early or late does nothing
+    // A SIGHUP during start or shutdown is ignored.
+    let mut hangups = Hangups::listen().map_err(ProcessError::Runtime)?;
     let (mut process, banner) = tokio::select! {
         started = start(Clock::system()) => started?,
-        _ = signals.received() => return Ok(()), // as safe as a crash at that moment
+        _ = signals.received() => return Ok(()), // as safe as a crash at this moment
     };
     banner.print();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
@@ -59,15 +63,15 @@ async fn until_signal(
         }
         process.reload().await;
     };
-    let impatient = async {
-        let deaf = Instant::now() + REPEATED_SIGNAL_INTERVAL;
-        while Instant::now() < deaf {
+    let second_signal = async {
+        let ignored_until = Instant::now() + REPEATED_SIGNAL_INTERVAL;
+        while Instant::now() < ignored_until {
             signals.received().await;
         }
     };
     tokio::select! {
         () = process.stop() => {}
-        () = impatient => return Err(ProcessError::Interrupted),
+        () = second_signal => return Err(ProcessError::Interrupted),
     }
     tracing::info!("stopped");
     ended

@@ -1,10 +1,10 @@
-//! The signals that end a process, and the one that has it read its files again.
+//! The signals that stop a process, and the one that makes it read files again.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT (Ctrl-C), which from now on do nothing but to be received here.
+/// SIGTERM and SIGINT (Ctrl-C), which no longer end the process by themselves.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -25,7 +25,7 @@ impl Signals {
     }
 }
 
-/// SIGHUP, which from now on does nothing but to be received here.
+/// SIGHUP, which no longer ends the process by itself.
 #[derive(Debug)]
 pub(crate) struct Hangups(Signal);
 
@@ -34,7 +34,7 @@ impl Hangups {
         Ok(Self(signal(SignalKind::hangup())?))
     }
 
-    /// Ends when there is one.
+    /// Waits for the next one.
     pub(crate) async fn received(&mut self) {
         self.0.recv().await;
     }

@@ -1,4 +1,4 @@
-//! What a server prints to stdout once everything listens. Scripts read these lines.
+//! What a server prints to stdout once it listens. Scripts read these lines.
 
 use std::{
     fmt::Write as _,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::settings::GrpcAddr;
 
-/// Where a process can be reached; what it does not have is left out.
+/// The addresses of a process. What it does not have is left out.
 #[derive(Debug, Default)]
 pub(crate) struct StartupBanner {
     pub(crate) http: Option<SocketAddr>,
@@ -21,7 +21,7 @@ pub(crate) struct StartupBanner {
 }
 
 impl StartupBanner {
-    /// Prints everything at once, so that a reader never sees half of it.
+    /// Prints everything in one write, so that a reader never sees a part of it.
     pub(crate) fn print(&self) {
         let mut stdout = io::stdout().lock();
         if let Err(error) = stdout.write_all(self.text().as_bytes()).and_then(|()| stdout.flush()) {
@@ -29,7 +29,7 @@ impl StartupBanner {
         }
     }
 
-    /// The documentation, where a browser can open it.
+    /// The URL of the documentation page.
     fn docs(&self) -> Option<String> {
         let https = || self.https.map(|addr| format!("https://{addr}/docs"));
         self.http.map(|addr| format!("http://{addr}/docs")).or_else(https)
@@ -71,7 +71,7 @@ impl StartupBanner {
     }
 }
 
-/// A path as a shell takes it.
+/// A path, quoted for a shell if necessary.
 fn quoted(path: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
@@ -98,7 +98,8 @@ mod tests {
              gRPC   127.0.0.1:50051\n\
              admin  http://127.0.0.1:9090\n\
              store  sqlite://data/petstore.db\n\
-             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. Try it:\n  \
+             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. \
+             Try it:\n  \
              curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://127.0.0.1:8080/v1/pets\n"
         );
     }
@@ -113,7 +114,10 @@ mod tests {
         };
         assert_eq!(
             gateway.text(),
-            "REST   http://[::1]:80/v1\nHTTPS  https://[::1]:443/v1\ndocs   http://[::1]:80/docs\nadmin  http://[::1]:9090\n"
+            "REST   http://[::1]:80/v1\n\
+             HTTPS  https://[::1]:443/v1\n\
+             docs   http://[::1]:80/docs\n\
+             admin  http://[::1]:9090\n"
         );
     }
 

@@ -1,4 +1,4 @@
-//! How full the disk is that the store's file is on.
+//! Metrics of the file system that has the store's file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,19 +6,19 @@ use petstore_core::DatabaseUrl;
 use petstore_telemetry::metrics::{Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 
-/// The disk of a store in a file, in bytes. Of a database server nothing is shown: its disk is elsewhere.
+/// The file system of a store in a file. A database server has its own.
 pub(crate) fn metrics(url: &DatabaseUrl) -> Collectors {
     let folder = url.sqlite_file().map(folder_of);
     vec![
         sampled(
             "petstore_store_disk_available_bytes",
-            "What the disk of the store's file has left. Not shown for a store in PostgreSQL.",
+            "Free bytes of the file system with the store's file; not shown for PostgreSQL.",
             folder.clone(),
             |disk| disk.f_bavail.saturating_mul(disk.f_frsize),
         ),
         sampled(
             "petstore_store_disk_size_bytes",
-            "The size of the disk of the store's file. Not shown for a store in PostgreSQL.",
+            "Size of the file system with the store's file, in bytes; not shown for PostgreSQL.",
             folder,
             |disk| disk.f_blocks.saturating_mul(disk.f_frsize),
         ),

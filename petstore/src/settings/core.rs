@@ -9,42 +9,37 @@ use super::{InvalidSetting, TokenSettings, files};
 /// Where a gateway finds the core, and how the two prove themselves to each other.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoreAddressSettings {
-    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. The gateway starts
-    /// without the core, and is ready when it has answered
+    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway starts
+    /// also without the core, and is ready when the core has answered
     #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
     pub core_url: String,
 
-    /// The authorities that a core's certificate may come from, in PEM; needed for https://
+    /// The authorities that may issue the core's certificate, in PEM; required for https://
     #[arg(long, env = "PETSTORE_CORE_CA", value_name = "FILE")]
     pub core_ca: Option<PathBuf>,
 
-    /// The certificate that the gateway shows to the core, in PEM
-    #[arg(
-        long,
-        env = "PETSTORE_CORE_CERT",
-        requires = "core_key",
-        requires = "core_ca",
-        value_name = "FILE"
-    )]
+    /// The certificate that is presented to the core, in PEM
+    #[arg(long, env = "PETSTORE_CORE_CERT", value_name = "FILE")]
+    #[arg(requires = "core_key", requires = "core_ca")]
     pub core_cert: Option<PathBuf>,
 
     /// The private key of that certificate, in PEM
     #[arg(long, env = "PETSTORE_CORE_KEY", requires = "core_cert", value_name = "FILE")]
     pub core_key: Option<PathBuf>,
 
-    /// What the gateway shows to the core besides.
+    /// The token that is presented to the core.
     #[command(flatten)]
     pub token: TokenSettings,
 }
 
 impl CoreAddressSettings {
-    /// The way to the core. It connects when it is first used.
+    /// The transport to the core. It connects when it is first used.
     pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         let identity = match (&self.core_cert, &self.core_key) {
             (Some(certificate), Some(key)) => {
                 Some(files::certified_key(("--core-cert", certificate), ("--core-key", key))?)
             }
-            _ => None, // clap has seen to it that they come together
+            _ => None, // clap requires both or none
         };
         let tls = match &self.core_ca {
             Some(authority) => {

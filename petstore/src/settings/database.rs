@@ -13,19 +13,14 @@ use super::{
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseSettings {
     /// The store: `sqlite://PATH`, or `sqlite:///PATH` from the root, or
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. A URL with a password is taken from the variable or from
-    /// --database-url-file only
-    #[arg(
-        long,
-        env = "PETSTORE_DATABASE_URL",
-        hide_env_values = true,
-        default_value = "sqlite://data/petstore.db",
-        value_parser = SecretUrl::<DatabaseUrl>::of("database-url"),
-        value_name = "URL"
-    )]
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. A URL with a password is accepted only from
+    /// the variable or from --database-url-file
+    #[arg(long, env = "PETSTORE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(default_value = "sqlite://data/petstore.db")]
+    #[arg(value_parser = SecretUrl::<DatabaseUrl>::new("database-url"))]
     pub database_url: DatabaseUrl,
 
-    /// A file that holds the store's URL; nobody but its owner may have access to it (mode 0600)
+    /// A file with the store's URL. Only its owner may have access to it (mode 0600)
     #[arg(long, env = "PETSTORE_DATABASE_URL_FILE", conflicts_with = "database_url", value_name = "FILE")]
     pub database_url_file: Option<PathBuf>,
 }

@@ -1,11 +1,11 @@
-//! Lengths of time as settings write them: `90d`, `24h`, `30m`, `10s`, `500ms`.
+//! Durations as settings write them: `90d`, `24h`, `30m`, `10s`, `500ms`.
 
 use std::time::Duration;
 
-/// A hundred years. Far beyond any use, and far below what time arithmetic could overflow at.
-const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
+/// A hundred years: far beyond any use, and far below what time arithmetic could overflow at.
+const MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// Why a text is not a length of time.
+/// Why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidDuration {
     #[error("must be a whole number and one unit of ms, s, m, h or d, such as 30s, 24h or 90d")]
@@ -16,7 +16,7 @@ pub(crate) enum InvalidDuration {
     TooLong,
 }
 
-/// A length of time that is not zero.
+/// A duration that is not zero.
 pub(crate) fn parse(written: &str) -> Result<Duration, InvalidDuration> {
     match parse_or_zero(written)? {
         Duration::ZERO => Err(InvalidDuration::Zero),
@@ -24,7 +24,7 @@ pub(crate) fn parse(written: &str) -> Result<Duration, InvalidDuration> {
     }
 }
 
-/// A length of time; `0s` is one.
+/// A duration, which may be `0s`.
 pub(crate) fn parse_or_zero(written: &str) -> Result<Duration, InvalidDuration> {
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = written.split_at_checked(digits).ok_or(InvalidDuration::Malformed)?;
@@ -44,7 +44,7 @@ pub(crate) fn parse_or_zero(written: &str) -> Result<Duration, InvalidDuration> 
         .ok() // only digits, so what fails is too long
         .and_then(|number| number.checked_mul(millis_per_unit))
         .map(Duration::from_millis)
-        .filter(|duration| *duration <= LONGEST)
+        .filter(|duration| *duration <= MAX)
         .ok_or(InvalidDuration::TooLong)
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_hundred_years_are_the_most() {
-        assert_eq!(parse("36500d"), Ok(LONGEST));
+        assert_eq!(parse("36500d"), Ok(MAX));
         for written in ["36501d", "3153600000001ms", "18446744073709551615d", "99999999999999999999999s"] {
             assert_eq!(parse(written), Err(InvalidDuration::TooLong), "{written:?}");
         }

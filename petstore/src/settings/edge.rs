@@ -7,7 +7,6 @@ use petstore_gateway::{
     CorsOrigin, GatewaySettings,
     client_address::{Cidr, TrustedProxies},
 };
-
 use petstore_telemetry::traces::Traces;
 
 use super::{ListenAddr, duration};
@@ -15,7 +14,7 @@ use super::{ListenAddr, duration};
 /// Where REST is served, and to whom.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EdgeSettings {
-    /// Where REST is served without encryption, over HTTP/1.1; off where it is not
+    /// Where REST is served without encryption, over HTTP/1.1; off to serve it over HTTPS only
     #[arg(long, env = "PETSTORE_HTTP_ADDR", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub http_addr: PlainAddr,
 
@@ -23,36 +22,34 @@ pub struct EdgeSettings {
     #[arg(long, env = "PETSTORE_HTTPS_ADDR", requires = "https_cert", value_name = "ADDR")]
     pub https_addr: Option<ListenAddr>,
 
-    /// The certificate of the HTTPS port, and those between it and its authority's, in PEM. A new one is taken into use
-    /// when the file changes
-    #[arg(
-        long,
-        env = "PETSTORE_HTTPS_CERT",
-        requires = "https_key",
-        requires = "https_addr",
-        value_name = "FILE"
-    )]
+    /// The certificate of the HTTPS port with its intermediate certificates, in PEM. It is read again when
+    /// the file changes
+    #[arg(long, env = "PETSTORE_HTTPS_CERT", value_name = "FILE")]
+    #[arg(requires = "https_key", requires = "https_addr")]
     pub https_cert: Option<PathBuf>,
 
     /// The private key of that certificate, in PEM
     #[arg(long, env = "PETSTORE_HTTPS_KEY", requires = "https_cert", value_name = "FILE")]
     pub https_key: Option<PathBuf>,
 
-    /// A reverse proxy, or a block of them, whose X-Forwarded-For is believed; may be repeated, in the variable
-    /// separated by commas
+    /// A reverse proxy, or a block of addresses of proxies, whose X-Forwarded-For is trusted; may be
+    /// repeated, in the variable separated by commas
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
 
-    /// How long a connection may be idle between two requests before it is closed. Proxies in front keep theirs for less
-    #[arg(long, env = "PETSTORE_KEEP_ALIVE_TIMEOUT", default_value = "75s", value_parser = duration::parse, value_name = "TIME")]
+    /// How long a connection may be idle between two requests before it is closed. Set a proxy in front of
+    /// the service to a shorter time
+    #[arg(long, env = "PETSTORE_KEEP_ALIVE_TIMEOUT", default_value = "75s", value_name = "TIME")]
+    #[arg(value_parser = duration::parse)]
     pub keep_alive_timeout: Duration,
 
-    /// An origin whose web pages may read answers (CORS), such as `https://shop.example`; may be repeated, in
-    /// the variable separated by commas
+    /// An origin whose web pages may read responses (CORS), such as `https://shop.example`; may be repeated,
+    /// in the variable separated by commas
     #[arg(long, env = "PETSTORE_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
     pub cors_origin: Vec<CorsOrigin>,
 
-    /// Whether an API key that goes on sending after 429 is banned for a while; off also passes over bans in force
+    /// Whether an API key that keeps sending after 429 is banned for a while; off also ignores the bans in
+    /// force
     #[arg(long, env = "PETSTORE_BANS", default_value = "on", value_enum, value_name = "SWITCH")]
     pub bans: Switch,
 }
@@ -69,7 +66,7 @@ pub enum Switch {
 /// Where HTTP is served without encryption, if it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainAddr {
-    /// Nowhere.
+    /// Not served.
     Off,
     /// At this address.
     At(ListenAddr),

@@ -12,8 +12,8 @@ use petstore_gateway::tls;
 use super::{InvalidSetting, owned_file};
 use crate::os_error;
 
-/// No secret is longer; a file that is, is not the right one.
-const LONGEST_SECRET: u64 = 64 * 1024;
+/// More than any secret has.
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
 /// The text of a file that nobody but its owner has access to.
 ///
@@ -24,9 +24,9 @@ pub(super) fn secret(path: &Path) -> Result<String, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in
-    owned_file::check(&metadata).map_err(|fault| format!("{} {fault}", path.display()))?;
+    owned_file::check(&metadata).map_err(|error| format!("{} {error}", path.display()))?;
     let mut written = String::new();
-    file.take(LONGEST_SECRET).read_to_string(&mut written).map_err(unreadable)?;
+    file.take(MAX_SECRET_BYTES).read_to_string(&mut written).map_err(unreadable)?;
     Ok(written)
 }
 
@@ -58,7 +58,7 @@ pub(super) fn certified_key(
     }
 }
 
-/// The bytes of a PEM file. Who else may read it is not judged: orchestrators hand out keys as they can.
+/// The bytes of a PEM file. Its mode is not checked, because orchestrators mount keys in various modes.
 fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
     fs::read(path).map_err(|error| InvalidSetting::new(setting, unreadable(path, &error)))
 }
@@ -70,7 +70,7 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 /// The token between gateways and cores.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TokenSettings {
-    /// A file with the token that gateways show to the core: 32 to 512 characters, mode 0600
+    /// A file with the token that gateways present to the core: 32 to 512 characters, mode 0600
     #[arg(long, env = "PETSTORE_SERVICE_TOKEN_FILE", value_name = "FILE")]
     pub service_token_file: Option<PathBuf>,
 }

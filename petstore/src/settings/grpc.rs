@@ -9,12 +9,12 @@ use super::{GrpcAddr, InvalidSetting, TokenSettings, files, value::is_on};
 /// Where the core listens, and to whom.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GrpcSettings {
-    /// Where gRPC is served: an address and a port, or `unix:///PATH`. It is an internal port: addresses that other
-    /// machines can reach need a client authority or a service token
+    /// Where gRPC is served: an address and a port, or `unix:///PATH`. It is an internal port: an address
+    /// that other machines can reach requires --tls-client-ca or --service-token-file
     #[arg(long, env = "PETSTORE_GRPC_ADDR", default_value = "127.0.0.1:50051", value_name = "ADDR")]
     pub grpc_addr: GrpcAddr,
 
-    /// The certificate of the gRPC port, and those between it and its authority's, in PEM: makes it speak TLS
+    /// The certificate of the gRPC port with its intermediate certificates, in PEM; turns TLS on
     #[arg(long, env = "PETSTORE_TLS_CERT", requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
@@ -22,15 +22,15 @@ pub struct GrpcSettings {
     #[arg(long, env = "PETSTORE_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// The authorities of which gateways must show a certificate, in PEM (mutual TLS)
+    /// The authorities whose certificates gateways must present, in PEM (mutual TLS)
     #[arg(long, env = "PETSTORE_TLS_CLIENT_CA", requires = "tls_cert", value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// The token that callers must show.
+    /// The token that callers must present.
     #[command(flatten)]
     pub token: TokenSettings,
 
-    /// Lets --grpc-addr be reached from other machines by anyone
+    /// Serve gRPC to other machines without authentication
     #[arg(long, env = "PETSTORE_INSECURE_ALLOW_REMOTE", value_parser = is_on)]
     pub insecure_allow_remote: bool,
 }
@@ -40,8 +40,8 @@ impl GrpcSettings {
     ///
     /// # Errors
     ///
-    /// When a file cannot be used; and when other machines could reach the port without showing anything, and
-    /// nobody said that they may.
+    /// When a file cannot be used; and when other machines could reach the port without authentication,
+    /// unless that is allowed explicitly.
     pub fn security(&self) -> Result<Security, InvalidSetting> {
         let mut security = Security::default();
         if let Some(token) = self.token.token()? {
@@ -65,9 +65,9 @@ impl GrpcSettings {
         Err(InvalidSetting::new(
             "--grpc-addr",
             format!(
-                "{} can be reached from other machines: ask them for a certificate with --tls-client-ca or for a \
-                 token with --service-token-file, use a loopback address such as 127.0.0.1, or accept the risk with \
-                 --insecure-allow-remote",
+                "{} can be reached from other machines: ask them for a certificate with --tls-client-ca or \
+                 for a token with --service-token-file, use a loopback address such as 127.0.0.1, or accept \
+                 the risk with --insecure-allow-remote",
                 self.grpc_addr
             ),
         ))

@@ -50,9 +50,8 @@ impl FromStr for GrpcAddr {
         } else if let Ok(addr) = written.parse() {
             return Ok(Self::Tcp(addr));
         }
-        Err(
-            "must be an address and a port, such as 127.0.0.1:50051 or localhost:50051, or unix:// and an absolute path",
-        )
+        Err("must be an address and a port, such as 127.0.0.1:50051 or localhost:50051, or unix:// and an \
+             absolute path")
     }
 }
 

@@ -1,25 +1,48 @@
 //! Where requests are counted.
 
-use std::{num::NonZeroU16, time::Duration};
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use petstore_clock::Clock;
-use petstore_gateway::rate_limit::{OnRedisFailure, RedisLimiter, ResilienceSettings};
+use petstore_gateway::rate_limit::{
+    OnRedisFailure, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings,
+};
 
-use super::{InvalidSetting, RedisSettings, value::whole_number};
+use super::{
+    InvalidSetting,
+    secret_url::{self, SecretUrl},
+    value::whole_number,
+};
 
 /// Where requests are counted.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimiterSettings {
-    /// Where Redis is, if they are counted there.
-    #[command(flatten)]
-    pub redis: RedisSettings,
+    /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, or `rediss://` for TLS. For the
+    /// nodes of a Redis Cluster it is repeated, or in the variable separated by commas. Without it each
+    /// process counts by itself. A URL with a password is accepted only from the variable or from
+    /// --redis-url-file
+    #[arg(
+        long,
+        env = "PETSTORE_REDIS_URL",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "URL"
+    )]
+    #[arg(value_parser = SecretUrl::<RedisUrl>::new("redis-url"))]
+    pub redis_url: Vec<RedisUrl>,
 
-    /// How many gateways count in the same Redis: while it is away, each admits its part of every limit
-    #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_parser = gateways, value_name = "NUMBER")]
+    /// A file with the URL of Redis, or those of a Cluster's nodes, one per line. Only its owner may have
+    /// access to it (mode 0600)
+    #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
+    pub redis_url_file: Option<PathBuf>,
+
+    /// How many gateways count in the same Redis. While Redis is unreachable, each admits its part of every
+    /// limit
+    #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
+    #[arg(value_parser = gateways)]
     pub gateways: NonZeroU16,
 
-    /// While Redis is away: local (each gateway admits its part of the limits), open (all are admitted) or closed
-    /// (all are refused with 503)
+    /// While Redis is unreachable: local (each gateway admits its part of the limits), open (every request is
+    /// admitted) or closed (every request is refused with 503)
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 
@@ -47,12 +70,28 @@ pub struct RedisForTests {
 impl LimiterSettings {
     /// The limiter that counts in Redis, if there is one. It has not connected yet.
     pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
-        self.redis.limiter_by(|servers| match self.redis_for_tests {
+        let urls = self.redis_urls()?;
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let servers = RedisSettings { urls };
+        let limiter = match self.redis_for_tests {
             None => RedisLimiter::new(servers),
             Some(RedisForTests { deadline, by_clock }) => {
                 RedisLimiter::for_tests(servers, deadline, by_clock.then(|| clock.clone()))
             }
-        })
+        };
+        limiter.map(Some).map_err(|error| InvalidSetting::new("--redis-url", error.to_string()))
+    }
+
+    /// The URLs of Redis, from the file if one is given; none without Redis.
+    fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
+        match &self.redis_url_file {
+            None => Ok(self.redis_url.clone()),
+            Some(file) => {
+                secret_url::read(file).map_err(|reason| InvalidSetting::new("--redis-url-file", reason))
+            }
+        }
     }
 
     pub(crate) const fn resilience(&self) -> ResilienceSettings {
@@ -77,7 +116,7 @@ mod tests {
 
     fn urls(flags: &[&str]) -> Vec<String> {
         let settings = Flags::try_parse_from(flags).unwrap().limiter;
-        settings.redis.urls().unwrap().iter().map(ToString::to_string).collect()
+        settings.redis_urls().unwrap().iter().map(ToString::to_string).collect()
     }
 
     fn refusal(flags: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! Where a port is listened on.
+//! The address to listen at.
 
 use std::{fmt, io, net::SocketAddr, str::FromStr};
 
@@ -31,8 +31,8 @@ impl ListenAddr {
         }
     }
 
-    /// The addresses that are meant, the likeliest first: those of IPv4, as our defaults are. `localhost` is never an
-    /// address that others can reach, whatever the resolver says.
+    /// The addresses to try, those of IPv4 first, as our defaults are. `localhost` is never an address that
+    /// others can reach, whatever the resolver says.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! What can be set, by flag or by environment variable. clap's definitions here are the only ones: `--help`,
 //! the table in `docs/settings.md` and the values that the verbs read all come from them.
 //!
-//! A setting `--some-setting` has the variable `PETSTORE_SOME_SETTING`; the flag wins. There is no settings file. What a
-//! command is told to do, such as `ban add --for 1h`, is a flag without a variable.
+//! A setting `--some-setting` has the variable `PETSTORE_SOME_SETTING`; the flag takes precedence. There is
+//! no settings file. What a command has to do, such as `ban add --for 1h`, is a flag without a variable.
 
 mod core;
 mod database;
@@ -11,15 +11,12 @@ mod edge;
 mod files;
 mod grpc;
 mod grpc_addr;
-mod host_name;
 mod limiter;
 mod listen_addr;
 pub(crate) mod owned_file;
 mod process;
-mod redis;
 mod secret_url;
 mod store;
-mod traces;
 pub(crate) mod value;
 
 use std::ffi::OsString;
@@ -34,17 +31,14 @@ pub use self::{
     files::TokenSettings,
     grpc::GrpcSettings,
     grpc_addr::GrpcAddr,
-    host_name::HostName,
     limiter::{LimiterSettings, RedisForTests},
     listen_addr::ListenAddr,
-    process::{LogFormat, ProcessSettings},
-    redis::RedisSettings,
+    process::{HostName, ProcessSettings},
     store::StoreSettings,
-    traces::TraceSettings,
 };
 
-/// A setting that cannot be used. Its text names the setting and says what would be right, and never shows the
-/// value, which could be a secret.
+/// A setting that cannot be used. Its text names the setting and says what would be right, and never shows
+/// the value, which could be a secret.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct InvalidSetting {
@@ -66,8 +60,8 @@ pub struct EnvironmentSettings {
     pub environment: Environment,
 }
 
-/// The settings that these flags make: without the program's name, and completed by the environment's variables and
-/// by the defaults.
+/// The settings that these flags make: without the program's name, and completed by the environment's
+/// variables and by the defaults.
 pub(crate) fn from_flags<S: clap::Args, F: Into<OsString>>(
     flags: impl IntoIterator<Item = F>,
 ) -> Result<S, clap::Error> {

@@ -18,16 +18,17 @@ pub enum UntrustedFile {
     },
 }
 
-/// Judges a file that is open already, so that no other file slips in. It must be a regular file that nobody but its owner
-/// has access to, and its owner must be this process's user, or root, who can read everything anyway.
+/// Checks a file that is already open, so that it cannot be exchanged. It must be a regular file that only
+/// its owner has access to, and its owner must be this process's user, or root, who can read everything
+/// anyway.
 pub(crate) fn check(metadata: &Metadata) -> Result<(), UntrustedFile> {
     if !metadata.is_file() || metadata.mode() & 0o077 != 0 {
         return Err(UntrustedFile::OpenToOthers);
     }
-    judge_owner(metadata.uid(), rustix::process::geteuid().as_raw())
+    check_owner(metadata.uid(), rustix::process::geteuid().as_raw())
 }
 
-fn judge_owner(owner: u32, user: u32) -> Result<(), UntrustedFile> {
+fn check_owner(owner: u32, user: u32) -> Result<(), UntrustedFile> {
     if owner == user || owner == 0 { Ok(()) } else { Err(UntrustedFile::OfAnother { owner, user }) }
 }
 
@@ -40,9 +41,9 @@ mod tests {
         for (owner, user, is_trusted) in
             [(1_000, 1_000, true), (0, 1_000, true), (0, 0, true), (65_534, 0, false), (1_000, 65_534, false)]
         {
-            assert_eq!(judge_owner(owner, user).is_ok(), is_trusted, "{owner} {user}");
+            assert_eq!(check_owner(owner, user).is_ok(), is_trusted, "{owner} {user}");
         }
-        let text = judge_owner(65_534, 0).unwrap_err().to_string();
+        let text = check_owner(65_534, 0).unwrap_err().to_string();
         assert_eq!(text, "belongs to user 65534, and must belong to the user of this process (0) or to root");
     }
 }

@@ -1,51 +1,102 @@
-//! What every process of the service has: an admin port, an orderly end, a log and traces.
+//! What every process of the service has: an admin port, a shutdown, a log and traces.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use petstore_telemetry::{logs::LogFormat, traces::OtlpEndpoint};
 
-use super::{HostName, ListenAddr, TraceSettings, duration};
+use super::{ListenAddr, duration};
 
-/// What every process of the service has: an admin port, an orderly end, a log and traces.
+/// What every process of the service has: an admin port, a shutdown, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
-    /// Where /livez, /readyz, /metrics, /limits and /log-level are served. It is for operators: keep it from the
+    /// Where /livez, /readyz, /metrics, /limits and /log-level are served. For operators only: do not make it
     /// public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]
     pub admin_addr: ListenAddr,
 
-    /// A name under which the admin port may be asked for more than /livez and /readyz, besides IP addresses, localhost
-    /// and names without a dot; may be repeated, in the variable separated by commas
+    /// A host name under which the admin port answers more than /livez and /readyz, besides IP addresses,
+    /// localhost and names without a dot; may be repeated, in the variable separated by commas
     #[arg(long, env = "PETSTORE_ADMIN_HOST", value_delimiter = ',', value_name = "NAME")]
     pub admin_host: Vec<HostName>,
 
     /// How long requests are still accepted after SIGTERM, with readiness down, so that load balancers notice
-    #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_parser = duration::parse_or_zero, value_name = "TIME")]
+    #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_name = "TIME")]
+    #[arg(value_parser = duration::parse_or_zero)]
     pub drain_delay: Duration,
 
     /// How long requests in flight may take to finish after that; then they are cut off
-    #[arg(long, env = "PETSTORE_DRAIN_DEADLINE", default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
+    #[arg(long, env = "PETSTORE_DRAIN_DEADLINE", default_value = "20s", value_name = "TIME")]
+    #[arg(value_parser = duration::parse)]
     pub drain_deadline: Duration,
 
-    /// What is logged to stderr, until it is changed at /log-level on the admin port: error, warn, info, debug or trace, also by module, as in
-    /// `info,petstore_core=debug`
+    /// What is logged to stderr: error, warn, info, debug or trace, also by module, as in
+    /// `info,petstore_core=debug`. /log-level on the admin port changes it while the process runs
     #[arg(long, env = "PETSTORE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
     pub log_level: String,
 
-    /// How lines of the log are written: pretty for people, json for programs
-    #[arg(long, env = "PETSTORE_LOG_FORMAT", value_enum, default_value = "pretty", value_name = "FORMAT")]
+    /// The format of the log: pretty for people, json for programs
+    #[arg(long, env = "PETSTORE_LOG_FORMAT", default_value = "pretty", value_name = "FORMAT")]
+    #[arg(value_parser = log_format())]
     pub log_format: LogFormat,
 
-    /// Whether requests are traced.
-    #[command(flatten)]
-    pub traces: TraceSettings,
+    /// Where traces are sent over OTLP: the gRPC port of a receiver, such as `http://127.0.0.1:4317`. Without
+    /// it nothing is traced
+    #[arg(long, env = "PETSTORE_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<OtlpEndpoint>,
+
+    /// The part of the requests that is traced, from 0 to 1, unless the sender decides on it (in
+    /// `traceparent`)
+    #[arg(long, env = "PETSTORE_TRACE_RATIO", default_value = "0.01", value_name = "NUMBER")]
+    #[arg(value_parser = ratio)]
+    pub trace_ratio: f64,
 }
 
-/// How a line of the log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Pretty,
-    /// For programs: a JSON object a line.
-    Json,
+/// A host name, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName(String);
+
+impl FromStr for HostName {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        let is_name = !written.is_empty()
+            && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if is_name {
+            Ok(Self(written.trim_end_matches('.').to_ascii_lowercase()))
+        } else {
+            Err("must be a host name without a port, such as gateway.example")
+        }
+    }
+}
+
+impl HostName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    let formats = PossibleValuesParser::new(["pretty", "json"]);
+    formats.map(|written| if written == "json" { LogFormat::Json } else { LogFormat::Pretty })
+}
+
+fn ratio(written: &str) -> Result<f64, &'static str> {
+    let ratio = written.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or("must be a number from 0 to 1, such as 0.01")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_a_number_from_0_to_1() {
+        for (written, value) in [("0", 0.0), ("1", 1.0), ("0.25", 0.25), ("1e-3", 0.001)] {
+            assert_eq!(ratio(written), Ok(value), "{written}");
+        }
+        for written in ["", "-0.1", "1.01", "NaN", "inf", "1%"] {
+            assert!(ratio(written).is_err(), "{written}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind, parser::Va
 
 use super::files;
 
-/// Parses a URL without ever repeating it in an error, and refuses a password among the arguments, where every
-/// user of the machine can read it. The URL's own errors must be as discreet.
+/// Parses a URL without repeating it in an error, and refuses a password on the command line, where every
+/// user of the machine can read it. The URL's own errors must not repeat it, either.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretUrl<T> {
     /// The flag without its dashes, as in `database-url`; with `-file` it is that of the file.
@@ -16,7 +16,7 @@ pub(super) struct SecretUrl<T> {
 }
 
 impl<T> SecretUrl<T> {
-    pub(super) const fn of(flag: &'static str) -> Self {
+    pub(super) const fn new(flag: &'static str) -> Self {
         Self { flag, url: PhantomData }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
 
     #[derive(Debug, Parser)]
     struct Program {
-        #[arg(long, value_delimiter = ',', value_parser = SecretUrl::<Url>::of("some-url"))]
+        #[arg(long, value_delimiter = ',', value_parser = SecretUrl::<Url>::new("some-url"))]
         some_url: Vec<Url>,
     }
 

@@ -20,25 +20,25 @@ pub struct StoreSettings {
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// A streaming replica of the PostgreSQL store, to read pets from: lists may then be up to 10 seconds late. May be
-    /// repeated; in the variable separated by commas. A URL with a password is taken from the variable or from
-    /// --replica-url-file only
+    /// A streaming replica of the PostgreSQL store, to read pets from: lists may then be up to 10 seconds
+    /// late. May be repeated; in the variable separated by commas. A URL with a password is accepted only
+    /// from the variable or from --replica-url-file
     #[arg(
         long,
         env = "PETSTORE_REPLICA_URL",
         hide_env_values = true,
         value_delimiter = ',',
-        value_parser = SecretUrl::<DatabaseUrl>::of("replica-url"),
         value_name = "URL"
     )]
+    #[arg(value_parser = SecretUrl::<DatabaseUrl>::new("replica-url"))]
     pub replica_url: Vec<DatabaseUrl>,
 
-    /// A file that holds the URLs of read replicas, one a line; nobody but its owner may have access to it (mode 0600)
+    /// A file with the URLs of read replicas, one per line. Only its owner may have access to it (mode 0600)
     #[arg(long, env = "PETSTORE_REPLICA_URL_FILE", conflicts_with = "replica_url", value_name = "FILE")]
     pub replica_url_file: Option<PathBuf>,
 
-    /// Leaves the schema to `petstore migrate`: a store whose schema is not up to date is refused, and a missing one
-    /// is not created
+    /// Do not create or migrate the store, but refuse one whose schema is not up to date: for installations
+    /// that run `petstore migrate`
     #[arg(long, env = "PETSTORE_NO_MIGRATE", value_parser = is_on)]
     pub no_migrate: bool,
 }

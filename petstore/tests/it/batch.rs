@@ -1,4 +1,4 @@
-//! `BatchCreatePets`: several animals over gRPC, all or none.
+//! `BatchCreatePets`: several pets over gRPC, all or none.
 
 use petstore_testkit::{
     Plan, TestShop,
@@ -30,7 +30,7 @@ async fn a_batch_is_added_in_its_order_and_seen_on_rest() {
 }
 
 #[tokio::test]
-async fn one_animal_that_is_not_allowed_stops_all_and_is_named_by_its_place() {
+async fn one_pet_that_is_not_allowed_stops_all_and_is_named_by_its_place() {
     let shop = TestShop::open().await;
     let mut pets = vec![named("Rex"); 1_000];
     pets[17].name = " ".into();
@@ -49,7 +49,7 @@ async fn one_animal_that_is_not_allowed_stops_all_and_is_named_by_its_place() {
 }
 
 #[tokio::test]
-async fn a_batch_has_1_to_1000_animals() {
+async fn a_batch_has_1_to_1000_pets() {
     let shop = TestShop::open().await;
     for size in [0, 1_001] {
         let refused = create(&shop, vec![named("Rex"); size]).await;
@@ -72,7 +72,7 @@ async fn a_batch_has_no_request_ids() {
 }
 
 #[tokio::test]
-async fn a_request_without_an_animal_is_refused_as_createpet_refuses_it() {
+async fn a_request_without_a_pet_is_refused_as_createpet_refuses_it() {
     let shop = TestShop::open().await;
     let request = BatchCreatePetsRequest { requests: vec![CreatePetRequest::default()] };
     let refused = grpc::pet_store(shop.grpc_addr()).await.batch_create_pets(request).await.unwrap_err();

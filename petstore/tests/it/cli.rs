@@ -191,7 +191,7 @@ async fn a_mistyped_command_flag_or_variable_is_told_what_was_meant() {
         assert!(exit.stderr.contains(meant), "{exit:?}");
     }
     let installation = petstore().with_variable("PETSTORE_HTP_ADDR", "127.0.0.1:1");
-    let warning = "PETSTORE_HTP_ADDR is set, but is no setting: did you mean PETSTORE_HTTP_ADDR?";
+    let warning = "PETSTORE_HTP_ADDR is set, but is not a setting: did you mean PETSTORE_HTTP_ADDR?";
     let exit = installation.run(&["migrate", "up"]).await;
     assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), format!("warning: {warning}\n").as_str()));
     let server = installation.start(&PORTS).await;

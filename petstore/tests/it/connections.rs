@@ -146,8 +146,8 @@ async fn a_drain_loses_no_request_of_clients_that_heed_it() {
     }
 }
 
-/// What a client has seen that sends one request after another and keeps to `Connection: close`, until it could not
-/// open a connection any more. It panics if a request was not answered.
+/// What a client has seen that sends one request after another and keeps to `Connection: close`, until it
+/// could not open a connection any more. It panics if a request was not answered.
 struct Heeded {
     answered: usize,
     /// How many answers told it to open another connection.

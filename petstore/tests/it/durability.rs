@@ -136,7 +136,8 @@ async fn add(client: &Client, (name, category_id): &(String, i64)) -> i64 {
         let answer = client.post("/v1/pets", &pet).await;
         match answer.status() {
             201 => return created(&answer),
-            409 | 503 | 504 => tokio::time::sleep(Duration::from_millis(100)).await, // it is the client's turn
+            // The client has to repeat it.
+            409 | 503 | 504 => tokio::time::sleep(Duration::from_millis(100)).await,
             _ => panic!("{answer:?}"),
         }
     }

@@ -1,4 +1,4 @@
-//! `petstore export`: the animals in a file.
+//! `petstore export`: the pets in a file.
 
 use std::{fs, io::Read as _};
 
@@ -6,7 +6,7 @@ use petstore_testkit::{Exit, Installation};
 
 use crate::{PORTS, petstore};
 
-const ANIMALS: &str = r#"{"id":1,"name":"Rex, \"the dog\"","categoryId":7,"status":"available"}
+const PETS: &str = r#"{"id":1,"name":"Rex, \"the dog\"","categoryId":7,"status":"available"}
 {"id":2,"name":"Tom 🐈","categoryId":-9223372036854775808}
 {"id":3,"name":" Kit ","categoryId":0,"status":"sold"}
 "#;
@@ -15,12 +15,12 @@ const TABLE: &str = "id,name,categoryId,status\r\n1,\"Rex, \"\"the dog\"\"\",7,a
                      2,Tom 🐈,-9223372036854775808,\r\n3, Kit ,0,sold\r\n";
 
 #[tokio::test]
-async fn animals_are_written_as_they_are_on_rest_or_as_a_table_and_filtered_by_status() {
-    let installation = with_animals().await;
-    let sold = ANIMALS.lines().nth(2).unwrap().to_owned() + "\n";
+async fn pets_are_written_as_they_are_on_rest_or_as_a_table_and_filtered_by_status() {
+    let installation = with_pets().await;
+    let sold = PETS.lines().nth(2).unwrap().to_owned() + "\n";
     for (args, expected) in [
-        (&[][..], ANIMALS),
-        (&["-"], ANIMALS),
+        (&[][..], PETS),
+        (&["-"], PETS),
         (&["--format", "csv"], TABLE),
         (&["--status", "sold"], &sold),
         (&["--status", "pending"], ""),
@@ -34,9 +34,9 @@ async fn animals_are_written_as_they_are_on_rest_or_as_a_table_and_filtered_by_s
 
 #[tokio::test]
 async fn a_file_is_compressed_if_it_is_called_so_and_can_be_imported_again() {
-    let installation = with_animals().await;
+    let installation = with_pets().await;
     for (file, expected) in
-        [("pets.ndjson", ANIMALS), ("pets.csv", TABLE), ("pets.ndjson.gz", ANIMALS), ("pets.csv.gz", TABLE)]
+        [("pets.ndjson", PETS), ("pets.csv", TABLE), ("pets.ndjson.gz", PETS), ("pets.csv.gz", TABLE)]
     {
         let exit = export(&installation, &[file]).await;
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), ""), "{exit:?}");
@@ -55,25 +55,25 @@ async fn a_file_is_compressed_if_it_is_called_so_and_can_be_imported_again() {
         assert_eq!(installation.run(&[&["migrate", "up"], other.as_slice()].concat()).await.code, Some(0));
         let exit = installation.run(&[&["import", file], other.as_slice()].concat()).await;
         assert_eq!(exit.code, Some(0), "{exit:?}");
-        assert_eq!(export(&installation, &other).await.stdout, ANIMALS, "{file}");
+        assert_eq!(export(&installation, &other).await.stdout, PETS, "{file}");
     }
 }
 
 #[tokio::test]
 async fn the_core_is_asked_if_that_is_wanted() {
-    let installation = with_animals().await;
+    let installation = with_pets().await;
     let server = installation.start(&PORTS).await;
     let url = format!("http://{}", server.address("gRPC"));
     let exit = export(&installation, &["--core-url", &url]).await;
-    assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), ANIMALS), "{exit:?}");
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), PETS), "{exit:?}");
 }
 
 #[tokio::test]
 async fn a_file_that_could_not_be_written_to_its_end_is_not_there() {
-    let installation = with_animals().await;
+    let installation = with_pets().await;
     fs::write(installation.folder().join("pets.ndjson"), "what was there before").unwrap();
-    let away = ["pets.ndjson", "--core-url", "http://127.0.0.1:1"];
-    let exit = export(&installation, &away).await;
+    let unreachable = ["pets.ndjson", "--core-url", "http://127.0.0.1:1"];
+    let exit = export(&installation, &unreachable).await;
     assert_eq!((exit.code, exit.stdout.as_str(), exit.stderr.lines().count()), (Some(1), "", 1), "{exit:?}");
     assert_eq!(installation.read("pets.ndjson"), "what was there before");
     assert!(!installation.folder().join("pets.ndjson.partial").exists());
@@ -81,10 +81,10 @@ async fn a_file_that_could_not_be_written_to_its_end_is_not_there() {
     assert!(exit.code == Some(1) && exit.stderr.contains("cannot write nowhere/pets.csv"), "{exit:?}");
 }
 
-async fn with_animals() -> Installation {
+async fn with_pets() -> Installation {
     let installation = petstore();
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
-    let exit = installation.run_with_input(&["import", "-"], ANIMALS.as_bytes()).await;
+    let exit = installation.run_with_input(&["import", "-"], PETS.as_bytes()).await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
     installation
 }

@@ -82,7 +82,8 @@ struct Window {
     remaining: u64,
 }
 
-/// Both windows, as a client reads them that knows the draft and structured fields (RFC 9651) and nothing else.
+/// Both windows, as a client reads them that knows the draft and structured fields (RFC 9651) and nothing
+/// else.
 #[track_caller]
 fn both_windows(answer: &Answer) -> [Window; 2] {
     let [policies, states] = ["ratelimit-policy", "ratelimit"].map(|field| {
@@ -102,8 +103,15 @@ fn both_windows(answer: &Answer) -> [Window; 2] {
 /// The parameters of the list's item of that name, all of them, each an integer that is not negative.
 #[track_caller]
 fn parameters<const N: usize>(list: &sfv::List, name: &str, keys: [&str; N]) -> [u64; N] {
-    let named = |entry: &&sfv::ListEntry| matches!(entry, sfv::ListEntry::Item(item) if item.bare_item.as_string().is_some_and(|text| text.as_str() == name));
-    let Some(sfv::ListEntry::Item(item)) = list.iter().find(named) else { panic!("no {name} in {list:?}") };
+    let named = |entry| match entry {
+        &sfv::ListEntry::Item(ref item)
+            if item.bare_item.as_string().is_some_and(|it| it.as_str() == name) =>
+        {
+            Some(item)
+        }
+        _ => None,
+    };
+    let Some(item) = list.iter().find_map(named) else { panic!("no {name} in {list:?}") };
     assert_eq!(item.params.len(), N, "{list:?}");
     keys.map(|key| {
         let value = item.params.get(key).and_then(sfv::BareItem::as_integer).map(i64::from);
@@ -117,7 +125,8 @@ fn parameters<const N: usize>(list: &sfv::List, name: &str, keys: [&str; N]) -> 
 async fn the_reset_is_a_unix_timestamp_in_seconds() {
     let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
     let answer = shop.client_on(Plan::Free).await.get("/v1/pets").await;
-    assert_eq!(answer.header("x-ratelimit-reset"), "1795168860", "{answer:?}"); // date -ud 2026-11-20T10:01:00Z +%s
+    // date -ud 2026-11-20T10:01:00Z +%s
+    assert_eq!(answer.header("x-ratelimit-reset"), "1795168860", "{answer:?}");
 }
 
 #[tokio::test]

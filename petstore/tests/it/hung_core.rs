@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::{pets::created, petstore, split::Split};
 
-/// A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms, on an idle machine. On a busy one
-/// it is enough that both are far below the 3 to 5 s of a call that nobody gives up.
+/// A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms, on an idle machine.
+/// On a busy one it is enough that both are far below the 3 to 5 s of a call that nobody gives up.
 const GIVEN_UP: Duration = Duration::from_millis(2_500);
 const AT_ONCE: Duration = Duration::from_millis(200);
 const FOUND_OUT: Duration = Duration::from_secs(3);

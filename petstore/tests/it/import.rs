@@ -16,11 +16,11 @@ const NDJSON: &str = r#"{"name": "Rex", "categoryId": 7, "status": "available"}
 {"categoryId": 0, "status": "sold", "name": "a \"quoted\", name"}
 "#;
 
-const CSV: &str = "status,name,colour,categoryId\r\navailable,Rex,brown,7\r\n,Tom 🐈,grey,-9223372036854775808\r\n\
-                   \r\nsold,\"a \"\"quoted\"\", name\",,0\r\n";
+const CSV: &str = "status,name,colour,categoryId\r\navailable,Rex,brown,7\r\n\
+                   ,Tom 🐈,grey,-9223372036854775808\r\n\r\nsold,\"a \"\"quoted\"\", name\",,0\r\n";
 
 /// What both say, without identifiers.
-fn animals() -> [Value; 3] {
+fn pets() -> [Value; 3] {
     [
         json!({"name": "Rex", "categoryId": 7, "status": "available"}),
         json!({"name": "Tom 🐈", "categoryId": i64::MIN}),
@@ -44,9 +44,9 @@ async fn a_file_is_imported_in_its_order_on_either_engine_in_either_format_compr
         assert_eq!(exit.code, Some(0), "{exit:?}");
         let all = exported(&installation).await;
         assert_eq!(all.len(), 12);
-        for (index, mut animal) in all.into_iter().enumerate() {
-            assert!(animal.as_object_mut().unwrap().remove("id").is_some());
-            assert_eq!(animal, animals()[index % 3], "{index}");
+        for (index, mut pet) in all.into_iter().enumerate() {
+            assert!(pet.as_object_mut().unwrap().remove("id").is_some());
+            assert_eq!(pet, pets()[index % 3], "{index}");
         }
     }
 }
@@ -100,7 +100,7 @@ async fn a_line_that_is_not_allowed_is_told_as_rest_tells_it_and_the_others_are_
     }
     let exit = installation.run_with_input(&["import", "-"], file.as_bytes()).await;
     assert_eq!(exit.code, Some(1), "{exit:?}");
-    expected.push("error: lines that are not imported: 6".to_owned());
+    expected.push("error: lines that were not imported: 6".to_owned());
     assert_eq!(exit.stderr.lines().collect::<Vec<_>>(), expected);
     assert!(exit.stdout.starts_with("imported 6 pets in "), "{exit:?}");
     let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
@@ -144,7 +144,7 @@ async fn an_import_that_was_ended_goes_on_where_it_was() {
             // The lines that are brought at once, and some more; the rest never comes.
             let moment = eventually(LONG, async || match exported(&installation).await.len() {
                 8_000 => Ok(()),
-                count => Err(format!("{count} animals")),
+                count => Err(format!("{count} pets")),
             });
             let ended = installation.run_until(&args, lines(9_000).as_bytes(), moment, signal).await;
             assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
@@ -156,7 +156,7 @@ async fn an_import_that_was_ended_goes_on_where_it_was() {
             let exit = installation.run_with_input(&args, lines(12_000).as_bytes()).await;
             assert_eq!(
                 (exit.code, exit.stderr.as_str()),
-                (Some(0), "going on after line 8000\n"),
+                (Some(0), "continuing after line 8000\n"),
                 "{exit:?}"
             );
             assert!(exit.stdout.starts_with("imported 4,000 pets in "), "{exit:?}");
@@ -191,7 +191,7 @@ async fn an_import_over_grpc_outlives_the_core() {
     let args = ["import", "pets.ndjson", "--core-url", &address];
     let crash_and_come_back = async {
         eventually(LONG, async || match exported(&installation).await.len() {
-            0 => Err("no animals".to_owned()),
+            0 => Err("no pets".to_owned()),
             _ => Ok(()),
         })
         .await;
@@ -270,7 +270,9 @@ async fn what_cannot_be_imported_is_one_line_on_stderr() {
 }
 
 fn told_of_an_end(line: &str) -> String {
-    format!("error: ended by SIGINT after line {line}: the same command with --import-id ended goes on\n")
+    format!(
+        "error: ended by SIGINT after line {line}: continue with the same command and --import-id ended\n"
+    )
 }
 
 /// An empty store on this engine.
@@ -285,14 +287,14 @@ async fn import(installation: &Installation, args: &[&str]) -> Exit {
     installation.run(&[&["import"], args].concat()).await
 }
 
-/// Every animal in the store, in the order of their identifiers.
+/// Every pet in the store, in the order of their identifiers.
 async fn exported(installation: &Installation) -> Vec<Value> {
     let exit = installation.run(&["export"]).await;
     assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
     exit.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The store has the animals of so many lines, in their order, each once.
+/// The store has the pets of so many lines, in their order, each once.
 async fn assert_lines(installation: &Installation, lines: usize) {
     let names: Vec<_> = exported(installation).await.iter().map(|pet| pet["name"].clone()).collect();
     assert_eq!(names.len(), lines);

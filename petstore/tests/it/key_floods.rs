@@ -36,9 +36,9 @@ async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbou
     assert!(refused <= 600, "{refused}");
 }
 
-/// Sends requests with keys that nobody has over many connections at once, so many one after another on each, as fast as
-/// they are answered. Meanwhile keys are used for the first time, all of which have to be served. The codes that strangers
-/// were answered, but for those whose key could not be looked up.
+/// Sends requests with keys that nobody has over many connections at once, so many one after another on each,
+/// as fast as they are answered. Meanwhile keys are used for the first time, all of which have to be served.
+/// The codes that strangers were answered, but for those whose key could not be looked up.
 async fn flood(
     shop: &TestShop,
     requests: usize,

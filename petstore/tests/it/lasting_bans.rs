@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::{PORTS, petstore};
 
-/// How long what an operator does, or another gateway, may take to act on a busy machine; the promise is 5 seconds.
+/// How long what an operator does, or another gateway, may take to act on a busy machine; the promise is 5
+/// seconds.
 const WITHIN: Duration = Duration::from_secs(15);
 
 /// Between questions, so that a minute's requests last.
@@ -40,7 +41,7 @@ async fn a_ban_holds_on_every_gateway_that_counts_for_itself_and_so_does_its_end
 
 #[tokio::test]
 async fn in_redis_a_ban_holds_on_every_gateway_at_once_and_after_they_and_redis_restart() {
-    let settings = vec![("appendfsync", "always")]; // what is lost of the last second is not what is tested here
+    let settings = vec![("appendfsync", "always")]; // otherwise the last second may be lost, as documented
     let options = RedisOptions { appendonly: true, settings, ..Default::default() };
     let mut redis = RedisServer::start(options).await;
     let counters = SharedCounters::by_clock(&[redis.url()]);
@@ -217,7 +218,7 @@ async fn provoke_a_ban(shop: &TestShop, client: &Client) {
 
 async fn provoke_a_ban_in_real_time(client: &Client) {
     client.sends(2, "/v1/nothing").await;
-    tokio::time::sleep(Duration::from_millis(1_050)).await; // what is forgiven after a 429, by the machine's clock
+    tokio::time::sleep(Duration::from_millis(1_050)).await; // the second that is forgiven after a 429
     client.sends(101, "/v1/nothing").await.last().unwrap().assert_error(429, "API_KEY_BANNED");
 }
 

@@ -1,7 +1,7 @@
 //! The service from the street: every test is a sentence that a client or an operator may rely on.
 //!
-//! What a client sees is tested on a [`petstore_testkit::TestShop`], in this process, so that its clock can be
-//! moved; what an operator sees is tested on the binary.
+//! What a client sees is tested on a [`petstore_testkit::TestShop`], in this process, so that its clock can
+//! be moved; what an operator sees is tested on the binary.
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,6 +1,6 @@
 //! What an operator reads at `/metrics` on the admin port.
 
-use std::{fmt::Write as _, fs, time::Duration};
+use std::{env, fmt::Write as _, fs, time::Duration};
 
 use petstore_testkit::{Client, Engine, Plan, TestShop, raw};
 use serde_json::json;
@@ -38,7 +38,8 @@ async fn a_request_is_counted_by_operation_plan_and_code() {
         metrics.assert_line(&series);
     }
     metrics.assert_line(
-        r#"http_server_request_duration_seconds_count{http_request_method="GET",http_route="/v1/pets/{petId}",operation="getPet",status_class="4xx"} 1"#,
+        "http_server_request_duration_seconds_count{http_request_method=\"GET\",\
+         http_route=\"/v1/pets/{petId}\",operation=\"getPet\",status_class=\"4xx\"} 1",
     );
     metrics.assert_line("http_server_active_requests 0");
 }
@@ -55,7 +56,8 @@ async fn who_is_near_the_limit_and_over_it_is_counted() {
         [("account", "admitted", 10), ("account", "rate_limited", 2), ("address", "admitted", 1)]
     {
         metrics.assert_line(&format!(
-            r#"petstore_limiter_decisions_total{{outcome="{outcome}",scope="shared",subject="{subject}"}} {count}"#
+            "petstore_limiter_decisions_total{{outcome=\"{outcome}\",scope=\"shared\",\
+             subject=\"{subject}\"}} {count}"
         ));
     }
     metrics.assert_line(r#"petstore_limiter_near_limit_total{window="minute"} 3"#); // the 8th, 9th and 10th
@@ -104,14 +106,15 @@ async fn calls_statements_and_connections_are_counted() {
     let metrics = Metrics::of(&shop.admin()).await;
     metrics.assert_line(r#"rpc_server_call_duration_seconds_count{rpc_method="CreatePet"} 1"#);
     metrics.assert_line(r#"petstore_rpc_failures_total{code="PET_NOT_FOUND",rpc_method="GetPet"} 1"#);
-    // The animal and the name of its creation: PostgreSQL takes both in one statement.
+    // The pet and the name of its creation: PostgreSQL takes both in one statement.
     let (system, pool, inserts) = match Engine::of_this_run() {
         Engine::Sqlite => ("sqlite", "writer", 2),
         Engine::Postgres => ("postgresql", "shared", 1),
     };
     let statements = |operation| {
         format!(
-            r#"db_client_operation_duration_seconds_count{{db_operation_name="{operation}",db_system_name="{system}"}}"#
+            "db_client_operation_duration_seconds_count{{db_operation_name=\"{operation}\",\
+             db_system_name=\"{system}\"}}"
         )
     };
     metrics.assert_line(&format!("{} {inserts}", statements("INSERT")));
@@ -119,7 +122,8 @@ async fn calls_statements_and_connections_are_counted() {
     assert!(metrics.value(&reads) >= 2.0, "{}", metrics.0);
     metrics.assert_none("petstore_db_failures_total");
     let idle = format!(
-        r#"petstore_db_connections{{db_client_connection_pool_name="{pool}",db_client_connection_state="idle"}}"#
+        "petstore_db_connections{{db_client_connection_pool_name=\"{pool}\",\
+         db_client_connection_state=\"idle\"}}"
     );
     assert!(metrics.value(&idle) >= 1.0, "{}", metrics.0);
     metrics.assert_line("petstore_connections_accepted_total 2");
@@ -178,8 +182,8 @@ async fn nothing_that_a_stranger_sends_becomes_a_label() {
             let method = if n % 3 == 0 { "GET".to_owned() } else { format!("STRANGE{n}") };
             write!(
                 requests,
-                "{method} /v1/stranger-{n}/pets?stranger={n} HTTP/1.1\r\nHost: h\r\nX-Request-Id: stranger-{n:08}\r\n\
-                 User-Agent: stranger/{n}\r\nAuthorization: Bearer {key}\r\n{last}\r\n"
+                "{method} /v1/stranger-{n}/pets?stranger={n} HTTP/1.1\r\nHost: h\r\n\
+                 X-Request-Id: stranger-{n:08}\r\nUser-Agent: stranger/{n}\r\nAuthorization: Bearer {key}\r\n{last}\r\n"
             )
             .unwrap();
         }
@@ -196,14 +200,21 @@ async fn nothing_that_a_stranger_sends_becomes_a_label() {
     );
 }
 
+/// With `UPDATE_PAGES=1` in its environment this test writes the table instead of judging it.
 #[tokio::test]
 async fn every_metric_is_in_the_operators_guide() {
     let shop = TestShop::open().await;
-    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
-    let (_, rest) = guide.split_once("<!-- metrics:begin -->\n").unwrap();
-    let (written, _) = rest.split_once("<!-- metrics:end -->").unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let guide = fs::read_to_string(page).unwrap();
+    let (before, rest) = guide.split_once("<!-- metrics:begin -->\n").unwrap();
+    let (written, after) = rest.split_once("<!-- metrics:end -->").unwrap();
     let current = shop.metrics_table();
-    assert!(written == current, "the guide's table of metrics is not the current one, which is:\n{current}");
+    if env::var_os("UPDATE_PAGES").is_some() {
+        let page_with = format!("{before}<!-- metrics:begin -->\n{current}<!-- metrics:end -->{after}");
+        fs::write(page, page_with).unwrap();
+    } else {
+        assert!(written == current, "the table of metrics is not the current one; UPDATE_PAGES=1 writes it");
+    }
 
     shop.anonymous().get("/v1/pets").await.assert_status(401);
     let metrics = Metrics::of(&shop.admin()).await;

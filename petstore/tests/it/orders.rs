@@ -72,11 +72,11 @@ async fn an_order_goes_from_placed_to_approved_to_delivered_and_no_other_way() {
         let refused = advance(&shop, 1, to.into()).await.unwrap_err();
         assert!(refused.message().contains("is delivered"), "{refused:?}");
     }
-    assert_eq!(client.get("/v1/pets/1").await.json()["status"], "available", "an order changes no animal");
+    assert_eq!(client.get("/v1/pets/1").await.json()["status"], "available", "an order changes no pet");
 }
 
 #[tokio::test]
-async fn an_order_needs_an_animal_that_exists_and_a_quantity() {
+async fn an_order_needs_a_pet_that_exists_and_a_quantity() {
     let shop = TestShop::open().await;
     add(&shop.client_on(Plan::Free).await, 1).await;
     for pet_id in [2, i64::MAX] {
@@ -111,7 +111,7 @@ async fn an_order_that_does_not_exist_is_not_found_and_an_unknown_status_is_refu
 }
 
 #[tokio::test]
-async fn orders_are_paged_as_animals_are() {
+async fn orders_are_paged_as_pets_are() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Business).await;
     add(&client, 1).await;
@@ -139,7 +139,7 @@ async fn orders_are_paged_as_animals_are() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_animals_leads_to_no_orders_and_the_other_way_round() {
+async fn a_cursor_of_pets_leads_to_no_orders_and_the_other_way_round() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     add(&client, 2).await;

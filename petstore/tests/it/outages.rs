@@ -1,4 +1,4 @@
-//! What clients see while PostgreSQL is away, and that nothing has to be restarted afterwards.
+//! What clients see while PostgreSQL is unreachable, and that nothing has to be restarted afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::{PORTS, key_without_limits, pets::created, petstore};
 
-/// An outage is told within 1.6 s and its end is noticed within 2 s, on an idle machine. Here it is enough that both
-/// come before the deadline of a request: that would be answered 504.
+/// An outage is told within 1.6 s and its end is noticed within 2 s, on an idle machine. Here it is enough
+/// that both come before the deadline of a request: that would be answered 504.
 const TOLD: Duration = Duration::from_secs(5);
 const NOTICED: Duration = Duration::from_secs(20);
 
@@ -64,7 +64,8 @@ async fn while_the_servers_disk_is_full_reads_go_on_and_what_was_acknowledged_st
     database
         .psql(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
-             $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$; \
+             $$ BEGIN RAISE 'could not extend file: No space left on device' \
+             USING ERRCODE = 'disk_full'; END $$; \
              CREATE TRIGGER full_disk BEFORE INSERT ON pets FOR EACH ROW EXECUTE FUNCTION refuse()",
         )
         .await;

@@ -1,8 +1,8 @@
 //! REST and gRPC judge alike: what both can express has the same outcome, reason and text.
 //!
-//! What only one of them can express is left out: other page sizes than 1 to 100, an empty cursor, a name that is absent
-//! or no string, a status that is a number or an unknown word, and keys of repeatable requests, which each edge names in its
-//! own way.
+//! What only one of them can express is left out: other page sizes than 1 to 100, an empty cursor, a name
+//! that is absent or no string, a status that is a number or an unknown word, and keys of repeatable
+//! requests, which each edge names in its own way.
 
 use std::fmt::Write as _;
 

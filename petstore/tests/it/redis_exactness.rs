@@ -1,7 +1,8 @@
 //! Any number of gateways on one Redis admit exactly the limit, in every window.
 //!
-//! Here over HTTP, the whole way of a request; the limiter alone is tested, with many more decisions, where it is. The
-//! checker is `petstore_testkit::history`; that it finds a limiter that is not exact is tested there.
+//! Here over HTTP, the whole way of a request; the limiter alone is tested, with many more decisions, where
+//! it is. The checker is `petstore_testkit::history`; that it finds a limiter that is not exact is tested
+//! there.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,8 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// So far away that only the minute limits.
 const PER_DAY: u64 = 1_000_000_000;
 
-/// Accounts that are asked for three times their limit in each of two windows, over and over; the end of the first
-/// window comes in mid-load.
+/// Accounts that are asked for three times their limit in each of two windows, over and over; the end of the
+/// first window comes in mid-load.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     accounts: usize,

@@ -1,5 +1,5 @@
-//! Faults of Redis that are no clean outage: answers that are late now and then, a replica that takes over, gateways
-//! whose clocks jump.
+//! Faults of Redis that are no clean outage: answers that are late now and then, a replica that takes over,
+//! gateways whose clocks jump.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -57,10 +57,12 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
     says(&shop, "ok").await;
     let mut accounts = Vec::new();
     for number in 0..6 {
-        accounts.push(Account::open(&shop, number, 50 + number as u64).await); // whose answer it is can be told
+        // A limit of its own for each, so that its answers are recognised.
+        accounts.push(Account::open(&shop, number, 50 + number as u64).await);
     }
     let mut records = Vec::new();
-    let mut mean = (1..=6).map(|tens| Duration::from_millis(10 * tens)).cycle(); // around what a gateway waits
+    // Around the time for which a gateway waits.
+    let mut mean = (1..=6).map(|tens| Duration::from_millis(10 * tens)).cycle();
     eventually(PATIENCE, async || {
         let by = mean.next().unwrap();
         proxy.set(Fault::Delay { by, jitter: by }).await;
@@ -84,7 +86,8 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
         assert!(admitted(&mine) <= account.bound(), "{} of {}", admitted(&mine), account.per_day);
     }
     let shared: Vec<_> = records.into_iter().filter(is_shared).collect();
-    // What Redis counted and the gateway did not wait for may be missing; nothing may be there twice or out of order.
+    // What Redis counted and the gateway did not wait for may be missing; nothing may be there twice or out
+    // of order.
     let wrong = |violation: &Violation| !matches!(violation, Violation::UnderAdmitted(..));
     let violations: Vec<_> = check(&shared).violations.into_iter().filter(wrong).collect();
     assert_eq!(violations, [], "{} shared answers", shared.len());

@@ -18,8 +18,8 @@ const LIMIT: u64 = 60;
 const GATEWAYS: u16 = 2;
 const SHARE: u64 = LIMIT / GATEWAYS as u64;
 
-/// The most that a change may take on a machine that is busy with other things. How long it took is printed; the
-/// promise is within 1 s when Redis goes, and within 2 s when it comes back.
+/// The most that a change may take on a machine that is busy with other things. How long it took is printed;
+/// the promise is within 1 s when Redis goes, and within 2 s when it comes back.
 const NOTICED: Duration = Duration::from_secs(10);
 
 /// As long as many decisions that each wait for Redis would take.

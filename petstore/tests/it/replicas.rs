@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_replica_is_read_from_and_whoever_adds_an_animal_can_get_it_at_once() {
+async fn a_replica_is_read_from_and_whoever_adds_a_pet_can_get_it_at_once() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
     let mut replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;

@@ -103,7 +103,8 @@ async fn requests_in_a_row_on_one_connection_are_answered_in_their_order() {
     let client = shop.client_on(Plan::Free).await;
     let request = |id: &str, connection: &str| {
         format!(
-            "GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nX-Request-Id: {id}\r\n{connection}\r\n",
+            "GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\
+             X-Request-Id: {id}\r\n{connection}\r\n",
             client.key()
         )
     };

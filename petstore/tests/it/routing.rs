@@ -88,7 +88,8 @@ async fn connect_is_no_way_through() {
     let client = shop.client_on(Plan::Free).await;
     for target in ["127.0.0.1:9", "/v1/pets"] {
         let request = format!(
-            "CONNECT {target} HTTP/1.1\r\nHost: 127.0.0.1:9\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+            "CONNECT {target} HTTP/1.1\r\nHost: 127.0.0.1:9\r\nAuthorization: Bearer {}\r\n\
+             Connection: close\r\n\r\n",
             client.key()
         );
         let answer = raw::answer(&raw::exchange(client.address(), request.as_bytes()).await);

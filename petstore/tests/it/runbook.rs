@@ -1,5 +1,5 @@
-//! The operator's guide, "Why was an account refused in the last hour?", walked with nothing but what it names: the log, the
-//! metrics and the operator's commands.
+//! The operator's guide, "Why was an account refused in the last hour?", walked with nothing but what it
+//! names: the log, the metrics and the operator's commands.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,7 +31,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     })
     .await;
 
-    // 1. What it may and what it has used. Windows and days are those of the account, whatever became of its key.
+    // 1. Its limits and its usage. Windows and days belong to the account, whatever happens to its key.
     let admin = format!("http://{}", server.address("admin"));
     let usage = eventually(TOLD, async || {
         let usage = operator(&installation, &["usage", "--account", ACCOUNT, "--admin-url", &admin]).await;
@@ -61,7 +61,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
         "{refused:?}"
     );
 
-    // 3. Without a valid key there is no account in the line: the caller's address leads to it, and the key's state says why.
+    // 3. Without a valid key the line names no account: the address finds it, and the state of the key explains it.
     let strangers = eventually(TOLD, async || {
         let is_401 = |line: &Value| line["status"] == 401 && line["client"] == "127.0.0.1";
         let strangers = lines(&server.stderr(), is_401);

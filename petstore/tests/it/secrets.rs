@@ -1,4 +1,5 @@
-//! Secrets stay where they belong: in the request that carries them, and in the file that an operator keeps them in.
+//! Secrets stay where they belong: in the request that carries them, and in the file that an operator keeps
+//! them in.
 
 use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt, path::Path};
 

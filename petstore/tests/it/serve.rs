@@ -24,7 +24,8 @@ async fn a_new_store_comes_with_a_key_that_works_at_once() {
              gRPC   {grpc}\n\
              admin  http://{admin}\n\
              store  sqlite://data/petstore.db\n\
-             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. Try it:\n  \
+             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. \
+             Try it:\n  \
              curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://{rest}/v1/pets\n",
             rest = server.address("REST"),
             grpc = server.address("gRPC"),

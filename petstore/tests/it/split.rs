@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{key_of_new_account, pets::created, petstore, petstore_on};
 
-/// How long the service may take to see that a part is away or back.
+/// How long the service may take to notice that a part is unreachable or back.
 const NOTICED: Duration = Duration::from_secs(10);
 
 #[tokio::test]

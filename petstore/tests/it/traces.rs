@@ -55,7 +55,8 @@ petstore: GET /v1/pets/{petId}
     ] {
         assert_eq!(root.attribute(name).as_deref(), Some(value), "{name} of {root:?}");
     }
-    let first = if Engine::of_this_run() == Engine::Sqlite { "2" } else { "1" }; // SQLite's store opens with an account
+    // A store in SQLite begins with an account.
+    let first = if Engine::of_this_run() == Engine::Sqlite { "2" } else { "1" };
     assert_eq!(root.attribute("petstore.account_id").as_deref(), Some(first), "{root:?}");
     let query = spans.iter().find(|span| span.span.name == "SELECT pets").expect("a statement");
     assert!(query.attribute("db.query.text").is_some_and(|sql| sql.contains("= ")), "{query:?}");

@@ -95,7 +95,7 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::ValidationFailed => row(
             S::BAD_REQUEST,
             INVALID_ARGUMENT,
-            "A member of the animal (gRPC: or of the order) is missing, has the wrong type or a value that \
+            "A member of the pet (gRPC: or of the order) is missing, has the wrong type or a value that \
              is not allowed. One message names every such member: what is missing or has the wrong type \
              comes first, and when that is right, the values.",
             "Correct the members that the message names. `name` has 1 to 255 characters, is not blank and \
@@ -183,17 +183,17 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::IdempotencyKeyReused => row(
             S::UNPROCESSABLE_ENTITY,
             Some("ALREADY_EXISTS"),
-            "Within the last 24 hours the account has added another animal with this `Idempotency-Key`. \
+            "Within the last 24 hours the account has added another pet with this `Idempotency-Key`. \
              Name, category and status have to be the same for a repetition; spacing and order do not \
              matter. Nothing was stored.",
-            "Make a new key for every animal, and keep it for the repetitions of that request only.",
+            "Make a new key for every pet, and keep it for the repetitions of that request only.",
         ),
         R::PetNotFound => row(
             S::NOT_FOUND,
             Some("NOT_FOUND"),
-            "There is no animal with this identifier. Whatever is not a 64-bit integer in its shortest \
-             form names no animal either.",
-            "Look the animal up in the list, `GET /v1/pets`. Identifiers ascend and may have gaps.",
+            "There is no pet with this identifier. Whatever is not a 64-bit integer in its shortest \
+             form names no pet either.",
+            "Look the pet up in the list, `GET /v1/pets`. Identifiers ascend and may have gaps.",
         ),
         R::OrderNotFound => row(
             S::NOT_FOUND,
@@ -220,7 +220,7 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
             S::METHOD_NOT_ALLOWED,
             None,
             "The path exists, but does not serve this method.",
-            "The `Allow` header names the methods that the path serves. Animals cannot be changed or \
+            "The `Allow` header names the methods that the path serves. Pets cannot be changed or \
              deleted.",
         ),
         R::RequestTimeout => row(
@@ -241,7 +241,7 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
             S::PAYLOAD_TOO_LARGE,
             None,
             "The body of the request is larger than 64 KiB.",
-            "Send one animal per request. Its name has at most 255 characters, so an animal needs far \
+            "Send one pet per request. Its name has at most 255 characters, so a pet needs far \
              less.",
         ),
         R::UriTooLong => row(
@@ -286,7 +286,7 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
              was not counted.",
             "Stop sending with this key until the seconds in `Retry-After` have passed: the next day \
              begins at 00:00 UTC. Keep what you have fetched instead of fetching it again, ask for up to \
-             100 animals per page, or ask the operator for a higher plan.",
+             100 pets per page, or ask the operator for a higher plan.",
         ),
         R::ApiKeyBanned => row(
             S::TOO_MANY_REQUESTS,
@@ -303,8 +303,8 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::Unavailable => row(
             S::SERVICE_UNAVAILABLE,
             UNAVAILABLE,
-            "A part of the service is away for a moment: its core, its database, or room on its disk.",
-            "Wait and try again. An animal that you were adding may have been added: with an \
+            "A part of the service is temporarily unavailable: its core, its database, or space on its disk.",
+            "Wait and try again. A pet that you were adding may have been added: with an \
              `Idempotency-Key`, send the same request again; without one, look for it first.",
         )
         .for_operators("`/readyz` on the admin port names the part, and the log the cause."),
@@ -328,7 +328,7 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
             S::GATEWAY_TIMEOUT,
             Some("DEADLINE_EXCEEDED"),
             "The service did not answer within 5 seconds of the request's last byte.",
-            "Try again. An animal that you were adding may have been added: with an `Idempotency-Key`, \
+            "Try again. A pet that you were adding may have been added: with an `Idempotency-Key`, \
              send the same request again; without one, look for it first.",
         )
         .for_operators("If it lasts, look at the core's log and at how long its statements take."),

@@ -15,15 +15,15 @@ const UNKNOWN_STATUS: i32 = -1;
 const NAME_REQUIRED: &str = "name is required";
 const CATEGORY_ID_REQUIRED: &str = "categoryId is required";
 
-/// The animal that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
+/// The pet that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
 pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     let members = document::object(body)
         .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
         .ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned()))?;
-    animal(name(&members), category_id(&members), status(&members))
+    assemble(name(&members), category_id(&members), status(&members))
 }
 
-/// The animal in the cells of a table; empty ones are members that are left out.
+/// The pet in the cells of a table; empty ones are members that are left out.
 pub(crate) fn new_pet_from_cells(
     name: Option<&str>,
     category_id: Option<&str>,
@@ -35,10 +35,10 @@ pub(crate) fn new_pet_from_cells(
         None => Err(CATEGORY_ID_REQUIRED.to_owned()),
     };
     let status = given(status).map_or(PetStatus::Unspecified.into(), |word| parse_status(&word));
-    animal(given(name).ok_or_else(|| NAME_REQUIRED.to_owned()), category_id, Ok(status))
+    assemble(given(name).ok_or_else(|| NAME_REQUIRED.to_owned()), category_id, Ok(status))
 }
 
-fn animal(
+fn assemble(
     name: Result<String, String>,
     category_id: Result<i64, String>,
     status: Result<i32, String>,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_animal_is_read() {
+    fn a_whole_pet_is_read() {
         let pet = new_pet(br#"{"status":"sold","id":9,"name":"R\u00e9x","categoryId":-7,"x":{}}"#).unwrap();
         assert_eq!(pet, NewPet { name: "Réx".into(), category_id: Some(-7), status: PetStatus::Sold.into() });
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_not_an_object_is_not_an_animal() {
+    fn a_body_that_is_not_an_object_is_not_a_pet() {
         for body in ["[]", "null", "\"name\"", "1"] {
             assert_eq!(refusal(body), "the body must be a JSON object");
         }

@@ -1,11 +1,11 @@
-//! Animals as JSON (docs/contract.md, 2.1).
+//! Pets as JSON (docs/contract.md, 2.1).
 
 use petstore_proto::v1::{Pet, PetStatus};
 use serde::Serialize;
 
 use super::pet_status::word_of;
 
-/// Room for an animal with a short name, so that a page is seldom copied while it grows.
+/// Room for a pet with a short name, so that a page is seldom copied while it grows.
 const TYPICAL_LEN: usize = 96;
 
 /// The Pet object. Identifiers are JSON numbers, exact over the whole range of int64.
@@ -30,14 +30,14 @@ impl<'a> From<&'a Pet> for PetBody<'a> {
     }
 }
 
-/// One animal.
+/// One pet.
 pub(crate) fn pet_body(pet: &Pet) -> Vec<u8> {
     let mut body = Vec::with_capacity(TYPICAL_LEN);
     append(&mut body, pet);
     body
 }
 
-/// An array of animals.
+/// An array of pets.
 pub(crate) fn pets_body(pets: &[Pet]) -> Vec<u8> {
     let mut body = Vec::with_capacity(pets.len().saturating_mul(TYPICAL_LEN));
     body.push(b'[');

@@ -130,7 +130,7 @@ pub(super) const INTERNAL_ERROR: Failure = Failure {
 };
 pub(super) const SERVICE_UNAVAILABLE: Failure = Failure {
     name: "ServiceUnavailable",
-    description: "A part of the service is away or has too much work.",
+    description: "A part of the service is unavailable or overloaded.",
     reasons: &[R::Unavailable, R::Overloaded, R::LimiterUnavailable],
     headers: RETRY_AFTER,
 };

@@ -114,7 +114,7 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether decisions are made without the counters that all gateways share, because these are away.
+    /// Whether decisions are made without the counters that all gateways share, because these are unreachable.
     fn is_degraded(&self) -> bool {
         false
     }
@@ -122,5 +122,5 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
 
 /// No decision could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rate limiter is away")]
+#[error("the rate limiter is unavailable")]
 pub struct LimiterUnavailable;

@@ -39,7 +39,7 @@ def create(name: str, category: int, status: PetStatus | Unset = UNSET) -> Pet:
     return response.parsed
 
 
-# Add three animals and fetch one.
+# Add three pets and fetch one.
 rex = create("Rex", 7, PetStatus.AVAILABLE)
 mia = create("Mia 🐈", LARGEST)
 tom = create("Tom", 3, PetStatus.SOLD)

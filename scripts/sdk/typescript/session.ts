@@ -44,7 +44,7 @@ async function create(name: string, categoryId: number, status?: PetStatus): Pro
   return data;
 }
 
-// Add three animals and fetch one.
+// Add three pets and fetch one.
 const rex = await create("Rex", 7, "available");
 const mia = await create("Mia 🐈", 3);
 const tom = await create("Tom", 3, "sold");
@@ -102,7 +102,7 @@ export const refusedByTheCompiler = () => [
   // @ts-expect-error a status that does not exist
   client.GET("/pets", { params: { query: { status: "lost" } } }),
   // @ts-expect-error a path that does not exist
-  client.GET("/animals"),
+  client.GET("/pets"),
   // @ts-expect-error a required member is missing
   client.POST("/pets", { body: { name: "Rex" } }),
   // @ts-expect-error a member is misspelled

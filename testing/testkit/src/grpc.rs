@@ -45,7 +45,7 @@ pub async fn tls_channel(
     Endpoint::from_shared(format!("https://{address}")).expect("a URL").tls_config(tls)?.connect().await
 }
 
-/// A client of the animals' service.
+/// A client of the pets' service.
 pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
     PetStoreClient::new(channel(address).await)
 }

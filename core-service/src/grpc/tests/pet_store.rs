@@ -18,7 +18,7 @@ async fn both_transports_give_the_same_answers() {
         let missing = client.get_pet(GetPetRequest { pet_id: -7 }).await.unwrap_err();
         assert_eq!(
             verdict(&missing),
-            refused(Code::NotFound, "PET_NOT_FOUND", "there is no animal with the id -7")
+            refused(Code::NotFound, "PET_NOT_FOUND", "there is no pet with the id -7")
         );
         let invalid = client.create_pet(CreatePetRequest::default()).await.unwrap_err();
         assert_eq!(

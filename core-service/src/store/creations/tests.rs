@@ -149,5 +149,5 @@ async fn the_sweep_forgets_what_has_expired_a_bounded_number_at_a_time() {
     assert_eq!(store.creations().forget_expired(later, 3).await.unwrap(), 1);
     assert_eq!(store.creations().forget_expired(later, 3).await.unwrap(), 0);
     assert!(store.creations().insert_once(&id("4"), pet("Rex"), later).await.unwrap().replayed);
-    assert!(store.pets().find(PetId(1)).await.unwrap().is_some(), "the animals stay");
+    assert!(store.pets().find(PetId(1)).await.unwrap().is_some(), "the pets stay");
 }

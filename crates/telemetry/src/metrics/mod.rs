@@ -1,12 +1,12 @@
 //! Metrics, as Prometheus reads them.
 //!
-//! A part of the service makes its metrics when it is made, and hands them out as [`Collectors`]; whoever runs the part
-//! shows them in an [`Exposition`]. Nothing is global, so that several services can live in one process and each shows
-//! its own.
+//! A part of the service makes its metrics when it is made, and hands them out as [`Collectors`]; whoever
+//! runs the part shows them in an [`Exposition`]. Nothing is global, so that several services can live in one
+//! process and each shows its own.
 //!
-//! Names and labels are constants, and a label's values come from an enum of ours: what a stranger sends never becomes
-//! one. Names follow OpenTelemetry's semantic conventions where these have one, in the spelling of Prometheus; all
-//! others begin with `petstore_`.
+//! Names and labels are constants, and a label's values come from an enum of ours: what a stranger sends
+//! never becomes one. Names follow OpenTelemetry's semantic conventions where these have one, in the spelling
+//! of Prometheus; all others begin with `petstore_`.
 
 mod exposition;
 mod process;
@@ -22,7 +22,8 @@ pub use self::{exposition::Exposition, process::process, sampled::Sampled};
 /// The metrics of a part. They share their values with those that the part counts with.
 pub type Collectors = Vec<Box<dyn Collector>>;
 
-/// Upper bounds of the buckets of a duration, in seconds: from what a cached answer takes to what no deadline allows.
+/// Upper bounds of the buckets of a duration, in seconds: from what a cached answer takes to what no deadline
+/// allows.
 const DURATIONS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
 /// A number that only grows. Its name ends with `_total`.
@@ -49,7 +50,8 @@ pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     made(IntGaugeVec::new(Opts::new(name, help), labels))
 }
 
-/// How long things took, in seconds, for each combination of labels. Their name ends with `_duration_seconds`.
+/// How long things took, in seconds, for each combination of labels. Their name ends with
+/// `_duration_seconds`.
 #[must_use]
 pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
     made(HistogramVec::new(HistogramOpts::new(name, help).buckets(DURATIONS.to_vec()), labels))

@@ -1,4 +1,5 @@
-//! What the kernel knows of this process (Linux: `/proc`), under the names that all Prometheus clients give it.
+//! What the kernel knows of this process (Linux: `/proc`), under the names that all Prometheus clients give
+//! it.
 
 use std::{
     fs, io,
@@ -10,8 +11,8 @@ use prometheus::{Counter, Gauge, core::Collector};
 
 use super::{Collectors, Sampled, made};
 
-/// Ticks of the kernel's clock in a second: `USER_HZ`, which is 100 on every architecture that Rust's standard library
-/// supports.
+/// Ticks of the kernel's clock in a second: `USER_HZ`, which is 100 on every architecture that Rust's
+/// standard library supports.
 const TICKS: f64 = 100.0;
 
 /// Processor time, memory, open files and start of this process. A value that the kernel does not tell is 0.
@@ -29,8 +30,8 @@ pub fn process() -> Collectors {
     ]
 }
 
-/// By the process's own clock, when it was first asked for, early in the start: what the kernel tells counts from the
-/// machine's start, whose time is in `/proc/stat`, which systemd's `ProcSubset=pid` hides.
+/// By the process's own clock, when it was first asked for, early in the start: what the kernel tells counts
+/// from the machine's start, whose time is in `/proc/stat`, which systemd's `ProcSubset=pid` hides.
 fn start_time() -> Box<dyn Collector> {
     static STARTED: OnceLock<f64> = OnceLock::new();
     let gauge = made(Gauge::new("process_start_time_seconds", "When the process started, in Unix seconds."));
@@ -72,8 +73,8 @@ fn cpu_time() -> io::Result<f64> {
     Ok(user + kernel)
 }
 
-/// Fields of `stat` that are counted in ticks, by their numbers in `proc_pid_stat(5)`. The second field, the program's name in
-/// parentheses, may hold anything.
+/// Fields of `stat` that are counted in ticks, by their numbers in `proc_pid_stat(5)`. The second field, the
+/// program's name in parentheses, may hold anything.
 fn stat_seconds<const N: usize>(numbers: [usize; N]) -> io::Result<[f64; N]> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();

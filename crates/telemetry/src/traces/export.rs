@@ -1,7 +1,7 @@
 //! Sending spans to a receiver, over OTLP (gRPC).
 //!
-//! Requests never wait for that. Spans that ended wait in a queue of [`QUEUE`] for a thread of their own; what finds it full
-//! is dropped, and counted like what the receiver did not take.
+//! Requests never wait for that. Spans that ended wait in a queue of [`QUEUE`] for a thread of their own;
+//! what finds it full is dropped, and counted like what the receiver did not take.
 
 mod counted;
 mod endpoint;

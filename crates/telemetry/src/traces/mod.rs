@@ -1,14 +1,14 @@
 //! Traces: what a request did and how long each part took, as OpenTelemetry sees it.
 //!
-//! [`Traces`] begins the span of a request where it enters a service. While that [`Span`] runs a future, everything below
-//! finds it by itself ([`Span::child`], [`Span::past`]), so that neither a limiter nor a store has to be handed anything;
-//! work that another task goes on with takes it along ([`Current`]);
+//! [`Traces`] begins the span of a request where it enters a service. While that [`Span`] runs a future,
+//! everything below finds it by itself ([`Span::child`], [`Span::past`]), so that neither a limiter nor a
+//! store has to be handed anything; work that another task goes on with takes it along ([`Current`]);
 //! [`Span::write`] tells the next service. Off, which is the default, a span is a comparison.
 //!
 //! A trace begins at most once, and whether it is recorded is decided there: services below keep to it.
 //!
-//! Names follow OpenTelemetry's semantic conventions; what these do not know begins with `petstore.`. Names and values are
-//! of our own choosing, never a stranger's words: those could hold a key.
+//! Names follow OpenTelemetry's semantic conventions; what these do not know begins with `petstore.`. Names
+//! and values are of our own choosing, never a stranger's words: those could hold a key.
 
 mod export;
 pub mod grpc;

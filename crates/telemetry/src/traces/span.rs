@@ -20,7 +20,8 @@ use super::propagation;
 
 /// One part of a request's work, from when it is made until it is dropped: also when the work is given up.
 ///
-/// It may be nothing at all, when traces are off; or belong to a trace that is not recorded, and then only be handed on.
+/// It may be nothing at all, when traces are off; or belong to a trace that is not recorded, and then only be
+/// handed on.
 pub struct Span(Option<Context>);
 
 impl Span {
@@ -34,8 +35,8 @@ impl Span {
         Self(Some(context))
     }
 
-    /// Begins a part of what the current span does. Without a current span that is recorded, it is [`Self::none`], and
-    /// nothing is asked for its description.
+    /// Begins a part of what the current span does. Without a current span that is recorded, it is
+    /// [`Self::none`], and nothing is asked for its description.
     #[must_use]
     pub fn child(kind: SpanKind, describe: impl FnOnce() -> Description) -> Self {
         let begin = |parent: &Context, tracer: &SdkTracer| {

@@ -1,4 +1,4 @@
-//! Where exported pets are written.
+//! The file or stream that pets are exported to.
 
 use std::{
     ffi::OsString,
@@ -14,15 +14,15 @@ use crate::bulk::{BulkError, is_gzip, is_standard};
 
 const BUFFER: usize = 128 * 1024;
 
-/// What is to be written.
+/// A part of the file.
 pub(crate) enum Part {
     Bytes(Vec<u8>),
-    /// That was all. Without it, the file is not whole.
+    /// Everything was sent. Without it the file is incomplete.
     End,
 }
 
-/// Where to write. A file is written beside its place and moved there when it is whole, so that half an export is
-/// never taken for one.
+/// The output. A file is written as `NAME.partial` and renamed when it is complete, so that an incomplete
+/// export is never mistaken for a complete one.
 pub(crate) struct OutputFile {
     to: Box<dyn Sink>,
     file: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct OutputFile {
 
 /// What bytes are written to.
 trait Sink: Write {
-    /// Writes what is still held back; a file is then on the disk.
+    /// Writes what is buffered, and syncs a file to the disk.
     fn finish(&mut self) -> io::Result<()>;
 }
 
@@ -81,7 +81,7 @@ impl OutputFile {
         Ok(Self { to, file: file.to_owned(), partial: Some(partial) })
     }
 
-    /// Writes what comes. Unless the end comes too, nothing is left of a file.
+    /// Writes the parts as they arrive. If the last is not [`Part::End`], the file is removed.
     pub(crate) fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), BulkError> {
         let written = self.try_write(&mut parts);
         match (&self.partial, &written) {
@@ -93,7 +93,7 @@ impl OutputFile {
         .map_err(|source| BulkError::Write { file: self.file, source })
     }
 
-    /// Whether the end came.
+    /// Returns whether [`Part::End`] arrived.
     fn try_write(&mut self, parts: &mut mpsc::Receiver<Part>) -> io::Result<bool> {
         while let Some(part) = parts.blocking_recv() {
             match part {

@@ -1,11 +1,11 @@
-//! A pet in a file.
+//! A pet as a row of a file.
 
 use petstore_gateway::exchange;
 use petstore_proto::v1::{Pet, PetStatus};
 
 use crate::bulk::Format;
 
-/// What comes before the first pet.
+/// The text before the first row.
 pub(crate) fn head(format: Format) -> Vec<u8> {
     match format {
         Format::Ndjson => Vec::new(),
@@ -29,7 +29,7 @@ pub(crate) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
     }
 }
 
-/// A cell, in quotes where RFC 4180 asks for them.
+/// A cell, in quotes where RFC 4180 requires them.
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn an_pet_is_a_line_in_either_format() {
+    fn a_pet_is_a_line_in_either_format() {
         let json = "{\"id\":1,\"name\":\"Rex, \\\"the dog\\\"\",\"categoryId\":-7,\"status\":\"sold\"}\n";
         assert_eq!(row("Rex, \"the dog\"", PetStatus::Sold, Format::Ndjson), json);
         for (name, status, expected) in [

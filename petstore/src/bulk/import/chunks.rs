@@ -1,18 +1,46 @@
-//! Cutting a file into chunks, each of which takes effect as a whole.
+//! Cuts a file into chunks, each of which takes effect as a whole.
 
-use std::mem;
+use std::{
+    fmt::{self, Write as _},
+    mem,
+};
 
-use petstore_proto::v1::ImportLine;
+use petstore_gateway::exchange::RowError;
+use petstore_proto::v1::{ImportLine, RejectedLine};
 use tokio::sync::mpsc;
 
-use super::{delivery::Rejected, records::Records};
+use super::records::Records;
 use crate::bulk::BulkError;
 
 /// The most lines of a chunk: what the core takes in a message.
 const MAX_LINES: usize = 1_000;
-/// The most lines between the first and the last of a chunk, so that a position is told now and then where nothing
-/// can be imported.
+/// The most lines between the first and the last of a chunk, so that the import has a position to continue
+/// from also where no line can be imported.
 const MAX_SPAN: i64 = 10_000;
+
+/// A line that is not imported, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    pub(crate) line: i64,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}: ", self.line, self.reason)?;
+        // A message may quote the file, which must not move the cursor or colour the terminal.
+        self.message
+            .chars()
+            .try_for_each(|char| f.write_char(if char.is_control() { '\u{fffd}' } else { char }))
+    }
+}
+
+impl From<RejectedLine> for Rejected {
+    fn from(line: RejectedLine) -> Self {
+        Self { line: line.line, reason: line.reason, message: line.message }
+    }
+}
 
 /// Lines of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,12 +61,12 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// If it is `strict`, they end before the first line that has no pet.
+    /// With `strict`, they end before the first line that is not a pet.
     pub(crate) fn new(records: Records, strict: bool) -> Self {
         Self { records, strict, is_over: false }
     }
 
-    /// Sends every chunk, or until nobody takes any more.
+    /// Sends all chunks, unless the receiver closes before.
     pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, BulkError>>) {
         while let Some(chunk) = self.next().transpose() {
             let failed = chunk.is_err();
@@ -55,20 +83,16 @@ impl Chunks {
         let first = self.records.last_line();
         let mut chunk = Chunk::default();
         while chunk.lines.len() < MAX_LINES && self.records.last_line() - first < MAX_SPAN {
-            let Some(record) = self.records.next()? else {
+            let Some((line, pet)) = self.records.next()? else {
                 self.is_over = true;
                 break;
             };
-            match record.pet {
-                Ok(pet) => chunk.lines.push(ImportLine { line: record.line, pet: Some(pet) }),
-                Err(refusal) => {
-                    chunk.rejected.push(Rejected {
-                        line: record.line,
-                        reason: refusal.reason.to_owned(),
-                        message: refusal.message,
-                    });
+            match pet {
+                Ok(pet) => chunk.lines.push(ImportLine { line, pet: Some(pet) }),
+                Err(RowError { reason, message }) => {
+                    chunk.rejected.push(Rejected { line, reason: reason.to_owned(), message });
                     if self.strict {
-                        chunk.last_line = record.line - 1;
+                        chunk.last_line = line - 1;
                         self.is_over = true;
                         return Ok(Some(chunk));
                     }
@@ -77,5 +101,17 @@ impl Chunks {
         }
         chunk.last_line = self.records.last_line();
         Ok((chunk.last_line > first).then_some(chunk))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_contains_cannot_move_the_cursor() {
+        let message = "\u{1b}[2J name must\nnot".to_owned();
+        let rejected = Rejected { line: 3, reason: "VALIDATION_FAILED".to_owned(), message };
+        assert_eq!(rejected.to_string(), "line 3: VALIDATION_FAILED: \u{fffd}[2J name must\u{fffd}not");
     }
 }

@@ -1,4 +1,4 @@
-//! Pets in a table (RFC 4180).
+//! Pets in CSV (RFC 4180).
 
 use std::{
     io::{self, BufRead},
@@ -6,16 +6,17 @@ use std::{
 };
 
 use csv_core::{ReadRecordResult, Reader};
-use petstore_gateway::exchange::{self, Refusal};
+use petstore_gateway::exchange::{self, RowError};
+use petstore_proto::v1::NewPet;
 
-use super::records::{Record, too_long};
-use crate::bulk::{BulkError, Line, Lines, MAX_LINE};
+use super::lines::{Line, Lines, MAX_LINE, too_long};
+use crate::bulk::BulkError;
 
 /// The most columns.
 const MAX_COLUMNS: usize = 256;
 
-/// Reads the rows of a table, line by line: most rows are one line, and one whose quotes span more ends with the last
-/// of them. So the table goes on with the next line, whatever one line lacks.
+/// Reads the rows of a table line by line. Most rows are one line; a row whose quotes span several ends with
+/// the last of them. So reading continues with the next line, whatever is wrong with one.
 #[derive(Debug)]
 pub(super) struct Table {
     reader: Reader,
@@ -24,7 +25,7 @@ pub(super) struct Table {
     columns: Columns,
 }
 
-/// Where a row has what.
+/// The columns that are read, by their index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Columns {
     name: usize,
@@ -33,7 +34,8 @@ struct Columns {
 }
 
 impl Columns {
-    fn of<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+    /// The columns that the first row names; `None` if one is missing or named twice.
+    fn parse<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let (mut name, mut category_id, mut status) = (None, None, None);
         for (index, cell) in head.enumerate() {
             let column = match cell.trim_ascii() {
@@ -50,9 +52,9 @@ impl Columns {
     }
 }
 
-/// What became of reading a row.
+/// The outcome of reading a row.
 enum Row {
-    /// It is in the cells: so many.
+    /// Its cells were read; how many.
     Whole(usize),
     TooLong,
     /// The file ended inside of quotes.
@@ -61,18 +63,21 @@ enum Row {
 
 impl Table {
     /// Reads the first line that is not empty, which names the columns.
-    pub(super) fn begin<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, BulkError> {
+    pub(super) fn open<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, BulkError> {
         let (cells, ends) = (vec![0; MAX_LINE], vec![0; MAX_COLUMNS]);
         let mut table = Self { reader: Reader::new(), cells, ends, columns: Columns::default() };
         let row = table.row(lines).map_err(|source| BulkError::Read { file: file.to_owned(), source })?;
         let Some((_, Row::Whole(count))) = row else { return Err(BulkError::Columns) };
-        table.columns = Columns::of((0..count).map(|index| table.cell(index, count).unwrap_or_default()))
+        table.columns = Columns::parse((0..count).map(|index| table.cell(index, count).unwrap_or_default()))
             .ok_or(BulkError::Columns)?;
         Ok(table)
     }
 
-    /// The pet of the next row.
-    pub(super) fn next<R: BufRead>(&mut self, lines: &mut Lines<R>) -> io::Result<Option<Record>> {
+    /// The pet of the next row, and the line that it begins on.
+    pub(super) fn next<R: BufRead>(
+        &mut self,
+        lines: &mut Lines<R>,
+    ) -> io::Result<Option<(i64, Result<NewPet, RowError>)>> {
         let Some((line, row)) = self.row(lines)? else { return Ok(None) };
         let pet = match row {
             Row::Whole(count) => self
@@ -81,11 +86,11 @@ impl Table {
             Row::TooLong => Err(too_long()),
             Row::Open => Err(malformed("the last quoted cell must end")),
         };
-        Ok(Some(Record { line, pet }))
+        Ok(Some((line, pet)))
     }
 
-    /// The cells of the columns that count.
-    fn cells(&self, count: usize) -> Result<[Option<&str>; 3], Refusal> {
+    /// The cells of the columns that are read.
+    fn cells(&self, count: usize) -> Result<[Option<&str>; 3], RowError> {
         let Columns { name, category_id, status } = self.columns;
         let text = |index| {
             let cell = self.cell(index, count).map(str::from_utf8).transpose();
@@ -101,7 +106,7 @@ impl Table {
         self.cells.get(begin..end)
     }
 
-    /// Reads the next row that is not empty, and tells the line that it begins on.
+    /// Reads the next row that is not empty. Returns the line that it begins on, too.
     fn row<R: BufRead>(&mut self, lines: &mut Lines<R>) -> io::Result<Option<(i64, Row)>> {
         self.reader.reset();
         let (mut begin, mut written, mut count) = (None, 0, 0);
@@ -139,8 +144,8 @@ impl Table {
     }
 }
 
-fn malformed(message: &str) -> Refusal {
-    Refusal { reason: "MALFORMED_CSV", message: message.to_owned() }
+fn malformed(message: &str) -> RowError {
+    RowError { reason: "MALFORMED_CSV", message: message.to_owned() }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The bytes of what is imported.
+//! The file or stream that is imported, decompressed.
 
 use std::{
     fmt::Write as _,
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::bulk::{BulkError, is_standard};
 
 const BUFFER: usize = 128 * 1024;
-/// What gzip begins with (RFC 1952); no JSON and no table of ours does.
+/// The first bytes of gzip (RFC 1952); neither JSON nor CSV begins with them.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What is imported.
@@ -26,33 +26,34 @@ pub(crate) struct Input {
     bytes: Box<dyn Read + Send>,
     pub(crate) file: PathBuf,
     pub(crate) import_id: String,
-    /// In bytes, as it lies on the disk.
+    /// In bytes, as stored (compressed, if it is).
     pub(crate) size: Option<u64>,
-    /// How much of that has been read.
+    /// How many of these have been read.
     pub(crate) read: Count,
 }
 
 impl Input {
-    /// Opens the file. Unless it is named, the import gets the file's SHA-256 for a name: it is read twice.
+    /// Opens the file. Without `import_id`, the identifier is the SHA-256 of the file, which is then read
+    /// twice.
     pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, BulkError> {
         let failed = |source| BulkError::Read { file: file.to_owned(), source };
         let read = Count::default();
         let (bytes, import_id, size): (Box<dyn Read + Send>, _, _) = if is_standard(file) {
-            (Box::new(io::stdin()), import_id.map_or_else(new_name, str::to_owned), None)
+            (Box::new(io::stdin()), import_id.map_or_else(new_id, str::to_owned), None)
         } else {
             let mut open = File::open(file).map_err(failed)?;
             let metadata = open.metadata().map_err(failed)?;
             let import_id = match import_id {
                 Some(import_id) => import_id.to_owned(),
-                None if metadata.is_file() => content_name(&mut open).map_err(failed)?,
-                None => new_name(), // a pipe can be read once only
+                None if metadata.is_file() => content_id(&mut open).map_err(failed)?,
+                None => new_id(), // a pipe can be read only once
             };
             (Box::new(open), import_id, metadata.is_file().then_some(metadata.len()))
         };
         Ok(Self { bytes, file: file.to_owned(), import_id, size, read })
     }
 
-    /// Its text, uncompressed. Waits for the first bytes.
+    /// Its decompressed text. Waits for the first bytes.
     pub(crate) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
         let mut bytes = BufReader::with_capacity(BUFFER, Counted { bytes: self.bytes, count: self.read });
         if bytes.fill_buf()?.starts_with(&GZIP) {
@@ -63,11 +64,11 @@ impl Input {
     }
 }
 
-fn new_name() -> String {
+fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-fn content_name(file: &mut File) -> io::Result<String> {
+fn content_id(file: &mut File) -> io::Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -77,9 +78,9 @@ fn content_name(file: &mut File) -> io::Result<String> {
         }
     }
     file.rewind()?;
-    Ok(digest.finalize().iter().fold("sha256:".to_owned(), |mut name, byte| {
-        let _ = write!(name, "{byte:02x}"); // it is a String
-        name
+    Ok(digest.finalize().iter().fold("sha256:".to_owned(), |mut id, byte| {
+        let _ = write!(id, "{byte:02x}"); // cannot fail: it is a String
+        id
     }))
 }
 

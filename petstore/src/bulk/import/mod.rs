@@ -4,11 +4,12 @@ mod chunks;
 mod csv;
 mod delivery;
 mod input;
+mod lines;
 mod records;
 
 pub(crate) use self::{
-    chunks::Chunks,
-    delivery::{Delivery, Rejected, SEGMENT},
+    chunks::{Chunks, Rejected},
+    delivery::{Delivery, SEGMENT},
     input::Input,
     records::Records,
 };

@@ -4,21 +4,23 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
-    http::{Request, StatusCode, Uri, header::HOST},
+    http::{Request, StatusCode, Uri},
 };
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use petstore_core::domain::{Account, KeyId, Quota};
 use petstore_gateway::LimitStatusBody;
 use serde_json::json;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
 use super::limits::LimitsRequest;
 
-/// How long one question may take.
-const DEADLINE: Duration = Duration::from_secs(2);
-/// No answer is longer.
-const LONGEST: usize = 64 * 1024;
+/// How long a request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// More than any answer has, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
 
 /// `http://HOST:PORT`.
 #[derive(Clone, Debug)]
@@ -44,26 +46,30 @@ impl fmt::Display for AdminUrl {
     }
 }
 
-/// Why the admin port did not answer the question.
+/// Why the admin port gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminClientError {
     #[error("--admin-url: the service at {url} has no account data; is this the admin port of a gateway?")]
     Refused { url: AdminUrl },
     #[error(
-        "--admin-url: the service at {url} has to be told that name: use its address, or give it --admin-host"
+        "--admin-url: the service at {url} does not know that name: use its address, or start it with \
+         --admin-host"
     )]
     Misdirected { url: AdminUrl },
     #[error("--admin-url: no answer from {url} in time")]
     Silent { url: AdminUrl },
 }
 
-/// The service whose admin port is there, if it runs.
+/// A client of the admin port.
 #[derive(Debug)]
-pub(crate) struct AdminClient<'a>(&'a AdminUrl);
+pub(crate) struct AdminClient<'a> {
+    url: &'a AdminUrl,
+    http: Client<HttpConnector, Body>,
+}
 
 impl<'a> AdminClient<'a> {
     pub(crate) fn new(url: &'a AdminUrl) -> Self {
-        Self(url)
+        Self { url, http: Client::builder(TokioExecutor::new()).build_http() }
     }
 
     /// Returns how much of its limits an account or a key of it has used, or `None` if nothing listens there.
@@ -72,49 +78,30 @@ impl<'a> AdminClient<'a> {
         account: &Account,
         key: Option<KeyId>,
     ) -> Result<Option<LimitStatusBody>, AdminClientError> {
-        let url = || self.0.clone();
-        let Ok(stream) = TcpStream::connect(&self.0.0).await else { return Ok(None) };
+        let url = || self.url.clone();
         let Quota { per_minute, per_day } = account.plan.quota();
         let request = LimitsRequest { per_minute, per_day, key: key.map(|key| key.to_string()) };
-        let path = format!("/limits/{}", account.id.0);
-        match timeout(DEADLINE, self.post(stream, &path, json!(request).to_string())).await {
+        let request = Request::post(format!("{url}/limits/{}", account.id.0, url = self.url))
+            .body(Body::from(json!(request).to_string()))
+            .map_err(|_| AdminClientError::Refused { url: url() })?;
+        let exchange = async {
+            let response = self.http.request(request).await.map_err(|error| error.is_connect())?;
+            let status = response.status();
+            let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await.map_err(|_| false)?;
+            Ok((status, body))
+        };
+        match timeout(REQUEST_TIMEOUT, exchange).await {
             Ok(Ok((StatusCode::OK, body))) => match serde_json::from_slice(&body) {
                 Ok(status) => Ok(Some(status)),
                 Err(_) => Err(AdminClientError::Refused { url: url() }),
             },
             Ok(Ok((StatusCode::MISDIRECTED_REQUEST, _))) => Err(AdminClientError::Misdirected { url: url() }),
             Ok(Ok(_)) => Err(AdminClientError::Refused { url: url() }),
-            Ok(Err(_)) | Err(_) => Err(AdminClientError::Silent { url: url() }),
-        }
-    }
-
-    async fn post(
-        &self,
-        stream: TcpStream,
-        path: &str,
-        body: String,
-    ) -> Result<(StatusCode, Vec<u8>), Unanswered> {
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|_| Unanswered)?;
-        let request =
-            Request::post(path).header(HOST, &self.0.0).body(Body::from(body)).map_err(|_| Unanswered)?;
-        let exchange = async {
-            let response = sender.send_request(request).await.map_err(|_| Unanswered)?;
-            let (head, body) = response.into_parts();
-            let body = to_bytes(Body::new(body), LONGEST).await.map_err(|_| Unanswered)?;
-            Ok((head.status, body.to_vec()))
-        };
-        tokio::pin!(exchange, connection);
-        tokio::select! {
-            answer = &mut exchange => answer,
-            _ = &mut connection => exchange.await,
+            Ok(Err(true)) => Ok(None), // nothing listens there
+            Ok(Err(false)) | Err(_) => Err(AdminClientError::Silent { url: url() }),
         }
     }
 }
-
-/// The exchange broke off.
-#[derive(Debug)]
-struct Unanswered;
 
 #[cfg(test)]
 mod tests {

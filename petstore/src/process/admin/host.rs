@@ -1,8 +1,8 @@
-//! For whom a request to the admin port is meant, as far as a browser tells.
+//! Protection against DNS rebinding.
 //!
-//! A page of the web cannot read what another site answers, but it can let its own name point to an address of the
-//! operator's machine or network (DNS rebinding): the browser then takes the admin port for the page's own site. It
-//! still says the name in Host. So nothing but what no stranger can have registered is taken there.
+//! A web page cannot read what another site answers, but it can point its own host name to an address of the
+//! operator's machine or network: the browser then treats the admin port as the page's own site. It still
+//! sends the name in Host. So the admin port answers only under names that nobody else can have registered.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -20,7 +20,7 @@ use axum::{
 use super::refuse;
 use crate::settings::HostName;
 
-/// Passes on what is meant for this port.
+/// Passes on requests whose host name is safe.
 pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     // A target in absolute form comes before Host (RFC 9112 §3.2.2). Browsers always send one of the two.
@@ -30,16 +30,16 @@ pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request
         (None, Some(host), None) => Some(host.to_str().unwrap_or_default()),
         (None, Some(_), Some(_)) => Some(""),
     };
-    if host.is_none_or(|host| is_ours(host, &known)) {
+    if host.is_none_or(|host| is_safe(host, &known)) {
         return next.run(request).await;
     }
-    let message =
-        "the admin port is asked by an IP address, localhost, a name without a dot, or one of --admin-host";
+    let message = "the admin port answers under an IP address, localhost, a name without a dot, or a name \
+                   of --admin-host";
     refuse(StatusCode::MISDIRECTED_REQUEST, "INVALID_REQUEST", message)
 }
 
-/// Whether no stranger can have this host, a name or an address with or without a port.
-fn is_ours(host: &str, known: &[HostName]) -> bool {
+/// Whether nobody else can have registered the host, a name or an address with or without a port.
+fn is_safe(host: &str, known: &[HostName]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_stranger_could_have_registered_is_not_taken() {
+    fn a_name_that_others_could_have_registered_is_refused() {
         let known = ["Gateway.Internal".parse().unwrap()];
-        for ours in [
+        for safe in [
             "127.0.0.1",
             "127.0.0.1:9090",
             "10.1.2.3:80",
@@ -75,9 +75,9 @@ mod tests {
             "gateway.internal",
             "GATEWAY.internal.:9090",
         ] {
-            assert!(is_ours(ours, &known), "{ours}");
+            assert!(is_safe(safe, &known), "{safe}");
         }
-        for strange in [
+        for unsafe_host in [
             "",
             ":9090",
             "evil.example",
@@ -90,7 +90,7 @@ mod tests {
             "a b",
             "a@b",
         ] {
-            assert!(!is_ours(strange, &known), "{strange}");
+            assert!(!is_safe(unsafe_host, &known), "{unsafe_host}");
         }
     }
 }

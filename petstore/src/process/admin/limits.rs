@@ -1,5 +1,5 @@
-//! `POST /limits/{account}`: how much of its limits an account or a key has used. The caller names the quota, which it
-//! knows from the store; the counters are in this process or in its Redis.
+//! `POST /limits/{account}`: how much of its limits an account or a key has used. The caller sends the quota,
+//! which it knows from the store; the counters are in this process or in its Redis.
 
 use axum::{
     body::Bytes,

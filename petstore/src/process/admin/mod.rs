@@ -1,4 +1,4 @@
-//! The admin port: is the process alive, should it be sent requests, what has it counted, and what is logged.
+//! The admin port: liveness, readiness, metrics, limits in use and the log level.
 
 mod client;
 mod host;
@@ -17,7 +17,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
+use petstore_telemetry::{
+    logs,
+    metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
+};
 use serde_json::{Value, json};
 
 pub(crate) use self::client::{AdminClient, AdminClientError, AdminUrl};
@@ -25,9 +28,9 @@ use super::{
     lifecycle::PhaseWatch,
     readiness::{PartStates, Readiness, Sources},
 };
-use crate::{logging, settings::HostName};
+use crate::settings::HostName;
 
-/// What the admin port tells from. It is served before the parts exist.
+/// What the admin port reports. The port is served before the parts exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     phase: PhaseWatch,
@@ -38,18 +41,19 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn new(phase: PhaseWatch) -> Self {
-        let ready = gauge("petstore_ready", "1 while /readyz says that requests should be sent here.");
-        let parts = gauges("petstore_part_up", "1 while the part works, as /readyz names it.", &["part"]);
+        let ready = gauge("petstore_ready", "1 while /readyz answers 200.");
+        let parts =
+            gauges("petstore_part_up", "1 while the part works; /readyz has the same parts.", &["part"]);
         Self { phase, sources: Arc::default(), ready, parts }
     }
 
-    /// The same as numbers, to be shown.
+    /// The same as metrics.
     pub(crate) fn metrics(&self) -> Collectors {
         vec![Box::new(self.ready.clone()), Box::new(self.parts.clone())]
     }
 
-    /// Brings the numbers up to date.
-    async fn measure(&self) {
+    /// Updates the metrics.
+    async fn update_metrics(&self) {
         let readiness = self.readiness().await;
         self.ready.set(readiness.takes_requests().into());
         for (part, is_up) in readiness.parts() {
@@ -57,29 +61,29 @@ impl Health {
         }
     }
 
-    /// Names the parts, once they exist.
-    pub(crate) fn tell_of(&self, sources: Sources) {
-        // An error means that they were named before, and they do not change.
+    /// Sets the parts, once they exist.
+    pub(crate) fn set_sources(&self, sources: Sources) {
+        // An error means that they are set already, and they do not change.
         let _ = self.sources.set(sources);
     }
 
     async fn readiness(&self) -> Readiness {
         let parts = match self.sources.get() {
-            Some(sources) => sources.ask().await,
+            Some(sources) => sources.states().await,
             None => PartStates::default(),
         };
         Readiness::judge(self.phase.now(), parts)
     }
 }
 
-/// What the port answers. Under names that are not known it answers nothing but whether the process is well: those who
-/// only ask for that may use any.
+/// The routes of the admin port. `/livez` and `/readyz` answer under any host name, the others only under
+/// those in `names` and under [those that cannot be registered](host).
 pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) -> Router {
     let show_metrics = async move |State(health): State<Health>| {
-        health.measure().await;
+        health.update_metrics().await;
         ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())
     };
-    let for_us = Router::new()
+    let restricted = Router::new()
         .route("/metrics", get(show_metrics))
         .route("/limits/{account}", post(limits::status))
         .route("/log-level", get(log_level).put(set_log_level))
@@ -87,7 +91,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
     Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
-        .merge(for_us)
+        .merge(restricted)
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(health)
@@ -100,16 +104,16 @@ async fn readyz(State(health): State<Health>) -> Response {
 }
 
 async fn log_level() -> Response {
-    match logging::log() {
+    match logs::log() {
         Some(log) => log.filter().into_response(),
         None => not_found().await, // the log belongs to the program that embeds the service
     }
 }
 
-/// Changes what is logged, as the body says. Only for programs on the same machine: an admin port that others reach
-/// lets them read, not change.
+/// Changes what is logged to the filter in the body. Only programs on the same machine may: others that reach
+/// the admin port can read it.
 async fn set_log_level(ConnectInfo(peer): ConnectInfo<SocketAddr>, filter: String) -> Response {
-    match logging::log() {
+    match logs::log() {
         Some(log) if peer.ip().to_canonical().is_loopback() => match log.set_filter(filter.trim()) {
             Ok(()) => StatusCode::NO_CONTENT.into_response(),
             Err(invalid) => refuse(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),

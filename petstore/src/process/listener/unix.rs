@@ -1,4 +1,4 @@
-//! A Unix socket that only its owner can use, in the place of one that nobody serves any more.
+//! Listening on a Unix socket that only its owner can use. A socket that nobody serves any more is replaced.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError},
@@ -15,9 +15,9 @@ use tokio::{
     runtime::Handle,
 };
 
-/// Another process holds the lock for as long as it takes to look at a file and replace it.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// How long to wait for the lock. Another process holds it while it inspects and replaces a file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Removes the socket's file when it is dropped, unless another process has put its own there meanwhile.
 #[derive(Debug)]
@@ -27,40 +27,41 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
 }
 
-/// Listens at the path, in mode 0600. A socket that is there already is replaced if nobody listens on it. To be
-/// called inside a Tokio runtime, where blocking is allowed.
+/// Listens at the path, in mode 0600. A socket that is there already is replaced if nobody listens on it. To
+/// be called inside a Tokio runtime, where blocking is allowed.
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let folder = folder_of(path);
-    warn_of_others(folder)?;
+    warn_if_others_can_write(folder)?;
     let _lock = Lock::acquire(path)?; // until the new socket is in its place
-    make_way(path)?;
-    // Made in a folder that nobody else can enter: otherwise everybody could connect between `bind` and `chmod`.
-    let workshop = folder.join(format!(".petstore-{}", process::id()));
-    let made = workshop.join("s");
-    let _ = fs::remove_file(&made); // what an earlier process of this number may have left
-    let _ = fs::remove_dir(&workshop);
-    DirBuilder::new().mode(0o700).create(&workshop)?;
-    let bound = make(&made, path);
-    let _ = fs::remove_file(&made); // there only after a failure
-    let _ = fs::remove_dir(&workshop); // empty; nothing depends on it
+    check_replaceable(path)?;
+    // Created in a folder that nobody else can enter: otherwise everybody could connect between `bind` and
+    // `chmod`.
+    let private = folder.join(format!(".petstore-{}", process::id()));
+    let temporary = private.join("s");
+    let _ = fs::remove_file(&temporary); // what an earlier process of this number may have left
+    let _ = fs::remove_dir(&private);
+    DirBuilder::new().mode(0o700).create(&private)?;
+    let bound = create(&temporary, path);
+    let _ = fs::remove_file(&temporary); // exists only after a failure
+    let _ = fs::remove_dir(&private); // empty; nothing depends on it
     bound
 }
 
-fn make(made: &Path, path: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    let listener = UnixListener::bind(made)?;
-    fs::set_permissions(made, Permissions::from_mode(0o600))?;
-    fs::rename(made, path)?;
+fn create(temporary: &Path, path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let listener = UnixListener::bind(temporary)?;
+    fs::set_permissions(temporary, Permissions::from_mode(0o600))?;
+    fs::rename(temporary, path)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
     Ok((listener, file))
 }
 
-/// Refuses if anybody listens at the path, or something else than a socket is there.
-fn make_way(path: &Path) -> io::Result<()> {
+/// Fails if somebody listens at the path, or if it is not a socket.
+fn check_replaceable(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(metadata) if !metadata.file_type().is_socket() => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"))
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"))
         }
         // Tokio's way to connect never blocks, also when the other side's queue is full.
         Ok(_) => match Handle::current().block_on(UnixStream::connect(path)) {
@@ -72,7 +73,7 @@ fn make_way(path: &Path) -> io::Result<()> {
 }
 
 /// Whoever can write to the folder can put a socket of their own in the place of this one.
-fn warn_of_others(folder: &Path) -> io::Result<()> {
+fn warn_if_others_can_write(folder: &Path) -> io::Result<()> {
     const STICKY: u32 = 0o1000;
     let mode = fs::metadata(folder)?.mode();
     if mode & 0o002 != 0 && mode & STICKY == 0 {
@@ -84,9 +85,9 @@ fn warn_of_others(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The lock that keeps two processes from replacing each other's socket: a file beside it, which only their user can
-/// open. A lock on the folder itself would be everybody's who can read it, and whoever held it could keep the service
-/// from starting.
+/// The lock that keeps two processes from replacing each other's socket: a file beside it, which only their
+/// user can open. A lock on the folder itself would be everybody's who can read it, and whoever held it could
+/// keep the service from starting.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -105,8 +106,8 @@ impl Lock {
                 Ok(()) if identity(&path).ok() == Some(identity_of(&file.metadata()?)) => {
                     return Ok(Self { path, file });
                 }
-                Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_PATIENCE => {
-                    thread::sleep(LOCK_PAUSE);
+                Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_TIMEOUT => {
+                    thread::sleep(LOCK_RETRY_INTERVAL);
                 }
                 Ok(()) => return Err(io::ErrorKind::ResourceBusy.into()),
                 Err(error) => return Err(error.into()),
@@ -115,8 +116,8 @@ impl Lock {
     }
 }
 
-/// The file is removed while it is still locked: another process that has opened it meanwhile looks whether it is
-/// still there.
+/// The file is removed while it is still locked: another process that has opened it meanwhile looks whether
+/// it is still there.
 impl Drop for Lock {
     fn drop(&mut self) {
         let removed = fs::remove_file(&self.path).and_then(|()| self.file.unlock());
@@ -238,7 +239,7 @@ mod tests {
 
         let begin = Instant::now();
         let (_listener, _file) = bind_at(&path).await.unwrap();
-        assert!(begin.elapsed() < LOCK_PATIENCE);
+        assert!(begin.elapsed() < LOCK_TIMEOUT);
         holder.kill().unwrap();
         holder.wait().unwrap();
 
@@ -302,7 +303,7 @@ mod tests {
         let path = folder.path().join("core.sock");
         fs::write(&path, "precious").unwrap();
         let refusal = bind_at(&path).await.unwrap_err().to_string();
-        assert_eq!(refusal, "there is a file that is no socket");
+        assert_eq!(refusal, "there is a file that is not a socket");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 }

@@ -96,8 +96,8 @@ async fn assert_taken_or_cut_off(name: &'static str, flood: Flood, wire: Box<dyn
     send(name, flood, SOME_FRAMES, wire).await;
 }
 
-/// Sends so many frames and takes all answers. Whether the service closed the connection before it had them all, and
-/// what it had to say.
+/// Sends so many frames and takes all answers. Whether the service closed the connection before it had them
+/// all, and what it had to say.
 async fn send(name: &str, flood: Flood, frames: u32, wire: Box<dyn Wire>) -> (bool, Vec<u8>) {
     let (mut reader, mut writer) = split(wire);
     let sending = async {

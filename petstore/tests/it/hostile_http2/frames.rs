@@ -81,7 +81,7 @@ pub(super) fn unfinished_request(port: Port, stream: u32, key: &str) -> Vec<u8> 
     frame(HEADERS, END_HEADERS, stream, &fields(port, 0x83, path, key))
 }
 
-/// A request for a page of a hundred animals.
+/// A request for a page of a hundred pets.
 pub(super) fn page_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
     match port {
         Port::Https => {

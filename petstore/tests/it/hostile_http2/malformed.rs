@@ -1,5 +1,5 @@
-//! Requests that are none (RFC 9113 §8.1.1, §8.2): what could be taken for two requests by whoever translates it to
-//! HTTP/1.1, and the like.
+//! Requests that are none (RFC 9113 §8.1.1, §8.2): what could be taken for two requests by whoever translates
+//! it to HTTP/1.1, and the like.
 
 use super::{
     Port, Target,

@@ -1,5 +1,5 @@
-//! What HTTP/2 lets a peer do to a server, done to the HTTPS port and to the gRPC port. Each time the service stays
-//! within bounds, and nobody else notices.
+//! What HTTP/2 lets a peer do to a server, done to the HTTPS port and to the gRPC port. Each time the service
+//! stays within bounds, and nobody else notices.
 
 mod bounds;
 mod floods;
@@ -20,7 +20,8 @@ use tokio::{
 
 use crate::{FIRST_KEY, PORTS, petstore};
 
-/// How long somebody else may wait for an answer meanwhile. Generous: the machine may be busy with other tests.
+/// How long somebody else may wait for an answer meanwhile. Generous: the machine may be busy with other
+/// tests.
 const SERVED: Duration = Duration::from_secs(10);
 /// How much more memory one hostile connection may cost the whole service, in a build that is not optimized.
 const MEMORY: u64 = 64 << 20;
@@ -75,7 +76,7 @@ impl Target {
         Self { port, authority, installation, server }
     }
 
-    /// A hundred animals with the longest names, so that a page of them is more than 100 KiB.
+    /// A hundred pets with the longest names, so that a page of them is more than 100 KiB.
     async fn fill(&self) {
         let mut client = grpc::pet_store(self.server.address("gRPC")).await;
         for _ in 0..100 {
@@ -118,7 +119,8 @@ impl Target {
         assert!(begin.elapsed() < SERVED, "{:?}: answered after {:?}", self.port, begin.elapsed());
     }
 
-    /// Others are served as long as the attack goes on, and once more when it is over. No memory is lost to it.
+    /// Others are served as long as the attack goes on, and once more when it is over. No memory is lost to
+    /// it.
     async fn withstands(&self, name: &str, attack: impl Future<Output = ()> + Send + 'static) {
         self.serves_others().await;
         let before = self.memory();

@@ -76,8 +76,8 @@ struct Caller {
 #[derive(Default)]
 struct Told {
     pets: Ledger,
-    /// Pets that were acknowledged and that the other core did not know of right then; and orders that the first did
-    /// not know of.
+    /// Pets that were acknowledged and that the other core did not know of right then; and orders that the
+    /// first did not know of.
     invisible: Vec<String>,
     /// By quantity, which no two orders share: the identifier and the last status.
     orders: BTreeMap<i32, (i64, i32)>,
@@ -90,7 +90,8 @@ struct Told {
 }
 
 impl Callers {
-    /// Begins to make calls on the first core. Accounts are changed by the operator's command, in that installation.
+    /// Begins to make calls on the first core. Accounts are changed by the operator's command, in that
+    /// installation.
     pub(super) async fn start(cores: &TwoCores, operator: Option<Arc<Installation>>, counted: i64) -> Self {
         let caller = Caller {
             is_over: Arc::default(),

@@ -86,8 +86,8 @@ fn every_fault(sites: &[MessageSite]) -> Vec<MessageFault> {
     (0..sites.len() * actions.len()).filter_map(fault).collect()
 }
 
-/// Each kind of message, of whatever statement, cut before, within or after it; and those of a transaction and of a
-/// creation held.
+/// Each kind of message, of whatever statement, cut before, within or after it; and those of a transaction
+/// and of a creation held.
 fn one_fault_of_each_kind(sites: &[MessageSite]) -> Vec<MessageFault> {
     let kinds: BTreeSet<_> = sites.iter().map(|site| (site.side, site.message)).collect();
     let cuts = kinds.into_iter().flat_map(|(side, message)| {
@@ -199,7 +199,8 @@ impl Shop {
         println!("{} of {planned} faults injected", injected.await);
     }
 
-    /// Ends the faults and the calls, kills the first core, and holds what was acknowledged against what is kept.
+    /// Ends the faults and the calls, kills the first core, and holds what was acknowledged against what is
+    /// kept.
     async fn close(self, callers: Callers) {
         self.proxy.nothing_held().await;
         let outcome = callers.stop().await;

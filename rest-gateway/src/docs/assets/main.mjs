@@ -46,7 +46,7 @@ function showFirstTry(api, operations) {
   const first = operations.find(({ method, deprecated, parameters }) => method === "GET" && !deprecated && parameters.every(({ required }) => !required));
   if (!first) return;
   place("first-try").replaceChildren(
-    element("p", {}, "This lists the animals. A new store has none yet: its answer is an empty array, ", code("[]"), "."),
+    element("p", {}, "This lists the pets. A new store has none yet: its answer is an empty array, ", code("[]"), "."),
     tryIt(api, { ...first, parameters: [] }, { idPrefix: "first", sendLabel: first.summary }),
   );
 }

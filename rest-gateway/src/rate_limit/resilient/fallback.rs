@@ -1,4 +1,4 @@
-//! What a gateway decides by itself while the shared counters are away.
+//! What a gateway decides by itself while the shared counters are unreachable.
 
 use std::{
     num::NonZeroU16,

@@ -22,7 +22,7 @@ pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
         Sampled::boxed(
             gauge(
                 "petstore_redis_breaker_open",
-                "1 while Redis is taken to be away and the gateway decides without it.",
+                "1 while the gateway considers Redis unreachable and decides without it.",
             ),
             move |open: &IntGauge| {
                 open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into());

@@ -1,4 +1,4 @@
-//! Limits in Redis, or in this process while Redis is away; the gateway returns to Redis by itself.
+//! Limits in Redis, or in this process while Redis is unreachable; the gateway returns to Redis by itself.
 //!
 //! [`breaker`] says whether Redis is asked, [`fallback`] decides when it is not,
 //! [`watch`](ResilientLimiter::watch) notices that it went or came back even when no requests do.
@@ -313,7 +313,7 @@ fn on_its_own(decision: Decision) -> Decision {
 
 fn warn_of_outage(redis: &RedisLimiter, policy: OnRedisFailure) {
     let error = redis.last_error().map(|error| error.to_string()).unwrap_or_default();
-    tracing::warn!(%policy, error, "rate limits are not shared, because Redis is away");
+    tracing::warn!(%policy, error, "rate limits are not shared, because Redis is unreachable");
 }
 
 fn report_evictions(health: RedisHealth) {

@@ -1,8 +1,8 @@
-//! What becomes of requests while Redis is away.
+//! What becomes of requests while Redis is unreachable.
 
 use std::{fmt, str::FromStr};
 
-/// What becomes of requests while Redis is away.
+/// What becomes of requests while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRedisFailure {
     /// Each gateway limits by itself, to its share of the limits.

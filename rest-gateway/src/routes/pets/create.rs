@@ -1,4 +1,4 @@
-//! `POST /v1/pets`: adds an animal (docs/contract.md, 7.3).
+//! `POST /v1/pets`: adds a pet (docs/contract.md, 7.3).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `GET /v1/pets/{petId}`: one animal (docs/contract.md, 7.5). Deprecated; see [`deprecation`].
+//! `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated; see [`deprecation`].
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) async fn get(
     Ok(json(StatusCode::OK, pet_body(&pet)))
 }
 
-/// The identifier in the path's last segment, if it is an int64 in its one canonical spelling: an animal has one
+/// The identifier in the path's last segment, if it is an int64 in its one canonical spelling: a pet has one
 /// URL, and anything else names none.
 fn pet_id(path: &str) -> Option<i64> {
     let segment = path.rsplit('/').next()?;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_canonical_spelling_of_an_int64_names_an_animal() {
+    fn only_the_canonical_spelling_of_an_int64_names_a_pet() {
         let others = [
             "",
             "01",

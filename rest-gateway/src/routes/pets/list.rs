@@ -1,4 +1,4 @@
-//! `GET /v1/pets`: a page of animals (docs/contract.md, 7.2).
+//! `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).
 
 use std::sync::Arc;
 

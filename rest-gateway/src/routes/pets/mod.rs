@@ -1,4 +1,4 @@
-//! `/v1/pets`: the animals (docs/contract.md, 7).
+//! `/v1/pets`: the pets (docs/contract.md, 7).
 
 mod body;
 mod create;

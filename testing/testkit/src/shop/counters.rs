@@ -57,7 +57,7 @@ impl SharedCounters {
     }
 
     pub(super) fn apply(&self, settings: &mut LimiterSettings) {
-        settings.redis.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
+        settings.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
         settings.redis_for_tests = self.for_tests;
     }
 }

@@ -48,7 +48,8 @@ pub(super) struct Counts {
     dropped: IntCounter,
 }
 
-/// The entrance of the queue: lets in no more than may wait. The SDK's own queue drops too, but does not tell how many.
+/// The entrance of the queue: lets in no more than may wait. The SDK's own queue drops too, but does not tell
+/// how many.
 #[derive(Debug)]
 pub(super) struct CountedProcessor<P> {
     queue: P,

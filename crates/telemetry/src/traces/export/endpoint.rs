@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use http::Uri;
 
-/// The gRPC port of an OTLP receiver, such as an OpenTelemetry collector beside the service: `http://HOST:PORT`.
+/// The gRPC port of an OTLP receiver, such as an OpenTelemetry collector beside the service:
+/// `http://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpEndpoint(String);
 

@@ -5,11 +5,11 @@ use super::*;
 
 /// What stands on which line: the name, category and status number, or the refusal.
 fn read(file: &str) -> Vec<(i64, Result<NewPet, String>)> {
-    let mut lines = Lines::of(file.as_bytes());
-    let mut table = Table::begin(&mut lines, Path::new("pets.csv")).unwrap();
+    let mut lines = Lines::new(file.as_bytes());
+    let mut table = Table::open(&mut lines, Path::new("pets.csv")).unwrap();
     let mut rows = Vec::new();
-    while let Some(record) = table.next(&mut lines).unwrap() {
-        rows.push((record.line, record.pet.map_err(|refusal| refusal.message)));
+    while let Some((line, pet)) = table.next(&mut lines).unwrap() {
+        rows.push((line, pet.map_err(|refusal| refusal.message)));
     }
     rows
 }
@@ -59,15 +59,17 @@ fn a_cell_may_span_lines_and_quotes_that_never_close_swallow_no_more_than_a_line
 #[test]
 fn a_table_names_its_columns_first() {
     for file in ["", "\n\n", "Rex,7\n", "name\n", "name,categoryId,name\n", "\"name,categoryId\n"] {
-        let begun = Table::begin(&mut Lines::of(file.as_bytes()), Path::new("pets.csv"));
+        let begun = Table::open(&mut Lines::new(file.as_bytes()), Path::new("pets.csv"));
         assert!(matches!(begun, Err(BulkError::Columns)), "{file:?}");
     }
-    assert!(Table::begin(&mut Lines::of(&b"\xef\xbb\xbfname,categoryId"[..]), Path::new("")).is_ok());
+    assert!(Table::open(&mut Lines::new(&b"\xef\xbb\xbfname,categoryId"[..]), Path::new("")).is_ok());
 }
 
 proptest! {
     #[test]
-    fn every_name_is_read_as_it_was_quoted(names in proptest::collection::vec("[^\\r\\n]{1,12}|[\"a,]{1,6}", 1..6)) {
+    fn every_name_is_read_as_it_was_quoted(
+        names in proptest::collection::vec("[^\\r\\n]{1,12}|[\"a,]{1,6}", 1..6)
+    ) {
         let file = names.iter().fold("categoryId,name\n".to_owned(), |file, name| {
             format!("{file}1,\"{}\"\n", name.replace('"', "\"\""))
         });

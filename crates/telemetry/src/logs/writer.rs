@@ -12,25 +12,25 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most that waits to be written, in bytes; lines that come on top are dropped. A line of a request takes about 300.
+/// The most bytes that wait to be written; further lines are dropped. The line of a request takes about 300.
 const MAX_WAITING: usize = 4 * 1_024 * 1_024;
 
 /// How much room is kept for lines when they are written, in bytes.
-const KEPT: usize = 64 * 1_024;
+const BUFFER: usize = 64 * 1_024;
 
-/// How long the thread rests after it has written: so it is woken a few hundred times a second at most, and not for each
-/// line, which would cost a request more than its line does.
-const REST: Duration = Duration::from_millis(4);
+/// How long the thread sleeps after it has written. So it is woken a few hundred times per second at most,
+/// and not for each line, which would cost a request more than its line does.
+const WRITE_INTERVAL: Duration = Duration::from_millis(4);
 
 /// How long a flush may take.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Hands lines to a thread that writes them. Clones write to the same place.
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter(Arc<Shared>);
 
-/// Lines are copied into one buffer, and the thread takes the buffer: a line of its own memory, given back by another thread
-/// than it came from, costs more than the line.
+/// Lines are copied into one buffer, which the thread takes as a whole: memory for each line, freed by
+/// another thread than the one that allocated it, would cost more than the line.
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
@@ -52,16 +52,16 @@ enum ThreadState {
     /// There is none, and so every line is dropped.
     #[default]
     Absent,
-    /// It writes or rests, and looks for more by itself.
+    /// It writes or sleeps, and looks for more by itself.
     Busy,
     /// It waits to be woken.
     Idle,
 }
 
 impl LogWriter {
-    /// Writes to `sink` until the process ends. The sink's failures are nobody's concern: a log that cannot be written must
+    /// Writes to `sink` until the process ends. Its failures are ignored: a log that cannot be written must
     /// not end the service.
-    pub(super) fn to(sink: impl io::Write + Send + 'static) -> Self {
+    pub(super) fn new(sink: impl io::Write + Send + 'static) -> Self {
         let shared = Arc::new(Shared::default());
         shared.lock().thread = ThreadState::Busy;
         let of_thread = Arc::clone(&shared);
@@ -76,12 +76,13 @@ impl LogWriter {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until the lines so far are written, for [`RETRY_TIMEOUT`] at most.
+    /// Waits until the lines so far are written, for [`FLUSH_TIMEOUT`] at most.
     pub(super) fn flush(&self) {
         let waiting = self.0.lock();
         let is_busy =
             |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
-        let _ = self.0.idle.wait_timeout_while(waiting, RETRY_TIMEOUT, is_busy); // what is not written by then, nobody reads
+        // What is not written by then, nobody reads.
+        let _ = self.0.idle.wait_timeout_while(waiting, FLUSH_TIMEOUT, is_busy);
     }
 }
 
@@ -109,7 +110,7 @@ impl Shared {
 
     /// The thread's work, for ever.
     fn write_all(&self, mut sink: impl io::Write) {
-        let mut batch = Vec::with_capacity(KEPT);
+        let mut batch = Vec::with_capacity(BUFFER);
         loop {
             let mut waiting = self.lock();
             while waiting.lines.is_empty() {
@@ -122,8 +123,8 @@ impl Shared {
             drop(waiting);
             let _ = sink.write_all(&batch).and_then(|()| sink.flush());
             batch.clear();
-            batch.shrink_to(KEPT); // after a burst
-            thread::sleep(REST);
+            batch.shrink_to(BUFFER); // after a burst
+            thread::sleep(WRITE_INTERVAL);
         }
     }
 }
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn lines_are_written_in_order_and_a_flush_waits_for_them() {
         let sink = Sink::default();
-        let writer = LogWriter::to(sink.clone());
+        let writer = LogWriter::new(sink.clone());
         let mut expected = Vec::new();
         for number in 0..1_000 {
             let line = format!("line {number}\n");
@@ -191,7 +192,7 @@ mod tests {
     fn while_nothing_is_taken_lines_are_dropped_and_counted_and_nobody_waits() {
         const LINES: usize = MAX_WAITING / 1_024;
         let sink = Sink::default();
-        let writer = LogWriter::to(sink.clone());
+        let writer = LogWriter::new(sink.clone());
         let blocked = sink.0.lock().unwrap();
         let start = Instant::now();
         for _ in 0..3 * LINES {
@@ -201,7 +202,7 @@ mod tests {
         // What the thread has taken may be as much again as waits.
         assert!((LINES as u64..=2 * LINES as u64).contains(&dropped), "{dropped}");
         writer.flush();
-        assert!(start.elapsed() < 10 * RETRY_TIMEOUT, "{:?}", start.elapsed());
+        assert!(start.elapsed() < 10 * FLUSH_TIMEOUT, "{:?}", start.elapsed());
         drop(blocked);
         writer.flush();
         let written = sink.0.lock().unwrap().len() / 1_024;

@@ -1,8 +1,8 @@
-//! The log, on stderr. Only the program sets it up, never [`crate::serve::start`]: it is global to the operating
-//! system's process.
+//! The log, on stderr. It is global to the operating system's process, so only the program starts it, never
+//! the service as a library.
 //!
-//! Lines go through a bounded queue to a thread that writes them: when nobody reads stderr, lines are dropped and
-//! counted, and requests go on.
+//! Lines go through a bounded queue to a thread that writes them: when nobody reads stderr, lines are dropped
+//! and counted, and requests go on.
 
 mod writer;
 
@@ -12,20 +12,28 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use petstore_telemetry::metrics::{Collectors, IntCounter, Sampled, counter};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
 use self::writer::LogWriter;
-use crate::settings::{InvalidSetting, LogFormat};
+use crate::metrics::{Collectors, IntCounter, Sampled, counter};
 
 /// The log of this program, once [`init`] has started it.
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// A log that is running.
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// For programs: a JSON object per line.
+    Json,
+}
+
+/// The log of a program.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     writer: LogWriter,
     directives: reload::Handle<EnvFilter, Registry>,
     /// The directives as they were written.
@@ -35,21 +43,19 @@ pub(crate) struct Log {
 /// The text is not a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be one of error, warn, info, debug, trace and off, or several separated by commas with those of modules, as in \
-     info,petstore_core=debug"
+    "must be one of error, warn, info, debug, trace and off, or several separated by commas with those of \
+     modules, as in info,petstore_core=debug"
 )]
-pub(crate) struct InvalidFilter;
+pub struct InvalidFilter;
 
-impl InvalidFilter {
-    /// Stricter than [`EnvFilter`], which takes any word for the name of a module: `banana` would log nothing but what
-    /// that module says, and so would `debgu`.
-    fn check(filter: &str) -> Result<EnvFilter, Self> {
-        let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
-        if directives.iter().all(|directive| is_directive(directive)) {
-            EnvFilter::try_new(directives.join(",")).map_err(|_| Self)
-        } else {
-            Err(Self)
-        }
+/// Stricter than [`EnvFilter`], which takes any word for the name of a module: `banana` would log only what
+/// that module says, and so would `debgu`.
+fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
+    let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
+    if directives.iter().all(|directive| is_directive(directive)) {
+        EnvFilter::try_new(directives.join(",")).map_err(|_| InvalidFilter)
+    } else {
+        Err(InvalidFilter)
     }
 }
 
@@ -76,11 +82,9 @@ fn is_module(path: &str) -> bool {
 /// # Errors
 ///
 /// The filter cannot be used.
-pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), InvalidSetting> {
-    let directives = InvalidFilter::check(filter)
-        .map_err(|invalid| InvalidSetting::new("--log-level", invalid.to_string()))?;
-    let (directives, handle) = reload::Layer::new(directives);
-    let writer = LogWriter::to(io::stderr());
+pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
+    let (directives, handle) = reload::Layer::new(parse_filter(filter)?);
+    let writer = LogWriter::new(io::stderr());
     // A log that cannot be written must not end the service: errors of the writer are dropped.
     let lines = fmt::layer().with_writer(writer.clone()).log_internal_errors(false);
     let lines = match format {
@@ -89,7 +93,8 @@ pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), InvalidSetting
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
     };
-    // An error means that there is a log already, in a program that embeds this library: then that one is used.
+    // An error means that there is a log already, in a program that embeds this library: then that one is
+    // used.
     if tracing_subscriber::registry().with(directives).with(lines).try_init().is_ok() {
         let log = Log { writer, directives: handle, filter: Mutex::new(filter.to_owned()) };
         let _ = LOG.set(log); // nobody else sets it
@@ -97,24 +102,26 @@ pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), InvalidSetting
     Ok(())
 }
 
-/// The log of this program, if it has one of its own.
-pub(crate) fn log() -> Option<&'static Log> {
+/// The log of this program, or `None` if it belongs to a program that embeds the service.
+#[must_use]
+pub fn log() -> Option<&'static Log> {
     LOG.get()
 }
 
 impl Log {
-    /// What is logged.
-    pub(crate) fn filter(&self) -> String {
+    /// What is logged: the filter in force.
+    #[must_use]
+    pub fn filter(&self) -> String {
         self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what is logged, from now on.
+    /// Changes what is logged from now on.
     ///
     /// # Errors
     ///
     /// The filter cannot be used; nothing changes then.
-    pub(crate) fn set_filter(&self, filter: &str) -> Result<(), InvalidFilter> {
-        let directives = InvalidFilter::check(filter)?;
+    pub fn set_filter(&self, filter: &str) -> Result<(), InvalidFilter> {
+        let directives = parse_filter(filter)?;
         let mut current = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         self.directives.reload(directives).map_err(|_| InvalidFilter)?; // fails only when the log is gone
         filter.clone_into(&mut current);
@@ -123,13 +130,14 @@ impl Log {
     }
 
     /// Waits until what was logged so far is written, for a second at most.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         self.writer.flush();
     }
 }
 
-/// What is counted of the log.
-pub(crate) fn metrics() -> Collectors {
+/// How many lines were dropped.
+#[must_use]
+pub fn metrics() -> Collectors {
     let dropped = counter(
         "petstore_log_lines_dropped_total",
         "Lines of the log that were dropped, because stderr was not read fast enough.",
@@ -141,7 +149,7 @@ pub(crate) fn metrics() -> Collectors {
 }
 
 /// Makes a panic one line of the log: where it happened, without its message, which could hold anything.
-pub(crate) fn log_panics() {
+pub fn log_panics() {
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "a task panicked");
@@ -162,7 +170,7 @@ mod tests {
             "info, petstore_gateway::requests=off",
             "h2=trace",
         ] {
-            assert!(InvalidFilter::check(filter).is_ok(), "{filter}");
+            assert!(parse_filter(filter).is_ok(), "{filter}");
         }
     }
 
@@ -185,7 +193,7 @@ mod tests {
             "petstore_core==debug",
             "petstore_core=",
         ] {
-            assert!(InvalidFilter::check(filter).is_err(), "{filter}");
+            assert!(parse_filter(filter).is_err(), "{filter}");
         }
     }
 }

@@ -1,13 +1,15 @@
-//! The lines of a file, none of which is ever held that is longer than a pet may be.
+//! The lines of a file. A line that is too long for a pet is skipped without holding it in memory.
 
 use std::io::{self, BufRead};
 
-/// The longest line: as large as the body of a request may be (docs/contract.md, 7.3).
-pub(crate) const MAX_LINE: usize = 64 * 1024;
+use petstore_gateway::exchange::RowError;
+
+/// The most bytes of a line: as large as the body of a request may be (docs/contract.md, 7.3).
+pub(super) const MAX_LINE: usize = 64 * 1024;
 
 /// Reads lines, and counts them from 1 on.
 #[derive(Debug)]
-pub(crate) struct Lines<R> {
+pub(super) struct Lines<R> {
     input: R,
     number: i64,
     text: Vec<u8>,
@@ -15,24 +17,29 @@ pub(crate) struct Lines<R> {
 
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(super) enum Line<'a> {
     Text(&'a [u8]),
     /// It has more than [`MAX_LINE`] bytes.
     TooLong,
 }
 
+/// Why a line that is too long is not a pet.
+pub(super) fn too_long() -> RowError {
+    RowError { reason: "BODY_TOO_LARGE", message: "the line must be at most 64 KiB long".to_owned() }
+}
+
 impl<R: BufRead> Lines<R> {
-    pub(crate) fn of(input: R) -> Self {
+    pub(super) fn new(input: R) -> Self {
         Self { input, number: 0, text: Vec::new() }
     }
 
     /// The number of the line that was read last; 0 before the first.
-    pub(crate) fn number(&self) -> i64 {
+    pub(super) fn number(&self) -> i64 {
         self.number
     }
 
     /// The next line; `None` after the last.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.text.clear();
         let mut is_too_long = false;
         let mut is_empty = true;
@@ -48,7 +55,7 @@ impl<R: BufRead> Lines<R> {
             let end = buffer.iter().position(|byte| *byte == b'\n');
             let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             if self.text.len() + part.len() <= MAX_LINE + 1 {
-                self.text.extend_from_slice(part); // one more: it may be the \r of the line's end
+                self.text.extend_from_slice(part); // one more: the \r of the line's end
             } else {
                 is_too_long = true;
             }
@@ -63,7 +70,7 @@ impl<R: BufRead> Lines<R> {
         }
         self.number += 1;
         let text = self.text.strip_suffix(b"\r").unwrap_or(&self.text);
-        // What Windows begins UTF-8 files with is no part of their text.
+        // The byte order mark that Windows puts before UTF-8 is not part of the text.
         let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1).unwrap_or(text);
         if is_too_long || text.len() > MAX_LINE {
             Ok(Some(Line::TooLong))
@@ -82,7 +89,7 @@ mod tests {
     use super::*;
 
     fn read(file: &[u8], buffer: usize) -> Vec<Option<String>> {
-        let mut lines = Lines::of(BufReader::with_capacity(buffer, file));
+        let mut lines = Lines::new(BufReader::with_capacity(buffer, file));
         let mut read = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             read.push(match line {
@@ -111,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_passed_over_and_never_held() {
+    fn a_line_that_is_too_long_is_skipped_and_never_held() {
         let longest = "x".repeat(MAX_LINE);
         for end in ["\n", "\r\n"] {
             let file = format!("{longest}{end}{longest}x{end}{}{end}last", "y".repeat(1_000_000));
