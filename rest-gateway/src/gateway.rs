@@ -6,13 +6,12 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
 use petstore_telemetry::metrics::Collectors;
 use petstore_telemetry::traces::Traces;
 
 use crate::{
     client_address::TrustedProxies,
-    core_client::{CoreBreaker, CoreTransport, NamedTransport, RetryBudget},
+    core_client::{CoreClient, CoreConnection},
     cors::CorsOrigin,
     keys::KeyResolver,
     metrics::Metrics,
@@ -46,10 +45,7 @@ pub(crate) struct GatewayState {
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyResolver,
-    pub(crate) core_breaker: Arc<CoreBreaker>,
-    pub(crate) pets: PetStoreClient<NamedTransport>,
-    pub(crate) orders: StoreServiceClient<NamedTransport>,
-    pub(crate) retries: RetryBudget,
+    pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
     pub(crate) usage: Arc<UsageCounter>,
     /// The OpenAPI document as it is sent.
@@ -61,20 +57,17 @@ impl Gateway {
     #[must_use]
     pub fn new(
         settings: GatewaySettings,
-        core: CoreTransport,
+        core: impl Into<CoreConnection>,
         limiter: Arc<dyn RateLimiter>,
         clock: Clock,
     ) -> Self {
-        let core = NamedTransport::from(core);
+        let core = CoreClient::from(core.into());
         Self(Arc::new(GatewayState {
             settings,
-            core_breaker: Arc::clone(core.breaker()),
-            keys: KeyResolver::new(core.clone(), Arc::clone(&limiter), clock.clone()),
+            keys: KeyResolver::new(core.transport().clone(), Arc::clone(&limiter), clock.clone()),
             limiter,
-            usage: Arc::new(UsageCounter::new(core.clone(), clock.clone())),
-            pets: PetStoreClient::new(core.clone()),
-            orders: StoreServiceClient::new(core),
-            retries: RetryBudget::new(),
+            usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
+            core,
             clock,
             metrics: Metrics::default(),
             openapi: crate::openapi().to_string().into(),
@@ -105,7 +98,7 @@ impl Gateway {
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
-        collectors.extend(self.0.core_breaker.metrics());
+        collectors.extend(self.0.core.breaker().metrics());
         collectors.extend(self.0.usage.metrics());
         collectors
     }
@@ -125,7 +118,7 @@ impl Gateway {
     /// How ready the gateway is now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        let is_up = self.0.keys.core_is_up() && !self.0.core_breaker.is_open();
+        let is_up = self.0.keys.core_is_up() && !self.0.core.breaker().is_open();
         let core = match (self.0.keys.core_answered_once(), is_up) {
             (false, _) => PartState::Down,
             (true, false) => PartState::Degraded,

@@ -4,9 +4,10 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
+use http::HeaderMap;
 use petstore_telemetry::traces::{KeyValue, Root, Span, grpc};
 use tokio::{sync::Semaphore, time};
-use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     INTERNAL_PACKAGES,
@@ -21,6 +22,35 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
 /// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own timer,
 /// whose answer has no reason, does not come first.
 const MARGIN: Duration = Duration::from_millis(50);
+
+/// What a caller says of a call, besides its message.
+#[derive(Debug)]
+pub(super) struct CallContext {
+    pub(super) id: Option<CallId>,
+    /// How long the caller waits; as long as the method allows if it does not say.
+    pub(super) timeout: Option<Duration>,
+    /// The span that the call belongs to (`traceparent`).
+    pub(super) trace: HeaderMap,
+    /// When the first byte of the call had come.
+    pub(super) started: time::Instant,
+}
+
+impl CallContext {
+    /// Takes what the request says, and leaves it the rest.
+    fn take<M>(request: &mut Request<M>) -> Self {
+        let started = started(request);
+        let timeout = request.metadata().get("grpc-timeout");
+        let timeout = timeout.and_then(|value| grpc_timeout(value.to_str().ok()?));
+        let id = CallId::from_metadata(request.metadata());
+        let trace = std::mem::take(request.metadata_mut()).into_headers();
+        Self { id, timeout, trace, started }
+    }
+}
+
+/// When the first byte of a call had come.
+pub(super) fn started<M>(request: &Request<M>) -> time::Instant {
+    request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin)
+}
 
 impl Core {
     /// Does the work of one call, and turns its failure into a status. The call is `package.Service/Method`.
@@ -50,27 +80,63 @@ impl Core {
         self.answer_within(Duration::MAX, &self.capacity.imports, rpc, request, work).await
     }
 
+    /// The same for a call that came in a batch, or from this process.
+    pub(super) async fn answer_call<T, F>(
+        &self,
+        rpc: &'static str,
+        context: &CallContext,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
+        let answered = self.bounded(MAX_DURATION, self.capacity.of(rpc), rpc, context, work).await;
+        answered.map_err(|error| to_status(rpc, context.id.as_ref(), &error))
+    }
+
     async fn answer_within<M, T, F>(
         &self,
         longest: Duration,
         capacity: &Semaphore,
         rpc: &'static str,
-        request: Request<M>,
+        mut request: Request<M>,
         work: impl FnOnce(M) -> F,
     ) -> Result<Response<T>, Status>
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let started = request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin);
-        let deadline = deadline(request.metadata(), longest).saturating_sub(started.elapsed());
-        let call_id = CallId::from_metadata(request.metadata());
-        let span = self.traces.request(request.metadata().as_ref(), root(rpc), || rpc.into());
+        let context = CallContext::take(&mut request);
+        let answered = self.bounded(longest, capacity, rpc, &context, || work(request.into_inner())).await;
+        let mut answer =
+            answered.map(Response::new).map_err(|error| to_status(rpc, context.id.as_ref(), &error));
+        if let Some(call_id) = context.id {
+            call_id.write(match &mut answer {
+                Ok(response) => response.metadata_mut(),
+                Err(status) => status.metadata_mut(),
+            });
+        }
+        answer
+    }
+
+    async fn bounded<T, F>(
+        &self,
+        longest: Duration,
+        capacity: &Semaphore,
+        rpc: &'static str,
+        context: &CallContext,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, PetStoreError>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
+        let deadline = deadline(context.timeout, longest).saturating_sub(context.started.elapsed());
+        let span = self.traces.request(&context.trace, root(rpc), || rpc.into());
         span.describe(|| grpc::call(rpc));
         let bounded = async {
             let _permit = capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
             // Nothing is shared with the work that a panic could leave half changed: the store undoes what was
             // not committed.
-            let work = AssertUnwindSafe(async { work(request.into_inner()).await }).catch_unwind();
+            let work = AssertUnwindSafe(async { work().await }).catch_unwind();
             match time::timeout(deadline, work).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())), // the panic hook has logged where
@@ -79,16 +145,8 @@ impl Core {
         };
         let answered = span.within(bounded).await;
         describe_end(&span, answered.as_ref().err());
-        self.calls.answered(rpc, started.elapsed(), answered.as_ref().err());
-        let mut answer =
-            answered.map(Response::new).map_err(|error| to_status(rpc, call_id.as_ref(), &error));
-        if let Some(call_id) = call_id {
-            call_id.write(match &mut answer {
-                Ok(response) => response.metadata_mut(),
-                Err(status) => status.metadata_mut(),
-            });
-        }
-        answer
+        self.calls.answered(rpc, context.started.elapsed(), answered.as_ref().err());
+        answered
     }
 }
 
@@ -108,8 +166,7 @@ fn describe_end(span: &Span, failure: Option<&PetStoreError>) {
     }
 }
 
-fn deadline(metadata: &MetadataMap, longest: Duration) -> Duration {
-    let asked = metadata.get("grpc-timeout").and_then(|value| grpc_timeout(value.to_str().ok()?));
+fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
     match asked {
         Some(asked) => longest.min(asked.saturating_sub(MARGIN.min(asked / 10))),
         None => longest,

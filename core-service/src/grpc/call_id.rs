@@ -23,7 +23,8 @@ impl CallId {
         Self::parse(headers.get(KEY)?.as_bytes())
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// The same for an id of a call in a batch.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let is_id = (8..=64).contains(&bytes.len()) && bytes.iter().all(allowed);
         let holds_key = std::str::from_utf8(bytes).is_ok_and(ApiKey::begins_in);

@@ -6,7 +6,10 @@
 use std::convert::Infallible;
 
 use petstore_proto::{
-    internal::v1::{key_service_server::KeyServiceServer, usage_service_server::UsageServiceServer},
+    internal::v1::{
+        batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
+        usage_service_server::UsageServiceServer,
+    },
     v1::store_service_server::StoreServiceServer,
 };
 use tonic::service::Routes;
@@ -16,6 +19,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use crate::Core;
 
 mod access;
+mod batch_service;
 mod call;
 mod call_id;
 mod capacity;
@@ -36,6 +40,7 @@ mod store_service;
 mod usage_service;
 
 pub use access::RequiredToken;
+pub use batch_service::in_process;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;
 use message_size::MessageSizeRouter;
@@ -78,6 +83,9 @@ fn services(core: &Core) -> Routes {
     let store_service = StoreServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
+    let batch_service = BatchServiceServer::new(core.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
     let key_service = KeyServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
@@ -86,6 +94,7 @@ fn services(core: &Core) -> Routes {
         .max_encoding_message_size(MAX_MESSAGE);
     Routes::new(MessageSizeRouter::new(core))
         .add_service(store_service)
+        .add_service(batch_service)
         .add_service(key_service)
         .add_service(usage_service)
 }

@@ -13,46 +13,62 @@ use crate::{
     domain::{Created, PetId, PetStoreError},
 };
 
+pub(super) const LIST_PETS: &str = "petstore.v1.PetStore/ListPets";
+pub(super) const CREATE_PET: &str = "petstore.v1.PetStore/CreatePet";
+pub(super) const GET_PET: &str = "petstore.v1.PetStore/GetPet";
+
+/// What the methods do that also travel in batches.
+impl Core {
+    pub(super) async fn page_of_pets(
+        &self,
+        request: ListPetsRequest,
+    ) -> Result<ListPetsResponse, PetStoreError> {
+        let list = convert::list_pets(&request)?;
+        let status = convert::pet_status(list.status).into();
+        let page = self.store.pets().list(list).await?;
+        Ok(ListPetsResponse {
+            pets: page.rows.into_iter().map(convert::pet).collect(),
+            next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+            status,
+        })
+    }
+
+    pub(super) async fn add_pet(
+        &self,
+        request: CreatePetRequest,
+    ) -> Result<CreatePetResponse, PetStoreError> {
+        let created = match convert::create_pet(request)? {
+            (Some(key), new) => self.store.creations().insert_once(&key, new, self.clock.now()).await?,
+            (None, new) => Created { pet: self.store.pets().insert(new).await?, replayed: false },
+        };
+        Ok(CreatePetResponse { pet: Some(convert::pet(created.pet)), replayed: created.replayed })
+    }
+
+    pub(super) async fn pet(&self, request: GetPetRequest) -> Result<GetPetResponse, PetStoreError> {
+        let id = PetId(request.pet_id);
+        let pet = self.store.pets().find(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
+        Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
+    }
+}
+
 #[tonic::async_trait]
 impl PetStore for Core {
     async fn list_pets(
         &self,
         request: Request<ListPetsRequest>,
     ) -> Result<Response<ListPetsResponse>, Status> {
-        self.answer("petstore.v1.PetStore/ListPets", request, |request| async move {
-            let list = convert::list_pets(&request)?;
-            let status = convert::pet_status(list.status).into();
-            let page = self.store.pets().list(list).await?;
-            Ok(ListPetsResponse {
-                pets: page.rows.into_iter().map(convert::pet).collect(),
-                next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
-                status,
-            })
-        })
-        .await
+        self.answer(LIST_PETS, request, |request| self.page_of_pets(request)).await
     }
 
     async fn create_pet(
         &self,
         request: Request<CreatePetRequest>,
     ) -> Result<Response<CreatePetResponse>, Status> {
-        self.answer("petstore.v1.PetStore/CreatePet", request, |request| async move {
-            let created = match convert::create_pet(request)? {
-                (Some(key), new) => self.store.creations().insert_once(&key, new, self.clock.now()).await?,
-                (None, new) => Created { pet: self.store.pets().insert(new).await?, replayed: false },
-            };
-            Ok(CreatePetResponse { pet: Some(convert::pet(created.pet)), replayed: created.replayed })
-        })
-        .await
+        self.answer(CREATE_PET, request, |request| self.add_pet(request)).await
     }
 
     async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
-        self.answer("petstore.v1.PetStore/GetPet", request, |request| async move {
-            let id = PetId(request.pet_id);
-            let pet = self.store.pets().find(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
-            Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
-        })
-        .await
+        self.answer(GET_PET, request, |request| self.pet(request)).await
     }
 
     async fn batch_create_pets(

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Uri};
 use http_body::{Frame, SizeHint};
+use petstore_proto::internal::v1::batch_service_server;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, Sleep, sleep_until},
@@ -42,7 +43,7 @@ const CONNECTION_SHARE: usize = 4;
 /// so that a flood of one kind never refuses another. Clones share them; none is ever closed.
 #[derive(Clone, Debug)]
 pub(super) struct Budgets {
-    /// Calls about pets and orders: 12 of the largest messages on one connection.
+    /// Calls about pets and orders, alone or in batches: 12 of the largest messages on one connection.
     data: Arc<Semaphore>,
     /// Calls of gateways about keys, bans and usage: 16 of the largest messages on one connection.
     internal: Arc<Semaphore>,
@@ -69,7 +70,9 @@ impl Budgets {
     /// The budget of a call, by its path: `/package.Service/Method`.
     fn of(&self, path: &str) -> &Arc<Semaphore> {
         let is_of = |package: &str| path.strip_prefix('/').is_some_and(|rpc| rpc.starts_with(package));
-        if is_of(INTERNAL_PACKAGES) {
+        if is_of(batch_service_server::SERVICE_NAME) {
+            &self.data
+        } else if is_of(INTERNAL_PACKAGES) {
             &self.internal
         } else if is_of("petstore.") {
             &self.data
@@ -386,6 +389,7 @@ mod tests {
             "/petstore.internal.v1.KeyService/ListChanges",
             "/grpc.health.v1.Health/Check",
         ];
+        assert!(Arc::ptr_eq(budgets.of("/petstore.internal.v1.BatchService/Call"), &budgets.data));
         for (at, kind) in kinds.iter().enumerate() {
             let _all = budgets
                 .of(kind)

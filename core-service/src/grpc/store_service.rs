@@ -11,6 +11,23 @@ use crate::{
     domain::{ListOrders, NewOrder, Order, OrderId, OrderStatus, PetStoreError},
 };
 
+pub(super) const LIST_ORDERS: &str = "petstore.v1.StoreService/ListOrders";
+
+/// What the method does that also travels in batches.
+impl Core {
+    pub(super) async fn page_of_orders(
+        &self,
+        request: ListOrdersRequest,
+    ) -> Result<ListOrdersResponse, PetStoreError> {
+        let list = ListOrders::parse(request.page_size, &request.page_token)?;
+        let page = self.store.orders().list(list).await?;
+        Ok(ListOrdersResponse {
+            orders: page.rows.iter().map(wire).collect(),
+            next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+        })
+    }
+}
+
 #[tonic::async_trait]
 impl StoreService for Core {
     async fn place_order(
@@ -40,15 +57,7 @@ impl StoreService for Core {
         &self,
         request: Request<ListOrdersRequest>,
     ) -> Result<Response<ListOrdersResponse>, Status> {
-        self.answer("petstore.v1.StoreService/ListOrders", request, |request| async move {
-            let list = ListOrders::parse(request.page_size, &request.page_token)?;
-            let page = self.store.orders().list(list).await?;
-            Ok(ListOrdersResponse {
-                orders: page.rows.iter().map(wire).collect(),
-                next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
-            })
-        })
-        .await
+        self.answer(LIST_ORDERS, request, |request| self.page_of_orders(request)).await
     }
 
     async fn advance_order(

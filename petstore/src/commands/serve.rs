@@ -1,10 +1,13 @@
 //! `petstore serve`: the whole service in one process.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc, store::Store};
-use petstore_gateway::{Gateway, core_client::CoreTransport};
+use petstore_gateway::{
+    Gateway,
+    core_client::{CoreConnection, CoreTransport},
+};
 use petstore_telemetry::metrics::Exposition;
 
 use crate::{
@@ -119,7 +122,10 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let core = Core::new(store.clone(), clock.clone()).for_environment(environment).traced(traces.clone());
     let gateway = Gateway::new(
         settings.edge.gateway(environment, traces),
-        CoreTransport::new(grpc::in_memory(&core)),
+        CoreConnection::in_process(
+            CoreTransport::new(grpc::in_memory(&core)),
+            Arc::new(grpc::in_process(&core)),
+        ),
         limiter,
         clock,
     );

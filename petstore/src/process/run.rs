@@ -1,10 +1,13 @@
 //! Running a process from the command line until a signal ends it.
 
-use std::time::Duration;
+use std::{io, num::NonZeroUsize, time::Duration};
 
 use petstore_clock::Clock;
 use petstore_telemetry::logs;
-use tokio::{runtime, time::Instant};
+use tokio::{
+    runtime::{self, Runtime},
+    time::Instant,
+};
 
 use super::{
     Process, ProcessError, StartError, rlimits,
@@ -33,10 +36,19 @@ pub(crate) fn run(
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let runtime = runtime::Builder::new_multi_thread().enable_all().build().map_err(ProcessError::Runtime)?;
+    let runtime = runtime(settings.worker_threads()).map_err(ProcessError::Runtime)?;
     let ended = runtime.block_on(until_signal(start));
     runtime.shutdown_background(); // all parts have ended or were cut off
     ended
+}
+
+/// One thread needs no scheduler that others can steal work from.
+fn runtime(worker_threads: NonZeroUsize) -> io::Result<Runtime> {
+    let mut builder = match worker_threads.get() {
+        1 => runtime::Builder::new_current_thread(),
+        _ => runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(worker_threads.get()).enable_all().build()
 }
 
 async fn until_signal(

@@ -1,11 +1,15 @@
 //! What every process of the service has: an admin port, a shutdown, a log and traces.
 
-use std::{str::FromStr, time::Duration};
+use std::{num::NonZeroUsize, str::FromStr, thread, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use petstore_telemetry::{logs::LogFormat, traces::OtlpEndpoint};
 
 use super::{ListenAddr, duration};
+
+/// A machine with at most so many cores is small.
+const SMALL_MACHINE: usize = 2;
+const MAX_WORKER_THREADS: usize = 1_024;
 
 /// What every process of the service has: an admin port, a shutdown, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,6 +34,11 @@ pub struct ProcessSettings {
     #[arg(value_parser = duration::parse)]
     pub drain_deadline: Duration,
 
+    /// How many threads serve requests, 1 to 1024; by default one on a machine of one or two cores, and one per
+    /// core on a larger one
+    #[arg(long, env = "PETSTORE_WORKER_THREADS", value_name = "NUMBER", value_parser = worker_threads)]
+    pub worker_threads: Option<NonZeroUsize>,
+
     /// What is logged to stderr: error, warn, info, debug or trace, also by module, as in
     /// `info,petstore_core=debug`. /log-level on the admin port changes it while the process runs
     #[arg(long, env = "PETSTORE_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
@@ -50,6 +59,22 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_TRACE_RATIO", default_value = "0.01", value_name = "NUMBER")]
     #[arg(value_parser = ratio)]
     pub trace_ratio: f64,
+}
+
+impl ProcessSettings {
+    /// How many threads serve requests. On a small machine a second one costs more, in wake-ups, than it gives: the
+    /// database, Redis or the other half of the service needs the other core.
+    pub(crate) fn worker_threads(&self) -> NonZeroUsize {
+        self.worker_threads.unwrap_or_else(|| {
+            let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+            if cores.get() <= SMALL_MACHINE { NonZeroUsize::MIN } else { cores }
+        })
+    }
+}
+
+fn worker_threads(written: &str) -> Result<NonZeroUsize, String> {
+    let number = written.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MAX_WORKER_THREADS);
+    number.ok_or_else(|| format!("must be a number from 1 to {MAX_WORKER_THREADS}"))
 }
 
 /// A host name, in lower case.
@@ -89,6 +114,15 @@ fn ratio(written: &str) -> Result<f64, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_threads_has_a_bound() {
+        for (written, is_number) in
+            [("1", true), ("1024", true), ("0", false), ("1025", false), ("many", false)]
+        {
+            assert_eq!(worker_threads(written).is_ok(), is_number, "{written}");
+        }
+    }
 
     #[test]
     fn a_ratio_is_a_number_from_0_to_1() {

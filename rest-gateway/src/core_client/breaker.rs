@@ -30,10 +30,7 @@ use tokio::{
 use tonic::body::Body;
 use tower::ServiceExt;
 
-use super::{
-    CoreTransport,
-    named::{TransportError, grpc_only},
-};
+use super::transport::{NamedTransport, TransportError};
 
 /// How long a call waits before the core is suspected to hang; and how old the last good probe has to be by then.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -56,7 +53,7 @@ const EMPTY_MESSAGE: [u8; 5] = [0; 5];
 
 /// The breaker of one way to the core. Must be used inside a tokio runtime.
 pub(crate) struct CoreBreaker {
-    core: CoreTransport,
+    core: NamedTransport,
     is_open: watch::Sender<bool>,
     /// Whether a task probes the core.
     is_probed: AtomicBool,
@@ -71,7 +68,7 @@ pub(crate) struct CoreBreaker {
 pub(super) struct CoreNotAnswering;
 
 impl CoreBreaker {
-    pub(super) fn new(core: CoreTransport) -> Arc<Self> {
+    pub(super) fn new(core: NamedTransport) -> Arc<Self> {
         Arc::new(Self {
             core,
             is_open: watch::Sender::new(false),
@@ -136,7 +133,7 @@ impl CoreBreaker {
         *request.uri_mut() = http::Uri::from_static(PROBE);
         let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
         request.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
-        self.core.clone().oneshot(request).await.map_err(TransportError::new).and_then(grpc_only)?;
+        self.core.clone().oneshot(request).await?;
         *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
         Ok(())
     }

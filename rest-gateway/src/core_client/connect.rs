@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use futures_util::TryFutureExt;
 use http::{HeaderValue, Request, header::AUTHORIZATION};
 use petstore_api_key::ServiceToken;
+use petstore_proto::internal::v1::batch_service_server;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 use tonic::{
     body::Body,
@@ -12,7 +13,7 @@ use tonic::{
 };
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use super::{CoreTransport, breaker::PROBE};
+use super::{breaker::PROBE, transport::CoreTransport};
 
 /// How long a TCP connection to the core may take to open, and then the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -107,7 +108,12 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
 
 /// Whether a gateway makes the call by itself, or to find out who a client is.
 fn is_its_own(path: &str) -> bool {
-    path == PROBE || path.starts_with("/petstore.internal.")
+    path == PROBE || path.starts_with("/petstore.internal.") && !is_batch(path)
+}
+
+/// Whether these are calls of clients.
+fn is_batch(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|rpc| rpc.starts_with(batch_service_server::SERVICE_NAME))
 }
 
 /// Whether the URL is `SCHEME://HOST:PORT` without a user and a path, which would be passed over, or `unix://` with a path

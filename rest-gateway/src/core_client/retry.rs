@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep};
-use tonic::{ConnectError, Response, Status, TimeoutExpired};
+use tonic::{ConnectError, Status, TimeoutExpired};
 
 use super::{breaker::CoreNotAnswering, failure_text};
 use crate::error::is_transport_failure;
@@ -47,13 +47,13 @@ impl RetryBudget {
 
 /// Makes the attempt, and once more if the connection broke after the question was sent. An attempt is handed the
 /// time that is left. Only for calls that mean the same when they arrive twice.
-pub(crate) async fn once_more<T, F>(
+pub(crate) async fn retry_once<T, F>(
     budget: &RetryBudget,
     deadline: Instant,
     attempt: impl Fn(Duration) -> F,
-) -> Result<Response<T>, Status>
+) -> Result<T, Status>
 where
-    F: Future<Output = Result<Response<T>, Status>>,
+    F: Future<Output = Result<T, Status>>,
 {
     budget.earn();
     let answer = attempt(deadline.saturating_duration_since(Instant::now())).await;
@@ -107,17 +107,17 @@ mod tests {
         let total = answers.len();
         let answers = Mutex::new(answers.into_iter());
         let deadline = Instant::now() + Duration::from_secs(1);
-        let answer = once_more(budget, deadline, |_| {
+        let answer = retry_once(budget, deadline, |_| {
             let next = answers.lock().unwrap().next().unwrap();
-            async move { next.map(Response::new) }
+            async move { next }
         })
         .await;
         let left = answers.lock().unwrap().len();
-        (answer.map(Response::into_inner), total - left)
+        (answer, total - left)
     }
 
     #[tokio::test]
-    async fn a_lost_answer_is_asked_for_once_more_and_no_other_refusal_is() {
+    async fn a_lost_answer_is_asked_for_retry_once_and_no_other_refusal_is() {
         let budget = RetryBudget::new();
         let (answer, asked) = ask(&budget, vec![Err(cut()), Ok(7)]).await;
         assert_eq!((answer.unwrap(), asked), (7, 2));
@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn no_attempt_begins_after_the_deadline() {
         let attempts = Mutex::new(0);
-        let answer: Result<Response<()>, _> = once_more(&RetryBudget::new(), Instant::now(), |_| {
+        let answer: Result<(), _> = retry_once(&RetryBudget::new(), Instant::now(), |_| {
             *attempts.lock().unwrap() += 1;
             async { Err(cut()) }
         })

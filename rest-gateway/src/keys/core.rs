@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::bans;
 use crate::{
-    core_client::{NamedTransport, RetryBudget, failure_text, is_final_refusal, once_more},
+    core_client::{RetryBudget, TracedTransport, failure_text, is_final_refusal, retry_once},
     error::is_transport_failure,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct CoreAway;
 /// The core's key service, and whether it is there.
 #[derive(Debug)]
 pub(super) struct KeyService {
-    client: KeyServiceClient<NamedTransport>,
+    client: KeyServiceClient<TracedTransport>,
     retries: RetryBudget,
     answered_once: AtomicBool,
     /// Whether it failed to answer when it was last asked for changes.
@@ -50,7 +50,7 @@ pub(super) struct KeyService {
 }
 
 impl KeyService {
-    pub(super) fn new(core: NamedTransport) -> Self {
+    pub(super) fn new(core: TracedTransport) -> Self {
         Self {
             client: KeyServiceClient::new(core),
             retries: RetryBudget::new(),
@@ -80,7 +80,7 @@ impl KeyService {
         }
         let request =
             ResolveKeysRequest { digests: digests.iter().map(|digest| digest.0.to_vec()).collect() };
-        let attempts = once_more(&self.retries, Instant::now() + DEADLINE, |left| {
+        let attempts = retry_once(&self.retries, Instant::now() + DEADLINE, |left| {
             let mut client = self.client.clone();
             let mut request = Request::new(request.clone());
             request.set_timeout(left);

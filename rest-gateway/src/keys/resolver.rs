@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     client_address::ClientAddress,
-    core_client::NamedTransport,
+    core_client::TracedTransport,
     rate_limit::{BanCause, Decision, LimitKey, LimiterUnavailable, Quota, RateLimiter},
 };
 
@@ -93,7 +93,7 @@ pub(super) enum CacheState {
 
 impl KeyResolver {
     /// A resolver that knows no key yet, and keeps the bans of `limiter` and those of the core alike.
-    pub(crate) fn new(core: NamedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
+    pub(crate) fn new(core: TracedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
         let (core, changes) = (Arc::new(KeyService::new(core)), Arc::<Changes>::default());
         Self(Arc::new(Inner {
             lookups: lookups(Arc::clone(&core), Arc::clone(&changes), clock.clone()),

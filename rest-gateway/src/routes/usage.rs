@@ -16,6 +16,6 @@ pub(crate) async fn get(
     Extension(limit_status): Extension<LimitStatus>,
     caller: Caller,
 ) -> Result<Response, ApiError> {
-    let days = gateway.usage.days(&caller, &gateway.retries).await?;
+    let days = gateway.usage.days(&caller, gateway.core.retries()).await?;
     Ok(json(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }

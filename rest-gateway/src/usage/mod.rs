@@ -18,7 +18,7 @@ use tonic::{Request, Status};
 use self::ledger::{Ledger, Unreported};
 use crate::{
     caller::Caller,
-    core_client::{self, NamedTransport, RetryBudget, failure_text, is_final_refusal},
+    core_client::{RetryBudget, TracedTransport, call_alone, failure_text, is_final_refusal},
     error::ApiError,
 };
 
@@ -36,7 +36,7 @@ const DAY_SECS: u64 = 86_400;
 /// Counts, and reports the counts.
 #[derive(Debug)]
 pub(crate) struct UsageCounter {
-    core: UsageServiceClient<NamedTransport>,
+    core: UsageServiceClient<TracedTransport>,
     clock: Clock,
     ledger: Ledger,
     refused: IntCounter,
@@ -46,7 +46,7 @@ pub(crate) struct UsageCounter {
 
 impl UsageCounter {
     /// A counter that has counted nothing yet. Its reports are those of a new run: their numbers begin again.
-    pub(crate) fn new(core: NamedTransport, clock: Clock) -> Self {
+    pub(crate) fn new(core: TracedTransport, clock: Clock) -> Self {
         let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
         Self {
             core: UsageServiceClient::new(core),
@@ -128,7 +128,7 @@ impl UsageCounter {
         let unreported = self.ledger.of(account_id); // before the call: nothing is missing or counted twice
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
-        let answer = core_client::ask(question, caller, retries, |question| {
+        let answer = call_alone(question, caller, retries, |question| {
             let mut core = self.core.clone();
             async move { core.get_usage(question).await }
         })

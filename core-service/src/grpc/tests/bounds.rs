@@ -68,11 +68,6 @@ async fn more_calls_of_gateways_than_the_core_can_take_are_refused_and_the_other
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
 }
 
-fn assert_overloaded(error: &Status) {
-    assert_eq!((error.code(), reason(error).as_str()), (Code::Unavailable, "OVERLOADED"));
-    assert!(error.get_error_details().retry_info().is_some());
-}
-
 #[tokio::test]
 async fn a_message_that_is_too_large_is_refused() {
     let shop = Shop::open().await;

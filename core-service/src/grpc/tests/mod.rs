@@ -18,6 +18,7 @@ use tower::util::BoxCloneSyncService;
 use super::*;
 use crate::store::test_support::{Home, lock_for_writing, new_store};
 
+mod batch;
 mod bounds;
 mod bulk;
 mod internal_calls;
@@ -103,4 +104,9 @@ fn verdict(status: &Status) -> (Code, String, String) {
 
 fn refused(code: Code, reason: &str, message: &str) -> (Code, String, String) {
     (code, reason.to_owned(), message.to_owned())
+}
+
+fn assert_overloaded(error: &Status) {
+    assert_eq!((error.code(), reason(error).as_str()), (Code::Unavailable, "OVERLOADED"));
+    assert!(error.get_error_details().retry_info().is_some());
 }

@@ -5,6 +5,7 @@ use http::Response;
 use tower::{BoxError, service_fn};
 
 use super::*;
+use crate::core_client::CoreTransport;
 
 /// What the core does with probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Rig {
                 }
             }
         });
-        Self { breaker: CoreBreaker::new(CoreTransport::new(core)), mood, probes }
+        Self { breaker: CoreBreaker::new(NamedTransport(CoreTransport::new(core))), mood, probes }
     }
 
     fn probes(&self) -> usize {

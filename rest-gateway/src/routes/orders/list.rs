@@ -8,7 +8,6 @@ use petstore_proto::v1::ListOrdersRequest;
 
 use crate::{
     caller::Caller,
-    core_client,
     error::ApiError,
     gateway::GatewayState,
     json::orders_body,
@@ -24,11 +23,7 @@ pub(crate) async fn list(
     let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
     paging::list("/v1/store/orders", query, |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
-        let page = core_client::ask(request, caller, &gateway.retries, |request| {
-            let mut core = gateway.orders.clone();
-            async move { core.list_orders(request).await }
-        })
-        .await?;
+        let page = gateway.core.call(request, caller).await?;
         Ok(Page { body: orders_body(&page.orders), next_page_token: page.next_page_token, status: None })
     })
     .await

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     caller::Caller,
-    core_client,
     error::ApiError,
     gateway::GatewayState,
     json::{new_pet, pet_body},
@@ -32,12 +31,7 @@ pub(crate) async fn create(
     let body = body::read_json(request).await?;
     let name = name?;
     let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: name.as_str().to_owned() };
-    let created = core_client::ask(message, &caller, &gateway.retries, |request| {
-        let mut core = gateway.pets.clone();
-        async move { core.create_pet(request).await }
-    })
-    .await
-    .map_err(|error| name.explain(error))?;
+    let created = gateway.core.call(message, &caller).await.map_err(|error| name.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json(StatusCode::CREATED, pet_body(&pet));

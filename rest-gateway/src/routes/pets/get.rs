@@ -8,8 +8,8 @@ use percent_encoding::percent_decode_str;
 use petstore_proto::v1::GetPetRequest;
 
 use crate::{
-    caller::Caller, core_client, error::ApiError, gateway::GatewayState, json::pet_body,
-    operation::deprecation, routes::json,
+    caller::Caller, error::ApiError, gateway::GatewayState, json::pet_body, operation::deprecation,
+    routes::json,
 };
 
 pub(crate) async fn get(
@@ -21,14 +21,7 @@ pub(crate) async fn get(
         return Err(ApiError::OperationRemoved);
     }
     let pet_id = pet_id(uri.path()).ok_or(ApiError::PetNotFound)?;
-    let found = core_client::ask(GetPetRequest { pet_id }, &caller, &gateway.retries, |request| {
-        let mut core = gateway.pets.clone();
-        #[expect(deprecated, reason = "served until its removal date")]
-        async move {
-            core.get_pet(request).await
-        }
-    })
-    .await?;
+    let found = gateway.core.call(GetPetRequest { pet_id }, &caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json(StatusCode::OK, pet_body(&pet)))
 }

@@ -8,7 +8,6 @@ use petstore_proto::v1::{ListPetsRequest, PetStatus};
 
 use crate::{
     caller::Caller,
-    core_client,
     error::ApiError,
     gateway::GatewayState,
     json::pets_body,
@@ -26,11 +25,7 @@ pub(crate) async fn list(
         Query::parse(uri.query().unwrap_or_default()),
         |PageRequest { page_size, page_token, status }| async move {
             let request = ListPetsRequest { page_size, page_token, status: status.into() };
-            let page = core_client::ask(request, caller, &gateway.retries, |request| {
-                let mut core = gateway.pets.clone();
-                async move { core.list_pets(request).await }
-            })
-            .await?;
+            let page = gateway.core.call(request, caller).await?;
             let (body, status) = (pets_body(&page.pets), PetStatus::try_from(page.status).ok());
             Ok(Page { body, next_page_token: page.next_page_token, status })
         },

@@ -1,0 +1,248 @@
+//! Calls that wait at the same moment travel to the core in one message, and their answers come back as they are known.
+//!
+//! Nobody waits for company: the first call goes at once, in a batch of its own. What comes while the core has not
+//! begun to answer gathers, and goes as the next batch. A batch that is slow to answer holds up the next one for
+//! [`HOLD`] at most. Each call keeps its own deadline, and giving one up cancels no other.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::pending,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use petstore_proto::internal::v1::{
+    Call, CallRequest, answer::Outcome, batch_service_client::BatchServiceClient,
+};
+use prost::Message;
+use tokio::{
+    sync::oneshot,
+    task::yield_now,
+    time::{Instant, sleep},
+};
+use tonic::{Code, Status};
+
+use self::under_way::UnderWay;
+pub(super) use self::under_way::reply;
+use super::{
+    breaker::CoreBreaker,
+    transport::{NamedTransport, TransportError},
+};
+use crate::error::is_transport_failure;
+
+mod under_way;
+
+#[cfg(test)]
+mod tests;
+
+/// Batches that the core has not begun to answer; while there are so many, calls gather.
+const MAX_UNANSWERED: usize = 2;
+/// For so long such a batch makes others wait: what it does takes longer than gathering is worth.
+const HOLD: Duration = Duration::from_millis(2);
+/// Calls under way in all batches, as many as a connection carries by itself; more wait.
+const MAX_UNDER_WAY: usize = 128;
+/// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has 64 KiB at most, it
+/// stays below the 256 KiB that a core takes.
+const MAX_BYTES: usize = 128 * 1024;
+/// A core that does not know batches is asked so long after that again: it may have been replaced.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// Makes calls in batches. Must be used inside a tokio runtime.
+#[derive(Debug)]
+pub(super) struct Batcher {
+    client: BatchServiceClient<NamedTransport>,
+    breaker: Arc<CoreBreaker>,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Whether a task is about to take what waits.
+    is_gathering: bool,
+    /// Batches that hold up others.
+    unanswered: usize,
+    /// Calls that were sent and are not answered.
+    under_way: usize,
+    /// Until then the core is taken for one that does not know batches.
+    unknown_until: Option<Instant>,
+}
+
+/// A call that is to be sent, without its timeout.
+#[derive(Debug)]
+struct Waiting {
+    call: Call,
+    deadline: Instant,
+    answer: oneshot::Sender<Reply>,
+}
+
+/// How a call ended.
+pub(super) type Reply = Result<Outcome, Failure>;
+
+/// Why a call has no answer.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The core does not know batches, or not with this method: the call was not made.
+    Unsupported,
+    /// As gRPC tells it.
+    Status(Status),
+}
+
+impl Queue {
+    /// Whether the caller is to begin a batch; it then holds a [`Turn`].
+    fn begin(&mut self) -> bool {
+        let begins = !self.is_gathering
+            && !self.waiting.is_empty()
+            && self.unanswered < MAX_UNANSWERED
+            && self.under_way < MAX_UNDER_WAY;
+        if begins {
+            self.is_gathering = true;
+            self.unanswered += 1;
+        }
+        begins
+    }
+
+    /// The next batch: what waits, within the bounds. Calls that nobody waits for any more are left out.
+    fn take(&mut self) -> Vec<Waiting> {
+        self.is_gathering = false;
+        let (mut batch, mut size) = (Vec::with_capacity(self.waiting.len().min(MAX_UNDER_WAY)), 0);
+        while self.under_way < MAX_UNDER_WAY
+            && size <= MAX_BYTES
+            && let Some(next) = self.waiting.pop_front()
+        {
+            if !next.answer.is_closed() {
+                size += next.call.encoded_len();
+                self.under_way += 1;
+                batch.push(next);
+            }
+        }
+        batch
+    }
+}
+
+impl Batcher {
+    pub(super) fn new(core: NamedTransport, breaker: Arc<CoreBreaker>) -> Arc<Self> {
+        Arc::new(Self { client: BatchServiceClient::new(core), breaker, queue: Mutex::default() })
+    }
+
+    /// Makes a call, which the core has until `deadline` to answer.
+    pub(super) async fn call(self: &Arc<Self>, call: Call, deadline: Instant) -> Reply {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut queue = self.queue();
+            if queue.unknown_until.is_some_and(|until| Instant::now() < until) {
+                return Err(Failure::Unsupported);
+            }
+            queue.waiting.push_back(Waiting { call, deadline, answer });
+            self.begin(queue);
+        }
+        answered
+            .await
+            .unwrap_or_else(|_| Err(Failure::Status(Status::internal("a batch ended without an answer"))))
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner) // nothing panics while it holds the lock
+    }
+
+    /// Begins a batch, if one may begin now.
+    fn begin(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        if queue.begin() {
+            drop(queue);
+            let turn = Turn { batcher: Arc::clone(self), is_over: AtomicBool::new(false) };
+            tokio::spawn(turn.carry());
+        }
+    }
+
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Queue)) {
+        let mut queue = self.queue();
+        change(&mut queue);
+        self.begin(queue);
+    }
+}
+
+/// One batch's right to hold up the next.
+#[derive(Debug)]
+struct Turn {
+    batcher: Arc<Batcher>,
+    is_over: AtomicBool,
+}
+
+impl Turn {
+    /// Sends what waits, and hands out the answers.
+    async fn carry(self) {
+        yield_now().await; // whoever is about to call comes along
+        let mut batch = Vec::new();
+        self.batcher.change(|queue| batch = queue.take());
+        if batch.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let (calls, answers) = batch.into_iter().map(|waiting| waiting.split(now)).unzip();
+        let mut under_way = UnderWay::new(Arc::clone(&self.batcher), answers);
+        let hold = async {
+            sleep(HOLD).await;
+            self.end();
+            pending::<Infallible>().await
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = self.batcher.breaker.guard(self.exchange(CallRequest { calls }, &mut under_way)) => ended,
+            never = hold => match never {},
+        };
+        under_way.end(ended.map_err(Status::from));
+    }
+
+    /// An error is a lost answer; whatever else ends the exchange was handed out.
+    async fn exchange(&self, request: CallRequest, under_way: &mut UnderWay) -> Result<(), TransportError> {
+        let mut client = self.batcher.client.clone();
+        let exchange = async {
+            let Some(begun) = under_way.unless_abandoned(client.call(request)).await else { return Ok(()) };
+            let mut answers = begun?.into_inner();
+            while let Some(message) = under_way.unless_abandoned(answers.message()).await {
+                let Some(message) = message? else { break };
+                self.end();
+                under_way.answer(message.answers);
+            }
+            Ok(())
+        };
+        match exchange.await {
+            Err(status) if is_transport_failure(&status) => Err(TransportError::new(status)),
+            Err(status) => {
+                under_way.end(Err(status));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Lets the next batch begin.
+    fn end(&self) {
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            self.batcher.change(|queue| queue.unanswered -= 1);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Waiting {
+    fn split(self, now: Instant) -> (Call, oneshot::Sender<Reply>) {
+        let left = self.deadline.saturating_duration_since(now).as_millis();
+        let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1); // 0 means another thing
+        (Call { timeout_ms, ..self.call }, self.answer)
+    }
+}
+
+/// Whether the core does not know batches.
+fn is_unknown(status: &Status) -> bool {
+    status.code() == Code::Unimplemented
+}

@@ -1,0 +1,371 @@
+use std::{convert::Infallible, io, sync::atomic::AtomicUsize};
+
+use futures_util::{
+    FutureExt, StreamExt,
+    future::join_all,
+    stream::{BoxStream, FuturesUnordered},
+};
+use http::HeaderMap;
+use petstore_clock::{Clock, UnixMillis};
+use petstore_proto::{
+    internal::v1::{
+        Answer, CallResponse, CallStatus, Plan,
+        batch_service_server::{BatchService, BatchServiceServer},
+        call::Method,
+    },
+    v1::{GetPetRequest, GetPetResponse, Pet},
+};
+use tokio::sync::watch;
+use tonic::{Request, Response, body::Body};
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+
+use super::*;
+use crate::{
+    caller::Caller,
+    core_client::{CoreClient, CoreConnection, CoreTransport},
+    error::ApiError,
+    request_id::RequestId,
+};
+
+/// A pet that there is none of.
+const MISSING: i64 = 404;
+/// A pet that is looked for without end.
+const ENDLESS: i64 = 1_000;
+const LONG: Duration = Duration::from_mins(1);
+
+/// A core that answers batches, and nothing else.
+#[derive(Clone)]
+struct Core {
+    batches: watch::Sender<Vec<Vec<Call>>>,
+    /// While true, no answer but a failure is known.
+    is_held: watch::Sender<bool>,
+    given_up: watch::Sender<usize>,
+}
+
+impl Core {
+    fn new() -> Self {
+        Self {
+            batches: watch::Sender::default(),
+            is_held: watch::Sender::new(false),
+            given_up: watch::Sender::default(),
+        }
+    }
+
+    fn transport(&self) -> CoreTransport {
+        let service = BatchServiceServer::new(self.clone());
+        CoreTransport::new(ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(service))
+    }
+
+    fn batcher(&self) -> Arc<Batcher> {
+        let core = NamedTransport(self.transport());
+        Batcher::new(core.clone(), CoreBreaker::new(core))
+    }
+
+    fn client(&self) -> CoreClient {
+        CoreClient::from(CoreConnection::from(self.transport()))
+    }
+
+    /// How many calls each batch had, once there are so many batches.
+    async fn sizes(&self, batches: usize) -> Vec<usize> {
+        let mut seen = self.batches.subscribe();
+        let seen = seen.wait_for(|seen| seen.len() >= batches).await.unwrap();
+        seen.iter().map(Vec::len).collect()
+    }
+
+    async fn answer(self, number: u32, call: Call) -> Answer {
+        let Some(Method::GetPet(GetPetRequest { pet_id })) = call.method else { panic!("{call:?}") };
+        if pet_id == ENDLESS {
+            pending::<()>().await;
+        }
+        let outcome = if pet_id == MISSING {
+            Outcome::Failure(CallStatus {
+                code: Code::NotFound.into(),
+                message: "none".into(),
+                details: vec![7],
+            })
+        } else {
+            self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
+            Outcome::GetPet(GetPetResponse { pet: Some(Pet { id: pet_id, ..Pet::default() }) })
+        };
+        Answer { call: number, outcome: Some(outcome) }
+    }
+}
+
+/// Counts a batch that is dropped before its end.
+struct UntilEnd(watch::Sender<usize>, bool);
+
+impl Drop for UntilEnd {
+    fn drop(&mut self) {
+        if !self.1 {
+            self.0.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl BatchService for Core {
+    type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
+
+    async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
+        let calls = request.into_inner().calls;
+        self.batches.send_modify(|seen| seen.push(calls.clone()));
+        let answers: FuturesUnordered<_> =
+            (0..).zip(calls).map(|(number, call)| self.clone().answer(number, call)).collect();
+        let until_end = UntilEnd(self.given_up.clone(), false);
+        let messages =
+            futures_util::stream::unfold((answers, until_end), async |(mut answers, mut until_end)| {
+                let Some(answer) = answers.next().await else {
+                    until_end.1 = true;
+                    return None;
+                };
+                Some((Ok(CallResponse { answers: vec![answer] }), (answers, until_end)))
+            });
+        Ok(Response::new(messages.boxed()))
+    }
+}
+
+fn get(pet_id: i64) -> Call {
+    Call { method: Some(Method::GetPet(GetPetRequest { pet_id })), ..Call::default() }
+}
+
+async fn id(batcher: &Arc<Batcher>, pet_id: i64) -> Result<i64, Failure> {
+    match batcher.call(get(pet_id), Instant::now() + LONG).await? {
+        Outcome::GetPet(answer) => Ok(answer.pet.unwrap().id),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn caller() -> Caller {
+    let request_id = RequestId::from_headers(&HeaderMap::new(), &Clock::manual(UnixMillis(0)).0);
+    Caller { account_id: 1, plan: Plan::Free, request_id }
+}
+
+#[tokio::test]
+async fn the_first_call_goes_at_once_and_what_comes_meanwhile_goes_together() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    assert_eq!(id(&batcher, 1).await.unwrap(), 1);
+    core.is_held.send_replace(true);
+    let calls = (2..=41).map(|pet_id| {
+        let (core, batcher) = (core.clone(), Arc::clone(&batcher));
+        tokio::spawn(async move {
+            // The first two go by themselves, one after the other.
+            if pet_id > 2 {
+                core.sizes(2).await;
+            }
+            if pet_id > 3 {
+                core.sizes(3).await;
+            }
+            id(&batcher, pet_id).await.unwrap()
+        })
+    });
+    let calls: Vec<_> = calls.collect();
+    assert_eq!(core.sizes(4).await, [1, 1, 1, 38]);
+    core.is_held.send_replace(false);
+    for (pet_id, call) in (2..).zip(calls) {
+        assert_eq!(call.await.unwrap(), pet_id);
+    }
+}
+
+#[tokio::test]
+async fn each_call_carries_the_time_that_it_has_left() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    let deadlines = [1, 3].map(|secs| Instant::now() + Duration::from_secs(secs));
+    let calls = deadlines.map(|deadline| batcher.call(get(1), deadline));
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    let left: Vec<_> = core.batches.borrow().iter().flatten().map(|call| call.timeout_ms).collect();
+    assert!(matches!(left[..], [501..=1_000, 2_501..=3_000]), "{left:?}");
+}
+
+#[tokio::test]
+async fn the_failure_of_one_call_is_not_that_of_the_others() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    let (missing, found) = tokio::join!(id(&batcher, MISSING), id(&batcher, 2));
+    assert_eq!((core.sizes(1).await, found.unwrap()), (vec![2], 2));
+    let Err(Failure::Status(status)) = missing else { panic!("{missing:?}") };
+    assert_eq!((status.code(), status.message(), status.details()), (Code::NotFound, "none", &[7][..]));
+    assert!(!is_transport_failure(&status));
+}
+
+#[tokio::test]
+async fn giving_one_call_up_cancels_no_other_and_the_last_one_the_batch() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    let call = |pet_id| {
+        let batcher = Arc::clone(&batcher);
+        tokio::spawn(async move { id(&batcher, pet_id).await })
+    };
+    core.is_held.send_replace(true);
+    let (endless, other) = (call(ENDLESS), call(2));
+    assert_eq!(core.sizes(1).await, [2]);
+    endless.abort();
+    assert!(endless.await.unwrap_err().is_cancelled());
+    core.is_held.send_replace(false);
+    assert_eq!(other.await.unwrap().unwrap(), 2);
+    core.given_up.subscribe().wait_for(|count| *count == 1).await.unwrap();
+    assert_eq!(batcher.queue().under_way, 0);
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_before_it_is_sent_is_not_sent() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    assert!(id(&batcher, 1).now_or_never().is_none());
+    assert_eq!(id(&batcher, 2).await.unwrap(), 2);
+    assert_eq!(core.batches.borrow().concat().len(), 1);
+}
+
+#[tokio::test]
+async fn a_slow_call_holds_up_neither_the_others_answers_nor_the_next_batch() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    let slow = (0..10).map(|_| id(&batcher, ENDLESS));
+    let others = async {
+        for pet_id in 1..=100 {
+            assert_eq!(id(&batcher, pet_id).await.unwrap(), pet_id);
+        }
+    };
+    tokio::select! {
+        _ = join_all(slow) => panic!("there was no end"),
+        () = others => {}
+    }
+}
+
+#[tokio::test]
+async fn more_calls_than_a_connection_carries_wait_for_the_others() {
+    let core = Core::new();
+    let batcher = core.batcher();
+    core.is_held.send_replace(true);
+    let mut calls = Box::pin(join_all((0..300).map(|pet_id| id(&batcher, pet_id))));
+    assert!(tokio::time::timeout(5 * HOLD, &mut calls).await.is_err());
+    assert_eq!(core.batches.borrow().concat().len(), MAX_UNDER_WAY);
+    core.is_held.send_replace(false);
+    assert!(calls.await.iter().all(Result::is_ok));
+    assert_eq!(batcher.queue().under_way, 0);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_lost_is_made_up_by_second_attempts_of_its_calls() {
+    let core = Core::new();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let (real, count) = (core.transport(), Arc::clone(&attempts));
+    let flaky = service_fn(move |request: http::Request<Body>| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        let real = real.clone();
+        async move {
+            if is_first {
+                return Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset)));
+            }
+            real.oneshot(request).await
+        }
+    });
+    let client = CoreClient::from(CoreConnection::from(CoreTransport::new(flaky)));
+    let caller = caller();
+    let calls = [1, 2, 3].map(|pet_id| client.call(GetPetRequest { pet_id }, &caller));
+    for (pet_id, answer) in (1..).zip(join_all(calls).await) {
+        assert_eq!(answer.unwrap().pet.unwrap().id, pet_id);
+    }
+    assert!(attempts.load(Ordering::Relaxed) >= 2, "{attempts:?}"); // a probe of the breaker may be among them
+}
+
+#[tokio::test]
+async fn a_call_that_is_answered_with_anothers_answer_is_a_fault() {
+    let client = Core::new().client();
+    let list = petstore_proto::v1::ListPetsRequest::default();
+    let wrong = CoreClient::from(CoreConnection::in_process(
+        Core::new().transport(),
+        Arc::new(|_| {
+            async { Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) } }.boxed()
+        }),
+    ));
+    assert_eq!(wrong.call(list, &caller()).await, Err(ApiError::Internal));
+    assert_eq!(client.call(GetPetRequest { pet_id: 1 }, &caller()).await.unwrap().pet.unwrap().id, 1);
+}
+
+mod old_core {
+    use petstore_proto::v1::{
+        self, BatchCreatePetsRequest, BatchCreatePetsResponse, CreatePetRequest, CreatePetResponse,
+        ImportPetsRequest, ImportPetsResponse, ListPetsRequest, ListPetsResponse,
+        pet_store_server::{PetStore, PetStoreServer},
+    };
+    use tonic::Streaming;
+
+    use super::*;
+
+    /// Knows single calls only, as version 1.0 does.
+    struct OldCore;
+
+    #[tonic::async_trait]
+    impl PetStore for OldCore {
+        async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
+            assert!(request.metadata().contains_key("grpc-timeout"));
+            let pet = v1::Pet { id: request.into_inner().pet_id, ..v1::Pet::default() };
+            Ok(Response::new(GetPetResponse { pet: Some(pet) }))
+        }
+
+        async fn list_pets(&self, _: Request<ListPetsRequest>) -> Result<Response<ListPetsResponse>, Status> {
+            Err(Status::internal("not of interest"))
+        }
+
+        async fn create_pet(
+            &self,
+            _: Request<CreatePetRequest>,
+        ) -> Result<Response<CreatePetResponse>, Status> {
+            Err(Status::internal("not of interest"))
+        }
+
+        async fn batch_create_pets(
+            &self,
+            _: Request<BatchCreatePetsRequest>,
+        ) -> Result<Response<BatchCreatePetsResponse>, Status> {
+            Err(Status::internal("not of interest"))
+        }
+
+        async fn import_pets(
+            &self,
+            _: Request<Streaming<ImportPetsRequest>>,
+        ) -> Result<Response<ImportPetsResponse>, Status> {
+            Err(Status::internal("not of interest"))
+        }
+    }
+
+    fn counted() -> (CoreTransport, Arc<AtomicUsize>) {
+        let batches = Arc::new(AtomicUsize::new(0));
+        let (count, server) = (Arc::clone(&batches), PetStoreServer::new(OldCore));
+        let core = service_fn(move |request: http::Request<Body>| {
+            count.fetch_add(usize::from(request.uri().path().contains("BatchService")), Ordering::Relaxed);
+            server.clone().oneshot(request).map(|answer| answer.map_err(|never| match never {}))
+        });
+        (CoreTransport::new(core), batches)
+    }
+
+    #[tokio::test]
+    async fn a_core_that_does_not_know_batches_is_called_one_by_one() {
+        let (core, batches) = counted();
+        let (client, caller) = (CoreClient::from(CoreConnection::from(core)), caller());
+        for _ in 0..3 {
+            let calls = [1, 2, 3].map(|pet_id| client.call(GetPetRequest { pet_id }, &caller));
+            for (pet_id, answer) in (1..).zip(join_all(calls).await) {
+                assert_eq!(answer.unwrap().pet.unwrap().id, pet_id);
+            }
+        }
+        assert_eq!(batches.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn and_asked_again_later_whether_it_knows_them() {
+        let (core, asked_for_batches) = counted();
+        let core = NamedTransport(core);
+        let batcher = Batcher::new(core.clone(), CoreBreaker::new(core));
+        let asked = async || {
+            assert!(matches!(id(&batcher, 1).await, Err(Failure::Unsupported)));
+            asked_for_batches.load(Ordering::Relaxed)
+        };
+        assert_eq!((asked().await, asked().await), (1, 1));
+        assert!(batcher.queue().unknown_until.unwrap() > Instant::now() + RECHECK / 2);
+        batcher.queue().unknown_until = Some(Instant::now());
+        assert_eq!(asked().await, 2);
+    }
+}

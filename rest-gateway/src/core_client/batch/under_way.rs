@@ -1,0 +1,119 @@
+//! A batch that was sent.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use petstore_proto::internal::v1::{Answer, answer::Outcome};
+use tokio::{sync::oneshot, time::Instant};
+use tonic::{Code, Status};
+
+use super::{Batcher, Failure, RECHECK, Reply, is_unknown};
+
+/// Who waits for the answers of a batch.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    batcher: Arc<Batcher>,
+    /// By the call's place in the batch; `None` once it has its answer or is given up.
+    callers: Vec<Option<oneshot::Sender<Reply>>>,
+    /// Calls that are not answered, also those that are given up.
+    unanswered: usize,
+    /// Before this place nobody waits any more.
+    first: usize,
+    /// Whether anybody has given up.
+    is_given_up: bool,
+}
+
+impl UnderWay {
+    pub(super) fn new(batcher: Arc<Batcher>, callers: Vec<oneshot::Sender<Reply>>) -> Self {
+        let callers: Vec<_> = callers.into_iter().map(Some).collect();
+        Self { batcher, unanswered: callers.len(), callers, first: 0, is_given_up: false }
+    }
+
+    /// Hands out answers.
+    pub(super) fn answer(&mut self, answers: Vec<Answer>) {
+        let answered = answers.len().min(self.unanswered);
+        for Answer { call, outcome } in answers {
+            let caller = usize::try_from(call).ok().and_then(|place| self.callers.get_mut(place)?.take());
+            if let Some(caller) = caller {
+                let _ = caller.send(reply(outcome)); // an error: it has given up
+            }
+        }
+        self.settle(answered);
+    }
+
+    /// Tells those who still wait that no more answers come, and why.
+    pub(super) fn end(&mut self, ended: Result<(), Status>) {
+        if self.unanswered == 0 {
+            return;
+        }
+        let failure = match ended {
+            Err(status) if is_unknown(&status) => {
+                tracing::debug!("the core does not know batches: calls are made one by one");
+                self.batcher.queue().unknown_until = Some(Instant::now() + RECHECK);
+                Failure::Unsupported
+            }
+            Err(status) => Failure::Status(status),
+            Ok(()) => Failure::Status(Status::internal("a call of a batch was not answered")),
+        };
+        for caller in self.callers.iter_mut().filter_map(Option::take) {
+            let _ = caller.send(Err(failure.clone()));
+        }
+        self.settle(self.unanswered);
+    }
+
+    fn settle(&mut self, answered: usize) {
+        self.unanswered -= answered;
+        self.batcher.change(|queue| queue.under_way -= answered);
+    }
+
+    /// What the future gives, or `None` if it is given up because nobody waits for an answer any more.
+    pub(super) async fn unless_abandoned<F: Future>(&mut self, work: F) -> Option<F::Output> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll_abandoned(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Ready when everybody has given up who had no answer. It is enough to watch one of those who wait.
+    fn poll_abandoned(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Some(place) = self.callers.get_mut(self.first) {
+            if let Some(caller) = place {
+                match caller.poll_closed(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(()) => self.is_given_up = true,
+                }
+                *place = None;
+            }
+            self.first += 1;
+        }
+        if self.is_given_up { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.settle(self.unanswered);
+    }
+}
+
+/// What an answer in a batch means.
+pub(in super::super) fn reply(outcome: Option<Outcome>) -> Reply {
+    match outcome {
+        Some(Outcome::Failure(failure)) if Code::from_i32(failure.code) == Code::Unimplemented => {
+            Err(Failure::Unsupported)
+        }
+        Some(Outcome::Failure(failure)) => Err(Failure::Status(Status::with_details(
+            Code::from_i32(failure.code),
+            failure.message,
+            failure.details.into(),
+        ))),
+        Some(outcome) => Ok(outcome),
+        None => Err(Failure::Unsupported), // an answer of a core to come: asked for in the way that all know
+    }
+}

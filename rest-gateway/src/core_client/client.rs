@@ -1,0 +1,299 @@
+//! Calls on behalf of callers: their deadline, the second attempt, and the log line of a failure.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, StatusCode};
+use petstore_proto::internal::v1::{Answer, Call};
+use tokio::time::{Instant, timeout_at};
+use tonic::{Status, metadata::MetadataValue};
+
+use super::{
+    batch::{Batcher, Failure, Reply, reply},
+    breaker::{CoreBreaker, CoreNotAnswering},
+    failure::failure_text,
+    methods::{BatchedMessage, SingleCalls},
+    retry::{RetryBudget, is_caused_by, retry_once},
+    traced::{self, TracedTransport},
+    transport::{CoreTransport, NamedTransport},
+};
+use crate::{
+    caller::Caller,
+    error::{self, ApiError, is_transport_failure},
+};
+
+/// How long a call to the core may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Makes calls to a core in the same process, without a message on its way.
+pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// Where the core is.
+#[derive(Clone)]
+pub struct CoreConnection {
+    transport: CoreTransport,
+    in_process: Option<InProcessCalls>,
+}
+
+impl CoreConnection {
+    /// A core in the same process: what it is often called for takes no message, the rest goes over `transport`.
+    #[must_use]
+    pub fn in_process(transport: CoreTransport, calls: InProcessCalls) -> Self {
+        Self { transport, in_process: Some(calls) }
+    }
+}
+
+/// A core elsewhere.
+impl From<CoreTransport> for CoreConnection {
+    fn from(transport: CoreTransport) -> Self {
+        Self { transport, in_process: None }
+    }
+}
+
+impl fmt::Debug for CoreConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoreConnection")
+            .field("is_in_process", &self.in_process.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls the core.
+pub(crate) struct CoreClient {
+    transport: TracedTransport,
+    single: SingleCalls,
+    way: Way,
+    retries: RetryBudget,
+}
+
+/// How calls travel that have no need to travel alone.
+enum Way {
+    InProcess(InProcessCalls),
+    Batches(Arc<Batcher>),
+}
+
+impl From<CoreConnection> for CoreClient {
+    fn from(CoreConnection { transport, in_process }: CoreConnection) -> Self {
+        let traced = TracedTransport::from(transport.clone());
+        let way = in_process.map_or_else(
+            || Way::Batches(Batcher::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
+            Way::InProcess,
+        );
+        Self {
+            single: SingleCalls::from(traced.clone()),
+            transport: traced,
+            way,
+            retries: RetryBudget::new(),
+        }
+    }
+}
+
+impl CoreClient {
+    /// For clients of other services.
+    pub(crate) fn transport(&self) -> &TracedTransport {
+        &self.transport
+    }
+
+    /// Whether the core is called at all.
+    pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
+        self.transport.breaker()
+    }
+
+    /// The budget of second attempts.
+    pub(crate) fn retries(&self) -> &RetryBudget {
+        &self.retries
+    }
+
+    /// Calls the core on behalf of `caller`, together with what else waits to be called, as [`call_alone`] does.
+    pub(crate) async fn call<M: BatchedMessage>(
+        &self,
+        message: M,
+        caller: &Caller,
+    ) -> Result<M::Response, ApiError> {
+        let deadline = Instant::now() + DEADLINE;
+        let attempts =
+            retry_once(&self.retries, deadline, |_| self.attempt(message.clone(), caller, deadline));
+        within(deadline, attempts, caller).await
+    }
+
+    async fn attempt<M: BatchedMessage>(
+        &self,
+        message: M,
+        caller: &Caller,
+        deadline: Instant,
+    ) -> Result<M::Response, Status> {
+        let reply = {
+            let span = traced::span(M::METHOD);
+            let mut trace = HeaderMap::new();
+            span.write(&mut trace);
+            let call = Call {
+                request_id: caller.request_id.as_str().to_owned(),
+                traceparent: traceparent(&trace),
+                timeout_ms: 0,
+                method: Some(message.clone().into_method()),
+            };
+            let reply = self.way.call(call, deadline).await;
+            match &reply {
+                Ok(_) => traced::describe_status(&span, 0),
+                Err(Failure::Status(status)) if is_transport_failure(status) => span.fail("transport error"),
+                Err(Failure::Status(status)) => traced::describe_status(&span, status.code().into()),
+                Err(Failure::Unsupported) => {}
+            }
+            reply
+        };
+        match reply {
+            Ok(outcome) => {
+                M::response(outcome).ok_or_else(|| Status::internal("the core answered another method"))
+            }
+            Err(Failure::Status(status)) => Err(status),
+            Err(Failure::Unsupported) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let answer = M::call_alone(request(message, caller, left), self.single.clone()).await;
+                answer.map(tonic::Response::into_inner)
+            }
+        }
+    }
+}
+
+impl Way {
+    async fn call(&self, call: Call, deadline: Instant) -> Reply {
+        match self {
+            Self::Batches(batches) => batches.call(call, deadline).await,
+            // Nobody else is between here and the deadline.
+            Self::InProcess(core) => {
+                let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+                let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+                reply(core(Call { timeout_ms, ..call }).await.outcome)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CoreClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoreClient").field("breaker", self.breaker()).finish_non_exhaustive()
+    }
+}
+
+fn traceparent(trace: &HeaderMap) -> String {
+    let value = trace.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
+}
+
+/// Calls the core on behalf of `caller`, within the deadline also when the core does not keep to it, and once more if
+/// the answer is lost: `rpc` has to mean the same when it arrives twice. A failure is logged here, once.
+pub(crate) async fn call_alone<M, T, F>(
+    message: M,
+    caller: &Caller,
+    retries: &RetryBudget,
+    rpc: impl Fn(tonic::Request<M>) -> F,
+) -> Result<T, ApiError>
+where
+    M: Clone,
+    F: Future<Output = Result<tonic::Response<T>, Status>>,
+{
+    let deadline = Instant::now() + DEADLINE;
+    let attempts = retry_once(retries, deadline, |left| rpc(request(message.clone(), caller, left)));
+    within(deadline, attempts, caller).await.map(tonic::Response::into_inner)
+}
+
+async fn within<T>(
+    deadline: Instant,
+    attempts: impl Future<Output = Result<T, Status>>,
+    caller: &Caller,
+) -> Result<T, ApiError> {
+    match timeout_at(deadline, attempts).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(status)) => {
+            let error = ApiError::from(&status);
+            log(&error, &status, caller);
+            Err(error)
+        }
+        Err(_) => {
+            tracing::warn!(
+                request_id = caller.request_id.as_str(),
+                account_id = caller.account_id,
+                "the core did not answer in time"
+            );
+            Err(ApiError::DeadlineExceeded)
+        }
+    }
+}
+/// A request that carries the time that is left and the request's name.
+fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(left);
+    if let Ok(request_id) = MetadataValue::try_from(caller.request_id.as_header().as_bytes()) {
+        request.metadata_mut().insert("x-request-id", request_id);
+    }
+    request
+}
+
+/// A client's mistake is of interest to nobody else; an outage may pass; a fault of ours needs someone.
+fn log(error: &ApiError, status: &Status, caller: &Caller) {
+    let (request_id, account_id) = (caller.request_id.as_str(), caller.account_id);
+    let (code, grpc_status) = (error::code(error.reason()), status.code());
+    match error.status() {
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            let error = failure_text(status);
+            tracing::error!(request_id, account_id, code, ?grpc_status, error, "a call to the core failed");
+        }
+        // The breaker has told already, once for all requests.
+        _ if is_caused_by::<CoreNotAnswering>(status) => {
+            tracing::debug!(request_id, account_id, code, "the core does not answer");
+        }
+        http if http.is_server_error() => {
+            let error = failure_text(status);
+            tracing::warn!(request_id, account_id, code, ?grpc_status, error, "the core is not available");
+        }
+        _ => tracing::debug!(
+            request_id,
+            account_id,
+            code,
+            ?grpc_status,
+            "the core refused a call: {}",
+            status.message()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Mutex};
+
+    use petstore_clock::{Clock, UnixMillis};
+    use petstore_proto::internal::v1::Plan;
+    use tonic::Response;
+
+    use super::*;
+    use crate::request_id::RequestId;
+
+    #[tokio::test]
+    async fn an_attempt_carries_the_time_that_is_left_and_the_requests_name() {
+        let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
+        let request_id = RequestId::from_headers(&named, &Clock::manual(UnixMillis(0)).0);
+        let caller = Caller { account_id: 1, plan: Plan::Free, request_id };
+        let seen = Mutex::new(Vec::new());
+        let answer: Result<(), _> = call_alone((), &caller, &RetryBudget::new(), |request| {
+            let field = |name| request.metadata().get(name).unwrap().to_str().unwrap().to_owned();
+            assert_eq!(field("x-request-id"), "abcdefgh");
+            let first = seen.lock().unwrap().is_empty();
+            seen.lock().unwrap().push(field("grpc-timeout"));
+            async move {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let cut = io::Error::from(io::ErrorKind::ConnectionReset);
+                if first { Err(Status::from_error(cut.into())) } else { Ok(Response::new(())) }
+            }
+        })
+        .await;
+        answer.unwrap();
+        let micros = |field: &String| field.strip_suffix('u').unwrap().parse::<u64>().unwrap();
+        let left: Vec<_> = seen.lock().unwrap().iter().map(micros).collect();
+        assert!(
+            matches!(left[..], [first, second] if second + 10_000 < first && first <= 5_000_000),
+            "{left:?}"
+        );
+    }
+}

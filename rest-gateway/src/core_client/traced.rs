@@ -1,0 +1,109 @@
+//! The transport of calls that are made one by one.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use http::{Request, Response};
+use petstore_telemetry::traces::{Description, Span, SpanKind, grpc};
+use tonic::{Status, body::Body};
+use tower::{Service, ServiceExt};
+
+use super::{
+    breaker::CoreBreaker,
+    transport::{CoreTransport, NamedTransport, TransportError},
+};
+
+/// A [`CoreTransport`] whose calls are parts of the request that they are made for, and that gives up calls while the
+/// core answers nobody. Clones share the breaker.
+#[derive(Clone, Debug)]
+pub(crate) struct TracedTransport {
+    core: NamedTransport,
+    breaker: Arc<CoreBreaker>,
+}
+
+impl TracedTransport {
+    /// Whether calls are made at all.
+    pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
+        &self.breaker
+    }
+}
+
+impl From<CoreTransport> for TracedTransport {
+    fn from(core: CoreTransport) -> Self {
+        let core = NamedTransport(core);
+        Self { breaker: CoreBreaker::new(core.clone()), core }
+    }
+}
+
+impl Service<Request<Body>> for TracedTransport {
+    type Response = Response<Body>;
+    type Error = TransportError;
+    type Future = BoxFuture<'static, Result<Response<Body>, TransportError>>;
+
+    /// Always ready, as the transport is.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let span = span(request.uri().path().trim_start_matches('/').to_owned());
+        span.write(request.headers_mut());
+        let answer = span.within(self.core.clone().oneshot(request));
+        let breaker = Arc::clone(&self.breaker);
+        async move {
+            let answered = breaker.guard(answer).await;
+            describe_end(&span, &answered);
+            answered
+        }
+        .boxed()
+    }
+}
+
+/// The span of a call of `package.Service/Method`.
+pub(super) fn span(method: impl Into<std::borrow::Cow<'static, str>>) -> Span {
+    Span::child(SpanKind::Client, || {
+        let name = method.into();
+        Description { name: name.clone(), attributes: grpc::call(name).into() }
+    })
+}
+
+/// An answer without status in its head goes well so far: a failure has no more to say than that.
+fn describe_end(span: &Span, answered: &Result<Response<Body>, TransportError>) {
+    let Ok(response) = answered else { return span.fail("transport error") };
+    let status =
+        response.headers().get(Status::GRPC_STATUS).and_then(|code| code.to_str().ok()?.parse().ok());
+    describe_status(span, status.unwrap_or_default());
+}
+
+/// Says with which status code a call was answered.
+pub(super) fn describe_status(span: &Span, code: i32) {
+    span.describe(|| grpc::answered(code));
+    if code != 0 {
+        span.fail(grpc::status(code));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::v1::{GetPetRequest, pet_store_client::PetStoreClient};
+    use tower::{BoxError, service_fn};
+
+    use super::*;
+    use crate::error::ApiError;
+
+    #[tokio::test]
+    async fn a_proxys_own_answer_is_an_outage_and_not_a_fault() {
+        let proxy = service_fn(async |_: Request<Body>| {
+            let mut answer = Response::new(Body::new("<html>no server is available</html>".to_owned()));
+            *answer.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+            Ok::<_, BoxError>(answer)
+        });
+        let mut client = PetStoreClient::new(TracedTransport::from(CoreTransport::new(proxy)));
+        #[expect(deprecated, reason = "any call will do")]
+        let status = client.get_pet(GetPetRequest { pet_id: 1 }).await.unwrap_err();
+        assert!(matches!(ApiError::from(&status), ApiError::Unavailable { .. }), "{status:?}");
+    }
+}

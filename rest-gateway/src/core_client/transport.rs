@@ -1,0 +1,82 @@
+//! A transport for the generated clients, and what its failures are.
+
+use std::{
+    error::Error,
+    fmt,
+    task::{Context, Poll},
+};
+
+use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
+use http::{Request, Response, StatusCode};
+use tonic::{Status, body::Body};
+use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+
+/// Carries gRPC calls to the core. The all-in-one process passes the core's own service, so that a call costs
+/// no socket; a gateway of its own passes what [`connect()`](super::connect()) returns.
+pub type CoreTransport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+
+/// The call did not get through to the core, or its answer not back.
+#[derive(Debug, thiserror::Error)]
+#[error("transport error")]
+pub(crate) struct TransportError(#[source] BoxError);
+
+impl TransportError {
+    pub(super) fn new(cause: impl Into<BoxError>) -> Self {
+        Self(cause.into())
+    }
+
+    /// The innermost cause, which says most.
+    pub(super) fn cause(&self) -> String {
+        let mut cause: &(dyn Error + 'static) = &*self.0;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        cause.to_string()
+    }
+}
+
+/// As the generated clients make it; a status that was the cause is itself.
+impl From<TransportError> for Status {
+    fn from(error: TransportError) -> Self {
+        match error.0.downcast::<Self>() {
+            Ok(status) => *status,
+            Err(cause) => Self::from_error(TransportError(cause).into()),
+        }
+    }
+}
+
+/// A [`CoreTransport`] whose error has a name. With a boxed error, the compiler cannot see that the futures of the
+/// generated clients are `Send` (rust-lang/rust#110338).
+#[derive(Clone)]
+pub(super) struct NamedTransport(pub(super) CoreTransport);
+
+impl Service<Request<Body>> for NamedTransport {
+    type Response = Response<Body>;
+    type Error = TransportError;
+    type Future = BoxFuture<'static, Result<Response<Body>, TransportError>>;
+
+    /// Always ready: a call waits for the transport itself, so that this wait is not longer than others.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let answer = self.0.clone().oneshot(request).map_err(TransportError);
+        async move { answer.await.and_then(grpc_only) }.boxed()
+    }
+}
+
+impl fmt::Debug for NamedTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedTransport").finish_non_exhaustive()
+    }
+}
+
+/// Lets through what a gRPC server says: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC over
+/// HTTP2, "HTTP2 Transport Mapping"). Anything else was said by a proxy on the way, and its body is no message.
+fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
+    if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {
+        return Ok(response);
+    }
+    Err(TransportError::new(format!("HTTP status {} from between here and the core", response.status())))
+}
