@@ -2,7 +2,6 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
@@ -16,6 +15,7 @@ use crate::{
     keys::KeyResolver,
     metrics::Metrics,
     rate_limit::{LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter},
+    representation::Representation,
     usage::UsageCounter,
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct GatewayState {
     pub(crate) metrics: Metrics,
     pub(crate) usage: Arc<UsageCounter>,
     /// The OpenAPI document as it is sent.
-    pub(crate) openapi: Bytes,
+    pub(crate) openapi: Representation,
 }
 
 impl Gateway {
@@ -70,7 +70,7 @@ impl Gateway {
             core,
             clock,
             metrics: Metrics::default(),
-            openapi: crate::openapi().to_string().into(),
+            openapi: Representation::new("application/json", crate::openapi().to_string()),
         }))
     }
 

@@ -18,6 +18,7 @@ mod openapi;
 mod operation;
 mod pipeline;
 pub mod rate_limit;
+mod representation;
 mod request_id;
 mod router;
 mod routes;

@@ -7,8 +7,9 @@ import { join, resolve } from "node:path";
 
 import { chromium } from "playwright-core";
 
-export const DESKTOP = { viewport: { width: 1440, height: 900 } };
-export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
+// Without motion: a test that scrolls looks at where it arrives.
+export const DESKTOP = { viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" };
+export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, reducedMotion: "reduce" };
 
 const SCREENSHOTS = resolve(process.env.CARGO_TARGET_DIR ?? "target", "browser");
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");

@@ -59,7 +59,7 @@ test("a newcomer makes an authenticated call with nothing but the page", async (
   const page = await openPage(t, browser, service.origin);
   await page.goto("/docs");
   const first = page.getByRole("region", { name: "Your first call" });
-  await first.getByText("petstore key create --account NAME").waitFor();
+  await first.getByText("Ask the operator of this service for a key").waitFor();
   await first.getByLabel("API key").fill(service.key);
   await first.getByText("Ready.").waitFor();
   const answer = await send(first);
@@ -122,7 +122,7 @@ test("64-bit integers are sent and shown exactly", async (t) => {
   assert.equal(answer.status, "201 Created");
   assert.match(answer.body, new RegExp(`"categoryId": ${LARGEST}\\b`));
   assert.match(answer.headers.Location, /^\/v1\/pets\/\d+$/);
-  assert.match(await create.locator(".curl code").textContent(), /--data-raw '\{"name":"O'\\''Neill"/);
+  assert.match(await create.locator("[data-language=curl] code").textContent(), /--data-raw '\{"name":"O'\\''Neill"/);
 });
 
 test("the next page is a press away", async (t) => {
@@ -136,7 +136,7 @@ test("the next page is a press away", async (t) => {
   await page.waitForFunction((body) => document.querySelector("#listPets .answer pre").textContent !== body, first.body);
   const second = await read(list.locator(".answer"));
   assert.equal(second.status, "200 OK");
-  assert.match(await list.locator(".curl code").textContent(), /limit=1&cursor=/);
+  assert.match(await list.locator("[data-language=curl] code").textContent(), /limit=1&cursor=/);
 });
 
 test("the deprecated operation says until when and what replaces it", async (t) => {
@@ -147,6 +147,115 @@ test("the deprecated operation says until when and what replaces it", async (t) 
   const answer = await send(page.locator("#getPet"));
   assert.equal(answer.headers.Sunset, "Thu, 05 Dec 2030 00:00:00 GMT");
   assert.equal(answer.headers.Deprecation, "@1764892800");
+});
+
+test("what an operation answers is described, and every operation leads there", async (t) => {
+  const page = await docs(t);
+  for (const [id, type] of [["listPets", "Pet"], ["createPet", "Pet"], ["getPet", "Pet"], ["listOrders", "Order"], ["getUsage", "Usage"]]) {
+    const link = page.locator(`#${id} .response[open]`).getByRole("link", { name: type, exact: true });
+    assert.equal(await link.getAttribute("href"), `#${type}`);
+  }
+  await page.locator("#common-errors .response").first().locator("summary").click();
+  await page.locator("#common-errors").getByRole("link", { name: "Error", exact: true }).first().click();
+  const described = await page.evaluate(async () => (await (await fetch("/openapi.json")).json()).components.schemas);
+  for (const type of ["Pet", "Order", "Usage", "UsageWindow", "UsageDay", "Error"]) {
+    const text = await page.locator(`#${type}`).textContent();
+    assert.ok(text.includes(described[type].description), type);
+    for (const [member, { description }] of Object.entries(described[type].properties)) {
+      assert.ok(text.includes(member) && text.includes((description ?? "").replaceAll("`", "")), `${member} of ${type}`);
+    }
+  }
+  assert.match(await page.locator("#UsageDay").textContent(), /2xx.*integer.*With success/s);
+});
+
+test("an error that every operation may answer is told once", async (t) => {
+  const page = await docs(t);
+  for (const status of ["401", "429", "503"]) {
+    assert.equal(await page.locator("#common-errors summary", { hasText: status }).count(), 1);
+    assert.equal(await page.locator("article.operation summary", { hasText: status }).count(), 0);
+  }
+  assert.equal(await page.locator("#common-errors .response[open]").count(), 0);
+  await page.locator("#listOrders").getByRole("link", { name: "every operation may answer" }).click();
+  assert.match(page.url(), /#common-errors$/);
+});
+
+test("the navigation marks where the reader is, and headings have addresses", async (t) => {
+  const page = await docs(t);
+  const marked = () => page.locator(".contents [aria-current=location]").allTextContents();
+  assert.deepEqual(await marked(), ["Your first call"]);
+  for (const [id, entry] of [["getPet", "GETGet an animal"], ["Order", "Order"], ["plans", "Plans"]]) {
+    await page.locator(`.contents a[href="#${id}"]`).click();
+    await page.waitForFunction((text) => document.querySelector(".contents [aria-current]").textContent === text, entry);
+    assert.deepEqual(await marked(), [entry]);
+  }
+  await page.getByRole("link", { name: "Rate limits" }).last().click();
+  assert.match(page.url(), /#rate-limits$/);
+  await page.goto("/docs#Order");
+  await page.locator("#Order").waitFor();
+  await page.waitForFunction(() => Math.abs(document.getElementById("Order").getBoundingClientRect().top) < 60);
+});
+
+for (const [size, options, isFirst] of [["a phone", PHONE, true], ["a desktop", DESKTOP, false]]) {
+  test(`on ${size} trying comes ${isFirst ? "before" : "beside"} the reference`, async (t) => {
+    const page = await docs(t, options);
+    const [trial, reference] = [await page.locator("#listPets .trial").boundingBox(), await page.locator("#listPets .reference").boundingBox()];
+    if (isFirst) assert.ok(trial.y + trial.height <= reference.y);
+    else assert.ok(trial.x >= reference.x + reference.width);
+  });
+}
+
+test("the theme is the system's until the reader chooses one, and the choice stays", async (t) => {
+  const page = await openPage(t, browser, service.origin, { ...DESKTOP, colorScheme: "dark" });
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.goto("/docs");
+  const dark = await ground();
+  await page.getByLabel("Theme").selectOption("light");
+  const light = await ground();
+  assert.notEqual(light, dark);
+  for (const path of ["/docs/errors", "/docs/limits"]) {
+    await page.goto(path);
+    assert.equal(await ground(), light, path);
+    assert.equal(await page.getByLabel("Theme").inputValue(), "light");
+  }
+  await page.getByLabel("Theme").selectOption("system");
+  assert.equal(await ground(), dark);
+  assert.equal(await page.evaluate(() => localStorage.length), 0);
+});
+
+test("a browser that keeps nothing can still switch the theme", async (t) => {
+  const page = await openPage(t, browser, service.origin);
+  await page.addInitScript(() => {
+    Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("blocked", "SecurityError"); } });
+  });
+  await page.goto("/docs/paging");
+  await page.getByLabel("Theme").selectOption("dark");
+  assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), "dark");
+});
+
+test("a press makes an Idempotency-Key, and a second addition with it adds nothing", async (t) => {
+  const page = await docs(t);
+  const create = page.locator("#createPet");
+  await create.getByRole("button", { name: "Make a key" }).click();
+  const key = await create.getByLabel("Idempotency-Key", { exact: true }).inputValue();
+  assert.match(key, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  const first = await send(create);
+  assert.equal(first.status, "201 Created");
+  const second = await send(create);
+  assert.equal(second.headers["Idempotency-Replayed"], "true");
+  assert.equal(second.body, first.body);
+  await create.getByRole("button", { name: "Make a key" }).click();
+  assert.notEqual(await create.getByLabel("Idempotency-Key", { exact: true }).inputValue(), key);
+});
+
+test("the language of programs is chosen once for the page", async (t) => {
+  const page = await docs(t);
+  const shown = (id) => page.locator(`#${id} .sample pre:visible`).evaluateAll((nodes) => nodes.map((node) => node.dataset.language));
+  assert.deepEqual(await shown("createPet"), ["curl"]);
+  await page.locator("#listPets").getByRole("radio", { name: "Go" }).check();
+  for (const id of ["listPets", "createPet", "getUsage", "first-call"]) assert.deepEqual(await shown(id), ["go"], id);
+  await page.goto("/docs/paging");
+  await page.getByRole("radio", { name: "Python" }).check();
+  assert.deepEqual(await page.locator(".sample pre:visible").evaluateAll((nodes) => nodes.map((node) => node.dataset.language)), ["python"]);
 });
 
 test("faults are answered, shown and explained", async (t) => {
@@ -175,7 +284,7 @@ test("the keyboard is enough", async (t) => {
   await page.keyboard.press("Tab");
   assert.equal(await page.locator(":focus").getAttribute("id"), "api-key");
   await page.keyboard.type(service.key);
-  const reached = async () => (await page.locator(":focus").textContent()) === "List pets";
+  const reached = async () => page.locator("#first-call button[type=submit]").evaluate((button) => button === document.activeElement);
   for (let presses = 0; presses < 5 && !(await reached()); presses++) await page.keyboard.press("Tab");
   assert.notEqual(await page.locator(":focus").evaluate((node) => getComputedStyle(node).outlineStyle), "none");
   await page.keyboard.press("Enter");
@@ -184,16 +293,17 @@ test("the keyboard is enough", async (t) => {
 
 for (const colorScheme of ["light", "dark"]) {
   test(`axe-core finds nothing serious in the ${colorScheme} scheme`, async (t) => {
-    const page = await docs(t, { ...DESKTOP, colorScheme });
+    const page = await docs(t, { ...(colorScheme === "light" ? DESKTOP : PHONE), colorScheme });
     await send(page.locator("#listPets"));
     await page.locator("#getPet-petId").fill("999999");
     await send(page.locator("#getPet"));
     await page.locator("details").evaluateAll((nodes) => nodes.forEach((node) => (node.open = true)));
     assert.deepEqual(await seriousFaults(page), []);
-    for (const path of ["/docs/errors", "/docs/errors/RATE_LIMITED", "/docs/errors/NO_SUCH_CODE"]) {
+    for (const path of ["/docs/limits", "/docs/paging", "/docs/idempotency", "/docs/errors", "/docs/errors/RATE_LIMITED", "/docs/errors/NO_SUCH_CODE"]) {
       await page.goto(path);
       assert.deepEqual(await seriousFaults(page), [], path);
-      await screenshot(page, `${path.split("/").at(-1)}-${colorScheme}`);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} scrolls sideways`);
+      await screenshot(page, `${path.split("/").at(-1)}-${colorScheme}`, { fullPage: true });
     }
   });
 }

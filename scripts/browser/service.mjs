@@ -1,20 +1,22 @@
 // Starts the service for the tests: on ports of the system's choice, with a new store in a folder of its own.
 
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 
 const START_LIMIT_MS = 20_000;
 const ANY_PORT = "127.0.0.1:0";
+const BINARY = resolve(process.env.PETSTORE_BINARY ?? "target/debug/petstore");
 
-// { origin, key, stop }: where REST is served, the first key of the store, and how to end it all.
+// { origin, key, folder, run, stop }: where REST is served, the first key of the store, where its data is, commands of
+// `petstore` on that store, and how to end it all.
 export async function startService() {
-  const binary = resolve(process.env.PETSTORE_BINARY ?? "target/debug/petstore");
   const folder = await mkdtemp(join(tmpdir(), "petstore-browser-"));
   const args = ["serve", "--http-addr", ANY_PORT, "--grpc-addr", ANY_PORT, "--admin-addr", ANY_PORT];
-  const child = spawn(binary, args, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(BINARY, args, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
   const stop = async () => {
     if (child.exitCode === null && child.signalCode === null && child.pid) {
       child.kill("SIGTERM");
@@ -22,10 +24,11 @@ export async function startService() {
     }
     await rm(folder, { recursive: true, force: true });
   };
+  const run = (...command) => promisify(execFile)(BINARY, command, { cwd: folder });
   try {
     const origin = await announced(child);
     const key = (await readFile(join(folder, "data/first-api-key"), "utf8")).trim();
-    return { origin, key, stop };
+    return { origin, key, folder, run, stop };
   } catch (error) {
     await stop();
     throw error;

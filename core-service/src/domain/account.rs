@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use petstore_clock::UnixMillis;
+use petstore_plans::FixedPlan;
 
 use super::{Violation, Violations};
 
@@ -89,6 +90,10 @@ pub struct Quota {
 impl Quota {
     /// The largest number that may be agreed upon.
     pub const MAX: u64 = 1_000_000_000;
+
+    const fn of(plan: FixedPlan) -> Self {
+        Self { per_minute: plan.per_minute, per_day: plan.per_day }
+    }
 }
 
 /// How much an account may ask.
@@ -147,10 +152,10 @@ impl Plan {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Free => "free",
-            Self::Pro => "pro",
-            Self::Business => "business",
-            Self::Enterprise(_) => "enterprise",
+            Self::Free => petstore_plans::FREE.name,
+            Self::Pro => petstore_plans::PRO.name,
+            Self::Business => petstore_plans::BUSINESS.name,
+            Self::Enterprise(_) => petstore_plans::ENTERPRISE,
         }
     }
 
@@ -158,9 +163,9 @@ impl Plan {
     #[must_use]
     pub const fn quota(self) -> Quota {
         match self {
-            Self::Free => Quota { per_minute: 60, per_day: 1_000 },
-            Self::Pro => Quota { per_minute: 300, per_day: 10_000 },
-            Self::Business => Quota { per_minute: 1_000, per_day: 100_000 },
+            Self::Free => Quota::of(petstore_plans::FREE),
+            Self::Pro => Quota::of(petstore_plans::PRO),
+            Self::Business => Quota::of(petstore_plans::BUSINESS),
             Self::Enterprise(quota) => quota,
         }
     }

@@ -14,6 +14,26 @@ async fn the_description_is_served_to_anyone_without_rate_limits() {
 }
 
 #[tokio::test]
+async fn the_description_is_compressed_for_those_who_take_it_and_not_sent_twice() {
+    let shop = TestShop::open().await;
+    let plain = shop.anonymous().get("/openapi.json").await;
+    let compressed = shop.anonymous().with_header("accept-encoding", "gzip, br").get("/openapi.json").await;
+    assert_eq!(compressed.header("content-encoding"), "gzip");
+    assert!(compressed.body().len() * 4 < plain.body().len(), "{} bytes", compressed.body().len());
+    assert_ne!(compressed.header("etag"), plain.header("etag"), "a strong tag names the bytes");
+    for answer in [&plain, &compressed] {
+        assert_eq!(answer.header("vary"), "Accept-Encoding");
+        assert!(answer.header("etag").starts_with('"'), "{answer:?}");
+    }
+    assert_eq!(plain.find("content-encoding"), None);
+
+    let again =
+        shop.anonymous().with_header("if-none-match", plain.header("etag")).get("/openapi.json").await;
+    again.assert_status(304);
+    assert_eq!((again.body(), again.header("etag")), (&b""[..], plain.header("etag")));
+}
+
+#[tokio::test]
 async fn the_description_names_the_operations_and_the_deprecated_one() {
     let shop = TestShop::open().await;
     let document = shop.anonymous().get("/openapi.json").await.json();

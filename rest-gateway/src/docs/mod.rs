@@ -1,15 +1,17 @@
-//! The documentation for people: `/docs`, where every operation can be tried, and `/docs/errors` with a page
-//! per error code. It is served without a key, without rate headers and without any other server: everything
+//! The documentation for people: `/docs`, where every operation can be tried, a page per topic such as
+//! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate headers and without any other server: everything
 //! is embedded in the binary and rendered once, when the routes are made.
 //!
-//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the error pages
-//! are plain HTML from [`codes`].
+//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the other pages
+//! are plain HTML, those about errors from [`codes`].
 
 mod error_pages;
 mod html;
 mod resource;
+mod samples;
 #[cfg(test)]
 mod tests;
+mod topics;
 
 use axum::{
     Router,
@@ -24,7 +26,7 @@ use resource::{Resource, strict};
 use crate::error::codes;
 
 /// What the page consists of, by path.
-const ASSETS: [(&str, Asset); 13] = [
+const ASSETS: [(&str, Asset); 17] = [
     ("/docs/assets/docs.css", Asset::Style(include_str!("assets/docs.css"))),
     ("/docs/assets/icon.svg", Asset::Image(include_str!("assets/icon.svg"))),
     ("/docs/assets/main.mjs", Asset::Script(include_str!("assets/main.mjs"))),
@@ -36,6 +38,10 @@ const ASSETS: [(&str, Asset); 13] = [
     ("/docs/assets/operation.mjs", Asset::Script(include_str!("assets/operation.mjs"))),
     ("/docs/assets/rate-limit.mjs", Asset::Script(include_str!("assets/rate-limit.mjs"))),
     ("/docs/assets/request.mjs", Asset::Script(include_str!("assets/request.mjs"))),
+    ("/docs/assets/samples.mjs", Asset::Script(include_str!("assets/samples.mjs"))),
+    ("/docs/assets/contents.mjs", Asset::Script(include_str!("assets/contents.mjs"))),
+    ("/docs/assets/response.mjs", Asset::Script(include_str!("assets/response.mjs"))),
+    ("/docs/assets/theme.js", Asset::Script(include_str!("assets/theme.js"))),
     ("/docs/assets/schema.mjs", Asset::Script(include_str!("assets/schema.mjs"))),
     ("/docs/assets/try-it.mjs", Asset::Script(include_str!("assets/try-it.mjs"))),
 ];
@@ -92,15 +98,18 @@ fn page(status: StatusCode, title: &str, main: &str) -> Resource {
 
 /// Everything that is served, with its path.
 fn resources() -> Vec<(String, Resource)> {
+    let main = include_str!("assets/docs.html").replace("{plans}", &topics::plans_table());
     let home = Page {
         title: "Animal Store Service",
         description: "How to use the Animal Store Service, with every operation to try",
-        main: include_str!("assets/docs.html"),
+        main: &main,
     };
     let mut resources = vec![
         ("/docs".to_owned(), Resource::html(StatusCode::OK, home.render())),
         (error_pages::INDEX_PATH.to_owned(), Resource::html(StatusCode::OK, error_pages::index())),
     ];
+    resources
+        .extend(topics::pages().map(|(path, page)| (path.to_owned(), Resource::html(StatusCode::OK, page))));
     resources.extend(codes::all().map(|reason| {
         (codes::page_path(reason), Resource::html(StatusCode::OK, error_pages::page_of(reason)))
     }));

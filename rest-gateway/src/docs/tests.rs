@@ -7,7 +7,14 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use super::{ASSETS, Asset, error_pages::first_sentence, resources, routes};
+use petstore_proto::v1::ErrorReason;
+
+use super::{
+    ASSETS, Asset,
+    error_pages::first_sentence,
+    resources, routes,
+    topics::{capitalized, grouped},
+};
 use crate::error::codes::{self, code, explain};
 
 async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
@@ -88,11 +95,14 @@ async fn pages_hold_no_inline_script_or_style_and_name_nothing_elsewhere() {
         {
             assert!(!page.contains(forbidden), "{path} has {forbidden}");
         }
+        let scripts = ["<script type=\"module\" src=\"/docs/", "<script src=\"/docs/"];
         assert_eq!(
             page.matches("<script").count(),
-            page.matches("<script type=\"module\" src=\"/docs/").count()
+            scripts.iter().map(|script| page.matches(script).count()).sum::<usize>()
         );
-        assert!(!page.contains("{main}") && !page.contains("{title}") && !page.contains("{rows}"), "{path}");
+        for placeholder in ["{main}", "{title}", "{rows}", "{plans}", "{sample"] {
+            assert!(!page.contains(placeholder), "{path} has {placeholder}");
+        }
     }
 }
 
@@ -117,6 +127,69 @@ async fn every_link_to_a_page_or_an_asset_leads_there() {
         {
             let module = module.split('"').next().unwrap();
             assert!(known.contains(&format!("/docs/assets/{module}")), "{path} imports {module}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_anchor_of_a_page_names_a_part_of_it() {
+    for (path, _) in resources().into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
+        let page = text(get(&path).await).await;
+        for anchor in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(page.contains(&format!("id=\"{anchor}\"")), "{path} has nothing called {anchor}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_tell_readers_to_ask_the_operator_and_no_file_or_command_of_his() {
+    for path in ["/docs", "/docs/limits", "/docs/paging", "/docs/idempotency"] {
+        let page = text(get(path).await).await;
+        for command in ["first-api-key", "petstore key", "data/", "--account"] {
+            assert!(!page.contains(command), "{path} has {command}");
+        }
+    }
+    assert!(text(get("/docs").await).await.contains("Ask the operator of this service for a key"));
+}
+
+#[tokio::test]
+async fn the_plans_are_a_table_with_the_limits_that_are_enforced() {
+    for path in ["/docs", "/docs/limits"] {
+        let page = text(get(path).await).await;
+        for plan in petstore_plans::FIXED {
+            let name = capitalized(plan.name);
+            let row = format!(
+                "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td></tr>",
+                grouped(plan.per_minute),
+                grouped(plan.per_day)
+            );
+            assert_eq!(page.matches(&row).count(), 1, "{path}: {row}");
+        }
+    }
+}
+
+#[test]
+fn texts_that_name_the_limits_of_plans_have_those_of_the_table() {
+    let description = crate::openapi()["info"]["description"].as_str().unwrap().to_owned();
+    let minute = explain(ErrorReason::RateLimited).meaning;
+    let day = explain(ErrorReason::QuotaExceeded).meaning;
+    for plan in petstore_plans::FIXED {
+        let [per_minute, per_day] = [plan.per_minute, plan.per_day].map(grouped);
+        let name = capitalized(plan.name);
+        assert!(description.contains(&format!("{name} {per_minute} and {per_day}")), "{description}");
+        for (text, number) in [(minute, per_minute), (day, per_day)] {
+            let ways = [format!("{number} on plan {name}"), format!("{number} on {name}")];
+            assert!(ways.iter().any(|way| text.contains(way)), "{name} {number}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_program_of_a_page_is_there_in_every_language() {
+    for path in ["/docs/limits", "/docs/paging", "/docs/idempotency"] {
+        let page = text(get(path).await).await;
+        for language in ["curl", "python", "javascript", "go"] {
+            assert_eq!(page.matches(&format!("<pre data-language=\"{language}\"")).count(), 1, "{path}");
         }
     }
 }

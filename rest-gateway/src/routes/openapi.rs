@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
-use http::StatusCode;
+use axum::{
+    extract::State,
+    response::{AppendHeaders, IntoResponse},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::json;
 use crate::gateway::GatewayState;
 
-pub(crate) async fn get(State(gateway): State<Arc<GatewayState>>) -> Response {
-    json(StatusCode::OK, gateway.openapi.clone())
+/// Kept, but asked for each time: a new release shows at once, and an unchanged document costs a 304.
+const REVALIDATED: (HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+
+pub(crate) async fn get(State(gateway): State<Arc<GatewayState>>, headers: HeaderMap) -> impl IntoResponse {
+    (AppendHeaders([REVALIDATED]), gateway.openapi.answer(&headers))
 }

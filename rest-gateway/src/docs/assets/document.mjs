@@ -63,6 +63,41 @@ export class ApiDocument {
     return candidates.filter(([name]) => all.every(({ headers }) => headers?.[name]));
   }
 
+  // The failures that every operation may answer with, in the form of the first operation that has them.
+  commonFailures() {
+    const [first, ...others] = this.operations();
+    const codesOf = (response) => (response["x-error-codes"] ?? []).join();
+    return first.responses.filter((response) =>
+      codesOf(response) !== "" &&
+      others.every(({ responses }) => responses.some((other) => other.status === response.status && codesOf(other) === codesOf(response))),
+    );
+  }
+
+  // The types that are described: every object that has a name.
+  types() {
+    const all = Object.keys(this.#json.components?.schemas ?? {});
+    return all.filter((name) => this.isDescribed(name)).map((name) => this.resolve({ $ref: `#/components/schemas/${name}` }));
+  }
+
+  isDescribed(name) {
+    return this.#json.components?.schemas?.[name]?.type === "object";
+  }
+
+  // The operations whose successful answer or body is of the type or holds it.
+  usersOf(name) {
+    return this.operations().filter(({ body, responses }) =>
+      [body?.schema, ...responses.filter((each) => !each["x-error-codes"]).map(({ content }) => content?.["application/json"]?.schema)].some(
+        (schema) => schema && this.#holds(schema, name),
+      ),
+    );
+  }
+
+  #holds(value, name) {
+    const schema = this.resolve(value);
+    const inner = [schema.items, ...Object.values(schema.properties ?? {})].filter(Boolean);
+    return schema.name === name || inner.some((each) => this.#holds(each, name));
+  }
+
   // The JSON body: its schema, and named examples of it.
   #body(requestBody) {
     const media = this.resolve(requestBody).content?.["application/json"];

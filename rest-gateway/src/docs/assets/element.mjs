@@ -35,6 +35,11 @@ export function listed(nodes) {
   return nodes.flatMap((node, index) => (index === 0 ? [node] : [", ", node]));
 }
 
+// A heading that links to its part of the page, so that a reader can pass on the address.
+export function heading(tag, id, ...children) {
+  return element(tag, { id: `${id}-title` }, element("a", { class: "anchor", href: `#${id}` }, ...children));
+}
+
 // A block of text that scrolls by keyboard too.
 export function block(label, ...children) {
   return element("pre", { tabindex: "0", role: "region", "aria-label": label }, element("code", {}, ...children));

@@ -2,8 +2,11 @@
 
 import { mount as mountKey } from "./api-key.mjs";
 import { ApiDocument } from "./document.mjs";
-import { code, element, prose } from "./element.mjs";
-import { headerList, methodBadge, operationView } from "./operation.mjs";
+import { showContents } from "./contents.mjs";
+import { code, element, heading, prose } from "./element.mjs";
+import { operationView } from "./operation.mjs";
+import { commonFailuresView, headerList } from "./response.mjs";
+import { typeDescription } from "./schema.mjs";
 import { tryIt } from "./try-it.mjs";
 
 const place = (id) => document.getElementById(id);
@@ -26,9 +29,11 @@ function show(api) {
     element("h2", {}, "Operations"),
     ...operations.map((operation) => operationView(api, operation)),
   );
-  showContents(topics, operations);
+  const types = api.types();
+  place("types").replaceChildren(element("h2", {}, "Data types"), ...types.map((type) => typeDescription(api, type)));
+  showContents({ topics, operations, types: types.map(({ name }) => name) });
   // What the address points to exists only now.
-  if (location.hash) place(location.hash.slice(1))?.scrollIntoView();
+  if (location.hash) place(location.hash.slice(1))?.scrollIntoView({ behavior: "instant" });
 }
 
 function showOpening(api) {
@@ -60,29 +65,16 @@ function showGuide(api) {
     if (topic) {
       const id = topic.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
       topics.push({ id, topic });
-      section = element("section", { id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, topic));
+      section = element("section", { id, "aria-labelledby": `${id}-title` }, heading("h2", id, topic));
       place("guide").append(section);
     }
     section.append(element("p", {}, prose(text)));
   }
-  topics.push(showCommonHeaders(api));
+  const about = (id, topic, ...content) => {
+    topics.push({ id, topic });
+    place("guide").append(element("section", { id, "aria-labelledby": `${id}-title` }, heading("h2", id, topic), ...content));
+  };
+  about("headers", "Headers of every response", headerList(api, api.commonHeaders()));
+  about("common-errors", "Errors of every operation", element("p", {}, "Every operation may answer with these; its own are listed there."), ...commonFailuresView(api));
   return topics;
-}
-
-function showCommonHeaders(api) {
-  const [id, topic] = ["headers", "Headers of every response"];
-  place("guide").append(
-    element("section", { id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, topic), headerList(api, api.commonHeaders())),
-  );
-  return { id, topic };
-}
-
-function showContents(topics, operations) {
-  place("contents").append(
-    ...topics.map(({ id, topic }) => element("li", {}, element("a", { href: `#${id}` }, topic))),
-    ...operations.map(({ id, method, summary, deprecated }) =>
-      element("li", { class: "of-operation" }, element("a", { href: `#${id}` }, methodBadge(method), element("span", { class: deprecated ? "struck" : null }, summary))),
-    ),
-    element("li", {}, element("a", { href: "/docs/errors" }, "Error codes")),
-  );
 }

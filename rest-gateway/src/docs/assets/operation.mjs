@@ -1,29 +1,32 @@
 // The reference of one operation, with its form.
 
-import { errorLink, json } from "./answer.mjs";
-import { block, code, element, listed, prose } from "./element.mjs";
-import { entry, members, typeOf } from "./schema.mjs";
+import { errorLink } from "./answer.mjs";
+import { code, element, heading, listed, prose } from "./element.mjs";
+import { responsesView } from "./response.mjs";
+import { entry, members, typeView } from "./schema.mjs";
 import { tryIt } from "./try-it.mjs";
 
 export function operationView(api, operation) {
-  const { id, method, path, base, summary, description, parameters, body, responses } = operation;
+  const { id, method, path, base, summary, description, parameters, body } = operation;
   return element(
     "article",
     { class: "operation", id, "aria-labelledby": `${id}-title` },
     element(
       "header",
       {},
-      element("h3", { id: `${id}-title` }, summary),
+      heading("h3", id, summary),
       element("p", { class: "route" }, methodBadge(method), code(base + path), badges(operation)),
     ),
     operation.deprecated && deprecationNotice(api, operation),
+    description && element("p", { class: "about" }, prose(description)),
     element(
       "div",
       { class: "columns" },
+      // First, for on a phone it stands before the reference; where there is room, beside it.
+      element("section", { class: "trial", "aria-labelledby": `${id}-try` }, element("h4", { id: `${id}-try` }, "Try it"), tryIt(api, operation)),
       element(
         "div",
         { class: "reference" },
-        description && element("p", {}, prose(description)),
         parameters.length > 0 && [
           element("h4", {}, "Parameters"),
           element(
@@ -34,13 +37,12 @@ export function operationView(api, operation) {
         ],
         body && [
           element("h4", {}, "Body"),
-          element("p", {}, "JSON: ", code(body.schema.name ?? typeOf(api, body.schema)), ". ", prose(body.schema.description ?? "")),
+          element("p", {}, "JSON: ", typeView(api, body.schema), ". ", prose(body.schema.description ?? "")),
           members(api, body.schema),
         ],
         element("h4", {}, "Responses"),
-        responses.map((response) => responseView(api, response)),
+        responsesView(api, operation),
       ),
-      element("section", { class: "trial", "aria-labelledby": `${id}-try` }, element("h4", { id: `${id}-try` }, "Try it"), tryIt(api, operation)),
     ),
   );
 }
@@ -74,35 +76,4 @@ function deprecationNotice(api, operation) {
     element("p", {}, element("strong", {}, "Deprecated."), date && [" It is removed on ", element("time", { datetime: sunset }, date), ": from that day on it answers 410 ", errorLink("OPERATION_REMOVED"), "."]),
     relation === "successor-version" && element("p", {}, "Use ", code(`GET ${target}`), " instead. Every response says so in ", listed([code("Deprecation"), code("Sunset"), code("Link")]), "."),
   );
-}
-
-function responseView(api, { status, description, headers, content, "x-error-codes": codes }) {
-  const media = content?.["application/json"];
-  const example = media && !codes && api.examples(media)[0];
-  return element(
-    "details",
-    { class: "response" },
-    element("summary", {}, element("span", { class: `badge s${status[0]}` }, status), element("span", {}, description)),
-    codes && element("p", {}, "Codes: ", listed(codes.map(errorLink))),
-    media && element("p", {}, "Body: ", code(typeOf(api, media.schema) === "object" ? api.resolve(media.schema).name : typeOf(api, media.schema))),
-    example && block(`Example of a ${status} body`, json(JSON.stringify(example[1]))),
-    headerList(api, ownHeaders(api, headers)),
-  );
-}
-
-// Those that not every response has.
-function ownHeaders(api, headers) {
-  const common = new Set(api.commonHeaders().map(([name]) => name));
-  return Object.entries(headers ?? {}).filter(([name]) => !common.has(name));
-}
-
-// Header fields and what they say, given as [name, header].
-export function headerList(api, headers) {
-  if (headers.length === 0) return null;
-  return element("ul", { class: "entries headers-of" }, headers.map(([name, header]) => headerEntry(api, name, header)));
-}
-
-function headerEntry(api, name, header) {
-  const { description } = api.resolve(header);
-  return element("li", {}, element("p", {}, code(name), " ", prose(description ?? "")));
 }

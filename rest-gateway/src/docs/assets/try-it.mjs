@@ -1,10 +1,11 @@
-// The form that sends an operation, with the curl line that does the same.
+// The form that sends an operation, with programs that do the same.
 
 import { answerView, failureView } from "./answer.mjs";
 import { apiKey, rest, secondsToRest, watch } from "./api-key.mjs";
-import { copyButton, element } from "./element.mjs";
+import { element } from "./element.mjs";
 import { number } from "./rate-limit.mjs";
-import { curlOf, requestOf, send } from "./request.mjs";
+import { requestOf, send } from "./request.mjs";
+import { samplesView } from "./samples.mjs";
 
 // A form for the operation. `idPrefix` keeps ids apart where an operation is on the page twice.
 export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Send" } = {}) {
@@ -15,8 +16,8 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
   const request = () =>
     requestOf(operation, Object.fromEntries(fields.map(({ name, input }) => [name, input.value])), body?.input.value);
 
-  const curl = element("code", {});
-  const showCurl = () => (curl.textContent = curlOf(request(), location.origin));
+  const samples = samplesView(idPrefix);
+  const showSamples = () => samples.show(request());
   const button = element("button", { type: "submit", class: "primary" }, sendLabel);
   const keyNote = element("p", { class: "note" });
   const answer = element("div", { class: "answer" });
@@ -27,14 +28,9 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
     fields.map(({ view }) => view),
     body?.view,
     element("div", { class: "send" }, button, keyNote),
-    element(
-      "div",
-      { class: "curl" },
-      element("p", { class: "caption" }, "The same with curl", copyButton("Copy the curl command", () => curl.textContent)),
-      element("pre", { tabindex: "0", role: "region", "aria-label": "curl command" }, curl),
-    ),
     announced,
     answer,
+    samples.view,
   );
 
   let running = false;
@@ -50,7 +46,7 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
       announced.textContent = `Answer: ${result.status} ${result.reason}`;
       nodes = answerView(result, (cursor) => {
         fields.find(({ name }) => name === "cursor").input.value = cursor;
-        showCurl();
+        showSamples();
         submit();
       });
     } catch (error) {
@@ -66,8 +62,8 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
     event.preventDefault();
     submit();
   });
-  form.addEventListener("input", showCurl);
-  showCurl();
+  form.addEventListener("input", showSamples);
+  showSamples();
   watch(() => {
     const seconds = secondsToRest();
     button.setAttribute("aria-disabled", String(seconds > 0));
@@ -94,7 +90,26 @@ function field(api, parameter, id) {
         placeholder: schema.default === undefined ? null : String(schema.default),
         value: parameter.example === undefined ? null : String(parameter.example),
       });
-  return { name: parameter.name, input, view: element("div", { class: "field" }, element("label", { for: id }, parameter.name), input) };
+  const control = parameter.name === "Idempotency-Key" ? element("div", { class: "key-row" }, input, makeKeyButton(input)) : input;
+  return { name: parameter.name, input, view: element("div", { class: "field" }, element("label", { for: id }, parameter.name), control) };
+}
+
+// Fills the field with a key that was never used before.
+function makeKeyButton(input) {
+  const fill = () => {
+    input.value = newUuid();
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  return element("button", { type: "button", onclick: fill }, "Make a key");
+}
+
+// A random UUID, version 4. Browsers have crypto.randomUUID for pages over HTTPS only.
+function newUuid() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 }
 
 function bodyField({ examples }, id) {

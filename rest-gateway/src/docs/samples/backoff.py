@@ -1,0 +1,26 @@
+import os
+import random
+import time
+import urllib.error
+import urllib.request
+
+
+def send(request, attempts=6):
+    """Sends a request that may be repeated, and waits as the service says."""
+    for attempt in range(attempts):
+        try:
+            return urllib.request.urlopen(request, timeout=10)
+        except urllib.error.HTTPError as refused:
+            retry_after = refused.headers["Retry-After"]
+            if attempt == attempts - 1 or (retry_after is None and refused.code < 500):
+                raise
+            # At least what was asked for, and not all clients at the same moment.
+            time.sleep(int(retry_after or 2**attempt) + random.random())
+
+
+request = urllib.request.Request(
+    os.environ["PETSTORE_URL"] + "/pets",
+    headers={"Authorization": "Bearer " + os.environ["PETSTORE_API_KEY"]},
+)
+with send(request) as response:
+    print(response.read().decode())

@@ -1,0 +1,7 @@
+# Adds an animal, exactly one, however often the request has to be sent.
+key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+curl -sS --fail-with-body --retry 5 --retry-all-errors --max-time 10 "$PETSTORE_URL/pets" \
+  -H "Authorization: Bearer $PETSTORE_API_KEY" \
+  -H "Idempotency-Key: $key" \
+  -H "Content-Type: application/json" \
+  --data-raw '{"name":"Rex","categoryId":7,"status":"available"}'

@@ -1,0 +1,203 @@
+//! Content that does not change while the process runs: entity tags, conditional requests and gzip (RFC 9110).
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io::Write,
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY},
+};
+
+/// A body and its media type. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Representation {
+    media_type: HeaderValue,
+    plain: Encoded,
+    /// Compressed once, when it is made; none where that would not make it smaller.
+    gzip: Option<Encoded>,
+}
+
+/// The body in one encoding. A strong tag names one sequence of bytes, so every encoding has its own.
+#[derive(Clone, Debug)]
+struct Encoded {
+    body: Bytes,
+    /// From the content: equal on every gateway of one release.
+    tag: HeaderValue,
+}
+
+impl Representation {
+    pub(crate) fn new(media_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let body = body.into();
+        let hash = content_hash(&body);
+        let gzip = gzipped(&body)
+            .filter(|compressed| compressed.len() < body.len())
+            .map(|compressed| Encoded { body: compressed, tag: quoted(&format!("{hash}-gzip")) });
+        Self {
+            media_type: HeaderValue::from_static(media_type),
+            plain: Encoded { body, tag: quoted(&hash) },
+            gzip,
+        }
+    }
+
+    /// 200 with the body, compressed if the client takes that; or 304 if it says that it has it.
+    pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
+        let chosen = self.choose(request);
+        let mut response = if is_named(&chosen.tag, request) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            self.with_status(StatusCode::OK, request)
+        };
+        response.headers_mut().insert(ETAG, chosen.tag.clone());
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        response
+    }
+
+    /// The body with another status than 200: it stands in for something else, and is never 304.
+    pub(crate) fn with_status(&self, status: StatusCode, request: &HeaderMap) -> Response {
+        let chosen = self.choose(request);
+        let mut response = Response::new(Body::from(chosen.body.clone()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, self.media_type.clone());
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        if self.gzip.as_ref().is_some_and(|gzip| gzip.tag == chosen.tag) {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    }
+
+    fn choose(&self, request: &HeaderMap) -> &Encoded {
+        self.gzip.as_ref().filter(|_| takes_gzip(request)).unwrap_or(&self.plain)
+    }
+}
+
+/// Whether `Accept-Encoding` names gzip, or everything, and not with the weight 0 (RFC 9110 §12.5.3).
+fn takes_gzip(request: &HeaderMap) -> bool {
+    let mut by_name = None;
+    let mut by_star = None;
+    for coding in list(request, &ACCEPT_ENCODING) {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let is_taken = weight.is_none_or(|weight| weight.parse().is_ok_and(|weight: f32| weight > 0.0));
+        match name.as_str() {
+            "gzip" | "x-gzip" => by_name = Some(is_taken),
+            "*" => by_star = Some(is_taken),
+            _ => {}
+        }
+    }
+    by_name.or(by_star).unwrap_or(false)
+}
+
+/// `If-None-Match` (RFC 9110 §13.1.2), by weak comparison.
+fn is_named(tag: &HeaderValue, request: &HeaderMap) -> bool {
+    list(request, &IF_NONE_MATCH)
+        .any(|named| named == "*" || named.strip_prefix("W/").unwrap_or(named).as_bytes() == tag.as_bytes())
+}
+
+/// The items of a field that is a list.
+fn list<'a>(request: &'a HeaderMap, name: &http::HeaderName) -> impl Iterator<Item = &'a str> {
+    request
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+}
+
+fn gzipped(body: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(body).ok()?; // cannot fail: it is a Vec
+    encoder.finish().ok().map(Bytes::from)
+}
+
+fn content_hash(body: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new(); // its keys are fixed
+    body.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// An entity tag; hexadecimal digits and letters in quotes are always a field value.
+fn quoted(text: &str) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{text}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const TEXT: &str = "many many many many many many many many words that are the same";
+
+    fn ask(representation: &Representation, fields: &[(http::HeaderName, &'static str)]) -> Response {
+        let mut request = HeaderMap::new();
+        for (name, value) in fields {
+            request.append(name, HeaderValue::from_static(value));
+        }
+        representation.answer(&request)
+    }
+
+    async fn body(response: Response) -> Vec<u8> {
+        response.into_body().collect().await.unwrap().to_bytes().to_vec()
+    }
+
+    #[tokio::test]
+    async fn it_is_compressed_for_those_who_take_gzip_and_plain_for_the_others() {
+        let text = Representation::new("text/plain", TEXT);
+        for accepted in ["gzip", "br, gzip", "GZIP;q=0.5", "*", "identity;q=0, *;q=1", "br;q=1.0,gzip;q=0.8"]
+        {
+            let answer = ask(&text, &[(ACCEPT_ENCODING, accepted)]);
+            assert_eq!(answer.headers()[CONTENT_ENCODING], "gzip", "{accepted}");
+            assert_eq!(answer.headers()[VARY], "Accept-Encoding");
+            let mut read = String::new();
+            GzDecoder::new(body(answer).await.as_slice()).read_to_string(&mut read).unwrap();
+            assert_eq!(read, TEXT);
+        }
+        for refused in ["", "br", "gzip;q=0", "gzip; q=0.000, *", "identity", "gzip;q=x", "gzipped", "*;q=0"]
+        {
+            let answer = ask(&text, &[(ACCEPT_ENCODING, refused)]);
+            assert_eq!(answer.headers().get(CONTENT_ENCODING), None, "{refused}");
+            assert_eq!(answer.headers()[VARY], "Accept-Encoding");
+            assert_eq!(body(answer).await, TEXT.as_bytes());
+        }
+    }
+
+    #[test]
+    fn each_encoding_has_a_tag_of_its_own_and_is_not_sent_again_to_who_has_it() {
+        let text = Representation::new("text/plain", TEXT);
+        let plain = ask(&text, &[]).headers()[ETAG].clone();
+        let gzip = ask(&text, &[(ACCEPT_ENCODING, "gzip")]).headers()[ETAG].clone();
+        assert_ne!(plain, gzip);
+        for (tag, accepted, status) in [
+            (&plain, "", StatusCode::NOT_MODIFIED),
+            (&gzip, "gzip", StatusCode::NOT_MODIFIED),
+            (&gzip, "", StatusCode::OK),
+            (&plain, "gzip", StatusCode::OK),
+        ] {
+            let mut request = HeaderMap::new();
+            request.insert(IF_NONE_MATCH, tag.clone());
+            request.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+            let answer = text.answer(&request);
+            assert_eq!(answer.status(), status, "{tag:?} of a client that accepts {accepted:?}");
+            assert_eq!(answer.headers()[VARY], "Accept-Encoding");
+        }
+    }
+
+    #[test]
+    fn what_gzip_would_make_larger_stays_as_it_is() {
+        let answer = ask(&Representation::new("text/plain", "short"), &[(ACCEPT_ENCODING, "gzip")]);
+        assert_eq!(answer.headers().get(CONTENT_ENCODING), None);
+    }
+}
