@@ -15,7 +15,9 @@ use std::{
 };
 
 use petstore_clock::{Clock, UnixMillis};
-use petstore_gateway::rate_limit::{LimitKey, Quota, RateLimiter, RedisLimiter, RedisSettings};
+use petstore_gateway::rate_limit::{
+    LimitKey, Quota, RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime,
+};
 use petstore_test_servers::servers::{RedisOptions, RedisServer};
 
 const ACCOUNTS: i64 = 1_000_000;
@@ -35,9 +37,12 @@ async fn main() {
 
 /// By a clock that stands still, so that no window ends meanwhile.
 fn limiter(redis: &RedisServer) -> Arc<RedisLimiter> {
-    let settings = RedisSettings { urls: vec![redis.url().parse().expect("a URL")] };
     let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
-    let limiter = RedisLimiter::for_tests(settings, Duration::from_secs(10), Some(clock));
+    let limiter = RedisLimiter::new(RedisSettings {
+        urls: vec![redis.url().parse().expect("a URL")],
+        deadlines: RedisDeadlines::all(Duration::from_secs(10)),
+        time: RedisTime::Clock(clock),
+    });
     let limiter = limiter.expect("usable settings");
     limiter.set_installation("live-7Gk2xQ9d");
     Arc::new(limiter)

@@ -13,6 +13,7 @@ use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 pub(crate) mod codes;
 pub(crate) mod examples;
 mod from_core;
+pub(crate) mod responses;
 
 pub(crate) use codes::code;
 pub(crate) use from_core::is_transport_failure;
@@ -82,6 +83,9 @@ pub(crate) enum ApiError {
     /// What the core refused, in its own words.
     #[error("{message}")]
     Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
+    /// The same of query parameters. `cursor` is what the message says of the cursor, if it says something.
+    #[error("{message}")]
+    CoreParameter { message: String, cursor: Option<String> },
     #[error("the service is not available at the moment")]
     Unavailable { retry_after: Option<Duration> },
     #[error("the service has more to do than it can; try again later")]
@@ -119,7 +123,7 @@ impl ApiError {
             Self::RequestTimeout => ErrorReason::RequestTimeout,
             Self::MalformedJson(_) => ErrorReason::MalformedJson,
             Self::ValidationFailed(_) => ErrorReason::ValidationFailed,
-            Self::InvalidParameter(_) => ErrorReason::InvalidParameter,
+            Self::InvalidParameter(_) | Self::CoreParameter { .. } => ErrorReason::InvalidParameter,
             Self::InvalidCursor(_) => ErrorReason::InvalidCursor,
             Self::InvalidIdempotencyKey => ErrorReason::InvalidIdempotencyKey,
             Self::IdempotencyInProgress { .. } => ErrorReason::IdempotencyInProgress,
@@ -152,7 +156,7 @@ impl ApiError {
     }
 
     /// What replaces an answer that is not an Error body although it should be.
-    pub(crate) const fn in_place_of(status: StatusCode) -> Self {
+    pub(crate) const fn replacing(status: StatusCode) -> Self {
         match status {
             StatusCode::NOT_FOUND => Self::RouteNotFound,
             StatusCode::REQUEST_TIMEOUT => Self::RequestTimeout,

@@ -15,7 +15,6 @@ use crate::{
     keys::KeyResolver,
     metrics::Metrics,
     rate_limit::{LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter},
-    representation::Representation,
     usage::UsageCounter,
 };
 
@@ -48,8 +47,6 @@ pub(crate) struct GatewayState {
     pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
     pub(crate) usage: Arc<UsageCounter>,
-    /// The OpenAPI document as it is sent.
-    pub(crate) openapi: Representation,
 }
 
 impl Gateway {
@@ -70,7 +67,6 @@ impl Gateway {
             core,
             clock,
             metrics: Metrics::default(),
-            openapi: Representation::new("application/json", crate::openapi().to_string()),
         }))
     }
 
@@ -83,8 +79,8 @@ impl Gateway {
         tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
     }
 
-    /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its core knows the
-    /// installation before the first request.
+    /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its core knows
+    /// the installation before the first request.
     pub async fn ask_core_once(&self) {
         self.0.keys.poll_once().await;
     }

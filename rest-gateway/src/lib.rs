@@ -3,13 +3,13 @@
 //! A request walks: [`server`] (sockets) → `pipeline` (who may pass, what every answer carries) → `routes`
 //! (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
+pub mod bulk;
 mod caller;
 pub mod client_address;
 pub mod core_client;
 mod cors;
 mod docs;
 mod error;
-pub mod exchange;
 mod gateway;
 mod json;
 pub mod keys;

@@ -1,14 +1,16 @@
 //! The table of operations: what a request asks for, and what holds for it. The router and its `Allow`,
 //! authentication, rate limits, usage, metrics, traces, header fields and the OpenAPI document read it.
 //!
-//! A new operation is a row here and a handler in [`routes`](crate::routes), which the router names.
+//! A new operation is a row here, and a handler with its description in [`routes`](crate::routes).
 
 pub(crate) mod deprecation;
+pub(crate) mod description;
 mod stability;
 
 use http::Method;
 
 pub(crate) use deprecation::Deprecation;
+pub(crate) use description::{Description, Success};
 pub(crate) use stability::Stability;
 
 /// One operation, or the answer to what is none.

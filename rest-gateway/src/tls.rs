@@ -42,7 +42,7 @@ pub enum PemError {
 impl PemError {
     /// Whether the file of the key is to blame, rather than that of the certificate.
     #[must_use]
-    pub const fn is_of_key(self) -> bool {
+    pub const fn is_in_key_file(self) -> bool {
         match self {
             Self::NoKey | Self::BadKey | Self::KeyMismatch => true,
             Self::NoCertificate | Self::BadCertificate => false,

@@ -15,7 +15,7 @@ use petstore_gateway::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
     router,
-    server::{self, ConnectionMetrics, Places, Server, ServerLimits, Transport},
+    server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits, Transport},
 };
 use petstore_telemetry::traces::{Exporter, ExporterSettings, Traces};
 use tokio::task::spawn_blocking;
@@ -55,8 +55,8 @@ impl Process {
             transport: Transport::Plain,
             app,
             // When it closes, everything that it reports has ended.
-            limits: ServerLimits { last_call: Duration::ZERO, ..self.limits() },
-            places: Places::new(self.connection_limits.admin, self.connection_limits.admin),
+            limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
+            slots: ConnectionSlots::new(self.connection_limits.admin, self.connection_limits.admin),
             metrics: ConnectionMetrics::default(), // not shown
         };
         let draining = self.draining();
@@ -82,7 +82,7 @@ impl Process {
             transport: Transport::Plain,
             app: router(gateway.clone()),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
-            places: Places::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
+            slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
                 .exempting(settings.trusted_proxies()),
             metrics,
         };

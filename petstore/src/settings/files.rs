@@ -48,7 +48,7 @@ pub(super) fn certified_key(
     match tls::certified_key(&certificate, &key) {
         Ok(_) => Ok((certificate, key)),
         Err(error) => {
-            let (setting, path) = if error.is_of_key() {
+            let (setting, path) = if error.is_in_key_file() {
                 (key_setting, key_path)
             } else {
                 (certificate_setting, certificate_path)

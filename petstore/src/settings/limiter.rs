@@ -1,10 +1,10 @@
 //! Where requests are counted.
 
-use std::{num::NonZeroU16, path::PathBuf, time::Duration};
+use std::{num::NonZeroU16, path::PathBuf};
 
 use petstore_clock::Clock;
 use petstore_gateway::rate_limit::{
-    OnRedisFailure, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings,
+    OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime, RedisUrl, ResilienceSettings,
 };
 
 use super::{
@@ -46,25 +46,19 @@ pub struct LimiterSettings {
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 
-    /// For tests.
+    /// How long Redis may take to answer. No flag: who waits longer for Redis than this is better off without it.
     #[arg(skip)]
-    #[doc(hidden)]
-    pub redis_for_tests: Option<RedisForTests>,
+    pub redis_deadlines: RedisDeadlines,
+
+    /// Whether counts in Redis are by the process's clock instead of Redis's own, which gateways share. No flag:
+    /// clocks of several machines differ.
+    #[arg(skip)]
+    pub redis_by_process_clock: bool,
 }
 
 fn gateways(written: &str) -> Result<NonZeroU16, String> {
     let number = whole_number(1..=u16::MAX)(written)?;
     NonZeroU16::new(number).ok_or_else(|| "must not be 0".to_owned())
-}
-
-/// What a test of the limiter in Redis may need.
-#[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub struct RedisForTests {
-    /// How long an answer may take.
-    pub deadline: Duration,
-    /// Whether it counts by the process's clock instead of its own.
-    pub by_clock: bool,
 }
 
 impl LimiterSettings {
@@ -74,13 +68,9 @@ impl LimiterSettings {
         if urls.is_empty() {
             return Ok(None);
         }
-        let servers = RedisSettings { urls };
-        let limiter = match self.redis_for_tests {
-            None => RedisLimiter::new(servers),
-            Some(RedisForTests { deadline, by_clock }) => {
-                RedisLimiter::for_tests(servers, deadline, by_clock.then(|| clock.clone()))
-            }
-        };
+        let is_by_clock = self.redis_by_process_clock;
+        let time = if is_by_clock { RedisTime::Clock(clock.clone()) } else { RedisTime::Server };
+        let limiter = RedisLimiter::new(RedisSettings { urls, deadlines: self.redis_deadlines, time });
         limiter.map(Some).map_err(|error| InvalidSetting::new("--redis-url", error.to_string()))
     }
 

@@ -24,6 +24,8 @@ use std::ffi::OsString;
 use petstore_api_key::Environment;
 use petstore_core::domain::AccountName;
 
+pub use petstore_gateway::rate_limit::RedisDeadlines;
+
 pub use self::{
     core::CoreAddressSettings,
     database::DatabaseSettings,
@@ -31,7 +33,7 @@ pub use self::{
     files::TokenSettings,
     grpc::GrpcSettings,
     grpc_addr::GrpcAddr,
-    limiter::{LimiterSettings, RedisForTests},
+    limiter::LimiterSettings,
     listen_addr::ListenAddr,
     process::{HostName, ProcessSettings},
     store::StoreSettings,

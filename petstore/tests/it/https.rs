@@ -193,7 +193,7 @@ async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
     let (authority, installation) = (Authority::new(), petstore());
     let (one, other) = (authority.issue("a"), authority.issue("b"));
     fs::write(installation.folder().join("junk"), "junk").unwrap();
-    for (certificate, key, is_of_key, fault) in [
+    for (certificate, key, is_in_key_file, fault) in [
         (one.file.as_str(), other.key_file.as_str(), true, "holds the key of another certificate"),
         (&one.file, "junk", true, "holds no private key"),
         (&one.file, "nothing", true, "no such file"),
@@ -214,7 +214,7 @@ async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
             let args: Vec<&str> =
                 [verb].into_iter().chain(settings).chain([flags[0], certificate, flags[1], key]).collect();
             let exit = installation.run(&args).await;
-            let blamed = format!("error: {}: ", flags[usize::from(is_of_key)]);
+            let blamed = format!("error: {}: ", flags[usize::from(is_in_key_file)]);
             assert_eq!(exit.code, Some(2), "{args:?}: {exit:?}");
             assert!(exit.stderr.starts_with(&blamed) && exit.stderr.contains(fault), "{args:?}: {exit:?}");
         }

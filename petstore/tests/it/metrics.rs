@@ -131,6 +131,29 @@ async fn calls_statements_and_connections_are_counted() {
 }
 
 #[tokio::test]
+async fn a_cursor_beside_a_bad_limit_is_judged_in_one_call_that_reads_no_page() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for _ in 0..2 {
+        created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    }
+    let cursor = client.get("/v1/pets?limit=1").await.header("x-next-cursor").to_owned();
+    for (limit, calls) in [("0", 2), ("101", 3)] {
+        let refused = client.get(&format!("/v1/pets?limit={limit}&cursor={cursor}")).await;
+        refused.assert_error(400, "INVALID_PARAMETER");
+        assert_eq!(refused.message(), "limit must be a whole number from 1 to 100");
+        let metrics = Metrics::of(&shop.admin()).await;
+        metrics.assert_line(&format!(
+            r#"rpc_server_call_duration_seconds_count{{rpc_method="ListPets"}} {calls}"#
+        ));
+        metrics.assert_line(&format!(
+            r#"petstore_rpc_failures_total{{code="INVALID_PARAMETER",rpc_method="ListPets"}} {}"#,
+            calls - 1
+        ));
+    }
+}
+
+#[tokio::test]
 async fn the_process_tells_its_memory_its_files_and_its_version() {
     let shop = TestShop::open().await;
     let metrics = Metrics::of(&shop.admin()).await;

@@ -14,7 +14,7 @@ use crate::error::{
 pub(super) const INDEX_PATH: &str = "/docs/errors";
 
 /// The page about one code.
-pub(super) fn page_of(reason: ErrorReason) -> String {
+pub(super) fn error_page(reason: ErrorReason) -> String {
     let code = codes::code(reason);
     let about = explain(reason);
     let main = format!(

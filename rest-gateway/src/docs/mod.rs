@@ -111,7 +111,7 @@ fn resources() -> Vec<(String, Resource)> {
     resources
         .extend(topics::pages().map(|(path, page)| (path.to_owned(), Resource::html(StatusCode::OK, page))));
     resources.extend(codes::all().map(|reason| {
-        (codes::page_path(reason), Resource::html(StatusCode::OK, error_pages::page_of(reason)))
+        (codes::page_path(reason), Resource::html(StatusCode::OK, error_pages::error_page(reason)))
     }));
     resources.extend(ASSETS.into_iter().map(|(path, asset)| {
         let (media_type, body) = match asset {

@@ -61,7 +61,7 @@ pub(crate) fn all() -> impl Iterator<Item = ErrorReason> {
 }
 
 /// Every code that a client of REST may see.
-pub(crate) fn of_rest() -> impl Iterator<Item = &'static str> {
+pub(crate) fn rest_codes() -> impl Iterator<Item = &'static str> {
     all().filter(|reason| !is_grpc_only(*reason)).map(code)
 }
 

@@ -40,8 +40,8 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
         R::IdempotencyInProgress => ApiError::IdempotencyInProgress { retry_after: None },
         R::IdempotencyKeyReused => ApiError::IdempotencyKeyReused,
         R::PetNotFound => ApiError::PetNotFound,
-        R::OrderNotFound => of_core(reason, "there is no order with the id 7"),
-        R::InvalidOrderTransition => of_core(reason, "order 7 is placed and cannot become delivered"),
+        R::OrderNotFound => refused_by_core(reason, "there is no order with the id 7"),
+        R::InvalidOrderTransition => refused_by_core(reason, "order 7 is placed and cannot become delivered"),
         R::RouteNotFound => ApiError::RouteNotFound,
         R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS".to_owned() },
         R::RequestTimeout => ApiError::RequestTimeout,
@@ -62,7 +62,7 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
 }
 
 /// A refusal of the core.
-fn of_core(reason: ErrorReason, message: &str) -> ApiError {
+fn refused_by_core(reason: ErrorReason, message: &str) -> ApiError {
     ApiError::Core { reason, message: message.to_owned(), retry_after: None }
 }
 

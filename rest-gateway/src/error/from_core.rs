@@ -25,6 +25,12 @@ impl From<&Status> for ApiError {
             Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
             Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },
             Some(ErrorReason::IdempotencyKeyReused) => Self::IdempotencyKeyReused,
+            Some(ErrorReason::InvalidParameter) => {
+                let violations = status.get_details_bad_request().map(|details| details.field_violations);
+                let cursor = violations.into_iter().flatten().find(|violation| violation.field == "cursor");
+                let cursor = cursor.map(|violation| format!("{} {}", violation.field, violation.description));
+                Self::CoreParameter { message: status.message().to_owned(), cursor }
+            }
             Some(reason) => Self::Core { reason, message: status.message().to_owned(), retry_after },
             None => match status.code() {
                 Code::InvalidArgument => Self::ValidationFailed("the request is not valid".to_owned()),
@@ -57,13 +63,13 @@ impl From<&Status> for ApiError {
 fn named_reason(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
     let reason = ErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason))?;
-    is_of_core(reason).then_some(reason)
+    is_from_core(reason).then_some(reason)
 }
 
 /// Whether the core gives this reason to a gateway. The others belong to calls that a gateway does not make,
 /// or are judged here, from what only HTTP can express; above all a 429 is never passed on, because its
 /// header fields would not agree with it.
-const fn is_of_core(reason: ErrorReason) -> bool {
+const fn is_from_core(reason: ErrorReason) -> bool {
     let is_judged_here = matches!(reason, ErrorReason::LimiterUnavailable | ErrorReason::Unspecified);
     explain(reason).grpc.is_some() && !is_grpc_only(reason) && !is_judged_here
 }

@@ -2,6 +2,9 @@
 
 use petstore_proto::v1::{Order, OrderStatus};
 use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::schema::{array, integer, moment, words};
 
 /// The Order object. `shipDate` is RFC 3339 in UTC, and left out when none was given.
 #[derive(Serialize)]
@@ -24,7 +27,7 @@ impl From<&Order> for OrderBody {
             pet_id: order.pet_id,
             quantity: order.quantity,
             ship_date: order.ship_date.map(|date| date.to_string()),
-            status: OrderStatus::try_from(order.status).ok().and_then(word_of),
+            status: OrderStatus::try_from(order.status).ok().and_then(status_word),
             complete: order.complete,
         }
     }
@@ -38,13 +41,39 @@ pub(crate) fn orders_body(orders: &[Order]) -> Vec<u8> {
 }
 
 /// How a status is spelt. The core never leaves it out.
-const fn word_of(status: OrderStatus) -> Option<&'static str> {
+const fn status_word(status: OrderStatus) -> Option<&'static str> {
     match status {
         OrderStatus::Unspecified => None,
         OrderStatus::Placed => Some("placed"),
         OrderStatus::Approved => Some("approved"),
         OrderStatus::Delivered => Some("delivered"),
     }
+}
+
+/// The schemas of the bodies, by name.
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let order = json!({
+        "type": "object",
+        "description": "An order for an animal. Experimental.",
+        "required": ["id", "petId", "quantity", "status", "complete"],
+        "properties": {
+            "id": integer(1, "Assigned by the service; ascending, gaps allowed."),
+            "petId": integer(1, "The animal that was ordered."),
+            "quantity": { "type": "integer", "format": "int32", "minimum": 1, "description": "How many." },
+            "shipDate": moment("When it is to be shipped, in UTC; left out when that was not said."),
+            "status": words(&["placed", "approved", "delivered"], "How far the order has come."),
+            "complete": { "type": "boolean", "description": "Whether it was delivered." },
+        },
+        "example": {
+            "id": 1,
+            "petId": 1,
+            "quantity": 1,
+            "shipDate": "2026-11-23T09:00:00Z",
+            "status": "placed",
+            "complete": false,
+        },
+    });
+    vec![("Order", order), ("Orders", array("Order", "Orders, in ascending order of their identifier."))]
 }
 
 #[cfg(test)]

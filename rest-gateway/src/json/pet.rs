@@ -1,19 +1,37 @@
-//! Pets as JSON (docs/contract.md, 2.1).
+//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, the cells of a table, and the schemas.
+//! A new member is added here alone.
 
-use petstore_proto::v1::{Pet, PetStatus};
+use petstore_proto::v1::{NewPet, Pet, PetStatus};
 use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
 
-use super::pet_status::word_of;
+use super::{
+    document::{self, Members, Text},
+    schema::{array, described, integer, words},
+};
+use crate::error::ApiError;
+
+/// The members of a pet that clients set, which are also the columns of a table.
+pub(crate) const MEMBERS: [&str; 3] = ["name", "categoryId", "status"];
+
+/// Those of them that may not be left out.
+pub(crate) const REQUIRED: [&str; 2] = ["name", "categoryId"];
 
 /// Room for a pet with a short name, so that a page is seldom copied while it grows.
 const TYPICAL_LEN: usize = 96;
 
+/// Tells the core that there is a status, but not one of ours: it judges values, this judges only their shape.
+const UNKNOWN_STATUS: i32 = -1;
+
+/// Every status word, for messages.
+pub(crate) const STATUS_WORDS: &str = "available, pending, sold";
+
 /// The Pet object. Identifiers are JSON numbers, exact over the whole range of int64.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct PetBody<'a> {
     id: i64,
     name: &'a str,
-    #[serde(rename = "categoryId")]
     category_id: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
@@ -21,12 +39,8 @@ struct PetBody<'a> {
 
 impl<'a> From<&'a Pet> for PetBody<'a> {
     fn from(pet: &'a Pet) -> Self {
-        Self {
-            id: pet.id,
-            name: &pet.name,
-            category_id: pet.category_id,
-            status: PetStatus::try_from(pet.status).ok().and_then(word_of),
-        }
+        let status = PetStatus::try_from(pet.status).ok().and_then(pet_status_word);
+        Self { id: pet.id, name: &pet.name, category_id: pet.category_id, status }
     }
 }
 
@@ -56,45 +70,167 @@ fn append(body: &mut Vec<u8>, pet: &Pet) {
     let _ = serde_json::to_writer(body, &PetBody::from(pet));
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+/// The cells of a pet in a table: its identifier and then the [`MEMBERS`], empty where one was not given.
+pub(crate) fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
+    let PetBody { id, name, category_id, status } = pet.into();
+    [id.to_string(), name.to_owned(), category_id.to_string(), status.unwrap_or_default().to_owned()]
+}
 
-    use super::*;
+/// The pet that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
+pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
+    let members = document::object(body)
+        .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
+        .ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned()))?;
+    let status = member(&members, "status", |value| text(value).map(|word| parse_status(&word)));
+    collect(
+        member(&members, "name", text),
+        // JSON's grammar for numbers and Rust's for i64 meet in exactly the whole numbers without fraction or exponent.
+        member(&members, "categoryId", |value| value.get().parse().ok()),
+        status,
+    )
+}
 
-    fn pet(id: i64, name: &str, category_id: i64, status: PetStatus) -> Pet {
-        Pet { id, name: name.to_owned(), category_id, status: status.into() }
-    }
+/// The pet in the cells of the [`MEMBERS`]; an empty one is a member that is left out.
+pub(crate) fn new_pet_from_cells(cells: [Option<&str>; MEMBERS.len()]) -> Result<NewPet, ApiError> {
+    let [name, category_id, status] = cells.map(|cell| cell.filter(|cell| !cell.is_empty()));
+    collect(
+        Ok(name.map(str::to_owned)),
+        category_id.map(|written| written.parse().map_err(|_| rule("categoryId"))).transpose(),
+        Ok(status.map(parse_status)),
+    )
+}
 
-    #[test]
-    fn a_pet_has_its_members_in_the_order_of_the_contract() {
-        let body = pet_body(&pet(1, "Rex", 7, PetStatus::Available));
-        assert_eq!(body, br#"{"id":1,"name":"Rex","categoryId":7,"status":"available"}"#);
-    }
-
-    #[test]
-    fn a_status_that_was_not_given_is_left_out() {
-        let body = pet_body(&pet(i64::MAX, "a\"b", i64::MIN, PetStatus::Unspecified));
-        let expected = r#"{"id":9223372036854775807,"name":"a\"b","categoryId":-9223372036854775808}"#;
-        assert_eq!(body, expected.as_bytes());
-    }
-
-    #[test]
-    fn pets_are_a_bare_array() {
-        assert_eq!(pets_body(&[]), b"[]");
-        let two = [pet(1, "A", 1, PetStatus::Sold), pet(2, "B", 1, PetStatus::Pending)];
-        let expected = r#"[{"id":1,"name":"A","categoryId":1,"status":"sold"},{"id":2,"name":"B","categoryId":1,"status":"pending"}]"#;
-        assert_eq!(pets_body(&two), expected.as_bytes());
-    }
-
-    proptest! {
-        #[test]
-        fn names_and_numbers_arrive_as_they_are(id: i64, category_id: i64, name in any::<String>()) {
-            let body = pet_body(&pet(id, &name, category_id, PetStatus::Sold));
-            let read: serde_json::Value = serde_json::from_slice(&body).unwrap();
-            prop_assert_eq!(read["id"].as_i64(), Some(id));
-            prop_assert_eq!(read["categoryId"].as_i64(), Some(category_id));
-            prop_assert_eq!(read["name"].as_str(), Some(name.as_str()));
+/// A pet of these members, or one error that names every one that is missing or has the wrong type.
+fn collect(
+    name: Result<Option<String>, String>,
+    category_id: Result<Option<i64>, String>,
+    status: Result<Option<i32>, String>,
+) -> Result<NewPet, ApiError> {
+    let mut faults = Vec::new();
+    let name = required("name", name).map_err(|fault| faults.push(fault));
+    let category_id = required("categoryId", category_id).map_err(|fault| faults.push(fault));
+    let status = status.map_err(|fault| faults.push(fault));
+    match (name, category_id, status) {
+        (Ok(name), Ok(category_id), Ok(status)) => {
+            let status = status.unwrap_or(PetStatus::Unspecified.into());
+            Ok(NewPet { name, category_id: Some(category_id), status })
         }
+        _ => Err(ApiError::ValidationFailed(faults.join("; "))),
     }
 }
+
+fn required<T>(name: &str, value: Result<Option<T>, String>) -> Result<T, String> {
+    value?.ok_or_else(|| format!("{name} is required"))
+}
+
+/// The member as `parse` reads it; `None` if it is left out.
+fn member<T>(
+    members: &Members<'_>,
+    name: &str,
+    parse: impl FnOnce(&RawValue) -> Option<T>,
+) -> Result<Option<T>, String> {
+    members.get(name).map(|value| parse(value).ok_or_else(|| rule(name))).transpose()
+}
+
+/// What is said of a member of the wrong type.
+fn rule(member: &str) -> String {
+    match member {
+        "name" => "name must be a string".to_owned(),
+        "categoryId" => format!(
+            "categoryId must be a whole number from {} to {}, without fraction or exponent",
+            i64::MIN,
+            i64::MAX
+        ),
+        _ => format!("status must be one of {STATUS_WORDS}"),
+    }
+}
+
+fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok().map(|Text(text)| text.into_owned())
+}
+
+fn parse_status(word: &str) -> i32 {
+    status_from_word(word).map_or(UNKNOWN_STATUS, i32::from)
+}
+
+/// The status that is spelt so, exactly.
+pub(crate) fn status_from_word(word: &str) -> Option<PetStatus> {
+    [PetStatus::Available, PetStatus::Pending, PetStatus::Sold]
+        .into_iter()
+        .find(|status| pet_status_word(*status) == Some(word))
+}
+
+/// How a status is spelt; none is left out.
+pub(crate) const fn pet_status_word(status: PetStatus) -> Option<&'static str> {
+    match status {
+        PetStatus::Unspecified => None,
+        PetStatus::Available => Some("available"),
+        PetStatus::Pending => Some("pending"),
+        PetStatus::Sold => Some("sold"),
+    }
+}
+
+/// 1 to 255 characters with no control character (Unicode category `Cc`) among them and at least one that is
+/// not white space (Unicode property `White_Space`). The sets are spelled out, for what `\s` means differs
+/// between dialects of regular expressions.
+const NAME_PATTERN: &str = "^[^\\u0000-\\u001F\\u007F-\\u009F]*\
+    [^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000]\
+    [^\\u0000-\\u001F\\u007F-\\u009F]*$";
+
+/// The schemas of the bodies, by name.
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let id = integer(
+        1,
+        "Assigned by the service on creation; ascending, gaps allowed. Use a 64-bit integer: values above 2^53 \
+         are not exact in a double.",
+    );
+    let pet = object(
+        "An animal in the catalogue.",
+        Some(id),
+        ["The animal's name.", "The category that the animal belongs to.", "Left out when none was given."],
+    );
+    let new_pet = object(
+        "An animal to be added. Members other than these are ignored, an `id` too.",
+        None,
+        [
+            "The animal's name: not blank, without control characters, kept as it is sent.",
+            "The category that the animal belongs to. Any 64-bit integer is accepted, written without a \
+             fraction or an exponent: 7, not 7.0.",
+            "May be left out, and then stays so; null is not allowed.",
+        ],
+    );
+    vec![
+        ("Pet", pet),
+        ("NewPet", new_pet),
+        ("PetStatus", words(&["available", "pending", "sold"], "Whether the animal can be bought.")),
+        ("Pets", array("Pet", "Animals, in ascending order of their identifier.")),
+    ]
+}
+
+/// A pet, with or without an identifier; each of the [`MEMBERS`] has a description.
+fn object(description: &str, id: Option<Value>, members: [&str; MEMBERS.len()]) -> Value {
+    let [name, category_id, status] = members;
+    let name = json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 255,
+        "pattern": NAME_PATTERN,
+        "description": name,
+    });
+    let schemas = [name, integer(None, category_id), described("PetStatus", status)];
+    let identifier = id.map(|id| ("id".to_owned(), id));
+    let required: Vec<&str> = identifier.iter().map(|_| "id").chain(REQUIRED).collect();
+    let members = MEMBERS.into_iter().map(str::to_owned).zip(schemas);
+    let mut example: Map<_, _> = identifier.iter().map(|_| ("id".to_owned(), json!(1))).collect();
+    example.extend(MEMBERS.into_iter().map(str::to_owned).zip([json!("Rex"), json!(7), json!("available")]));
+    json!({
+        "type": "object",
+        "description": description,
+        "required": required,
+        "properties": identifier.into_iter().chain(members).collect::<Map<_, _>>(),
+        "example": example,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,10 @@
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::reference;
-use crate::operation::{Stability, deprecation::GET_PET};
+use crate::{
+    json::reference,
+    operation::{Operation, Stability, deprecation::GET_PET, description::HeaderFields},
+};
 
 /// Header fields of every response under `/v1`, whatever its status, as (field, component).
 const ON_EVERY_RESPONSE: [(&str, &str); 7] = [
@@ -17,25 +19,26 @@ const ON_EVERY_RESPONSE: [(&str, &str); 7] = [
     ("Cache-Control", "CacheControl"),
 ];
 
-/// Header fields of every response of a deprecated operation, as (field, component).
-pub(super) const OF_DEPRECATED: [(&str, &str); 3] =
-    [("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "SuccessorLink")];
+/// Header fields of every response of the operation, for its success and for its failures.
+pub(super) fn of_operation(row: &Operation) -> (HeaderFields, HeaderFields) {
+    match (row.deprecation, row.stability) {
+        (Some(_), _) => (
+            &[("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "SuccessorLink")],
+            &[("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "HelpAndSuccessorLink")],
+        ),
+        (None, Stability::Experimental) => {
+            (&[("X-Stability", "Experimental")], &[("X-Stability", "Experimental")])
+        }
+        (None, Stability::Beta) => (&[("X-Stability", "Beta")], &[("X-Stability", "Beta")]),
+        (None, Stability::Stable) => (&[], &[]),
+    }
+}
 
-/// The same of its failures.
-pub(super) const OF_DEPRECATED_FAILURES: [(&str, &str); 3] =
-    [("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "HelpAndSuccessorLink")];
-
-/// Header fields of every response of an experimental operation, as (field, component).
-pub(super) const OF_EXPERIMENTAL: [(&str, &str); 1] = [("X-Stability", "Experimental")];
-
-/// Header fields of every response of an operation in beta, as (field, component).
-pub(super) const OF_BETA: [(&str, &str); 1] = [("X-Stability", "Beta")];
-
-/// The `headers` member of a response: those of every response, and these.
-pub(super) fn of_response(own: &[(&str, &str)]) -> Value {
+/// The `headers` member of a response: those of every response, and these. Of two for one field, the last counts.
+pub(super) fn of_response(own: &[HeaderFields]) -> Value {
     ON_EVERY_RESPONSE
         .iter()
-        .chain(own)
+        .chain(own.iter().copied().flatten())
         .map(|&(field, component)| (field.to_owned(), reference("headers", component)))
         .collect::<Map<_, _>>()
         .into()

@@ -2,20 +2,13 @@
 
 use serde_json::{Value, json};
 
+use crate::operation::description::{ACCOUNT, ORDERS, PETS};
+
 /// The version of the interface description (docs/contract.md, 9.1), not of the binary.
 const VERSION: &str = "1.0.0";
 
 /// The name of the one security scheme.
 pub(super) const SECURITY_SCHEME: &str = "ApiKey";
-
-/// The tag of every operation on animals.
-pub(super) const PETS: &str = "Pets";
-
-/// The tag of every operation on orders.
-pub(super) const ORDERS: &str = "Orders";
-
-/// The tag of every operation on the caller's account.
-pub(super) const ACCOUNT: &str = "Account";
 
 const DESCRIPTION: &str = "\
 Manages animals for sale in a store.
@@ -27,8 +20,9 @@ path and method answers 401, OPTIONS excepted.
 10,000, Business 1,000 and 100,000, Enterprise as agreed. All keys of an account share them. Every response carries \
 `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` for the window that is nearest to its end of \
 requests, and `RateLimit` and `RateLimit-Policy` for both windows. Every request with a valid key counts one, whatever \
-its outcome; a 429 does not count, and neither does a question about usage. After a 429, wait for `Retry-After` seconds. A client that goes on regardless may \
-have its key banned for a while, so senders that share a key should share the 429 too. Where no key is known, the \
+its outcome; a 429 does not count, and neither does a question about usage. After a 429, wait for `Retry-After` \
+seconds. A client that goes on regardless may have its key banned for a while, so senders that share a key should share \
+the 429 too. Where no key is known, the \
 client's address is limited instead, and only failed authentication counts.
 
 **Errors.** Every failure is an Error object. `code` is for machines, `message` for people. New codes may be added: \

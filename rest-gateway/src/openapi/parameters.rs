@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::reference;
+use crate::json::reference;
 
 pub(super) fn parameters() -> Value {
     json!({

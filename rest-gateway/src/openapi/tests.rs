@@ -72,7 +72,7 @@ fn every_error_code_stands_in_a_response_and_every_response_names_real_codes() {
             documented.extend(codes.as_array().unwrap().iter().map(|code| code.as_str().unwrap()));
         }
     });
-    assert_eq!(documented, codes::of_rest().collect());
+    assert_eq!(documented, codes::rest_codes().collect());
     assert!(documented.contains("API_KEY_BANNED"), "the reason with the highest number is missing");
     assert!(!documented.contains("UNSPECIFIED"));
 }
@@ -113,7 +113,7 @@ fn every_code_of_a_failure_has_the_status_of_its_response() {
 }
 
 #[test]
-fn getting_an_animal_is_deprecated_and_its_responses_all_say_until_when() {
+fn getting_a_pet_is_deprecated_and_its_responses_all_say_until_when() {
     let document = document();
     let operation = &document["paths"]["/pets/{petId}"]["get"];
     assert_eq!((&operation["deprecated"], &operation["x-sunset"]), (&true.into(), &"2030-12-05".into()));

@@ -25,6 +25,11 @@ pub(crate) const GET_PET: Deprecation = Deprecation {
 };
 
 impl Deprecation {
+    /// The day of its removal, such as `2030-12-05`.
+    pub(crate) fn removed_on(&self) -> String {
+        self.removed_at.to_string().split('T').next().unwrap_or_default().to_owned()
+    }
+
     /// Adds the header fields that say so.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         let fields = [

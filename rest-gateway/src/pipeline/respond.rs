@@ -49,7 +49,7 @@ fn with_error_body(response: Response) -> Response {
         return response;
     }
     tracing::warn!(status = response.status().as_u16(), "replaced an answer that had no Error body");
-    ApiError::in_place_of(response.status()).into_response()
+    ApiError::replacing(response.status()).into_response()
 }
 
 #[cfg(test)]

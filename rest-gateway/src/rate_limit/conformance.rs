@@ -129,7 +129,7 @@ pub(crate) async fn suite(rig: &Rig) {
     bans::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
     questions_about_usage_have_windows_of_their_own(rig).await;
     bans::an_address_is_never_banned(rig).await;
-    decisions_are_those_of_the_law(rig).await;
+    decisions_are_those_of_the_policy(rig).await;
 }
 
 async fn the_keys_of_an_account_share_its_windows(rig: &Rig) {
@@ -208,7 +208,7 @@ async fn questions_about_usage_have_windows_of_their_own(rig: &Rig) {
 
 /// Random traces of a few callers, played through the limiter and, with the limiter's own time, through the
 /// policy.
-async fn decisions_are_those_of_the_law(rig: &Rig) {
+async fn decisions_are_those_of_the_policy(rig: &Rig) {
     let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
     let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
     let plans = prop::collection::vec(quota, 2);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keys_conduct_is_kept_only_while_there_is_any() {
+    fn a_keys_abuse_state_is_kept_only_while_there_is_any() {
         let key: Arc<str> = "k".into();
         let mut counters = Counters::default();
         let struck =

@@ -29,7 +29,8 @@ pub use self::{
     limit_status::{Ban, BanCause, LimitStatus, Strikes},
     quota::Quota,
     redis::{
-        InvalidRedisUrl, RedisCallError, RedisHealth, RedisLimiter, RedisSettings, RedisSetupError, RedisUrl,
+        InvalidRedisUrl, RedisCallError, RedisDeadlines, RedisHealth, RedisLimiter, RedisSettings,
+        RedisSetupError, RedisTime, RedisUrl,
     },
     resilient::{
         InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,

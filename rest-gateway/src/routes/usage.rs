@@ -7,8 +7,33 @@ use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
 
 use crate::{
-    caller::Caller, error::ApiError, gateway::GatewayState, json::usage_body, rate_limit::LimitStatus,
-    routes::json,
+    caller::Caller,
+    error::{ApiError, responses},
+    gateway::GatewayState,
+    json::usage_body,
+    operation::{Description, Success, description::ACCOUNT},
+    rate_limit::LimitStatus,
+    routes::json_response,
+};
+
+/// What the OpenAPI document says of it.
+pub(in crate::routes) const DESCRIPTION: Description = Description {
+    tag: ACCOUNT,
+    summary: "See what the account has used",
+    text: "Costs no quota, and is answered also when the quota is used up and in a ban. It has a limit of its own, 60 a \
+           minute for each account, which the rate limit fields show only when it refuses; otherwise they show the \
+           account's windows. Requests of the last seconds may be missing.",
+    parameters: &[],
+    request_body: None,
+    success: Success {
+        status: "200",
+        description: "The account's plan, windows, ban and requests by day.",
+        headers: &[],
+        schema: "Usage",
+        example: None,
+        link: None,
+    },
+    failures: &[&responses::INVALID_REQUEST],
 };
 
 pub(crate) async fn get(
@@ -17,5 +42,5 @@ pub(crate) async fn get(
     caller: Caller,
 ) -> Result<Response, ApiError> {
     let days = gateway.usage.days(&caller, gateway.core.retries()).await?;
-    Ok(json(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
+    Ok(json_response(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }

@@ -17,7 +17,7 @@ use tokio_rustls::{
 use crate::tls::{self, PemError};
 
 /// How often the files are looked at. They are small, and reading them is what tells for certain.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// What the port speaks, best first (ALPN, RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -52,7 +52,7 @@ struct InUse {
 pub struct InvalidCertificate {
     fault: CertificateFault,
     /// Whether the file of the key is to blame.
-    pub is_of_key: bool,
+    pub is_in_key_file: bool,
 }
 
 /// What is wrong with a file.
@@ -108,7 +108,7 @@ impl Certificate {
     pub(super) async fn keep_current(self) {
         let mut last = self.lock().judged.clone();
         loop {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
             let files = self.files.clone();
             let Ok(now) = spawn_blocking(move || files.read().map_err(|error| error.to_string())).await
             else {
@@ -158,12 +158,12 @@ impl CertificateFiles {
 
     fn blame<E>(
         &self,
-        is_of_key: bool,
+        is_in_key_file: bool,
         error: E,
         fault: fn(PathBuf, E) -> CertificateFault,
     ) -> InvalidCertificate {
-        let file = if is_of_key { &self.key } else { &self.certificate };
-        InvalidCertificate { fault: fault(file.clone(), error), is_of_key }
+        let file = if is_in_key_file { &self.key } else { &self.certificate };
+        InvalidCertificate { fault: fault(file.clone(), error), is_in_key_file }
     }
 }
 
@@ -187,7 +187,7 @@ fn acceptor(
     expiry: &IntGauge,
 ) -> Result<TlsAcceptor, InvalidCertificate> {
     let certified = tls::certified_key(&pair.certificate, &pair.key)
-        .map_err(|error| files.blame(error.is_of_key(), error, CertificateFault::Pem))?;
+        .map_err(|error| files.blame(error.is_in_key_file(), error, CertificateFault::Pem))?;
     let ends = certified.cert.first().and_then(tls::not_after).unwrap_or_default();
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

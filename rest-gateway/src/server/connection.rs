@@ -15,14 +15,14 @@ use tokio_rustls::server::TlsStream;
 
 use super::{
     Transport,
+    activity::{Activity, ObservedStream},
+    discard_body::BodyDiscarder,
+    drain::DrainWatch,
     http1::{self as version_1, End, Http1Service},
     http2::{self as version_2, Http2Service},
     limits::ServerLimits,
-    linger::linger,
-    stage::StageWatch,
+    lingering_close::lingering_close,
     streams::Streams,
-    turn::{Noting, Turn},
-    unread::UnreadBodies,
 };
 
 /// What all connections have in common.
@@ -32,14 +32,14 @@ pub(super) struct Connections {
     transport: Transport,
     limits: Arc<ServerLimits>,
     http1: http1::Builder,
-    unread: UnreadBodies,
-    stage: StageWatch,
+    discarder: BodyDiscarder,
+    drain: DrainWatch,
 }
 
 impl Connections {
-    pub(super) fn new(app: Router, transport: Transport, limits: ServerLimits, stage: StageWatch) -> Self {
-        let (http1, unread) = (version_1::builder(&limits), UnreadBodies::new(&limits));
-        Self { app, transport, limits: Arc::new(limits), http1, unread, stage }
+    pub(super) fn new(app: Router, transport: Transport, limits: ServerLimits, drain: DrainWatch) -> Self {
+        let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(&limits));
+        Self { app, transport, limits: Arc::new(limits), http1, discarder, drain }
     }
 
     /// Serves the connection until it is closed.
@@ -61,23 +61,23 @@ impl Connections {
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);
         match self.transport {
-            Transport::Plain => self.converse_in_http1(stream, peer).await,
-            Transport::Tls(_) => match self.shake_hands(stream).await {
+            Transport::Plain => self.drive_http1(stream, peer).await,
+            Transport::Tls(_) => match self.tls_handshake(stream).await {
                 Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                    self.converse_in_http2(stream, peer).await;
+                    self.drive_http2(stream, peer).await;
                 }
-                Ok(stream) => self.converse_in_http1(stream, peer).await,
+                Ok(stream) => self.drive_http1(stream, peer).await,
                 Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
             },
         }
     }
 
     /// When the server closes, the client has as long as for its first request: it may have begun before.
-    async fn shake_hands<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
+    async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
         let Transport::Tls(certificate) = &self.transport else {
             return Err(io::ErrorKind::Unsupported.into()); // only asked for with TLS
         };
-        let over = self.stage.clone().over_for_the_silent(Instant::now(), self.limits.last_word);
+        let over = self.drain.clone().idle_connections_expired(Instant::now(), self.limits.idle_grace);
         tokio::select! {
             shaken = timeout(self.limits.tls_handshake, certificate.acceptor().accept(stream)) => {
                 shaken.map_err(|_| io::ErrorKind::TimedOut)?
@@ -86,32 +86,32 @@ impl Connections {
         }
     }
 
-    async fn converse_in_http1<I>(&self, stream: I, peer: SocketAddr)
+    async fn drive_http1<I>(&self, stream: I, peer: SocketAddr)
     where
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let turn = Turn::new(self.stage.is_draining());
-        let service = Http1Service { app: self.app.clone(), peer, turn: turn.clone() };
-        let stream = TokioIo::new(Noting::new(stream, turn.clone()));
+        let activity = Activity::new(self.drain.is_draining());
+        let service = Http1Service { app: self.app.clone(), peer, activity: activity.clone() };
+        let stream = TokioIo::new(ObservedStream::new(stream, activity.clone()));
         let mut connection = self.http1.serve_connection(stream, service);
-        match version_1::converse(&mut connection, &turn, peer, &self.limits, self.stage.clone()).await {
+        match version_1::drive(&mut connection, &activity, peer, &self.limits, self.drain.clone()).await {
             End::Over => {
                 let stream = connection.into_parts().io.into_inner().into_inner();
-                linger(stream, self.limits.linger_bytes, self.limits.linger).await;
+                lingering_close(stream, self.limits.linger_bytes, self.limits.linger).await;
             }
             End::Overdue => {}
         }
     }
 
-    /// HTTP/2 says in a frame that an answer is complete, so that there is nothing to linger for.
-    async fn converse_in_http2<I>(&self, stream: I, peer: SocketAddr)
+    /// HTTP/2 says in a frame that an answer is complete, so that no lingering close is needed.
+    async fn drive_http2<I>(&self, stream: I, peer: SocketAddr)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let streams = Streams::new(self.limits.stream_deadline);
-        let service = Http2Service { app: self.app.clone(), peer, unread: self.unread.clone() };
+        let service = Http2Service { app: self.app.clone(), peer, discarder: self.discarder.clone() };
         let http2 = version_2::builder(&self.limits, streams.clone());
         let mut connection = http2.serve_connection(TokioIo::new(stream), service);
-        version_2::converse(&mut connection, &streams, peer, &self.limits, self.stage.clone()).await;
+        version_2::drive(&mut connection, &streams, peer, &self.limits, self.drain.clone()).await;
     }
 }

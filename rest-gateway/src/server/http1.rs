@@ -18,15 +18,15 @@ use tokio::{
 };
 
 use super::{
+    activity::{Activity, InFlight, ObservedStream, Phase, Snapshot, TrackedBody},
+    drain::{DrainState, DrainWatch},
     limits::ServerLimits,
-    spread,
-    stage::{Stage, StageWatch},
-    turn::{Answer, Moment, Noting, Phase, Turn, UnderWay},
+    with_jitter,
 };
 
 pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.header_read_timeout(None) // it would also end idle connections: `Watch` tells the two apart
+    http.header_read_timeout(None) // it would also end idle connections: `ConnectionTimer` tells the two apart
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_buf_size)
         // A client that has said all may close its half and still be answered. It also saves a look at the
@@ -45,26 +45,26 @@ pub(super) enum End {
 }
 
 /// Lets the requests of the connection be served until it ends.
-pub(super) async fn converse<I: AsyncRead + AsyncWrite + Unpin + 'static>(
-    connection: &mut http1::Connection<TokioIo<Noting<I>>, Http1Service>,
-    turn: &Turn,
+pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + 'static>(
+    connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
+    activity: &Activity,
     peer: SocketAddr,
     limits: &ServerLimits,
-    mut stage: StageWatch,
+    mut drain: DrainWatch,
 ) -> End {
-    let mut watch = Watch::new(limits, turn.now(), stage.now(), peer);
-    let mut armed = watch.due();
-    let mut timer = pin!(sleep_until(armed));
+    let mut timer = ConnectionTimer::new(limits, activity.now(), drain.now(), peer);
+    let mut armed = timer.due();
+    let mut sleep = pin!(sleep_until(armed));
     loop {
         let progress = poll_fn(|context| match connection.poll_without_shutdown(context) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)), // the socket is closed by `linger`
-            Poll::Pending if turn.now() != watch.moment => Poll::Ready(None),
+            Poll::Ready(ended) => Poll::Ready(Some(ended)), // the socket is closed by `lingering_close`
+            Poll::Pending if activity.now() != timer.activity => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         tokio::select! {
             biased;
             ended = progress => match ended {
-                None => watch.goes_on(turn.now()),
+                None => timer.activity_changed(activity.now()),
                 Some(ended) => {
                     if let Err(error) = ended {
                         tracing::debug!(%peer, %error, "a connection ended early");
@@ -72,35 +72,35 @@ pub(super) async fn converse<I: AsyncRead + AsyncWrite + Unpin + 'static>(
                     return End::Over;
                 }
             },
-            () = &mut timer => {
-                match watch.what_is_due() {
+            () = &mut sleep => {
+                match timer.due_action() {
                     None => {}
-                    Some(Due::LastAnswer) => turn.come_of_age(),
+                    Some(DueAction::LastAnswer) => activity.expire(),
                     // hyper takes a connection before its first request for a busy one.
-                    Some(Due::Close) if watch.moment.is_before_the_first_request() => return End::Over,
-                    Some(Due::Close) => Pin::new(&mut *connection).graceful_shutdown(),
-                    Some(Due::CutOff) => {
+                    Some(DueAction::Close) if timer.activity.is_before_first_request() => return End::Over,
+                    Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
+                    Some(DueAction::CutOff) => {
                         tracing::debug!(%peer, "cut off a connection that did not end when it was to");
                         return End::Overdue;
                     }
                 }
-                armed = watch.due();
-                timer.as_mut().reset(armed);
+                armed = timer.due();
+                sleep.as_mut().reset(armed);
             }
-            stage = stage.next() => watch.stage = stage,
+            drain = drain.next() => timer.drain = drain,
         }
         // A timer that goes off too early is set anew then: that is cheaper than to set it with each request.
-        let due = watch.due();
+        let due = timer.due();
         if due < armed {
             armed = due;
-            timer.as_mut().reset(due);
+            sleep.as_mut().reset(due);
         }
     }
 }
 
 /// What is to be done with a connection when time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
+enum DueAction {
     /// The next answer is to be the last. An idle connection is not closed for its age: its client may be sending.
     LastAnswer,
     /// The connection is to be closed between two requests.
@@ -111,26 +111,26 @@ enum Due {
 
 /// Watches the time of a connection.
 #[derive(Debug)]
-struct Watch<'a> {
+struct ConnectionTimer<'a> {
     limits: &'a ServerLimits,
     /// What the connection waits for, and since when.
-    moment: Moment,
+    activity: Snapshot,
     since: Instant,
-    of_age_at: Instant,
-    is_of_age: bool,
+    expires_at: Instant,
+    is_expired: bool,
     closing_since: Option<Instant>,
-    stage: Stage,
+    drain: DrainState,
 }
 
-impl<'a> Watch<'a> {
-    fn new(limits: &'a ServerLimits, moment: Moment, stage: Stage, peer: SocketAddr) -> Self {
+impl<'a> ConnectionTimer<'a> {
+    fn new(limits: &'a ServerLimits, activity: Snapshot, drain: DrainState, peer: SocketAddr) -> Self {
         let since = Instant::now();
-        let of_age_at = since + spread(limits.max_connection_age, peer);
-        Self { limits, moment, since, of_age_at, is_of_age: false, closing_since: None, stage }
+        let expires_at = since + with_jitter(limits.max_connection_age, peer);
+        Self { limits, activity, since, expires_at, is_expired: false, closing_since: None, drain }
     }
 
-    fn goes_on(&mut self, moment: Moment) {
-        (self.moment, self.since) = (moment, Instant::now());
+    fn activity_changed(&mut self, activity: Snapshot) {
+        (self.activity, self.since) = (activity, Instant::now());
     }
 
     /// When there is something to do.
@@ -139,49 +139,51 @@ impl<'a> Watch<'a> {
         if let Some(since) = self.closing_since {
             return since + limits.connection_age_grace;
         }
-        let of_phase = match self.moment.phase() {
-            Phase::Silent => Some(self.silent_until()),
+        let of_phase = match self.activity.phase() {
+            Phase::Idle => Some(self.idle_until()),
             Phase::Head => Some(self.since + limits.header_read_timeout),
-            Phase::Request if self.is_of_age => Some(self.of_age_at + limits.connection_age_grace),
+            Phase::Request if self.is_expired => Some(self.expires_at + limits.connection_age_grace),
             Phase::Request => None,
         };
         match of_phase {
-            Some(due) if self.is_of_age => due,
-            Some(due) => due.min(self.of_age_at),
-            None => self.of_age_at,
+            Some(due) if self.is_expired => due,
+            Some(due) => due.min(self.expires_at),
+            None => self.expires_at,
         }
     }
 
-    fn silent_until(&self) -> Instant {
+    fn idle_until(&self) -> Instant {
         let limits = self.limits;
         let patience =
-            if self.moment.is_before_the_first_request() { limits.header_read_timeout } else { limits.idle };
+            if self.activity.is_before_first_request() { limits.header_read_timeout } else { limits.idle };
         let until = self.since + patience;
-        match self.stage {
-            Stage::Closing { draining_since } => until.min(self.since.max(draining_since) + limits.last_word),
-            Stage::Serving | Stage::Draining { .. } => until,
+        match self.drain {
+            DrainState::Closing { draining_since } => {
+                until.min(self.since.max(draining_since) + limits.idle_grace)
+            }
+            DrainState::Serving | DrainState::Draining { .. } => until,
         }
     }
 
     /// What to do now, if it is time.
-    fn what_is_due(&mut self) -> Option<Due> {
+    fn due_action(&mut self) -> Option<DueAction> {
         let now = Instant::now();
         if now < self.due() {
             return None;
         }
         if self.closing_since.is_some() {
-            return Some(Due::CutOff);
+            return Some(DueAction::CutOff);
         }
-        if !self.is_of_age && now >= self.of_age_at {
-            self.is_of_age = true;
-            return Some(Due::LastAnswer);
+        if !self.is_expired && now >= self.expires_at {
+            self.is_expired = true;
+            return Some(DueAction::LastAnswer);
         }
-        match self.moment.phase() {
-            Phase::Silent | Phase::Head => {
+        match self.activity.phase() {
+            Phase::Idle | Phase::Head => {
                 self.closing_since = Some(now);
-                Some(Due::Close)
+                Some(DueAction::Close)
             }
-            Phase::Request => Some(Due::CutOff),
+            Phase::Request => Some(DueAction::CutOff),
         }
     }
 }
@@ -191,41 +193,41 @@ impl<'a> Watch<'a> {
 pub(super) struct Http1Service {
     pub(super) app: Router,
     pub(super) peer: SocketAddr,
-    pub(super) turn: Turn,
+    pub(super) activity: Activity,
 }
 
 impl Service<Request<Incoming>> for Http1Service {
-    type Response = Response<Answer<Body>>;
+    type Response = Response<TrackedBody<Body>>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> ResponseFuture {
         request.extensions_mut().insert(ConnectInfo(self.peer));
         // A router is always ready, and cheap to clone.
         let answer = tower::Service::call(&mut self.app.clone(), request);
-        Answering { answer, under_way: Some(self.turn.request_came()) }
+        ResponseFuture { answer, in_flight: Some(self.activity.request_received()) }
     }
 }
 
 /// The answer to a request, on its way. The last one of a connection says that it is.
-pub(super) struct Answering {
+pub(super) struct ResponseFuture {
     answer: RouteFuture<Infallible>,
     /// Until the answer is here, whose body then has it.
-    under_way: Option<UnderWay>,
+    in_flight: Option<InFlight>,
 }
 
-impl Future for Answering {
-    type Output = Result<Response<Answer<Body>>, Infallible>;
+impl Future for ResponseFuture {
+    type Output = Result<Response<TrackedBody<Body>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = match ready!(Pin::new(&mut self.answer).poll(context)) {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
-        let under_way = self.under_way.take();
-        if under_way.as_ref().is_some_and(UnderWay::is_the_last) {
+        let in_flight = self.in_flight.take();
+        if in_flight.as_ref().is_some_and(InFlight::is_last) {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Poll::Ready(Ok(answer.map(|body| Answer::new(body, under_way))))
+        Poll::Ready(Ok(answer.map(|body| TrackedBody::new(body, in_flight))))
     }
 }

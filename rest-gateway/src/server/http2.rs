@@ -18,11 +18,11 @@ use tokio::{
 };
 
 use super::{
+    discard_body::{BodyDiscarder, DiscardOnDrop},
+    drain::{DrainState, DrainWatch},
     limits::ServerLimits,
-    spread,
-    stage::{Stage, StageWatch},
     streams::Streams,
-    unread::{UnreadBodies, UnreadBody},
+    with_jitter,
 };
 
 /// Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and streams that we may
@@ -53,20 +53,20 @@ pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder
     http
 }
 
-/// Lets the requests of the connection be served until it ends, the server stops, or it is of age or idle. Then its
+/// Lets the requests of the connection be served until it ends, the server stops, or it reaches its maximum age or is idle. Then its
 /// client is told so (GOAWAY), and what it has sent until it knows is still answered.
-pub(super) async fn converse<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &mut http2::Connection<TokioIo<I>, Http2Service, Streams>,
     streams: &Streams,
     peer: SocketAddr,
     limits: &ServerLimits,
-    mut stage: StageWatch,
+    mut drain: DrainWatch,
 ) {
     let mut idle = pin!(streams.idle_for(limits.idle));
     let mut used = pin!(streams.used());
-    let mut age = pin!(sleep(spread(limits.max_connection_age, peer)));
-    let mut leaving = Leaving::No;
-    let mut at = stage.now();
+    let mut age = pin!(sleep(with_jitter(limits.max_connection_age, peer)));
+    let mut closing = Closing::No;
+    let mut at = drain.now();
     loop {
         let ended = poll_fn(|context| Pin::new(&mut *connection).poll(context));
         tokio::select! {
@@ -78,27 +78,27 @@ pub(super) async fn converse<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>
                 return;
             }
             () = &mut age => {
-                if leaving == Leaving::WithinGrace {
+                if closing == Closing::WithinGrace {
                     tracing::debug!(%peer, "cut off a connection that did not end when it was to");
                     return;
                 }
-                leaving = Leaving::WithinGrace;
+                closing = Closing::WithinGrace;
                 age.set(sleep(limits.connection_age_grace));
             }
-            () = &mut idle, if leaving == Leaving::No => {
-                leaving = Leaving::WithinGrace;
+            () = &mut idle, if closing == Closing::No => {
+                closing = Closing::WithinGrace;
                 age.set(sleep(limits.connection_age_grace));
             }
             // While the server drains, a new connection may bring a request: it would be of no use otherwise.
-            () = &mut used, if matches!(at, Stage::Draining { .. }) && leaving == Leaving::No => {
-                leaving = Leaving::OfStop;
+            () = &mut used, if matches!(at, DrainState::Draining { .. }) && closing == Closing::No => {
+                closing = Closing::ServerStops;
             }
-            next = stage.next() => {
+            next = drain.next() => {
                 at = next;
-                if leaving != Leaving::No || !matches!(next, Stage::Closing { .. }) {
+                if closing != Closing::No || !matches!(next, DrainState::Closing { .. }) {
                     continue;
                 }
-                leaving = Leaving::OfStop;
+                closing = Closing::ServerStops;
             }
         }
         Pin::new(&mut *connection).graceful_shutdown();
@@ -107,10 +107,10 @@ pub(super) async fn converse<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>
 
 /// Whether a connection is to end after the requests under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
+enum Closing {
     No,
     /// The server stops, and cuts it off itself at its deadline.
-    OfStop,
+    ServerStops,
     /// It is of age or idle.
     WithinGrace,
 }
@@ -120,7 +120,7 @@ enum Leaving {
 pub(super) struct Http2Service {
     pub(super) app: Router,
     pub(super) peer: SocketAddr,
-    pub(super) unread: UnreadBodies,
+    pub(super) discarder: BodyDiscarder,
 }
 
 impl Service<Request<Incoming>> for Http2Service {
@@ -129,7 +129,7 @@ impl Service<Request<Incoming>> for Http2Service {
     type Future = RouteFuture<Infallible>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let mut request = request.map(|body| UnreadBody::new(body, self.unread.clone()));
+        let mut request = request.map(|body| DiscardOnDrop::new(body, self.discarder.clone()));
         request.extensions_mut().insert(ConnectInfo(self.peer));
         tower::Service::call(&mut self.app.clone(), request) // a router is always ready, and cheap to clone
     }

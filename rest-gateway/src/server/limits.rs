@@ -40,10 +40,10 @@ pub struct ServerLimits {
     /// How long that may take. Default 1 s.
     pub linger: Duration,
     /// At shutdown, how long connections are still accepted that clients had begun to open. Default 250 ms.
-    pub last_call: Duration,
+    pub accept_grace: Duration,
     /// How long a connection without a request may stay open at shutdown, from the beginning of the drain or from
     /// its last answer on: its client may be sending just now. Default 1 s.
-    pub last_word: Duration,
+    pub idle_grace: Duration,
     /// How long connections may take to close at shutdown. Default 20 s.
     pub drain_deadline: Duration,
 }
@@ -65,8 +65,8 @@ impl Default for ServerLimits {
             connection_age_grace: Duration::from_secs(30),
             linger_bytes: 64 * 1024,
             linger: Duration::from_secs(1),
-            last_call: Duration::from_millis(250),
-            last_word: Duration::from_secs(1),
+            accept_grace: Duration::from_millis(250),
+            idle_grace: Duration::from_secs(1),
             drain_deadline: Duration::from_secs(20),
         }
     }

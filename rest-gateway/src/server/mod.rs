@@ -4,21 +4,21 @@
 //! Not `axum::serve`: that has no timeout for half-sent heads, and its graceful shutdown waits for ever for a
 //! client that neither speaks nor leaves.
 
+mod activity;
 mod certificate;
 mod connection;
+mod connection_slots;
+mod discard_body;
+mod drain;
 mod http1;
 mod http2;
 mod limits;
-mod linger;
-mod listening;
+mod lingering_close;
+mod listener;
 mod metrics;
-mod places;
-mod stage;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod turn;
-mod unread;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
 
@@ -31,11 +31,11 @@ use tokio::{
 
 pub use self::{
     certificate::{Certificate, CertificateFiles, InvalidCertificate, certificate_metrics},
+    connection_slots::ConnectionSlots,
     limits::ServerLimits,
     metrics::ConnectionMetrics,
-    places::Places,
 };
-use self::{connection::Connections, listening::Listening, stage::Stages};
+use self::{connection::Connections, drain::DrainControl, listener::Listener};
 
 /// What carries HTTP.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct Server {
     /// What a client may take.
     pub limits: ServerLimits,
     /// How many connections there may be.
-    pub places: Places,
+    pub slots: ConnectionSlots,
     /// What is counted of them.
     pub metrics: ConnectionMetrics,
 }
@@ -77,31 +77,31 @@ pub async fn serve(
     draining: impl Future<Output = ()> + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let Server { transport, app, limits, places, metrics } = server;
-    let stages = Stages::new();
+    let Server { transport, app, limits, slots, metrics } = server;
+    let drain = DrainControl::new();
     let mut watching = JoinSet::new(); // ends with this function
     if let Transport::Tls(certificate) = &transport {
         watching.spawn(certificate.clone().keep_current());
     }
-    let (last_call, drain_deadline) = (limits.last_call, limits.drain_deadline);
-    let connections = Connections::new(app, transport, limits, stages.watch());
+    let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
+    let connections = Connections::new(app, transport, limits, drain.watch());
     let mut port =
-        Port { listening: Listening::new(listener), places, metrics, connections, open: JoinSet::new() };
+        Port { listener: Listener::new(listener), slots, metrics, connections, open: JoinSet::new() };
 
     let mut shutdown = pin!(shutdown);
     let is_closing = tokio::select! {
         () = port.accept_until(draining) => false,
         () = &mut shutdown => true,
     };
-    stages.drain();
+    drain.drain();
     if !is_closing {
         port.accept_until(shutdown).await;
     }
-    stages.close();
-    port.listening.refuse_new();
-    port.accept_until(sleep(last_call.min(drain_deadline))).await;
+    drain.close();
+    port.listener.refuse_new();
+    port.accept_until(sleep(accept_grace.min(drain_deadline))).await;
 
-    drop(port.listening); // closes it
+    drop(port.listener); // closes it
     let mut open = port.open;
     let all_closed = async { while open.join_next().await.is_some() {} };
     if timeout(drain_deadline, all_closed).await.is_err() {
@@ -114,27 +114,27 @@ pub async fn serve(
 /// A listener and its connections.
 #[derive(Debug)]
 struct Port {
-    listening: Listening,
-    places: Places,
+    listener: Listener,
+    slots: ConnectionSlots,
     metrics: ConnectionMetrics,
     connections: Connections,
     open: JoinSet<()>,
 }
 
 impl Port {
-    /// Accepts connections until `end`, each once there is a place for it: while there is none, they wait in the
+    /// Accepts connections until `end`, each once there is a slot for it: while there is none, they wait in the
     /// kernel's queue.
     async fn accept_until(&mut self, end: impl Future<Output = ()>) {
-        let Self { listening, places, metrics, connections, open } = self;
+        let Self { listener, slots, metrics, connections, open } = self;
         let mut end = pin!(end);
-        let next = async |listening: &mut Listening| {
-            let free = places.free().await;
-            let (stream, peer) = listening.next().await;
+        let next = async |listener: &mut Listener| {
+            let free = slots.free().await;
+            let (stream, peer) = listener.next().await;
             (free, stream, peer)
         };
         loop {
-            // Not begun anew when a connection closes, so that it keeps its turn among those that wait for a place.
-            let mut accepted = pin!(next(listening));
+            // Not begun anew when a connection closes, so that it keeps its turn among those that wait for a slot.
+            let mut accepted = pin!(next(listener));
             let (free, stream, peer) = loop {
                 tokio::select! {
                     biased;
@@ -147,7 +147,7 @@ impl Port {
                     accepted = &mut accepted => break accepted,
                 }
             };
-            let Ok(place) = places.take(free, peer.ip()) else {
+            let Ok(slot) = slots.take(free, peer.ip()) else {
                 metrics.refused();
                 tracing::debug!(%peer, "closed a connection: its address has too many");
                 continue;
@@ -156,7 +156,7 @@ impl Port {
             let serving = connections.serve(stream, peer);
             open.spawn(async move {
                 serving.await;
-                drop((place, connection)); // counted until here
+                drop((slot, connection)); // counted until here
             });
         }
     }
@@ -164,7 +164,7 @@ impl Port {
 
 /// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is as
 /// good as a random number here.
-fn spread(age: Duration, peer: SocketAddr) -> Duration {
+fn with_jitter(age: Duration, peer: SocketAddr) -> Duration {
     let tenth = age / 10;
     age.saturating_add(tenth * u32::from(peer.port() % 64) / 64)
 }

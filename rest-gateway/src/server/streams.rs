@@ -15,7 +15,7 @@ pub(super) struct Streams {
 /// What a connection has been asked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Requests {
-    under_way: u32,
+    in_flight: u32,
     has_been_any: bool,
 }
 
@@ -29,7 +29,7 @@ impl Streams {
         let mut requests = self.requests.subscribe();
         loop {
             // Cannot fail while `self` is here, which has the sender.
-            let _ = requests.wait_for(|requests| requests.under_way == 0).await;
+            let _ = requests.wait_for(|requests| requests.in_flight == 0).await;
             if timeout(time, requests.changed()).await.is_err() {
                 return;
             }
@@ -45,7 +45,7 @@ impl Streams {
 /// A request that is over its deadline is reset: its answer waits for a window that does not open.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, request: F) {
-        let counted = UnderWay::count(&self.requests);
+        let counted = InFlight::count(&self.requests);
         let deadline = self.deadline;
         tokio::spawn(async move {
             if timeout(deadline, request).await.is_err() {
@@ -57,21 +57,21 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 /// A request under way; counted until it is dropped.
-struct UnderWay(watch::Sender<Requests>);
+struct InFlight(watch::Sender<Requests>);
 
-impl UnderWay {
+impl InFlight {
     fn count(requests: &watch::Sender<Requests>) -> Self {
         requests.send_modify(|requests| {
-            requests.under_way = requests.under_way.saturating_add(1);
+            requests.in_flight = requests.in_flight.saturating_add(1);
             requests.has_been_any = true;
         });
         Self(requests.clone())
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.send_modify(|requests| requests.under_way = requests.under_way.saturating_sub(1));
+        self.0.send_modify(|requests| requests.in_flight = requests.in_flight.saturating_sub(1));
     }
 }
 

@@ -36,9 +36,9 @@ fn patient() -> ServerLimits {
     }
 }
 
-/// Places for more connections than a test opens.
-fn enough() -> Places {
-    Places::new(1_000, 1_000)
+/// Slots for more connections than a test opens.
+fn enough() -> ConnectionSlots {
+    ConnectionSlots::new(1_000, 1_000)
 }
 
 struct Running {
@@ -53,12 +53,17 @@ impl Running {
         Self::start_over(Transport::Plain, app, limits, enough()).await
     }
 
-    async fn start_over(transport: Transport, app: Router, limits: ServerLimits, places: Places) -> Self {
+    async fn start_over(
+        transport: Transport,
+        app: Router,
+        limits: ServerLimits,
+        slots: ConnectionSlots,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let ((drain, drained), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
         let (draining, shutdown) = (async { drop(drained.await) }, async { drop(stopped.await) });
-        let server = Server { transport, app, limits, places, metrics: ConnectionMetrics::default() };
+        let server = Server { transport, app, limits, slots, metrics: ConnectionMetrics::default() };
         let ended = tokio::spawn(serve(listener, server, draining, shutdown));
         Self { addr, drain: Some(drain), stop, ended }
     }
@@ -183,7 +188,7 @@ async fn a_client_sees_the_answer_to_a_body_that_was_not_read() {
 #[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
     let limits = ServerLimits { write_stall: SHORT, ..patient() };
-    let server = Running::start_over(Transport::Plain, app(), limits, Places::new(1, 1)).await;
+    let server = Running::start_over(Transport::Plain, app(), limits, ConnectionSlots::new(1, 1)).await;
     let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
     // The only slot is free again when the first connection is gone.
     let mut next = server.send(GET_PEER).await;
@@ -194,7 +199,7 @@ async fn a_client_that_never_reads_is_closed() {
 
 #[tokio::test]
 async fn connections_beyond_the_most_wait() {
-    let server = Running::start_over(Transport::Plain, app(), patient(), Places::new(1, 9)).await;
+    let server = Running::start_over(Transport::Plain, app(), patient(), ConnectionSlots::new(1, 9)).await;
     let mut first = server.send(GET_PEER).await;
     let first_peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &first_peer).await;
@@ -207,7 +212,7 @@ async fn connections_beyond_the_most_wait() {
 
 #[tokio::test]
 async fn an_address_with_its_most_connections_gets_no_more() {
-    let server = Running::start_over(Transport::Plain, app(), patient(), Places::new(9, 1)).await;
+    let server = Running::start_over(Transport::Plain, app(), patient(), ConnectionSlots::new(9, 1)).await;
     let mut first = server.send(GET_PEER).await;
     let peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &peer).await;

@@ -118,7 +118,7 @@ impl Ledger {
     }
 
     /// What the account has in the ledger.
-    pub(super) fn of(&self, account_id: i64) -> Unreported {
+    pub(super) fn unreported(&self, account_id: i64) -> Unreported {
         let last = self.last_report();
         let sent = last.rows.iter().filter(|row| row.account_id == account_id).filter_map(|row| row.day);
         let shard = self.shard(account_id);
@@ -238,6 +238,6 @@ mod tests {
         ledger.count(0, DAY, 200, false);
         let kept: usize = ledger.shards.iter().map(|shard| lock(shard).len()).sum();
         assert!(kept <= SHARDS * SHARD_CAPACITY && kept > 100_000, "{kept} are kept");
-        assert_eq!(ledger.of(0).waiting[0].succeeded, 2, "who is there is still counted");
+        assert_eq!(ledger.unreported(0).waiting[0].succeeded, 2, "who is there is still counted");
     }
 }

@@ -66,7 +66,7 @@ impl UsageCounter {
 
     /// Counts a request of the account by the status that it was answered with.
     pub(crate) fn count(&self, account_id: i64, status: http::StatusCode, is_get_pet: bool) {
-        self.ledger.count(account_id, day_of(self.clock.now()), status.as_u16(), is_get_pet);
+        self.ledger.count(account_id, utc_day(self.clock.now()), status.as_u16(), is_get_pet);
     }
 
     /// Reports until `shutdown`, and then what is left.
@@ -123,9 +123,9 @@ impl UsageCounter {
         retries: &RetryBudget,
     ) -> Result<Vec<UsageDay>, ApiError> {
         let account_id = caller.account_id;
-        let today = day_of(self.clock.now());
+        let today = utc_day(self.clock.now());
         let oldest = today - SHOWN_DAYS + 1;
-        let unreported = self.ledger.of(account_id); // before the call: nothing is missing or counted twice
+        let unreported = self.ledger.unreported(account_id); // before the call: nothing is missing or counted twice
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
         let answer = call_alone(question, caller, retries, |question| {
@@ -157,7 +157,7 @@ impl Unreported {
 }
 
 /// The UTC day of a moment: days since 1970-01-01.
-fn day_of(moment: UnixMillis) -> i64 {
+fn utc_day(moment: UnixMillis) -> i64 {
     i64::try_from(moment.as_secs() / DAY_SECS).unwrap_or(i64::MAX)
 }
 

@@ -1,7 +1,7 @@
 //! A pet as a row of a file.
 
-use petstore_gateway::exchange;
-use petstore_proto::v1::{Pet, PetStatus};
+use petstore_gateway::bulk;
+use petstore_proto::v1::Pet;
 
 use crate::bulk::Format;
 
@@ -9,7 +9,7 @@ use crate::bulk::Format;
 pub(crate) fn head(format: Format) -> Vec<u8> {
     match format {
         Format::Ndjson => Vec::new(),
-        Format::Csv => b"id,name,categoryId,status\r\n".to_vec(),
+        Format::Csv => format!("id,{}\r\n", bulk::COLUMNS.join(",")).into_bytes(),
     }
 }
 
@@ -17,14 +17,13 @@ pub(crate) fn head(format: Format) -> Vec<u8> {
 pub(crate) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
     match format {
         Format::Ndjson => {
-            file.extend(exchange::to_json(pet));
+            file.extend(bulk::to_json(pet));
             file.push(b'\n');
         }
         Format::Csv => {
-            let status =
-                PetStatus::try_from(pet.status).ok().and_then(exchange::status_word).unwrap_or_default();
-            let row = format!("{},{},{},{status}\r\n", pet.id, quoted(&pet.name), pet.category_id);
+            let row = bulk::to_cells(pet).map(|cell| quoted(&cell)).join(",");
             file.extend(row.into_bytes());
+            file.extend(b"\r\n");
         }
     }
 }
@@ -40,6 +39,8 @@ fn quoted(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use petstore_proto::v1::PetStatus;
+
     use super::*;
 
     fn row(name: &str, status: PetStatus, format: Format) -> String {

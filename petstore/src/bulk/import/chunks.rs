@@ -5,7 +5,7 @@ use std::{
     mem,
 };
 
-use petstore_gateway::exchange::RowError;
+use petstore_gateway::bulk::RowError;
 use petstore_proto::v1::{ImportLine, RejectedLine};
 use tokio::sync::mpsc;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use csv_core::{ReadRecordResult, Reader};
-use petstore_gateway::exchange::{self, RowError};
+use petstore_gateway::bulk::{self, RowError};
 use petstore_proto::v1::NewPet;
 
 use super::lines::{Line, Lines, MAX_LINE, too_long};
@@ -25,30 +25,26 @@ pub(super) struct Table {
     columns: Columns,
 }
 
-/// The columns that are read, by their index.
+/// Which cell of a row has which of the columns that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Columns {
-    name: usize,
-    category_id: usize,
-    status: Option<usize>,
-}
+struct Columns([Option<usize>; bulk::COLUMNS.len()]);
 
 impl Columns {
-    /// The columns that the first row names; `None` if one is missing or named twice.
+    /// `None` if a column is named twice, or one that is required is not named. Others are ignored, as members that a
+    /// pet does not have.
     fn parse<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
-        let (mut name, mut category_id, mut status) = (None, None, None);
+        let mut columns = Self::default();
         for (index, cell) in head.enumerate() {
-            let column = match cell.trim_ascii() {
-                b"name" => &mut name,
-                b"categoryId" => &mut category_id,
-                b"status" => &mut status,
-                _ => continue, // as a member that a pet does not have
-            };
-            if column.replace(index).is_some() {
+            let named = bulk::COLUMNS.iter().position(|name| name.as_bytes() == cell.trim_ascii());
+            if let Some(column) = named.and_then(|named| columns.0.get_mut(named))
+                && column.replace(index).is_some()
+            {
                 return None;
             }
         }
-        Some(Self { name: name?, category_id: category_id?, status })
+        let is_missing =
+            |(name, index): (&&str, &Option<usize>)| index.is_none() && bulk::REQUIRED_COLUMNS.contains(name);
+        (!bulk::COLUMNS.iter().zip(&columns.0).any(is_missing)).then_some(columns)
     }
 }
 
@@ -80,9 +76,7 @@ impl Table {
     ) -> io::Result<Option<(i64, Result<NewPet, RowError>)>> {
         let Some((line, row)) = self.row(lines)? else { return Ok(None) };
         let pet = match row {
-            Row::Whole(count) => self
-                .cells(count)
-                .and_then(|[name, category_id, status]| exchange::from_cells(name, category_id, status)),
+            Row::Whole(count) => self.cells(count).and_then(bulk::from_cells),
             Row::TooLong => Err(too_long()),
             Row::Open => Err(malformed("the last quoted cell must end")),
         };
@@ -90,13 +84,13 @@ impl Table {
     }
 
     /// The cells of the columns that are read.
-    fn cells(&self, count: usize) -> Result<[Option<&str>; 3], RowError> {
-        let Columns { name, category_id, status } = self.columns;
-        let text = |index| {
-            let cell = self.cell(index, count).map(str::from_utf8).transpose();
-            cell.map_err(|_| malformed("the line must be UTF-8"))
-        };
-        Ok([text(name)?, text(category_id)?, status.map_or(Ok(None), text)?])
+    fn cells(&self, count: usize) -> Result<[Option<&str>; bulk::COLUMNS.len()], RowError> {
+        let mut cells = [None; bulk::COLUMNS.len()];
+        for (cell, column) in cells.iter_mut().zip(self.columns.0) {
+            let bytes = column.and_then(|index| self.cell(index, count));
+            *cell = bytes.map(str::from_utf8).transpose().map_err(|_| malformed("the line must be UTF-8"))?;
+        }
+        Ok(cells)
     }
 
     fn cell(&self, index: usize, count: usize) -> Option<&[u8]> {

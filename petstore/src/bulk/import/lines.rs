@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use petstore_gateway::exchange::RowError;
+use petstore_gateway::bulk::RowError;
 
 /// The most bytes of a line: as large as the body of a request may be (docs/contract.md, 7.3).
 pub(super) const MAX_LINE: usize = 64 * 1024;

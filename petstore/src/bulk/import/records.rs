@@ -2,7 +2,7 @@
 
 use std::{io::BufRead, path::PathBuf};
 
-use petstore_gateway::exchange::{self, RowError};
+use petstore_gateway::bulk::{self, RowError};
 use petstore_proto::v1::NewPet;
 
 use super::{
@@ -73,7 +73,7 @@ fn next_json<R: BufRead>(lines: &mut Lines<R>) -> std::io::Result<Option<Record>
         return Ok(match lines.next()? {
             None => None,
             Some(Line::Text(text)) if text.trim_ascii().is_empty() => continue,
-            Some(Line::Text(text)) => Some((line, exchange::from_json(text))),
+            Some(Line::Text(text)) => Some((line, bulk::from_json(text))),
             Some(Line::TooLong) => Some((line, Err(too_long()))),
         });
     }

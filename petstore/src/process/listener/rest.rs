@@ -56,7 +56,7 @@ pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, Star
 async fn read(files: CertificateFiles) -> Result<Certificate, InvalidSetting> {
     match spawn_blocking(|| Certificate::read(files)).await {
         Ok(certificate) => certificate.map_err(|error| {
-            let setting = if error.is_of_key { "--https-key" } else { "--https-cert" };
+            let setting = if error.is_in_key_file { "--https-key" } else { "--https-cert" };
             InvalidSetting::new(setting, error.to_string())
         }),
         Err(panic) => Err(InvalidSetting::new("--https-cert", panic.to_string())),

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use petstore_clock::Clock;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, ServerErrorKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -17,26 +16,34 @@ use redis::{
 };
 use tokio::sync::OnceCell;
 
-use super::{RedisSettings, RedisSetupError, error::RedisCallError, reply, reply::Reply, step, step::Step};
+use super::{
+    RedisSetupError, RedisTime, RedisUrl, error::RedisCallError, reply, reply::Reply, step, step::Step,
+};
 
-/// How long anything may take.
+/// How long Redis may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
-    /// A connection, with TLS and authentication.
-    pub(super) connect: Duration,
-    /// The answer to a call.
-    pub(super) call: Duration,
-    /// A decision as its caller sees it, whatever happens to Redis and the network.
-    pub(super) decision: Duration,
+pub struct RedisDeadlines {
+    /// To make a connection, with TLS and authentication. Default 100 ms.
+    pub connect: Duration,
+    /// To answer a call. Default 50 ms.
+    pub call: Duration,
+    /// For a decision as its caller sees it, whatever happens to Redis and the network. Default 60 ms.
+    pub decision: Duration,
 }
 
-impl Deadlines {
-    /// Those that requests are held to.
-    pub(super) const PRODUCTION: Self = Self {
-        connect: Duration::from_millis(100),
-        call: Duration::from_millis(50),
-        decision: Duration::from_millis(60),
-    };
+impl RedisDeadlines {
+    /// The same for everything.
+    #[must_use]
+    pub const fn all(deadline: Duration) -> Self {
+        Self { connect: deadline, call: deadline, decision: deadline }
+    }
+}
+
+impl Default for RedisDeadlines {
+    fn default() -> Self {
+        let [connect, call, decision] = [100, 50, 60].map(Duration::from_millis);
+        Self { connect, call, decision }
+    }
 }
 
 /// A connection to a Cluster, whose client asks a node for all others first.
@@ -49,8 +56,7 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Connection {
     peers: Peers,
-    /// Instead of Redis's own time, for tests.
-    clock: Option<Clock>,
+    time: RedisTime,
 }
 
 #[derive(Debug)]
@@ -61,11 +67,11 @@ enum Peers {
 
 impl Connection {
     pub(super) fn new(
-        settings: RedisSettings,
-        deadlines: Deadlines,
-        clock: Option<Clock>,
+        urls: Vec<RedisUrl>,
+        deadlines: RedisDeadlines,
+        time: RedisTime,
     ) -> Result<Self, RedisSetupError> {
-        Peers::new(settings, deadlines).map(|peers| Self { peers, clock })
+        Peers::new(urls, deadlines).map(|peers| Self { peers, time })
     }
 
     /// Whether one server runs all steps, or each step that of its slot.
@@ -77,7 +83,10 @@ impl Connection {
         &self,
         steps: &[Step],
     ) -> Result<Vec<Result<Reply, RedisCallError>>, RedisCallError> {
-        let time = self.clock.as_ref().map(|clock| clock.now().0);
+        let time = match &self.time {
+            RedisTime::Server => None,
+            RedisTime::Clock(clock) => Some(clock.now().0),
+        };
         let answer = match self.send(&step::call_script(steps, time)).await {
             Err(SendError::NoScript) => self.send(&step::send_script(steps, time)).await,
             answer => answer,
@@ -99,10 +108,9 @@ impl Connection {
 }
 
 impl Peers {
-    fn new(settings: RedisSettings, deadlines: Deadlines) -> Result<Self, RedisSetupError> {
+    fn new(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Self, RedisSetupError> {
         let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
-        let nodes: Vec<_> = settings
-            .urls
+        let nodes: Vec<_> = urls
             .into_iter()
             .map(|url| {
                 let info = url.into_connection_info();
@@ -140,7 +148,7 @@ pub(super) enum SendError {
 /// One server.
 struct Server {
     client: Client,
-    deadlines: Deadlines,
+    deadlines: RedisDeadlines,
     slot: Slot<MultiplexedConnection>,
 }
 

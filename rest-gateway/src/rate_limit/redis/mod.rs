@@ -26,11 +26,12 @@ use tokio::time::timeout;
 
 use self::{
     batch::Batcher,
-    connection::{Connection, Deadlines, SendError},
+    connection::{Connection, SendError},
     reply::Reply,
     step::{PROBES, Step},
 };
 pub use self::{
+    connection::RedisDeadlines,
     error::RedisCallError,
     url::{InvalidRedisUrl, RedisUrl},
 };
@@ -50,6 +51,20 @@ const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct RedisSettings {
     /// One server, or several nodes of a Redis Cluster, which name the others.
     pub urls: Vec<RedisUrl>,
+    /// How long it may take to answer.
+    pub deadlines: RedisDeadlines,
+    /// Which time decisions are made by.
+    pub time: RedisTime,
+}
+
+/// Which time decisions are made by.
+#[derive(Clone, Debug, Default)]
+pub enum RedisTime {
+    /// That of the Redis server, which is the same for all gateways.
+    #[default]
+    Server,
+    /// That of a clock of this process. Clocks of several machines differ.
+    Clock(Clock),
 }
 
 /// The settings cannot be used, whatever Redis does.
@@ -83,7 +98,7 @@ pub struct RedisHealth {
 #[derive(Debug)]
 pub struct RedisLimiter {
     path: Path,
-    deadlines: Deadlines,
+    deadlines: RedisDeadlines,
     last_error: Mutex<Option<RedisCallError>>,
     /// Whose counters they are; `None` until the core has told.
     installation: RwLock<Option<Arc<str>>>,
@@ -104,35 +119,12 @@ impl RedisLimiter {
     /// # Errors
     /// The URLs do not belong together.
     pub fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
-        Self::build(settings, Deadlines::PRODUCTION, None)
-    }
-
-    /// For tests: with `deadline` for whatever may take long, so that a busy machine is no error, and by the
-    /// time of a `clock` instead of Redis's, if a test has to move it. In production clocks of several
-    /// gateways differ.
-    ///
-    /// # Errors
-    /// The URLs do not belong together.
-    #[doc(hidden)]
-    pub fn for_tests(
-        settings: RedisSettings,
-        deadline: Duration,
-        clock: Option<Clock>,
-    ) -> Result<Self, RedisSetupError> {
-        let deadlines = Deadlines { connect: deadline, call: deadline, decision: deadline };
-        Self::build(settings, deadlines, clock)
-    }
-
-    fn build(
-        settings: RedisSettings,
-        deadlines: Deadlines,
-        clock: Option<Clock>,
-    ) -> Result<Self, RedisSetupError> {
-        if settings.urls.iter().any(RedisUrl::has_tls) {
+        let RedisSettings { urls, deadlines, time } = settings;
+        if urls.iter().any(RedisUrl::has_tls) {
             // rustls wants one for the process. Err: it has one, which will do.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
-        let connection = Connection::new(settings, deadlines, clock)?;
+        let connection = Connection::new(urls, deadlines, time)?;
         let path = if connection.is_cluster() {
             Path::Single(Arc::new(connection))
         } else {

@@ -29,18 +29,18 @@ pub(super) fn parse(
 fn one(now: UnixMillis, answer: Value) -> Result<Reply, RedisCallError> {
     let Value::BulkString(answer) = answer else { return Err(RedisCallError::Protocol) };
     match answer.split_first() {
-        Some((b'E', error)) => Err(error_of_step(error)),
-        Some((kind, fields)) => fields_of(now, *kind, Fields(fields)).ok_or(RedisCallError::Protocol),
+        Some((b'E', error)) => Err(step_error(error)),
+        Some((kind, fields)) => read_fields(now, *kind, Fields(fields)).ok_or(RedisCallError::Protocol),
         None => Err(RedisCallError::Protocol),
     }
 }
 
-fn error_of_step(error: &[u8]) -> RedisCallError {
+fn step_error(error: &[u8]) -> RedisCallError {
     let text = String::from_utf8_lossy(error);
     RedisCallError::from_code(text.split(' ').next().unwrap_or_default())
 }
 
-fn fields_of(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply> {
+fn read_fields(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply> {
     let reply = match kind {
         b'S' => Reply::Set,
         b'R' => {
@@ -110,7 +110,7 @@ impl Fields<'_> {
     fn windows(&mut self) -> Option<Windows> {
         let minute = Window { from: self.moment()?, used: self.count()? };
         let day = Window { from: self.moment()?, used: self.count()? };
-        let _conduct_matters_until = self.moment()?; // for the script alone
+        let _abuse_matters_until = self.moment()?; // for the script alone
         Some(Windows { minute, day })
     }
 

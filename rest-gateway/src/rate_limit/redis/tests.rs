@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 
-use crate::rate_limit::{RateLimiter, RedisLimiter, RedisSettings};
+use crate::rate_limit::{RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime};
 
 /// Enough for every window, so that none is used up by accident.
 const AMPLE: crate::rate_limit::Quota = crate::rate_limit::Quota { per_minute: 1_000, per_day: 10_000 };
@@ -21,7 +21,11 @@ const INSTALLATION: &str = "live-test";
 const PATIENT: Duration = Duration::from_secs(10);
 
 fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
-    RedisSettings { urls: urls.into_iter().map(|url| url.parse().expect("a URL of Redis")).collect() }
+    RedisSettings {
+        urls: urls.into_iter().map(|url| url.parse().expect("a URL of Redis")).collect(),
+        deadlines: RedisDeadlines::default(),
+        time: RedisTime::Server,
+    }
 }
 
 /// A limiter by a clock that the test moves.
@@ -31,7 +35,9 @@ fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ManualClock) {
 }
 
 fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
-    Arc::new(named(RedisLimiter::for_tests(settings(urls), PATIENT, Some(clock)).expect("usable settings")))
+    let (deadlines, time) = (RedisDeadlines::all(PATIENT), RedisTime::Clock(clock));
+    let settings = RedisSettings { deadlines, time, ..settings(urls) };
+    Arc::new(named(RedisLimiter::new(settings).expect("usable settings")))
 }
 
 /// The limiter of an installation.

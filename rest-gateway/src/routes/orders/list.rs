@@ -8,10 +8,34 @@ use petstore_proto::v1::ListOrdersRequest;
 
 use crate::{
     caller::Caller,
-    error::ApiError,
+    error::{ApiError, responses},
     gateway::GatewayState,
     json::orders_body,
+    operation::{
+        Description, Success,
+        description::{Link, ORDERS},
+    },
     routes::paging::{self, Page, PageRequest, Query},
+};
+
+/// What the OpenAPI document says of it.
+pub(in crate::routes) const DESCRIPTION: Description = Description {
+    tag: ORDERS,
+    summary: "List orders",
+    text: "Experimental: it may change or go away at any time. A page of the store's orders in ascending order of \
+           their identifier; every key sees all of them. Orders are placed by the store's own systems, and never \
+           change the status of an animal.",
+    parameters: &["Limit", "Cursor"],
+    request_body: None,
+    success: Success {
+        status: "200",
+        description: "A page of orders; an empty array when there are none.",
+        headers: paging::HEADERS,
+        schema: "Orders",
+        example: None,
+        link: Some(Link { name: "nextPage", target: || paging::next_page("listOrders") }),
+    },
+    failures: &[&responses::INVALID_LIST],
 };
 
 pub(crate) async fn list(

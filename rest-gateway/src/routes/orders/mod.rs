@@ -2,4 +2,4 @@
 
 mod list;
 
-pub(crate) use list::list;
+pub(super) use list::{DESCRIPTION, list};

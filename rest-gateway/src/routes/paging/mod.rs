@@ -6,19 +6,34 @@ mod query;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use petstore_proto::v1::{ErrorReason, PetStatus};
+use petstore_proto::v1::PetStatus;
+use serde_json::{Value, json};
 
 use links::ListUrl;
 pub(in crate::routes) use query::Query;
 
-use crate::{error::ApiError, json::word_of, routes::json};
+use crate::{
+    error::ApiError, json::pet_status_word, operation::description::HeaderFields, routes::json_response,
+};
+
+/// The header fields of a page in the OpenAPI document.
+pub(in crate::routes) const HEADERS: HeaderFields = &[("X-Next-Cursor", "NextCursor"), ("Link", "PageLink")];
+
+/// The OpenAPI link from a page of the operation to the next one.
+pub(in crate::routes) fn next_page(operation: &str) -> Value {
+    json!({
+        "operationId": operation,
+        "parameters": { "cursor": "$response.header.X-Next-Cursor" },
+        "description": "The next page, if there is one.",
+    })
+}
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// What the core is told of the page that a client asks for.
 #[derive(Debug)]
 pub(in crate::routes) struct PageRequest {
-    /// 0: the core's default.
+    /// 0: the core's default. Negative: none, the core refuses.
     pub(in crate::routes) page_size: i32,
     /// Empty: the first page.
     pub(in crate::routes) page_token: String,
@@ -55,12 +70,16 @@ where
     })
     .await?;
     // The way back to the first page must not lose the filter.
-    let status = status.or(page.status).and_then(word_of);
+    let status = status.or(page.status).and_then(pet_status_word);
     let list = ListUrl::new(path).with("limit", limit).with("status", status);
     Ok(answer(&list, is_first, page.body, &page.next_page_token))
 }
 
-/// Only the core can tell a good cursor from a bad one, so a cursor beside other faults is put before it too.
+/// A page that the core refuses before it reads a row.
+const NO_PAGE: i32 = -1;
+
+/// Only the core can tell a good cursor from a bad one. So one beside other faults is put before it too, in a call
+/// that it refuses in any case: its refusal names the cursor or does not.
 async fn refuse<F>(query: Query<'_>, fetch: impl Fn(PageRequest) -> F) -> ApiError
 where
     F: Future<Output = Result<Page, ApiError>>,
@@ -69,9 +88,9 @@ where
     let cursor = match cursor {
         Ok(Some(cursor)) => {
             let status = status.as_ref().copied().unwrap_or_default().unwrap_or_default();
-            let request = PageRequest { page_size: 1, page_token: cursor.into(), status };
+            let request = PageRequest { page_size: NO_PAGE, page_token: cursor.into(), status };
             match fetch(request).await {
-                Err(ApiError::Core { reason: ErrorReason::InvalidCursor, message, .. }) => Some(message),
+                Err(ApiError::CoreParameter { cursor, .. }) => cursor,
                 // An outage is no fault of the query, whose other faults are certain.
                 Ok(_) | Err(_) => None,
             }
@@ -84,7 +103,7 @@ where
 
 /// A page, with what leads to the others. An empty `next_page_token` means that it is the last.
 fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) -> Response {
-    let mut response = json(StatusCode::OK, body);
+    let mut response = json_response(StatusCode::OK, body);
     let next_cursor = Some(next_page_token).filter(|token| !token.is_empty());
     if let Some(Ok(links)) = list.links(next_cursor, is_first).map(HeaderValue::try_from) {
         response.headers_mut().insert(header::LINK, links);

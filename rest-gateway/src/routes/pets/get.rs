@@ -8,8 +8,31 @@ use percent_encoding::percent_decode_str;
 use petstore_proto::v1::GetPetRequest;
 
 use crate::{
-    caller::Caller, error::ApiError, gateway::GatewayState, json::pet_body, operation::deprecation,
-    routes::json,
+    caller::Caller,
+    error::{ApiError, responses},
+    gateway::GatewayState,
+    json::pet_body,
+    operation::{Description, Success, deprecation, description::PETS},
+    routes::json_response,
+};
+
+/// What the OpenAPI document says of it.
+pub(in crate::routes) const DESCRIPTION: Description = Description {
+    tag: PETS,
+    summary: "Get an animal",
+    text: "Deprecated: removed on 5 December 2030, when it begins to answer 410. List animals with a status filter \
+           instead.",
+    parameters: &["PetId"],
+    request_body: None,
+    success: Success {
+        status: "200",
+        description: "The animal.",
+        headers: &[],
+        schema: "Pet",
+        example: None,
+        link: None,
+    },
+    failures: &[&responses::INVALID_REQUEST, &responses::PET_NOT_FOUND, &responses::OPERATION_REMOVED],
 };
 
 pub(crate) async fn get(
@@ -23,7 +46,7 @@ pub(crate) async fn get(
     let pet_id = pet_id(uri.path()).ok_or(ApiError::PetNotFound)?;
     let found = gateway.core.call(GetPetRequest { pet_id }, &caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
-    Ok(json(StatusCode::OK, pet_body(&pet)))
+    Ok(json_response(StatusCode::OK, pet_body(&pet)))
 }
 
 /// The identifier in the path's last segment, if it is an int64 in its one canonical spelling: a pet has one

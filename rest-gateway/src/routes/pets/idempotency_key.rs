@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use petstore_clock::Clock;
 use uuid::Builder;
 
-use crate::{caller::Caller, error::ApiError};
+use crate::error::ApiError;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer repeats that of an earlier request.
@@ -12,47 +12,48 @@ pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("ide
 
 const MAX_LEN: usize = 255;
 
-/// By which name the core is asked for a creation.
+/// The name of a creation, by which the core recognises its repetitions.
 #[derive(Debug, PartialEq)]
-pub(super) enum CreationName {
-    /// The client's, which belongs to its account.
-    OfClient(String),
+pub(super) enum IdempotencyKey {
+    /// The client's, prefixed with its account.
+    FromClient(String),
     /// Nobody else's: so that this gateway can ask again when an answer is lost.
-    OfGateway(String),
+    Generated(String),
 }
 
-impl CreationName {
-    pub(super) fn parse(headers: &HeaderMap, caller: &Caller, clock: &Clock) -> Result<Self, ApiError> {
-        Self::of(headers, caller.account_id, clock)
-    }
-
-    fn of(headers: &HeaderMap, account_id: i64, clock: &Clock) -> Result<Self, ApiError> {
+impl IdempotencyKey {
+    /// The key of a request of the account.
+    pub(super) fn from_headers(
+        headers: &HeaderMap,
+        account_id: i64,
+        clock: &Clock,
+    ) -> Result<Self, ApiError> {
         let mut fields = headers.get_all(IDEMPOTENCY_KEY).into_iter();
         match (fields.next(), fields.next()) {
-            (None, _) => Ok(Self::OfGateway(uuid_v7(clock))),
+            (None, _) => Ok(Self::Generated(uuid_v7(clock))),
             (Some(only), None) => {
                 let key =
                     only.to_str().ok().filter(|key| is_key(key)).ok_or(ApiError::InvalidIdempotencyKey)?;
-                Ok(Self::OfClient(format!("rest/{account_id}/{key}")))
+                Ok(Self::FromClient(format!("rest/{account_id}/{key}")))
             }
             (Some(_), Some(_)) => Err(ApiError::InvalidIdempotencyKey),
         }
     }
 
-    pub(super) const fn is_of_client(&self) -> bool {
-        matches!(self, Self::OfClient(_))
+    pub(super) const fn is_from_client(&self) -> bool {
+        matches!(self, Self::FromClient(_))
     }
 
     pub(super) fn as_str(&self) -> &str {
         match self {
-            Self::OfClient(name) | Self::OfGateway(name) => name,
+            Self::FromClient(name) | Self::Generated(name) => name,
         }
     }
 
-    /// What a failure means to the client: of a name that it did not choose it should not hear.
+    /// What a failure means to the client: it should not hear of a key that it did not choose.
     pub(super) fn explain(&self, error: ApiError) -> ApiError {
         match (self, error) {
-            (Self::OfGateway(_), ApiError::IdempotencyInProgress { retry_after }) => {
+            (Self::Generated(_), ApiError::IdempotencyInProgress { retry_after }) => {
                 ApiError::Unavailable { retry_after }
             }
             (_, error) => error,
@@ -75,17 +76,17 @@ mod tests {
 
     use super::*;
 
-    fn parse(keys: &[&[u8]]) -> Result<CreationName, ApiError> {
+    fn parse(keys: &[&[u8]]) -> Result<IdempotencyKey, ApiError> {
         let mut headers = HeaderMap::new();
         for key in keys {
             headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(key).unwrap());
         }
-        CreationName::of(&headers, 7, &Clock::system())
+        IdempotencyKey::from_headers(&headers, 7, &Clock::system())
     }
 
     #[test]
     fn a_key_is_one_field_of_1_to_255_visible_ascii_characters() {
-        assert_eq!(parse(&[b"a/\"b!~"]), Ok(CreationName::OfClient("rest/7/a/\"b!~".to_owned())));
+        assert_eq!(parse(&[b"a/\"b!~"]), Ok(IdempotencyKey::FromClient("rest/7/a/\"b!~".to_owned())));
         assert!(parse(&[&[b'x'; 255]]).is_ok());
         let bad: [&[&[u8]]; 6] =
             [&[b""], &[b"a b"], &[b"a\tb"], &[b"\xc3\xa9"], &[&[b'x'; 256]], &[b"a", b"a"]];
@@ -97,6 +98,6 @@ mod tests {
     #[test]
     fn without_a_key_every_request_has_a_name_of_its_own() {
         let (one, other) = (parse(&[]).unwrap(), parse(&[]).unwrap());
-        assert!(matches!(one, CreationName::OfGateway(_)) && one != other);
+        assert!(matches!(one, IdempotencyKey::Generated(_)) && one != other);
     }
 }

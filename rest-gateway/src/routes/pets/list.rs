@@ -5,13 +5,43 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use http::Uri;
 use petstore_proto::v1::{ListPetsRequest, PetStatus};
+use serde_json::json;
 
 use crate::{
     caller::Caller,
-    error::ApiError,
+    error::{ApiError, responses},
     gateway::GatewayState,
     json::pets_body,
+    operation::{
+        Description, Success,
+        description::{Link, PETS},
+    },
     routes::paging::{self, Page, PageRequest, Query},
+};
+
+/// What the OpenAPI document says of it.
+pub(in crate::routes) const DESCRIPTION: Description = Description {
+    tag: PETS,
+    summary: "List animals",
+    text: "A page of animals in ascending order of their identifier. While more exist, the response carries \
+           X-Next-Cursor and Link rel=\"next\". An animal that was added before the walk over the pages began is \
+           seen exactly once. Unknown parameters are ignored.",
+    parameters: &["Limit", "Status", "Cursor"],
+    request_body: None,
+    success: Success {
+        status: "200",
+        description: "A page of animals; an empty array when there are none.",
+        headers: paging::HEADERS,
+        schema: "Pets",
+        example: Some(|| {
+            json!([
+                { "id": 1, "name": "Rex", "categoryId": 7, "status": "available" },
+                { "id": 2, "name": "Mia", "categoryId": 3 },
+            ])
+        }),
+        link: Some(Link { name: "nextPage", target: || paging::next_page("listPets") }),
+    },
+    failures: &[&responses::INVALID_LIST],
 };
 
 pub(crate) async fn list(

@@ -1,11 +1,7 @@
 //! `/v1/pets`: the pets (docs/contract.md, 7).
 
 mod body;
-mod create;
-mod get;
+pub(super) mod create;
+pub(super) mod get;
 mod idempotency_key;
-mod list;
-
-pub(crate) use create::create;
-pub(crate) use get::get;
-pub(crate) use list::list;
+pub(super) mod list;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use petstore::settings::{LimiterSettings, RedisForTests};
+use petstore::settings::{LimiterSettings, RedisDeadlines};
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
 /// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own;
@@ -20,33 +20,33 @@ const GENEROUS: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct SharedCounters {
     urls: Vec<String>,
-    for_tests: Option<RedisForTests>,
+    deadlines: RedisDeadlines,
+    is_by_clock: bool,
 }
 
 impl SharedCounters {
     /// By Redis's own time, and with the deadlines of production.
     #[must_use]
     pub fn at(url: &str) -> Self {
-        Self { urls: vec![url.to_owned()], for_tests: None }
+        Self { urls: vec![url.to_owned()], deadlines: RedisDeadlines::default(), is_by_clock: false }
     }
 
     /// By Redis's own time, with a deadline that a busy machine keeps.
     #[must_use]
     pub fn patiently_at(url: &str) -> Self {
-        let for_tests = Some(RedisForTests { deadline: GENEROUS, by_clock: false });
-        Self { urls: vec![url.to_owned()], for_tests }
+        Self { deadlines: RedisDeadlines::all(GENEROUS), ..Self::at(url) }
     }
 
     /// By the shop's clock, which the test moves, and with a deadline that a busy machine keeps.
     #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {
-        Self { urls: urls.to_vec(), for_tests: Some(RedisForTests { deadline: GENEROUS, by_clock: true }) }
+        Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(GENEROUS), is_by_clock: true }
     }
 
     /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time, which
     /// nobody can move: its quota would begin anew in the middle.
     pub(super) async fn wait_for_a_whole_test(&self) {
-        if self.for_tests.is_some_and(|for_tests| for_tests.by_clock) {
+        if self.is_by_clock {
             return;
         }
         let now = SystemTime::UNIX_EPOCH.elapsed().expect("later than 1970").as_secs();
@@ -58,7 +58,8 @@ impl SharedCounters {
 
     pub(super) fn apply(&self, settings: &mut LimiterSettings) {
         settings.redis_url = self.urls.iter().map(|url| url.parse().expect("a URL of Redis")).collect();
-        settings.redis_for_tests = self.for_tests;
+        settings.redis_deadlines = self.deadlines;
+        settings.redis_by_process_clock = self.is_by_clock;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Takes in the bodies of HTTP/2 that nobody read, so that the client sees the answer and not a reset.
 //!
 //! A request whose body is dropped before its end is reset right after its answer, and clients that are still
-//! sending then report the reset in place of the answer. HTTP/1.1 does the same with its connection: see `linger`.
+//! sending then report the reset in place of the answer. HTTP/1.1 does the same with its connection: see `lingering_close`.
 
 use std::{
     pin::Pin,
@@ -28,24 +28,24 @@ const AT_ONCE: usize = 1_024;
 
 /// What becomes of unread bodies. Clones share the bound.
 #[derive(Clone, Debug)]
-pub(super) struct UnreadBodies {
-    places: Arc<Semaphore>,
+pub(super) struct BodyDiscarder {
+    slots: Arc<Semaphore>,
     max_bytes: usize,
     max_time: Duration,
 }
 
-impl UnreadBodies {
+impl BodyDiscarder {
     pub(super) fn new(limits: &ServerLimits) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
             max_bytes: limits.linger_bytes,
             max_time: limits.linger,
         }
     }
 
-    fn take_in(&self, mut body: Incoming) {
+    fn discard(&self, mut body: Incoming) {
         // Without a runtime the process is ending.
-        let (Ok(place), Ok(runtime)) = (Arc::clone(&self.places).try_acquire_owned(), Handle::try_current())
+        let (Ok(slot), Ok(runtime)) = (Arc::clone(&self.slots).try_acquire_owned(), Handle::try_current())
         else {
             return;
         };
@@ -62,26 +62,26 @@ impl UnreadBodies {
                 }
             };
             let _ = timeout(max_time, reading).await; // however it ends, the body is dropped now
-            drop(place);
+            drop(slot);
         });
     }
 }
 
 /// A body that is taken in if it is dropped before its end.
 #[derive(Debug)]
-pub(super) struct UnreadBody {
+pub(super) struct DiscardOnDrop {
     /// Until its end, or an error.
     body: Option<Incoming>,
-    unread: UnreadBodies,
+    discarder: BodyDiscarder,
 }
 
-impl UnreadBody {
-    pub(super) fn new(body: Incoming, unread: UnreadBodies) -> Self {
-        Self { body: Some(body), unread }
+impl DiscardOnDrop {
+    pub(super) fn new(body: Incoming, discarder: BodyDiscarder) -> Self {
+        Self { body: Some(body), discarder }
     }
 }
 
-impl Body for UnreadBody {
+impl Body for DiscardOnDrop {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -106,10 +106,10 @@ impl Body for UnreadBody {
     }
 }
 
-impl Drop for UnreadBody {
+impl Drop for DiscardOnDrop {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            self.unread.take_in(body);
+            self.discarder.discard(body);
         }
     }
 }

@@ -1,12 +1,18 @@
-//! Pets in files that are imported and exported: read and written as in bodies, and refused with the same reasons
-//! and texts.
+//! Pets in files that are imported and exported: read and written as in bodies, and refused with the same reasons and
+//! words.
 
-use petstore_proto::v1::{NewPet, Pet, PetStatus};
+use petstore_proto::v1::{NewPet, Pet};
 
 use crate::{
     error::{ApiError, code},
     json,
 };
+
+/// The columns of a table of pets, after the identifier: the members that a new pet may have.
+pub const COLUMNS: [&str; 3] = json::MEMBERS;
+
+/// The columns that a table must have.
+pub const REQUIRED_COLUMNS: [&str; 2] = json::REQUIRED;
 
 /// Why a row of a file is not a pet. The core judges the values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,27 +39,23 @@ pub fn from_json(text: &[u8]) -> Result<NewPet, RowError> {
     Ok(json::new_pet(text)?)
 }
 
-/// The pet in the cells of a table: a cell that is not there, or empty, is a member that is left out.
+/// The pet in the cells of the [`COLUMNS`]: a cell that is not there, or empty, is a member that is left out.
 ///
 /// # Errors
 ///
 /// What the same members in JSON are refused with.
-pub fn from_cells(
-    name: Option<&str>,
-    category_id: Option<&str>,
-    status: Option<&str>,
-) -> Result<NewPet, RowError> {
-    Ok(json::new_pet_from_cells(name, category_id, status)?)
+pub fn from_cells(cells: [Option<&str>; COLUMNS.len()]) -> Result<NewPet, RowError> {
+    Ok(json::new_pet_from_cells(cells)?)
 }
 
-/// The pet as JSON, as in the body of a response.
+/// The pet as JSON, as it is answered with.
 #[must_use]
 pub fn to_json(pet: &Pet) -> Vec<u8> {
     json::pet_body(pet)
 }
 
-/// The word for a status; none if none was given.
+/// The pet's identifier and the cells of the [`COLUMNS`].
 #[must_use]
-pub fn status_word(status: PetStatus) -> Option<&'static str> {
-    json::word_of(status)
+pub fn to_cells(pet: &Pet) -> [String; COLUMNS.len() + 1] {
+    json::pet_cells(pet)
 }

@@ -1,4 +1,4 @@
-//! The places for connections: how many may be open at once, and how many of them from one address.
+//! Connection slots: how many connections may be open at once, and how many of them from one address.
 
 use std::{
     collections::HashMap,
@@ -10,26 +10,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client_address::{ClientAddress, TrustedProxies};
 
-/// The places for connections, over all ports that share them. Clones are the same places.
+/// Slots for connections, over all ports that share them. Clones are the same slots.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ConnectionSlots {
     all: Arc<Semaphore>,
     of_one_address: AddressCounts,
     exempt: Arc<TrustedProxies>,
 }
 
-/// A connection's place, until it is dropped.
+/// A connection's slot, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     _of_all: Option<OwnedSemaphorePermit>,
-    _of_its_address: Option<Entry>,
+    _of_its_address: Option<CountedConnection>,
 }
 
 /// The address has its most connections.
 #[derive(Debug)]
-pub(super) struct AddressIsFull;
+pub(super) struct TooManyFromAddress;
 
-impl Places {
+impl ConnectionSlots {
     /// So many connections at once, more wait until one closes; and so many of one address (IPv6: one /64), more are
     /// closed at once.
     #[must_use]
@@ -41,29 +41,29 @@ impl Places {
         }
     }
 
-    /// The same, but these proxies may have as many connections as there are places: each carries many clients.
+    /// The same, but these proxies may have as many connections as there are slots: each carries many clients.
     #[must_use]
     pub fn exempting(self, proxies: TrustedProxies) -> Self {
         Self { exempt: Arc::new(proxies), ..self }
     }
 
-    /// Ends when there is a place.
+    /// Ends when there is a slot.
     pub(super) async fn free(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.all).acquire_owned().await.ok() // the semaphore is never closed
     }
 
-    /// Gives a free place to a connection from this address.
+    /// Gives a free slot to a connection from this address.
     pub(super) fn take(
         &self,
         free: Option<OwnedSemaphorePermit>,
         peer: IpAddr,
-    ) -> Result<Place, AddressIsFull> {
+    ) -> Result<ConnectionSlot, TooManyFromAddress> {
         let entry = if self.exempt.trusts(peer) {
             None
         } else {
-            Some(self.of_one_address.enter(peer).ok_or(AddressIsFull)?)
+            Some(self.of_one_address.enter(peer).ok_or(TooManyFromAddress)?)
         };
-        Ok(Place { _of_all: free, _of_its_address: entry })
+        Ok(ConnectionSlot { _of_all: free, _of_its_address: entry })
     }
 }
 
@@ -76,7 +76,7 @@ struct AddressCounts {
 
 /// Stands for one connection, until it is dropped.
 #[derive(Debug)]
-struct Entry {
+struct CountedConnection {
     counts: AddressCounts,
     address: ClientAddress,
 }
@@ -87,7 +87,7 @@ impl AddressCounts {
     }
 
     /// Counts one more connection, or `None` if the address has its most.
-    fn enter(&self, peer: IpAddr) -> Option<Entry> {
+    fn enter(&self, peer: IpAddr) -> Option<CountedConnection> {
         let address = ClientAddress::from(peer);
         let mut open = self.lock();
         let count = open.get(&address).copied().unwrap_or_default();
@@ -95,7 +95,7 @@ impl AddressCounts {
             return None;
         }
         open.insert(address, count + 1);
-        Some(Entry { counts: self.clone(), address })
+        Some(CountedConnection { counts: self.clone(), address })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClientAddress, usize>> {
@@ -103,7 +103,7 @@ impl AddressCounts {
     }
 }
 
-impl Drop for Entry {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut open = self.counts.lock();
         match open.get_mut(&self.address) {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_its_most_and_gets_a_place_back_when_a_connection_closes() {
+    fn an_address_has_its_most_and_gets_a_slot_back_when_a_connection_closes() {
         let counts = AddressCounts::new(2);
         let enter = |peer: &str| counts.enter(peer.parse().unwrap());
         let (one, two) = (enter("192.0.2.1").unwrap(), enter("192.0.2.1").unwrap());
@@ -134,16 +134,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_trusted_proxy_may_have_all_places() {
+    async fn a_trusted_proxy_may_have_all_slots() {
         let proxies = TrustedProxies::new(vec!["192.0.2.1".parse().unwrap()]);
-        let places = Places::new(3, 1).exempting(proxies);
+        let slots = ConnectionSlots::new(3, 1).exempting(proxies);
         let mut taken = Vec::new();
         for _ in 0..3 {
-            let free = places.free().await;
-            taken.push(places.take(free, "192.0.2.1".parse().unwrap()).unwrap());
+            let free = slots.free().await;
+            taken.push(slots.take(free, "192.0.2.1".parse().unwrap()).unwrap());
         }
         taken.truncate(1);
-        let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| places.take(None, peer.parse().unwrap()));
-        assert!(matches!(of_others, [Ok(_), Err(AddressIsFull)]), "{of_others:?}");
+        let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| slots.take(None, peer.parse().unwrap()));
+        assert!(matches!(of_others, [Ok(_), Err(TooManyFromAddress)]), "{of_others:?}");
     }
 }

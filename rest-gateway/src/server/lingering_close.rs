@@ -12,7 +12,7 @@ use tokio::{
 };
 
 /// Takes in at most `max_bytes`, for at most `max_time`, or until the client closes its half.
-pub(super) async fn linger(
+pub(super) async fn lingering_close(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     max_bytes: usize,
     max_time: Duration,

@@ -11,18 +11,18 @@ use tokio::{
 /// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the log says nothing more of accepts that go on failing.
-const SILENCE: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Accepts connections.
 #[derive(Debug)]
-pub(super) struct Listening {
+pub(super) struct Listener {
     listener: TcpListener,
-    last_complaint: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
-impl Listening {
+impl Listener {
     pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener, last_complaint: None }
+        Self { listener, last_logged: None }
     }
 
     /// The next connection. Can be given up at any time without the loss of one.
@@ -31,17 +31,17 @@ impl Listening {
             match self.listener.accept().await {
                 Ok(accepted) => return accepted,
                 Err(error) => {
-                    self.complain(&error);
+                    self.log_failure(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    fn complain(&mut self, error: &io::Error) {
-        if self.last_complaint.is_none_or(|last| last.elapsed() >= SILENCE) {
+    fn log_failure(&mut self, error: &io::Error) {
+        if self.last_logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL) {
             tracing::warn!(%error, "could not accept a connection");
-            self.last_complaint = Some(Instant::now());
+            self.last_logged = Some(Instant::now());
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is on a connection of HTTP/1.1.
+//! What happens on a connection of HTTP/1.1: hyper does not tell, so it is observed from both sides.
 
 use std::{
     io,
@@ -18,122 +18,121 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The first byte of a request.
-    Silent,
+    Idle,
     /// The rest of a request's head.
     Head,
     /// The request's body, or its answer.
     Request,
 }
 
-/// What a connection of HTTP/1.1 waits for, and how many requests it has had. hyper does not tell: so the bytes that
-/// come, the requests and the ends of their answers are noted here. Clones are the same connection's, and all of them
-/// are used by its one task.
+/// What a connection of HTTP/1.1 waits for, and how many requests it has had. Clones are the same connection's, and
+/// all of them are used by its one task.
 #[derive(Clone, Debug)]
-pub(super) struct Turn(Arc<Notes>);
+pub(super) struct Activity(Arc<Shared>);
 
 #[derive(Debug)]
-struct Notes {
-    moment: AtomicU64,
-    is_of_age: AtomicBool,
+struct Shared {
+    state: AtomicU64,
+    is_expired: AtomicBool,
     /// The server's.
     is_draining: Arc<AtomicBool>,
 }
 
-/// A moment of a connection: another one if anything was noted since.
+/// The activity at one moment: another value if anything was noted since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment(u64);
+pub(super) struct Snapshot(u64);
 
 const PHASES: u64 = 0b11;
 const HEAD: u64 = 1;
 const REQUEST: u64 = 2;
 const NEXT_REQUEST: u64 = PHASES + 1;
 
-impl Moment {
+impl Snapshot {
     pub(super) fn phase(self) -> Phase {
         match self.0 & PHASES {
             HEAD => Phase::Head,
             REQUEST => Phase::Request,
-            _ => Phase::Silent,
+            _ => Phase::Idle,
         }
     }
 
-    pub(super) fn is_before_the_first_request(self) -> bool {
+    pub(super) fn is_before_first_request(self) -> bool {
         self.0 < NEXT_REQUEST
     }
 }
 
-impl Turn {
+impl Activity {
     /// Of a new connection, to a server that sets this when no connection is to be kept any more.
     pub(super) fn new(is_draining: Arc<AtomicBool>) -> Self {
-        let notes = Notes { moment: AtomicU64::new(0), is_of_age: AtomicBool::new(false), is_draining };
-        Self(Arc::new(notes))
+        let shared = Shared { state: AtomicU64::new(0), is_expired: AtomicBool::new(false), is_draining };
+        Self(Arc::new(shared))
     }
 
-    pub(super) fn now(&self) -> Moment {
-        Moment(self.0.moment.load(Ordering::Relaxed))
+    pub(super) fn now(&self) -> Snapshot {
+        Snapshot(self.0.state.load(Ordering::Relaxed))
     }
 
-    fn note(&self, Moment(moment): Moment) {
-        self.0.moment.store(moment, Ordering::Relaxed);
+    fn note(&self, Snapshot(state): Snapshot) {
+        self.0.state.store(state, Ordering::Relaxed);
     }
 
-    /// The next answer is to be the last.
-    pub(super) fn come_of_age(&self) {
-        self.0.is_of_age.store(true, Ordering::Relaxed);
+    /// The connection has its maximum age: the next answer is to be the last.
+    pub(super) fn expire(&self) {
+        self.0.is_expired.store(true, Ordering::Relaxed);
     }
 
-    fn byte_came(&self) {
-        let Moment(now) = self.now();
+    fn byte_received(&self) {
+        let Snapshot(now) = self.now();
         if now & PHASES == 0 {
-            self.note(Moment(now | HEAD));
+            self.note(Snapshot(now | HEAD));
         }
     }
 
     /// A request's head is whole. The request lasts until what is given back is dropped.
-    pub(super) fn request_came(&self) -> UnderWay {
-        let began = Moment((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
+    pub(super) fn request_received(&self) -> InFlight {
+        let began = Snapshot((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
         self.note(began);
-        UnderWay { turn: self.clone(), began }
+        InFlight { activity: self.clone(), began }
     }
 }
 
 /// A request that is under way, until this is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay {
-    turn: Turn,
-    began: Moment,
+pub(super) struct InFlight {
+    activity: Activity,
+    began: Snapshot,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Whether its answer is to be the last of the connection.
-    pub(super) fn is_the_last(&self) -> bool {
-        let notes = &self.turn.0;
-        notes.is_of_age.load(Ordering::Relaxed) || notes.is_draining.load(Ordering::Relaxed)
+    pub(super) fn is_last(&self) -> bool {
+        let shared = &self.activity.0;
+        shared.is_expired.load(Ordering::Relaxed) || shared.is_draining.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.turn.now() == self.began {
-            self.turn.note(Moment(self.began.0 & !PHASES));
+        if self.activity.now() == self.began {
+            self.activity.note(Snapshot(self.began.0 & !PHASES));
         }
     }
 }
 
 /// An answer's body; with its end, the request is over.
 #[derive(Debug)]
-pub(super) struct Answer<B> {
+pub(super) struct TrackedBody<B> {
     body: B,
-    _under_way: Option<UnderWay>,
+    _in_flight: Option<InFlight>,
 }
 
-impl<B> Answer<B> {
-    pub(super) fn new(body: B, under_way: Option<UnderWay>) -> Self {
-        Self { body, _under_way: under_way }
+impl<B> TrackedBody<B> {
+    pub(super) fn new(body: B, in_flight: Option<InFlight>) -> Self {
+        Self { body, _in_flight: in_flight }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -153,16 +152,16 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
     }
 }
 
-/// A stream that notes the bytes which come.
+/// A stream that notes when bytes are received.
 #[derive(Debug)]
-pub(super) struct Noting<I> {
+pub(super) struct ObservedStream<I> {
     stream: I,
-    turn: Turn,
+    activity: Activity,
 }
 
-impl<I> Noting<I> {
-    pub(super) fn new(stream: I, turn: Turn) -> Self {
-        Self { stream, turn }
+impl<I> ObservedStream<I> {
+    pub(super) fn new(stream: I, activity: Activity) -> Self {
+        Self { stream, activity }
     }
 
     pub(super) fn into_inner(self) -> I {
@@ -170,7 +169,7 @@ impl<I> Noting<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Noting<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for ObservedStream<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -179,13 +178,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Noting<I> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.turn.byte_came();
+            self.activity.byte_received();
         }
         read
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Noting<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -221,26 +220,26 @@ mod tests {
 
     #[test]
     fn a_request_begins_with_its_first_byte_and_ends_with_its_answer() {
-        let turn = Turn::new(Arc::default());
-        assert!(turn.now().is_before_the_first_request());
-        assert_eq!(turn.now().phase(), Phase::Silent);
-        turn.byte_came();
-        assert_eq!(turn.now().phase(), Phase::Head);
-        let request = turn.request_came();
-        turn.byte_came(); // of its body
-        assert_eq!(turn.now().phase(), Phase::Request);
+        let activity = Activity::new(Arc::default());
+        assert!(activity.now().is_before_first_request());
+        assert_eq!(activity.now().phase(), Phase::Idle);
+        activity.byte_received();
+        assert_eq!(activity.now().phase(), Phase::Head);
+        let request = activity.request_received();
+        activity.byte_received(); // of its body
+        assert_eq!(activity.now().phase(), Phase::Request);
         drop(request);
-        assert_eq!(turn.now().phase(), Phase::Silent);
-        assert!(!turn.now().is_before_the_first_request());
+        assert_eq!(activity.now().phase(), Phase::Idle);
+        assert!(!activity.now().is_before_first_request());
     }
 
     #[test]
-    fn two_idle_times_are_two_moments() {
-        let turn = Turn::new(Arc::default());
-        drop(turn.request_came());
-        let first = turn.now();
-        drop(turn.request_came());
-        assert_ne!(turn.now(), first);
-        assert_eq!(turn.now().phase(), first.phase());
+    fn two_idle_times_are_told_apart() {
+        let activity = Activity::new(Arc::default());
+        drop(activity.request_received());
+        let first = activity.now();
+        drop(activity.request_received());
+        assert_ne!(activity.now(), first);
+        assert_eq!(activity.now().phase(), first.phase());
     }
 }
