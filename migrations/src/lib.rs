@@ -31,6 +31,9 @@ mod m0009_imports;
 mod m0010_create_request_digests;
 mod m0011_installation;
 mod m0012_ban_origins;
+mod m0013_operators;
+mod m0014_audit_events;
+mod m0015_suspensions_and_labels;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in
 /// ASCII.
@@ -53,6 +56,9 @@ impl MigratorTrait for Migrator {
             Box::new(m0010_create_request_digests::Migration),
             Box::new(m0011_installation::Migration),
             Box::new(m0012_ban_origins::Migration),
+            Box::new(m0013_operators::Migration),
+            Box::new(m0014_audit_events::Migration),
+            Box::new(m0015_suspensions_and_labels::Migration),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error as _, fmt::Write as _, io, process::ExitCode};
 
 use petstore_core::{
-    domain::{AccountError, KeyId},
+    domain::{KeyId, PetStoreError},
     store::OpenError,
 };
 
@@ -21,7 +21,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
-    Accounts(#[from] AccountError),
+    Accounts(#[from] PetStoreError),
     #[error(transparent)]
     AdminClient(#[from] AdminClientError),
     #[error(transparent)]

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use petstore_clock::UnixMillis;
 use petstore_plans::FixedPlan;
 
-use super::{Violation, Violations};
+use super::{PageSize, StatedReason, Violation, Violations};
 
 /// Identifies an account: positive, never assigned twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +24,65 @@ pub struct Account {
     pub created_at: UnixMillis,
     /// The revision of the last change of its plan, limits or keys.
     pub revision: i64,
+    /// Since when all its keys are refused, if they are.
+    pub suspension: Option<Suspension>,
+}
+
+/// All keys of an account are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// Since when.
+    pub since: UnixMillis,
+    /// Why, as the account's users are told.
+    pub reason: Option<StatedReason>,
+}
+
+/// What is to change of an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountUpdate {
+    /// Its name.
+    pub name: Option<AccountName>,
+    /// Its plan, or its limits on the plan that it has.
+    pub plan: Option<PlanUpdate>,
+}
+
+/// What is to change of an account's plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanUpdate {
+    /// Another plan.
+    Plan(Plan),
+    /// Other limits, of an account that is on [`Plan::Enterprise`].
+    Limits(Quota),
+}
+
+impl PlanUpdate {
+    /// The plan that comes of it.
+    ///
+    /// # Errors
+    ///
+    /// When the plan has limits of its own.
+    pub(crate) fn apply_to(self, plan: Plan) -> Result<Plan, Violation> {
+        match (self, plan) {
+            (Self::Plan(plan), _) => Ok(plan),
+            (Self::Limits(limits), Plan::Enterprise(_)) => Ok(Plan::Enterprise(limits)),
+            (Self::Limits(_), Plan::Free | Plan::Pro | Plan::Business) => {
+                Err(Violation::new("limits", "are for accounts on plan enterprise"))
+            }
+        }
+    }
+}
+
+/// Which accounts a page of them shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListAccounts {
+    pub(crate) size: PageSize,
+    /// Only accounts that come after this one.
+    pub(crate) after: Option<AccountId>,
+    /// Only accounts whose name contains this, in upper or lower case.
+    pub(crate) name_contains: Option<String>,
+    /// Only accounts on the plan of this name.
+    pub(crate) plan: Option<&'static str>,
+    pub(crate) suspended: Option<bool>,
 }
 
 /// What operators call an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, the first a letter or a
@@ -39,13 +98,18 @@ impl AccountName {
     ///
     /// When it is not such a name.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
+        Self::parse_field("account", raw)
+    }
+
+    /// The same for a name in that field.
+    pub(crate) fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
         let starts_well = raw.starts_with(|first: char| first.is_ascii_alphanumeric());
         let goes_on_well = raw.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
         if starts_well && goes_on_well && raw.len() <= Self::MAX_CHARS {
             Ok(Self(raw.to_owned()))
         } else {
             Err(Violation::new(
-                "account",
+                field,
                 "must be 1 to 64 letters, digits, dots, underscores and hyphens, \
                  and begin with a letter or digit",
             ))

@@ -6,7 +6,7 @@ use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{AccountName, Violation};
+use super::{AccountId, AccountName, PageSize, Violation};
 
 /// Identifies a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +74,47 @@ impl fmt::Display for KeyState {
     }
 }
 
+/// What operators call a key: 1 to 64 characters, not blank, without control characters, API keys and operator
+/// tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLabel(String);
+
+impl KeyLabel {
+    const MAX_CHARS: usize = 64;
+
+    /// # Errors
+    ///
+    /// What would be right.
+    pub fn parse(raw: &str) -> Result<Self, Violation> {
+        let refused = |rule| Err(Violation::new("label", rule));
+        if raw.trim().is_empty() || raw.chars().count() > Self::MAX_CHARS {
+            refused("must be 1 to 64 characters long and not blank")
+        } else if raw.chars().any(char::is_control) {
+            refused("must not contain control characters")
+        } else if ApiKey::begins_in(raw) {
+            refused("must not contain an API key")
+        } else {
+            Ok(Self(raw.to_owned()))
+        }
+    }
+
+    /// The label in a message, in which an empty one means that there is none.
+    pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
+        Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
+    }
+
+    /// The label as the database keeps it.
+    pub(crate) const fn stored(label: String) -> Self {
+        Self(label)
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A key as a list shows it: neither the key nor its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeyRecord {
@@ -81,6 +122,10 @@ pub struct ApiKeyRecord {
     pub id: KeyId,
     /// The account that it belongs to.
     pub account: AccountName,
+    /// That account's identifier.
+    pub account_id: AccountId,
+    /// What operators call it.
+    pub label: Option<KeyLabel>,
     /// The environment that it is a key of; its prefix says so.
     pub environment: Environment,
     /// The key's last four characters.
@@ -108,6 +153,7 @@ impl ApiKeyRecord {
 pub(crate) struct NewApiKey {
     pub(crate) id: KeyId,
     pub(crate) digest: KeyDigest,
+    pub(crate) label: Option<KeyLabel>,
     pub(crate) environment: Environment,
     pub(crate) last_four: String,
     pub(crate) created_at: UnixMillis,
@@ -118,6 +164,7 @@ impl NewApiKey {
     /// Makes a key, and what is kept of it. An expiry must be in the future.
     pub(crate) fn issue(
         environment: Environment,
+        label: Option<KeyLabel>,
         expires_at: Option<UnixMillis>,
         now: UnixMillis,
     ) -> Result<(ApiKey, Self), Violation> {
@@ -125,7 +172,7 @@ impl NewApiKey {
             return Err(Violation::new("expiry", "must be in the future"));
         }
         let key = ApiKey::generate(environment);
-        let new = Self::new(&key, expires_at, now);
+        let new = Self { label, ..Self::new(&key, expires_at, now) };
         Ok((key, new))
     }
 
@@ -134,12 +181,23 @@ impl NewApiKey {
         Self {
             id: KeyId::generate(now),
             digest: key.digest(),
+            label: None,
             environment: key.environment(),
             last_four: key.last_four().to_owned(),
             created_at: now,
             expires_at,
         }
     }
+}
+
+/// Which keys a page of them shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListKeys {
+    pub(crate) size: PageSize,
+    /// Only keys that come after this one.
+    pub(crate) after: Option<KeyId>,
+    /// Only keys of this account.
+    pub(crate) account: Option<AccountName>,
 }
 
 /// A new key: the only time that anybody sees it whole.
@@ -149,6 +207,15 @@ pub struct IssuedKey {
     pub record: ApiKeyRecord,
     /// The key, to be shown to its owner once.
     pub key: ApiKey,
+}
+
+/// A key in place of another.
+#[derive(Debug)]
+pub struct RotatedKey {
+    /// The new key.
+    pub issued: IssuedKey,
+    /// The old one, with the expiry that it has now.
+    pub old: ApiKeyRecord,
 }
 
 #[cfg(test)]

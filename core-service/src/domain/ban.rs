@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::Environment;
+use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 
 use super::{AccountName, KeyId, Violation};
@@ -25,15 +25,15 @@ pub enum BanOrigin {
     /// A gateway, because the key kept sending after 429.
     Limiter,
     /// An operator, who may have said why.
-    Operator(Option<BanReason>),
+    Operator(Option<StatedReason>),
 }
 
-/// What an operator says about a ban, to the key's owner too: 1 to 200 characters, not blank, without control
-/// characters and API keys.
+/// Why an operator bans a key or suspends an account, as its owner is told: 1 to 200 characters, not blank, without
+/// control characters, API keys and operator tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BanReason(String);
+pub struct StatedReason(String);
 
-impl BanReason {
+impl StatedReason {
     const MAX_LENGTH: usize = 200;
 
     /// # Errors
@@ -45,11 +45,20 @@ impl BanReason {
             refused("must be 1 to 200 characters long and not blank")
         } else if raw.chars().any(char::is_control) {
             refused("must not contain control characters")
-        } else if Environment::ALL.iter().any(|environment| raw.contains(environment.key_prefix())) {
+        } else if ApiKey::begins_in(raw) {
             refused("must not contain an API key")
         } else {
             Ok(Self(raw.to_owned()))
         }
+    }
+
+    /// The reason in a message, in which an empty one means that none is given.
+    ///
+    /// # Errors
+    ///
+    /// What would be right.
+    pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
+        Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
     }
 
     /// The reason as the database keeps it.
@@ -149,10 +158,10 @@ mod tests {
     #[test]
     fn a_reason_is_one_short_line_without_a_key() {
         for right in ["x", "open invoice – write to sales@example.com", &"ä".repeat(200)] {
-            assert_eq!(BanReason::parse(right).unwrap().as_str(), right);
+            assert_eq!(StatedReason::parse(right).unwrap().as_str(), right);
         }
         for wrong in ["", " ", "a\nb", "a\u{7f}", &"x".repeat(201), "see pet_live_0", "pet_test_x"] {
-            assert_eq!(BanReason::parse(wrong).unwrap_err().field, "reason", "{wrong:?}");
+            assert_eq!(StatedReason::parse(wrong).unwrap_err().field, "reason", "{wrong:?}");
         }
     }
 

@@ -5,7 +5,8 @@ use std::error::Error;
 use petstore_api_key::Environment;
 
 use super::{
-    AccountName, BatchViolations, KeyId, KeyState, OrderId, OrderStatus, PetId, Violation, Violations,
+    AccountName, BatchViolations, KeyId, KeyState, OperatorName, OrderId, OrderStatus, PetId, Role,
+    Violation, Violations,
 };
 
 /// What a failure came from: for the log, never for the caller.
@@ -14,7 +15,7 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 /// Why a call was refused or failed. `Display` is safe to show to any client; the cause is the `source`.
 #[derive(Debug, thiserror::Error)]
 pub enum PetStoreError {
-    /// Members of the pet or order are not allowed as they are.
+    /// Members of what the call describes are not allowed as they are.
     #[error("{0}")]
     Invalid(Violations),
     /// Members of pets of a batch are not allowed as they are.
@@ -51,6 +52,51 @@ pub enum PetStoreError {
         /// What it was to become.
         to: OrderStatus,
     },
+    /// The call carries no operator token, or one that is unknown or revoked.
+    #[error("the call must carry the token of an operator as bearer credential, and this one is none")]
+    InvalidOperatorToken,
+    /// The operator may only read.
+    #[error("operator {operator} has the role {role}, which may not do this")]
+    OperatorNotPermitted {
+        /// The operator.
+        operator: OperatorName,
+        /// What it may do.
+        role: Role,
+    },
+    /// There is no such operator.
+    #[error("there is no operator {0}")]
+    OperatorNotFound(OperatorName),
+    /// The name is taken.
+    #[error("there is already an operator {0}")]
+    OperatorExists(OperatorName),
+    /// The name is taken.
+    #[error("there is already an account {0}")]
+    AccountExists(AccountName),
+    /// There is no such account.
+    #[error("there is no account {0}")]
+    AccountNotFound(AccountName),
+    /// There is no account with such an identifier.
+    #[error("there is no account with the id {0}")]
+    AccountIdNotFound(i64),
+    /// There is no such key.
+    #[error("there is no key {0}")]
+    KeyNotFound(KeyId),
+    /// The key can no longer be used, so there is nothing to rotate.
+    #[error("key {id} is {state}: create a new key instead")]
+    KeyNotActive {
+        /// The key.
+        id: KeyId,
+        /// Why not.
+        state: KeyState,
+    },
+    /// The key belongs to another installation than the operator had in mind.
+    #[error("key {id} is of {environment}")]
+    KeyOfAnotherEnvironment {
+        /// The key.
+        id: KeyId,
+        /// Its environment.
+        environment: Environment,
+    },
     /// The database is away, busy or full: the same call may succeed later.
     #[error("the store is not available at the moment")]
     Unavailable(#[source] Cause),
@@ -71,50 +117,8 @@ impl From<Violations> for PetStoreError {
     }
 }
 
-/// Why an operation on accounts or keys was refused or failed. For operators; it never travels over gRPC.
-#[derive(Debug, thiserror::Error)]
-pub enum AccountError {
-    /// Arguments are not allowed as they are.
-    #[error("{0}")]
-    Invalid(Violations),
-    /// The name is taken.
-    #[error("there is already an account {0}")]
-    AccountExists(AccountName),
-    /// There is no such account.
-    #[error("there is no account {0}")]
-    AccountNotFound(AccountName),
-    /// There is no such key.
-    #[error("there is no key {0}")]
-    KeyNotFound(KeyId),
-    /// The key can no longer be used, so there is nothing to rotate.
-    #[error("key {id} is {state}: create a new key instead")]
-    KeyNotActive {
-        /// The key.
-        id: KeyId,
-        /// Why not.
-        state: KeyState,
-    },
-    /// The key belongs to another installation than the operator had in mind.
-    #[error("key {id} is of {environment}")]
-    KeyOfAnotherEnvironment {
-        /// The key.
-        id: KeyId,
-        /// Its environment.
-        environment: Environment,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] PetStoreError),
-}
-
-impl From<Violation> for AccountError {
+impl From<Violation> for PetStoreError {
     fn from(violation: Violation) -> Self {
         Self::Invalid(violation.into())
-    }
-}
-
-impl From<Violations> for AccountError {
-    fn from(violations: Violations) -> Self {
-        Self::Invalid(violations)
     }
 }

@@ -21,6 +21,12 @@ impl Day {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
     }
 
+    /// When the day begins.
+    #[must_use]
+    pub fn start(self) -> UnixMillis {
+        UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(Self::SECS))
+    }
+
     /// So many days before.
     #[must_use]
     pub fn minus(self, days: i64) -> Self {
@@ -31,8 +37,7 @@ impl Day {
 /// `2026-11-20`.
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let days = u64::try_from(self.0).unwrap_or_default();
-        let midnight = UnixMillis::from_secs(days.saturating_mul(Self::SECS)).to_string();
+        let midnight = self.start().to_string();
         f.write_str(midnight.split('T').next().unwrap_or_default())
     }
 }

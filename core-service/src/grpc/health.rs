@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use petstore_proto::v1::{pet_store_server, store_service_server};
+use petstore_proto::{
+    admin::v1::admin_service_server,
+    v1::{pet_store_server, store_service_server},
+};
 use tokio::time;
 use tonic_health::{
     ServingStatus,
@@ -14,7 +17,12 @@ use tonic_health::{
 use crate::store::Store;
 
 /// The server as a whole, and its public services.
-const SERVICES: [&str; 3] = ["", pet_store_server::SERVICE_NAME, store_service_server::SERVICE_NAME];
+const SERVICES: [&str; 4] = [
+    "",
+    pet_store_server::SERVICE_NAME,
+    store_service_server::SERVICE_NAME,
+    admin_service_server::SERVICE_NAME,
+];
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A store that is slower than this does not serve.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petstore_telemetry::metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations};
 
-use super::status;
+use super::{admin, status};
 use crate::domain::PetStoreError;
 
 /// What is counted of calls. Clones count together.
@@ -36,9 +36,12 @@ impl CallMetrics {
         vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
     }
 
-    /// Counts a call that was answered, under its method's name without the service's.
+    /// Counts a call that was answered, under its method's name without the service's; with it if operators called,
+    /// since some names are those of other methods.
     pub(super) fn answered(&self, rpc: &str, took: Duration, failure: Option<&PetStoreError>) {
-        let rpc = rpc.rsplit('/').next().unwrap_or(rpc);
+        let is_admin = rpc.starts_with(admin::PACKAGE);
+        let name = if is_admin { rpc.rsplit('.').next() } else { rpc.rsplit('/').next() };
+        let rpc = name.unwrap_or(rpc);
         self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
         if let Some(failure) = failure {
             self.failures.with_label_values(&[rpc, status::reason(failure)]).inc();

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 
 use petstore_proto::{
+    admin::v1::admin_service_server::AdminServiceServer,
     internal::v1::{
         batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
         usage_service_server::UsageServiceServer,
@@ -19,6 +20,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use crate::Core;
 
 mod access;
+mod admin;
 mod batch_service;
 mod call;
 mod call_id;
@@ -79,6 +81,27 @@ pub fn in_memory(
     ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(services(core).prepare())
 }
 
+/// The same for a program that has the store itself, and so needs no token: its calls of `AdminService` are those of
+/// the operator `local`. It must not forward anybody else's calls.
+#[must_use]
+pub fn in_memory_as_local_operator(
+    core: &Core,
+) -> impl Service<
+    http::Request<tonic::body::Body>,
+    Response = http::Response<tonic::body::Body>,
+    Error = BoxError,
+    Future: Send,
+> + Clone
++ Send
++ Sync
++ 'static {
+    let mark = |mut request: http::Request<tonic::body::Body>| {
+        request.extensions_mut().insert(admin::LocalOperator);
+        request
+    };
+    ServiceBuilder::new().map_request(mark).service(in_memory(core))
+}
+
 fn services(core: &Core) -> Routes {
     let store_service = StoreServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
@@ -92,11 +115,15 @@ fn services(core: &Core) -> Routes {
     let usage_service = UsageServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
+    let admin_service = AdminServiceServer::new(core.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
     Routes::new(MessageSizeRouter::new(core))
         .add_service(store_service)
         .add_service(batch_service)
         .add_service(key_service)
         .add_service(usage_service)
+        .add_service(admin_service)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
+use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason, v1::ErrorReason};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -45,6 +45,16 @@ pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> St
         | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
         | PetStoreError::InvalidOrderTransition { .. }
+        | PetStoreError::InvalidOperatorToken
+        | PetStoreError::OperatorNotPermitted { .. }
+        | PetStoreError::OperatorNotFound(_)
+        | PetStoreError::OperatorExists(_)
+        | PetStoreError::AccountExists(_)
+        | PetStoreError::AccountNotFound(_)
+        | PetStoreError::AccountIdNotFound(_)
+        | PetStoreError::KeyNotFound(_)
+        | PetStoreError::KeyNotActive { .. }
+        | PetStoreError::KeyOfAnotherEnvironment { .. }
         | PetStoreError::DeadlineExceeded
         | PetStoreError::Bug(_) => {}
     }
@@ -58,30 +68,43 @@ pub(super) const fn code(error: &PetStoreError) -> Code {
 
 /// The machine-readable reason of a failure.
 pub(super) fn reason(error: &PetStoreError) -> &'static str {
-    classify(error).1.as_str_name().trim_start_matches("ERROR_REASON_")
+    match classify(error).1 {
+        Reason::Public(reason) => reason.as_str_name().trim_start_matches("ERROR_REASON_"),
+        Reason::Admin(reason) => reason.as_str_name().trim_start_matches("ADMIN_ERROR_REASON_"),
+    }
 }
 
-const fn classify(error: &PetStoreError) -> (Code, ErrorReason) {
+/// A reason, by the enumeration that names it.
+enum Reason {
+    Public(ErrorReason),
+    Admin(AdminErrorReason),
+}
+
+const fn classify(error: &PetStoreError) -> (Code, Reason) {
+    use {AdminErrorReason as A, ErrorReason as R, PetStoreError as E, Reason::Admin, Reason::Public};
     match error {
-        PetStoreError::Invalid(_) | PetStoreError::InvalidBatch(_) => {
-            (Code::InvalidArgument, ErrorReason::ValidationFailed)
-        }
-        PetStoreError::InvalidParameter(_) => (Code::InvalidArgument, ErrorReason::InvalidParameter),
-        PetStoreError::InvalidCursor(_) => (Code::InvalidArgument, ErrorReason::InvalidCursor),
-        PetStoreError::InvalidIdempotencyKey(_) => {
-            (Code::InvalidArgument, ErrorReason::InvalidIdempotencyKey)
-        }
-        PetStoreError::IdempotencyKeyReused => (Code::AlreadyExists, ErrorReason::IdempotencyKeyReused),
-        PetStoreError::RequestInProgress => (Code::Aborted, ErrorReason::IdempotencyInProgress),
-        PetStoreError::PetNotFound(_) => (Code::NotFound, ErrorReason::PetNotFound),
-        PetStoreError::OrderNotFound(_) => (Code::NotFound, ErrorReason::OrderNotFound),
-        PetStoreError::InvalidOrderTransition { .. } => {
-            (Code::FailedPrecondition, ErrorReason::InvalidOrderTransition)
-        }
-        PetStoreError::Unavailable(_) => (Code::Unavailable, ErrorReason::Unavailable),
-        PetStoreError::Overloaded => (Code::Unavailable, ErrorReason::Overloaded),
-        PetStoreError::DeadlineExceeded => (Code::DeadlineExceeded, ErrorReason::DeadlineExceeded),
-        PetStoreError::Bug(_) => (Code::Internal, ErrorReason::Internal),
+        E::Invalid(_) | E::InvalidBatch(_) => (Code::InvalidArgument, Public(R::ValidationFailed)),
+        E::InvalidParameter(_) => (Code::InvalidArgument, Public(R::InvalidParameter)),
+        E::InvalidCursor(_) => (Code::InvalidArgument, Public(R::InvalidCursor)),
+        E::InvalidIdempotencyKey(_) => (Code::InvalidArgument, Public(R::InvalidIdempotencyKey)),
+        E::IdempotencyKeyReused => (Code::AlreadyExists, Public(R::IdempotencyKeyReused)),
+        E::RequestInProgress => (Code::Aborted, Public(R::IdempotencyInProgress)),
+        E::PetNotFound(_) => (Code::NotFound, Public(R::PetNotFound)),
+        E::OrderNotFound(_) => (Code::NotFound, Public(R::OrderNotFound)),
+        E::InvalidOrderTransition { .. } => (Code::FailedPrecondition, Public(R::InvalidOrderTransition)),
+        E::InvalidOperatorToken => (Code::Unauthenticated, Admin(A::InvalidOperatorToken)),
+        E::OperatorNotPermitted { .. } => (Code::PermissionDenied, Admin(A::OperatorNotPermitted)),
+        E::OperatorNotFound(_) => (Code::NotFound, Admin(A::OperatorNotFound)),
+        E::OperatorExists(_) => (Code::AlreadyExists, Admin(A::OperatorExists)),
+        E::AccountExists(_) => (Code::AlreadyExists, Admin(A::AccountExists)),
+        E::AccountNotFound(_) | E::AccountIdNotFound(_) => (Code::NotFound, Admin(A::AccountNotFound)),
+        E::KeyNotFound(_) => (Code::NotFound, Admin(A::KeyNotFound)),
+        E::KeyNotActive { .. } => (Code::FailedPrecondition, Admin(A::KeyNotActive)),
+        E::KeyOfAnotherEnvironment { .. } => (Code::FailedPrecondition, Admin(A::KeyOfAnotherEnvironment)),
+        E::Unavailable(_) => (Code::Unavailable, Public(R::Unavailable)),
+        E::Overloaded => (Code::Unavailable, Public(R::Overloaded)),
+        E::DeadlineExceeded => (Code::DeadlineExceeded, Public(R::DeadlineExceeded)),
+        E::Bug(_) => (Code::Internal, Public(R::Internal)),
     }
 }
 
@@ -111,7 +134,17 @@ fn log(rpc: &'static str, call_id: Option<&str>, code: &str, error: &PetStoreErr
         | PetStoreError::RequestInProgress
         | PetStoreError::PetNotFound(_)
         | PetStoreError::OrderNotFound(_)
-        | PetStoreError::InvalidOrderTransition { .. } => {
+        | PetStoreError::InvalidOrderTransition { .. }
+        | PetStoreError::InvalidOperatorToken
+        | PetStoreError::OperatorNotPermitted { .. }
+        | PetStoreError::OperatorNotFound(_)
+        | PetStoreError::OperatorExists(_)
+        | PetStoreError::AccountExists(_)
+        | PetStoreError::AccountNotFound(_)
+        | PetStoreError::AccountIdNotFound(_)
+        | PetStoreError::KeyNotFound(_)
+        | PetStoreError::KeyNotActive { .. }
+        | PetStoreError::KeyOfAnotherEnvironment { .. } => {
             tracing::debug!(rpc, request_id = call_id, code, "{rpc} refused");
         }
     }

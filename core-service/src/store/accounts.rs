@@ -2,46 +2,62 @@
 
 use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QuerySelect, sea_query::Expr};
+use sea_orm::{
+    ActiveValue::{Set, Unchanged},
+    ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{Expr, ExprTrait, Func, LikeExpr},
+};
 
 use super::{
-    Session, Store,
+    Session, Store, audit,
     changes::next_revision,
-    entity::account::{self, moment_column},
+    entity::account::{self, Column, moment_column},
     fault, keys,
 };
-use crate::domain::{Account, AccountError, AccountName, ApiKeyRecord, NewApiKey, Plan};
+use crate::domain::{
+    Account, AccountId, AccountName, AccountUpdate, Actor, ApiKeyRecord, Change, ListAccounts, NewApiKey,
+    PetStoreError, Plan, PlanUpdate, StatedReason, Subject, Suspension, account_json,
+};
 
 /// The name of the account that a new store begins with.
 const FIRST_ACCOUNT: &str = "first";
 
 /// The accounts of a store.
 #[derive(Clone, Copy, Debug)]
-pub struct Accounts<'a>(pub(super) &'a Store);
+pub struct Accounts<'a> {
+    pub(super) store: &'a Store,
+    pub(super) actor: &'a Actor,
+}
 
-impl Accounts<'_> {
+impl<'a> Accounts<'a> {
+    /// The same, changed by that actor.
+    #[must_use]
+    pub fn by(self, actor: &'a Actor) -> Self {
+        Self { actor, ..self }
+    }
+
     /// Creates an account.
     ///
     /// # Errors
     ///
-    /// [`AccountError::AccountExists`] if the name is taken, or the store's error.
+    /// [`PetStoreError::AccountExists`] if the name is taken, or the store's error.
     pub async fn create(
         self,
         name: &AccountName,
         plan: Plan,
         now: UnixMillis,
-    ) -> Result<Account, AccountError> {
-        let name = name.clone();
-        self.0
+    ) -> Result<Account, PetStoreError> {
+        let (actor, name) = (self.actor.clone(), name.clone());
+        self.store
             .transaction(move |transaction| {
-                Box::pin(async move { insert(transaction, &name, plan, now).await })
+                Box::pin(async move { insert(transaction, &actor, &name, plan, now).await })
             })
             .await
     }
 
-    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction:
-    /// of several processes that start on a new store at once, one succeeds. The key is the caller's, so that
-    /// it can be in safe keeping before the account exists: no crash leaves an account whose key nobody has.
+    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction: of
+    /// several processes that start on a new store at once, one succeeds. The key is the caller's, so that it can
+    /// be in safe keeping before the account exists: no crash leaves an account whose key nobody has.
     ///
     /// # Errors
     ///
@@ -50,17 +66,17 @@ impl Accounts<'_> {
         self,
         key: &ApiKey,
         now: UnixMillis,
-    ) -> Result<Option<ApiKeyRecord>, AccountError> {
-        let name = AccountName::parse(FIRST_ACCOUNT)?;
+    ) -> Result<Option<ApiKeyRecord>, PetStoreError> {
+        let (actor, name) = (self.actor.clone(), AccountName::parse(FIRST_ACCOUNT)?);
         let key = NewApiKey::new(key, None, now);
-        self.0
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
                     if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
                         return Ok(None);
                     }
-                    let account = insert(transaction, &name, Plan::Free, key.created_at).await?;
-                    keys::insert(transaction, &account, key).await.map(Some)
+                    let account = insert(transaction, &actor, &name, Plan::Free, key.created_at).await?;
+                    keys::insert(transaction, &actor, (account.id, account.name), key).await.map(Some)
                 })
             })
             .await
@@ -71,59 +87,163 @@ impl Accounts<'_> {
     /// # Errors
     ///
     /// The store's error.
-    pub async fn list(self) -> Result<Vec<Account>, AccountError> {
-        let rows = self.0.read(|db| Box::pin(account::Entity::find().all(db))).await?;
+    pub async fn list(self) -> Result<Vec<Account>, PetStoreError> {
+        let rows = self.store.read(|db| Box::pin(account::Entity::find().all(db))).await?;
         let mut accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>()?;
         // Sorted here, since the order of texts in PostgreSQL is a setting of the database.
         accounts.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         Ok(accounts)
     }
 
+    /// A page of accounts in the order of their identifiers, of which one more is read than the page has.
+    pub(crate) async fn page(self, list: ListAccounts) -> Result<Vec<Account>, PetStoreError> {
+        let contains = list.name_contains.map(|part| {
+            let like = LikeExpr::new(format!("%{}%", escape_like(&part.to_lowercase()))).escape('\\');
+            Expr::expr(Func::lower(Expr::col(Column::Name))).like(like)
+        });
+        let suspended = list.suspended.map(|is_suspended| match is_suspended {
+            true => Column::SuspendedAt.is_not_null(),
+            false => Column::SuspendedAt.is_null(),
+        });
+        let filters = Condition::all()
+            .add(Column::Id.gt(list.after.map_or(0, |after| after.0)))
+            .add_option(contains)
+            .add_option(list.plan.map(|plan| Column::Plan.eq(plan)))
+            .add_option(suspended);
+        let find = account::Entity::find()
+            .filter(filters)
+            .order_by_asc(Column::Id)
+            .limit(list.size.get() as u64 + 1);
+        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+        rows.into_iter().map(Account::try_from).collect()
+    }
+
     /// The account of that name.
     ///
     /// # Errors
     ///
-    /// [`AccountError::AccountNotFound`], or the store's error.
-    pub async fn find(self, name: &AccountName) -> Result<Account, AccountError> {
-        let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-        let row = self.0.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
-        Ok(row.ok_or_else(|| AccountError::AccountNotFound(name.clone()))?.try_into()?)
+    /// [`PetStoreError::AccountNotFound`], or the store's error.
+    pub async fn find(self, name: &AccountName) -> Result<Account, PetStoreError> {
+        let find = account::Entity::find().filter(Column::Name.eq(name.as_str()));
+        let row = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
+    }
+
+    /// The account with that identifier.
+    pub(crate) async fn find_by_id(self, id: AccountId) -> Result<Account, PetStoreError> {
+        let find = account::Entity::find_by_id(id.0);
+        let row = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        row.ok_or(PetStoreError::AccountIdNotFound(id.0))?.try_into()
     }
 
     /// Puts an account on another plan, from its running windows on.
     ///
     /// # Errors
     ///
-    /// [`AccountError::AccountNotFound`], or the store's error.
-    pub async fn set_plan(self, name: &AccountName, plan: Plan) -> Result<Account, AccountError> {
-        let name = name.clone();
-        self.0
+    /// [`PetStoreError::AccountNotFound`], or the store's error.
+    pub async fn set_plan(
+        self,
+        name: &AccountName,
+        plan: Plan,
+        now: UnixMillis,
+    ) -> Result<Account, PetStoreError> {
+        let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
+        self.update(name, update, now).await
+    }
+
+    /// Changes an account.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::AccountNotFound`], [`PetStoreError::AccountExists`] if the new name is taken,
+    /// [`PetStoreError::Invalid`] if the account's plan has limits of its own, or the store's error.
+    pub async fn update(
+        self,
+        name: &AccountName,
+        update: AccountUpdate,
+        now: UnixMillis,
+    ) -> Result<Account, PetStoreError> {
+        self.change(name, "UpdateAccount", now, move |account| {
+            let plan = update.plan.map(|plan| plan.apply_to(account.plan)).transpose()?;
+            let (name, plan) = (update.name.unwrap_or(account.name), plan.unwrap_or(account.plan));
+            Ok(Account { name, plan, ..account })
+        })
+        .await
+    }
+
+    /// Suspends an account: all its keys are refused. One that is suspended already gets the new reason.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::AccountNotFound`], or the store's error.
+    pub async fn suspend(
+        self,
+        name: &AccountName,
+        reason: Option<StatedReason>,
+        now: UnixMillis,
+    ) -> Result<Account, PetStoreError> {
+        self.change(name, "SuspendAccount", now, move |account| {
+            let since = account.suspension.map_or(now, |suspension| suspension.since);
+            Ok(Account { suspension: Some(Suspension { since, reason }), ..account })
+        })
+        .await
+    }
+
+    /// Ends an account's suspension; one that is not suspended stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::AccountNotFound`], or the store's error.
+    pub async fn resume(self, name: &AccountName, now: UnixMillis) -> Result<Account, PetStoreError> {
+        self.change(name, "ResumeAccount", now, |account| Ok(Account { suspension: None, ..account })).await
+    }
+
+    /// Puts what `change` makes of the account in its place, and records that; does nothing if it stays the same.
+    async fn change(
+        self,
+        name: &AccountName,
+        action: &'static str,
+        now: UnixMillis,
+        change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
+    ) -> Result<Account, PetStoreError> {
+        let (actor, name) = (self.actor.clone(), name.clone());
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let revision = next_revision(transaction).await?;
-                    let (per_minute, per_day) = agreed_columns(plan);
-                    let mut changed = account::Entity::update_many()
-                        .col_expr(account::Column::Plan, Expr::value(plan.name()))
-                        .col_expr(account::Column::PerMinute, Expr::value(per_minute))
-                        .col_expr(account::Column::PerDay, Expr::value(per_day))
-                        .col_expr(account::Column::Revision, Expr::value(revision))
-                        .filter(account::Column::Name.eq(name.as_str()))
-                        .exec_with_returning(transaction)
-                        .await?;
-                    let row = changed.pop().ok_or(AccountError::AccountNotFound(name))?;
-                    Ok(row.try_into()?)
+                    let before = find(transaction, &name).await?;
+                    let after = change(before.clone())?;
+                    if after == before {
+                        return Ok(before);
+                    }
+                    let after = Account { revision: next_revision(transaction).await?, ..after };
+                    replace(transaction, &after).await?;
+                    let change = Change {
+                        action,
+                        subject: Subject::Account(before.id, before.name.clone()),
+                        before: Some(account_json(&before)),
+                        after: Some(account_json(&after)),
+                    };
+                    audit::record(transaction, &actor, now, change).await?;
+                    Ok(after)
                 })
             })
             .await
     }
 }
 
+/// The account of that name, in a transaction.
+pub(super) async fn find(transaction: &Session, name: &AccountName) -> Result<Account, PetStoreError> {
+    let row = account::Entity::find().filter(Column::Name.eq(name.as_str())).all(transaction).await?.pop();
+    row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
+}
+
 async fn insert(
     transaction: &Session,
+    actor: &Actor,
     name: &AccountName,
     plan: Plan,
     now: UnixMillis,
-) -> Result<Account, AccountError> {
+) -> Result<Account, PetStoreError> {
     let (per_minute, per_day) = agreed_columns(plan);
     let row = account::ActiveModel {
         name: Set(name.as_str().to_owned()),
@@ -134,11 +254,47 @@ async fn insert(
         revision: Set(next_revision(transaction).await?),
         ..Default::default()
     };
-    match account::Entity::insert(row).exec_with_returning(transaction).await {
-        Ok(row) => Ok(row.try_into()?),
-        Err(error) if fault::is_duplicate(&error) => Err(AccountError::AccountExists(name.clone())),
+    let account: Account = match account::Entity::insert(row).exec_with_returning(transaction).await {
+        Ok(row) => row.try_into()?,
+        Err(error) if fault::is_duplicate(&error) => return Err(PetStoreError::AccountExists(name.clone())),
+        Err(error) => return Err(error.into()),
+    };
+    let change = Change {
+        action: "CreateAccount",
+        subject: Subject::Account(account.id, account.name.clone()),
+        before: None,
+        after: Some(account_json(&account)),
+    };
+    audit::record(transaction, actor, now, change).await?;
+    Ok(account)
+}
+
+async fn replace(transaction: &Session, account: &Account) -> Result<(), PetStoreError> {
+    let (per_minute, per_day) = agreed_columns(account.plan);
+    let suspension = account.suspension.as_ref();
+    let reason = suspension.and_then(|suspension| suspension.reason.as_ref());
+    let row = account::ActiveModel {
+        id: Unchanged(account.id.0),
+        name: Set(account.name.to_string()),
+        plan: Set(account.plan.name().to_owned()),
+        per_minute: Set(per_minute),
+        per_day: Set(per_day),
+        revision: Set(account.revision),
+        suspended_at: Set(suspension.map(|suspension| moment_column(suspension.since))),
+        suspend_reason: Set(reason.map(|reason| reason.as_str().to_owned())),
+        ..Default::default()
+    };
+    let update = account::Entity::update_many().set(row).filter(Column::Id.eq(account.id.0));
+    match update.exec(transaction).await {
+        Ok(_) => Ok(()),
+        Err(error) if fault::is_duplicate(&error) => Err(PetStoreError::AccountExists(account.name.clone())),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The text with those characters marked that LIKE reads as wildcards.
+fn escape_like(text: &str) -> String {
+    text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_")
 }
 
 fn agreed_columns(plan: Plan) -> (Option<i64>, Option<i64>) {

@@ -9,7 +9,7 @@ use sea_orm::{
 };
 
 use super::{
-    Session, Store,
+    Session, Store, audit,
     changes::{current_revision, touch},
     entity::{
         account::{self, moment_column},
@@ -19,7 +19,8 @@ use super::{
     keys::{self, name_of},
 };
 use crate::domain::{
-    AccountError, AccountName, Ban, BanNote, BanOrigin, BanReason, BanRecord, KeyId, PetStoreError,
+    AccountId, Actor, ApiKeyRecord, Ban, BanNote, BanOrigin, BanRecord, Change, KeyId, PetStoreError,
+    StatedReason, Subject, ban_json,
 };
 
 /// How many notes one report forgets that are over; the next one goes on.
@@ -27,9 +28,18 @@ const SWEEP: u64 = 100;
 
 /// The bans of the keys of a store.
 #[derive(Clone, Copy, Debug)]
-pub struct Bans<'a>(pub(super) &'a Store);
+pub struct Bans<'a> {
+    pub(super) store: &'a Store,
+    pub(super) actor: &'a Actor,
+}
 
-impl Bans<'_> {
+impl<'a> Bans<'a> {
+    /// The same, changed by that actor.
+    #[must_use]
+    pub fn by(self, actor: &'a Actor) -> Self {
+        Self { actor, ..self }
+    }
+
     /// Takes note of a ban that a gateway imposed, unless what is kept outweighs it. What is kept then, and
     /// the revision that this is as new as. An unknown key has no ban.
     pub(crate) async fn report(
@@ -39,7 +49,7 @@ impl Bans<'_> {
         now: UnixMillis,
     ) -> Result<(Option<BanNote>, i64), PetStoreError> {
         let key_id = key_id.to_owned();
-        self.0
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
@@ -64,20 +74,22 @@ impl Bans<'_> {
     ///
     /// # Errors
     ///
-    /// [`AccountError::Invalid`] if `length` is nothing, [`AccountError::KeyNotFound`], or the store's error.
+    /// [`PetStoreError::Invalid`] if `length` is nothing, [`PetStoreError::KeyNotFound`], or the store's error.
     pub async fn add(
         self,
         id: KeyId,
         length: Duration,
-        reason: Option<BanReason>,
+        reason: Option<StatedReason>,
         now: UnixMillis,
-    ) -> Result<BanRecord, AccountError> {
+    ) -> Result<BanRecord, PetStoreError> {
         let decide = move |from: UnixMillis| {
-            let ban = Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?;
-            Ok((BanNote::Banned(ban.clone()), ban))
+            Ok(BanNote::Banned(Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?))
         };
-        let (ban, account) = self.set(id, now, decide).await?;
-        Ok(BanRecord { key_id: id, account, ban })
+        let (note, key) = self.set(id, "CreateBan", now, decide).await?;
+        match note {
+            BanNote::Banned(ban) => Ok(BanRecord { key_id: id, account: key.account, ban }),
+            BanNote::Lifted(_) => Err(PetStoreError::Bug("a ban that was imposed is lifted".into())),
+        }
     }
 
     /// Lifts a key's ban and forgets that there was one, so that a next one is as short as a first one. Does
@@ -85,33 +97,47 @@ impl Bans<'_> {
     ///
     /// # Errors
     ///
-    /// [`AccountError::KeyNotFound`], or the store's error.
-    pub async fn lift(self, id: KeyId, now: UnixMillis) -> Result<(), AccountError> {
-        self.set(id, now, |at| Ok((BanNote::Lifted(at), ()))).await.map(drop)
+    /// [`PetStoreError::KeyNotFound`], or the store's error.
+    pub async fn lift(self, id: KeyId, now: UnixMillis) -> Result<(), PetStoreError> {
+        self.set(id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
     }
 
-    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that
-    /// is. It is `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is
-    /// newer holds. Returns the name of the key's account too.
-    async fn set<T: Send + 'static>(
+    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that is. It
+    /// is `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is newer holds.
+    /// Returns the key too.
+    async fn set(
         self,
         id: KeyId,
+        action: &'static str,
         now: UnixMillis,
-        decide: impl FnOnce(UnixMillis) -> Result<(BanNote, T), AccountError> + Send + 'static,
-    ) -> Result<(T, AccountName), AccountError> {
-        self.0
+        decide: impl FnOnce(UnixMillis) -> Result<BanNote, PetStoreError> + Send + 'static,
+    ) -> Result<(BanNote, ApiKeyRecord), PetStoreError> {
+        let actor = self.actor.clone();
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let (row, account) = keys::find(transaction, id).await?;
-                    touch(transaction, row.account_id).await?;
-                    let kept = ban::Entity::find_by_id(&row.id).all(transaction).await?.pop();
-                    let at = match kept.map(BanNote::from) {
+                    let key = keys::find(transaction, id).await?;
+                    touch(transaction, key.account_id.0).await?;
+                    let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
+                    let kept = kept.map(BanNote::from);
+                    let at = match &kept {
                         Some(BanNote::Banned(ban)) => now.max(ban.from),
                         Some(BanNote::Lifted(_)) | None => now,
                     };
-                    let (note, result) = decide(at)?;
-                    keep(transaction, &row.id, note).await?;
-                    Ok((result, account))
+                    let note = decide(at)?;
+                    keep(transaction, &id.to_string(), note.clone()).await?;
+                    let in_force = |note: &BanNote| match note {
+                        BanNote::Banned(ban) if ban.until > now => Some(ban_json(ban)),
+                        BanNote::Banned(_) | BanNote::Lifted(_) => None,
+                    };
+                    let change = Change {
+                        action,
+                        subject: Subject::Key(key.account_id, key.account.clone(), id),
+                        before: kept.as_ref().and_then(in_force),
+                        after: in_force(&note),
+                    };
+                    audit::record(transaction, &actor, now, change).await?;
+                    Ok((note, key))
                 })
             })
             .await
@@ -122,13 +148,38 @@ impl Bans<'_> {
     /// # Errors
     ///
     /// The store's error.
-    pub async fn list(self, now: UnixMillis) -> Result<Vec<BanRecord>, AccountError> {
+    pub async fn list(self, now: UnixMillis) -> Result<Vec<BanRecord>, PetStoreError> {
+        self.page(now, None, None, None).await
+    }
+
+    /// The bans in force that come after that position (the end and the key of the last one before), of one
+    /// account if it is given, the next to end first; at most `limit`.
+    pub(crate) async fn page(
+        self,
+        now: UnixMillis,
+        account: Option<AccountId>,
+        after: Option<(UnixMillis, KeyId)>,
+        limit: Option<u64>,
+    ) -> Result<Vec<BanRecord>, PetStoreError> {
+        let after = after.map(|(end, key_id)| {
+            let (end, key_id) = (moment_column(end), key_id.to_string());
+            let at_that_end = ban::Column::EndsAt.eq(end).and(ban::Column::KeyId.gt(key_id));
+            ban::Column::EndsAt.gt(end).or(at_that_end)
+        });
         let find = ban::Entity::find()
             .find_also_related(api_key::Entity)
             .and_also_related(account::Entity)
-            .filter(ban::Column::EndsAt.gt(moment_column(now)))
-            .order_by_asc(ban::Column::EndsAt);
-        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+            .filter(
+                Condition::all()
+                    .add(ban::Column::EndsAt.gt(moment_column(now)))
+                    .add(Expr::col((ban::Entity, ban::Column::EndsAt)).gt(Expr::col(ban::Column::ImposedAt)))
+                    .add_option(after)
+                    .add_option(account.map(|id| api_key::Column::AccountId.eq(id.0))),
+            )
+            .order_by_asc(ban::Column::EndsAt)
+            .order_by_asc(ban::Column::KeyId)
+            .limit(limit);
+        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
         let records = rows.into_iter().filter_map(|(row, _, account)| {
             let key_id = row.key_id.clone();
             let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
@@ -140,6 +191,29 @@ impl Bans<'_> {
             }))
         });
         records.collect()
+    }
+
+    /// The bans in force of these keys.
+    pub(crate) async fn in_force(
+        self,
+        keys: &[KeyId],
+        now: UnixMillis,
+    ) -> Result<Vec<(KeyId, Ban)>, PetStoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let find = ban::Entity::find()
+            .filter(ban::Column::KeyId.is_in(keys.iter().map(KeyId::to_string)))
+            .filter(ban::Column::EndsAt.gt(moment_column(now)));
+        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let in_force = rows.into_iter().filter_map(|row| {
+            let key_id = row.key_id.parse().ok()?;
+            match row.into() {
+                BanNote::Banned(ban) => Some((key_id, ban)),
+                BanNote::Lifted(_) => None,
+            }
+        });
+        Ok(in_force.collect())
     }
 }
 

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
-use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
+};
 
 use super::{
-    Session, Store,
+    Session, Store, accounts, audit,
     changes::touch,
     entity::{
         account::{self, moment_column},
@@ -15,7 +17,8 @@ use super::{
     },
 };
 use crate::domain::{
-    Account, AccountError, AccountName, ApiKeyRecord, IssuedKey, KeyId, KeyState, NewApiKey,
+    AccountId, AccountName, Actor, ApiKeyRecord, Change, IssuedKey, KeyId, KeyLabel, KeyState, ListKeys,
+    NewApiKey, PetStoreError, RotatedKey, Subject, key_json,
 };
 
 mod resolve;
@@ -24,32 +27,55 @@ pub(crate) use resolve::ResolvedKey;
 
 /// The API keys of a store.
 #[derive(Clone, Copy, Debug)]
-pub struct Keys<'a>(pub(super) &'a Store);
+pub struct Keys<'a> {
+    pub(super) store: &'a Store,
+    pub(super) actor: &'a Actor,
+}
 
-impl Keys<'_> {
-    /// Creates a key for an account; without `expires_at` it never expires.
+impl<'a> Keys<'a> {
+    /// The same, changed by that actor.
+    #[must_use]
+    pub fn by(self, actor: &'a Actor) -> Self {
+        Self { actor, ..self }
+    }
+
+    /// Creates a key without a label, as [`Self::create_labelled`] does.
     ///
     /// # Errors
     ///
-    /// [`AccountError::Invalid`] if it were to be expired already, [`AccountError::AccountNotFound`], or the
-    /// store's error.
+    /// As [`Self::create_labelled`].
     pub async fn create(
         self,
         account: &AccountName,
         environment: Environment,
         expires_at: Option<UnixMillis>,
         now: UnixMillis,
-    ) -> Result<IssuedKey, AccountError> {
-        let (key, new) = NewApiKey::issue(environment, expires_at, now)?;
-        let account = account.clone();
-        self.0
+    ) -> Result<IssuedKey, PetStoreError> {
+        self.create_labelled(account, None, environment, expires_at, now).await
+    }
+
+    /// Creates a key for an account; without `expires_at` it never expires.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::Invalid`] if it were to be expired already, [`PetStoreError::AccountNotFound`], or the
+    /// store's error.
+    pub async fn create_labelled(
+        self,
+        account: &AccountName,
+        label: Option<KeyLabel>,
+        environment: Environment,
+        expires_at: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Result<IssuedKey, PetStoreError> {
+        let (key, new) = NewApiKey::issue(environment, label, expires_at, now)?;
+        let (actor, account) = (self.actor.clone(), account.clone());
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let find = account::Entity::find().filter(account::Column::Name.eq(account.as_str()));
-                    let row = find.all(transaction).await?.pop();
-                    let row = row.ok_or(AccountError::AccountNotFound(account))?;
-                    touch(transaction, row.id).await?;
-                    let record = insert(transaction, &row.try_into()?, new).await?;
+                    let account = accounts::find(transaction, &account).await?;
+                    touch(transaction, account.id.0).await?;
+                    let record = insert(transaction, &actor, (account.id, account.name), new).await?;
                     Ok(IssuedKey { record, key })
                 })
             })
@@ -60,63 +86,97 @@ impl Keys<'_> {
     ///
     /// # Errors
     ///
-    /// [`AccountError::AccountNotFound`], or the store's error.
-    pub async fn list(self, account: Option<&AccountName>) -> Result<Vec<ApiKeyRecord>, AccountError> {
+    /// [`PetStoreError::AccountNotFound`], or the store's error.
+    pub async fn list(self, account: Option<&AccountName>) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
         if let Some(name) = account {
-            self.0.accounts().find(name).await?;
+            self.store.accounts().find(name).await?;
         }
         let mut find =
             api_key::Entity::find().find_also_related(account::Entity).order_by_asc(api_key::Column::Id);
         if let Some(account) = account {
             find = find.filter(account::Column::Name.eq(account.as_str()));
         }
-        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
-        rows.into_iter().map(|(row, account)| Ok(record(row, name_of(account))?)).collect()
+        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+        rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
+    }
+
+    /// A page of keys, oldest first, of which one more is read than the page has.
+    pub(crate) async fn page(self, list: ListKeys) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
+        let mut find = api_key::Entity::find()
+            .find_also_related(account::Entity)
+            .order_by_asc(api_key::Column::Id)
+            .limit(list.size.get() as u64 + 1);
+        if let Some(name) = &list.account {
+            let account = self.store.accounts().find(name).await?;
+            find = find.filter(api_key::Column::AccountId.eq(account.id.0));
+        }
+        if let Some(after) = list.after {
+            find = find.filter(api_key::Column::Id.gt(after.to_string()));
+        }
+        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+        rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
+    }
+
+    /// The key with that identifier.
+    pub(crate) async fn find(self, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
+        let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
+        let found = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let (row, account) = found.ok_or(PetStoreError::KeyNotFound(id))?;
+        record(row, name_of(account))
     }
 
     /// Revokes a key for good; one that is revoked already stays as it is.
     ///
     /// # Errors
     ///
-    /// [`AccountError::KeyNotFound`], or the store's error.
-    pub async fn revoke(self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, AccountError> {
-        self.0
+    /// [`PetStoreError::KeyNotFound`], or the store's error.
+    pub async fn revoke(self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, PetStoreError> {
+        let actor = self.actor.clone();
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let (mut row, account) = find(transaction, id).await?;
-                    if row.revoked_at.is_none() {
-                        touch(transaction, row.account_id).await?;
-                        row.revoked_at = Some(moment_column(now));
-                        set_moment(transaction, id, api_key::Column::RevokedAt, row.revoked_at).await?;
+                    let before = find(transaction, id).await?;
+                    if before.revoked_at.is_some() {
+                        return Ok(before);
                     }
-                    Ok(record(row, account)?)
+                    touch(transaction, before.account_id.0).await?;
+                    set_moment(transaction, id, api_key::Column::RevokedAt, now).await?;
+                    let after = ApiKeyRecord { revoked_at: Some(now), ..before.clone() };
+                    let change = Change {
+                        action: "RevokeKey",
+                        subject: subject(&before),
+                        before: Some(key_json(&before)),
+                        after: Some(key_json(&after)),
+                    };
+                    audit::record(transaction, &actor, now, change).await?;
+                    Ok(after)
                 })
             })
             .await
     }
 
-    /// Creates a key, of the same account and environment and without an expiry, to take the place of
+    /// Creates a key, of the same account, environment and label and without an expiry, to take the place of
     /// another. The old one expires after `grace`, and never later than it would have. A key of another
     /// environment than `environment`, if that is given, is left alone.
     ///
     /// # Errors
     ///
-    /// [`AccountError::KeyNotFound`], [`AccountError::KeyNotActive`],
-    /// [`AccountError::KeyOfAnotherEnvironment`], or the store's error.
+    /// [`PetStoreError::KeyNotFound`], [`PetStoreError::KeyNotActive`],
+    /// [`PetStoreError::KeyOfAnotherEnvironment`], or the store's error.
     pub async fn rotate(
         self,
         id: KeyId,
         grace: Duration,
         environment: Option<Environment>,
         now: UnixMillis,
-    ) -> Result<IssuedKey, AccountError> {
-        self.0
+    ) -> Result<RotatedKey, PetStoreError> {
+        let actor = self.actor.clone();
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let (row, account) = find(transaction, id).await?;
-                    let (account_id, old) = (row.account_id, record(row, account)?);
+                    let old = find(transaction, id).await?;
                     if environment.is_some_and(|environment| environment != old.environment) {
-                        return Err(AccountError::KeyOfAnotherEnvironment {
+                        return Err(PetStoreError::KeyOfAnotherEnvironment {
                             id,
                             environment: old.environment,
                         });
@@ -124,37 +184,58 @@ impl Keys<'_> {
                     match old.state(now) {
                         KeyState::Active => {}
                         state @ (KeyState::Revoked | KeyState::Expired) => {
-                            return Err(AccountError::KeyNotActive { id, state });
+                            return Err(PetStoreError::KeyNotActive { id, state });
                         }
                     }
-                    touch(transaction, account_id).await?;
+                    touch(transaction, old.account_id.0).await?;
                     let end = now.plus(grace);
                     let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
-                    set_moment(transaction, id, api_key::Column::ExpiresAt, Some(moment_column(end))).await?;
-                    let (key, new) = NewApiKey::issue(old.environment, None, now)?;
-                    let row = key_row(account_id, new);
+                    set_moment(transaction, id, api_key::Column::ExpiresAt, end).await?;
+                    let (key, new) = NewApiKey::issue(old.environment, old.label.clone(), None, now)?;
+                    let row = key_row(old.account_id, new);
                     let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
-                    Ok(IssuedKey { record: record(row, old.account)?, key })
+                    let new = record(row, old.account.clone())?;
+                    let expiring = ApiKeyRecord { expires_at: Some(end), ..old.clone() };
+                    let after = serde_json::json!({ "old": key_json(&expiring), "new": key_json(&new) });
+                    let change = Change {
+                        action: "RotateKey",
+                        subject: subject(&old),
+                        before: Some(key_json(&old)),
+                        after: Some(after),
+                    };
+                    audit::record(transaction, &actor, now, change).await?;
+                    Ok(RotatedKey { issued: IssuedKey { record: new, key }, old: expiring })
                 })
             })
             .await
     }
 }
 
+/// What a change of the key is a change of.
+fn subject(key: &ApiKeyRecord) -> Subject {
+    Subject::Key(key.account_id, key.account.clone(), key.id)
+}
+
 /// Adds a key, in a transaction that has touched its account.
 pub(super) async fn insert(
     transaction: &Session,
-    account: &Account,
+    actor: &Actor,
+    (account_id, account): (AccountId, AccountName),
     key: NewApiKey,
-) -> Result<ApiKeyRecord, AccountError> {
-    let row = api_key::Entity::insert(key_row(account.id.0, key)).exec_with_returning(transaction).await?;
-    Ok(record(row, account.name.clone())?)
+) -> Result<ApiKeyRecord, PetStoreError> {
+    let now = key.created_at;
+    let row = api_key::Entity::insert(key_row(account_id, key)).exec_with_returning(transaction).await?;
+    let record = record(row, account)?;
+    let (subject, after) = (subject(&record), Some(key_json(&record)));
+    let change = Change { action: "CreateKey", subject, before: None, after };
+    audit::record(transaction, actor, now, change).await?;
+    Ok(record)
 }
 
-fn key_row(account_id: i64, key: NewApiKey) -> api_key::ActiveModel {
+fn key_row(account_id: AccountId, key: NewApiKey) -> api_key::ActiveModel {
     api_key::ActiveModel {
         id: Set(key.id.to_string()),
-        account_id: Set(account_id),
+        account_id: Set(account_id.0),
         digest: Set(key.digest.0.to_vec()),
         prefix: Set(key.environment.key_prefix().to_owned()),
         last_four: Set(key.last_four),
@@ -162,27 +243,25 @@ fn key_row(account_id: i64, key: NewApiKey) -> api_key::ActiveModel {
         expires_at: Set(key.expires_at.map(moment_column)),
         revoked_at: Set(None),
         last_used_at: Set(None),
+        label: Set(key.label.map(|label| label.as_str().to_owned())),
     }
 }
 
-/// A key and the name of its account.
-pub(super) async fn find(
-    transaction: &Session,
-    id: KeyId,
-) -> Result<(api_key::Model, AccountName), AccountError> {
+/// A key, in a transaction.
+pub(super) async fn find(transaction: &Session, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
     let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-    let (row, account) = find.all(transaction).await?.pop().ok_or(AccountError::KeyNotFound(id))?;
-    Ok((row, name_of(account)))
+    let (row, account) = find.all(transaction).await?.pop().ok_or(PetStoreError::KeyNotFound(id))?;
+    record(row, name_of(account))
 }
 
 async fn set_moment(
     transaction: &Session,
     id: KeyId,
     column: api_key::Column,
-    moment: Option<i64>,
-) -> Result<(), AccountError> {
+    moment: UnixMillis,
+) -> Result<(), PetStoreError> {
     api_key::Entity::update_many()
-        .col_expr(column, Expr::value(moment))
+        .col_expr(column, Expr::value(moment_column(moment)))
         .filter(api_key::Column::Id.eq(id.to_string()))
         .exec(transaction)
         .await?;

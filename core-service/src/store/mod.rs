@@ -13,9 +13,10 @@ use futures_util::future::BoxFuture;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use tokio::time;
 
-use crate::domain::PetStoreError;
+use crate::domain::{Actor, PetStoreError};
 
 mod accounts;
+mod audit;
 mod bans;
 mod changes;
 mod connection;
@@ -28,6 +29,7 @@ mod insert;
 mod keys;
 mod metrics;
 mod open;
+mod operators;
 mod orders;
 mod pets;
 mod postgres;
@@ -42,8 +44,10 @@ pub use bans::Bans;
 pub use database_url::{DatabaseUrl, DatabaseUrlError, PostgresAddress};
 pub use keys::Keys;
 pub use open::{OpenError, OpenOptions};
+pub use operators::Operators;
 pub use usage::Usage;
 
+pub(crate) use audit::Audit;
 pub(crate) use changes::Changes;
 pub(crate) use creations::Creations;
 pub(crate) use imports::Imports;
@@ -65,6 +69,9 @@ const SQLITE_DEADLINE: Duration = Duration::from_secs(4);
 const POSTGRES_DEADLINE: Duration = Duration::from_millis(1_400);
 /// How long closing may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Who changes something, unless that is said.
+static LOCAL: Actor = Actor::LOCAL;
 
 /// The database. Clones share the connections.
 #[derive(Clone)]
@@ -94,22 +101,32 @@ impl Store {
         Orders(self)
     }
 
-    /// The accounts.
+    /// The accounts. Whoever changes them is recorded as the local operator, unless [`Accounts::by`] says otherwise.
     #[must_use]
     pub fn accounts(&self) -> Accounts<'_> {
-        Accounts(self)
+        Accounts { store: self, actor: &LOCAL }
     }
 
-    /// Their API keys.
+    /// Their API keys; changed as [`Self::accounts`].
     #[must_use]
     pub fn keys(&self) -> Keys<'_> {
-        Keys(self)
+        Keys { store: self, actor: &LOCAL }
     }
 
-    /// The bans of keys.
+    /// The bans of keys; changed as [`Self::accounts`].
     #[must_use]
     pub fn bans(&self) -> Bans<'_> {
-        Bans(self)
+        Bans { store: self, actor: &LOCAL }
+    }
+
+    /// Who may administer the service; changed as [`Self::accounts`].
+    #[must_use]
+    pub fn operators(&self) -> Operators<'_> {
+        Operators { store: self, actor: &LOCAL }
+    }
+
+    pub(crate) fn audit(&self) -> Audit<'_> {
+        Audit(self)
     }
 
     /// What accounts have used.

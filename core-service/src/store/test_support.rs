@@ -68,6 +68,13 @@ pub(crate) async fn new_database() -> (Store, Database) {
     (store, database)
 }
 
+impl Store {
+    /// Sends a statement past all that the store promises.
+    pub(crate) async fn execute_unchecked(&self, sql: &str) -> Result<(), sea_orm::DbErr> {
+        self.writer.execute_unprepared(sql).await.map(drop)
+    }
+}
+
 /// Opens the store once more, as another process would.
 pub(crate) async fn open(home: &Home) -> Store {
     Store::open(&home.url(), MIGRATE).await.unwrap()

@@ -4,15 +4,19 @@ use std::time::Duration;
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::{Expr, ExprTrait, OnConflict, Order, Query},
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IdenStatic, QueryFilter, QueryOrder,
+    QueryResult, QuerySelect,
+    sea_query::{Expr, ExprTrait, JoinType, OnConflict, Order, Query},
 };
 
 use super::{
     Session, Store,
-    entity::{account::moment_column, usage_day, usage_reporter},
+    entity::{
+        account::{self, moment_column},
+        usage_day, usage_reporter,
+    },
 };
-use crate::domain::{AccountError, AccountId, Day, PetStoreError, Tally, UsageDay};
+use crate::domain::{AccountId, AccountName, Day, PetStoreError, Tally, UsageDay};
 
 /// How many days are kept, today included.
 const KEPT_DAYS: i64 = 90;
@@ -28,6 +32,15 @@ pub(crate) struct AccountUsage {
     pub(crate) days: Vec<UsageDay>,
     /// The number of the reporter's last report that was counted; 0 if there was none, or there are no days.
     pub(crate) last_report: i64,
+}
+
+/// An account that called the deprecated getPet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeprecatedUse {
+    pub(crate) account: AccountName,
+    pub(crate) calls: i64,
+    /// The last day with a call.
+    pub(crate) last_day: Day,
 }
 
 /// What the accounts of a store have used.
@@ -70,9 +83,69 @@ impl Usage<'_> {
         account: AccountId,
         days: u16,
         now: UnixMillis,
-    ) -> Result<Vec<UsageDay>, AccountError> {
+    ) -> Result<Vec<UsageDay>, PetStoreError> {
         let since = Day::containing(now).minus(i64::from(days) - 1);
         Ok(self.since(account, since, "").await?.days)
+    }
+
+    /// The counts since a day, of one account or of all together, ascending; days without requests are left out.
+    pub(crate) async fn by_day(
+        self,
+        account: Option<AccountId>,
+        since: Day,
+    ) -> Result<Vec<UsageDay>, PetStoreError> {
+        use usage_day::Column as C;
+        // A sum of 64-bit integers is a decimal number on PostgreSQL, and fits again.
+        let sum = |column: C| Expr::col(column).sum().cast_as("bigint");
+        let mut query = Query::select();
+        query
+            .from(usage_day::Entity)
+            .expr_as(Expr::val(0_i64).cast_as("bigint"), "account_id")
+            .column(C::Day);
+        for column in [C::Succeeded, C::ClientErrors, C::Refused, C::ServerErrors, C::GetPet] {
+            query.expr_as(sum(column), column.as_str());
+        }
+        query.and_where(Expr::col(C::Day).gte(since.0)).group_by_col(C::Day).order_by(C::Day, Order::Asc);
+        if let Some(account) = account {
+            query.and_where(Expr::col(C::AccountId).eq(account.0));
+        }
+        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
+        rows.iter().map(|row| Ok(usage_day::Model::from_query_result(row, "")?.into())).collect()
+    }
+
+    /// Who called the deprecated getPet since a day: most calls first, at most so many accounts.
+    pub(crate) async fn deprecated_since(
+        self,
+        since: Day,
+        limit: u64,
+    ) -> Result<Vec<DeprecatedUse>, PetStoreError> {
+        use usage_day::Column as C;
+        let query = Query::select()
+            .from(usage_day::Entity)
+            .join(
+                JoinType::InnerJoin,
+                account::Entity,
+                Expr::col((account::Entity, account::Column::Id)).equals((usage_day::Entity, C::AccountId)),
+            )
+            .column((account::Entity, account::Column::Name))
+            .expr_as(Expr::col((usage_day::Entity, C::GetPet)).sum().cast_as("bigint"), "calls")
+            .expr_as(Expr::col((usage_day::Entity, C::Day)).max(), "last_day")
+            .and_where(Expr::col((usage_day::Entity, C::Day)).gte(since.0))
+            .and_where(Expr::col((usage_day::Entity, C::GetPet)).gt(0))
+            .group_by_col((account::Entity, account::Column::Name))
+            .order_by("calls", Order::Desc)
+            .order_by((account::Entity, account::Column::Name), Order::Asc)
+            .limit(limit)
+            .take();
+        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
+        let used = |row: &QueryResult| -> Result<DeprecatedUse, DbErr> {
+            Ok(DeprecatedUse {
+                account: AccountName::stored(row.try_get("", "name")?),
+                calls: row.try_get("", "calls")?,
+                last_day: Day(row.try_get("", "last_day")?),
+            })
+        };
+        Ok(rows.iter().map(used).collect::<Result<_, _>>()?)
     }
 
     /// The account's counts since a day, and how many of the reporter's reports are in them: one statement,

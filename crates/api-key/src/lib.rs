@@ -19,25 +19,25 @@
 //! assert!(ApiKey::parse(&written[..44]).is_none());
 //! ```
 //!
-//! [`ServiceToken`] is the secret between gateway and core: no client has it.
+//! [`OperatorToken`] is what an operator shows: of the same form, with a prefix of its own. [`ServiceToken`] is
+//! the secret between gateway and core: no client has it.
 
 use std::{fmt, str::FromStr};
 
-use rand::distr::{Alphanumeric, Distribution};
 use sha2::{Digest, Sha256};
 
+mod form;
+mod operator_token;
 mod service_token;
 
+pub use operator_token::OperatorToken;
 pub use service_token::{InvalidServiceToken, ServiceToken};
 
-const PREFIX_LEN: usize = "pet_live_".len();
-const RANDOM_LEN: usize = 30;
-const CHECKSUM_LEN: usize = 6;
-const SIGNED_LEN: usize = PREFIX_LEN + RANDOM_LEN;
-const KEY_LEN: usize = SIGNED_LEN + CHECKSUM_LEN;
+const KEY_LEN: usize = "pet_live_".len() + form::SECRET_LEN;
 
-/// Digits in ascending order, then upper case, then lower case.
-const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// What keys and operator tokens begin with.
+const PREFIXES: [&str; 3] =
+    [Environment::Production.key_prefix(), Environment::Staging.key_prefix(), OperatorToken::PREFIX];
 
 /// Which installation a key belongs to: the two never accept each other's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,13 +106,7 @@ impl ApiKey {
     /// A new key of the environment.
     #[must_use]
     pub fn generate(environment: Environment) -> Self {
-        let mut key = [0; KEY_LEN];
-        key[..PREFIX_LEN].copy_from_slice(environment.key_prefix().as_bytes());
-        let mut random = Alphanumeric.sample_iter(rand::rng()); // a CSPRNG, seeded by the operating system
-        key[PREFIX_LEN..SIGNED_LEN].fill_with(|| random.next().unwrap_or_default());
-        let checksum = checksum(&key[..SIGNED_LEN]);
-        key[SIGNED_LEN..].copy_from_slice(&checksum);
-        Self(key)
+        Self(form::generate(environment.key_prefix()))
     }
 
     /// The key that is written so, if its form and checksum are right: whether it exists is another question.
@@ -128,22 +122,19 @@ impl ApiKey {
     /// ```
     #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
-        let key: [u8; KEY_LEN] = written.as_bytes().try_into().ok()?;
-        let known_prefix =
-            Environment::ALL.iter().any(|environment| key.starts_with(environment.key_prefix().as_bytes()));
-        let base62 = key[PREFIX_LEN..].iter().all(u8::is_ascii_alphanumeric);
-        (known_prefix && base62 && key[SIGNED_LEN..] == checksum(&key[..SIGNED_LEN])).then_some(Self(key))
+        let prefixes = Environment::ALL.map(Environment::key_prefix);
+        prefixes.into_iter().find_map(|prefix| form::parse(prefix, written)).map(Self)
     }
 
-    /// Whether a key may begin anywhere in the text, which then must not be logged, stored or sent on. Judged
-    /// by the prefix alone, in any case: a key that was cut short or misspelt gives away nearly as much as a
-    /// whole one.
+    /// Whether a key or an operator token may begin anywhere in the text, which then must not be logged, stored or
+    /// sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt gives away nearly as
+    /// much as a whole one.
     #[must_use]
     pub fn begins_in(text: &str) -> bool {
-        let prefixes = Environment::ALL.map(|environment| environment.key_prefix().as_bytes());
-        text.as_bytes()
-            .windows(PREFIX_LEN)
-            .any(|window| prefixes.iter().any(|prefix| window.eq_ignore_ascii_case(prefix)))
+        PREFIXES.iter().any(|prefix| {
+            let mut windows = text.as_bytes().windows(prefix.len());
+            windows.any(|window| window.eq_ignore_ascii_case(prefix.as_bytes()))
+        })
     }
 
     /// The environment that the key says it belongs to.
@@ -182,7 +173,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// SHA-256 of a whole key.
+/// SHA-256 of a whole key or operator token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
@@ -191,17 +182,6 @@ impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyDigest(…)")
     }
-}
-
-/// CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².
-fn checksum(signed: &[u8]) -> [u8; CHECKSUM_LEN] {
-    let mut rest = crc32fast::hash(signed);
-    let mut digits = [0; CHECKSUM_LEN];
-    for digit in digits.iter_mut().rev() {
-        *digit = BASE62[(rest % 62) as usize];
-        rest /= 62;
-    }
-    digits
 }
 
 #[cfg(test)]
@@ -249,6 +229,9 @@ mod tests {
             for text in [key, &format!("k.{key}"), &format!("{key}é"), &key[..20], &key.to_uppercase()] {
                 assert!(ApiKey::begins_in(text), "{text}");
             }
+        }
+        for text in ["pet_op_", "a.PET_OP_x"] {
+            assert!(ApiKey::begins_in(text), "an operator token: {text}");
         }
         for text in ["", "pet_live", "pet-live-order", "pet_dead_order", "order-66"] {
             assert!(!ApiKey::begins_in(text), "{text}");

@@ -78,8 +78,9 @@ pub(crate) fn run(verb: Account) -> Result<(), CliError> {
         }
         Account::SetPlan { name, plan, settings } => {
             let plan = plan.plan()?;
+            let now = Clock::system().now();
             let account =
-                settings.on_store(async |store| Ok(store.accounts().set_plan(&name, plan).await?))?;
+                settings.on_store(async |store| Ok(store.accounts().set_plan(&name, plan, now).await?))?;
             settings.print(
                 || format!("account {} is on plan {}\n", account.name, account.plan),
                 || json(&account),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use petstore_clock::Clock;
-use petstore_core::domain::{BanOrigin, BanReason, BanRecord};
+use petstore_core::domain::{BanOrigin, BanRecord, StatedReason};
 use serde_json::{Value, json};
 
 use crate::{
@@ -81,8 +81,8 @@ fn ban_length(written: &str) -> Result<Duration, String> {
 }
 
 /// Not parsed by clap, whose errors repeat the value: it may contain a key.
-fn ban_reason(written: &str) -> Result<BanReason, InvalidSetting> {
-    BanReason::parse(written).map_err(|violation| InvalidSetting::new("--reason", violation.rule))
+fn ban_reason(written: &str) -> Result<StatedReason, InvalidSetting> {
+    StatedReason::parse(written).map_err(|violation| InvalidSetting::new("--reason", violation.rule))
 }
 
 fn table(records: &[BanRecord]) -> String {
@@ -114,6 +114,6 @@ fn row_json(BanRecord { key_id, account, ban }: &BanRecord) -> Value {
 fn origin(origin: &BanOrigin) -> (&'static str, Option<&str>) {
     match origin {
         BanOrigin::Limiter => ("limiter", None),
-        BanOrigin::Operator(reason) => ("operator", reason.as_ref().map(BanReason::as_str)),
+        BanOrigin::Operator(reason) => ("operator", reason.as_ref().map(StatedReason::as_str)),
     }
 }

@@ -100,7 +100,7 @@ pub(crate) fn run(verb: Key) -> Result<(), CliError> {
         Key::Rotate { id, grace, environment, settings } => {
             let id = key_id(&id)?;
             let issued = settings.on_store(async |store| {
-                Ok(store.keys().rotate(id, grace, environment, clock.now()).await?)
+                Ok(store.keys().rotate(id, grace, environment, clock.now()).await?.issued)
             })?;
             show(&issued, &settings)
         }

@@ -13,7 +13,7 @@ use std::{
 
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::Clock;
-use petstore_core::{DatabaseUrl, domain::AccountError, store::Store};
+use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
 use tokio::task::spawn_blocking;
 
 use super::StartError;
@@ -36,7 +36,7 @@ pub enum FirstKeyError {
     OfAnother(UntrustedFile),
     /// The store refuses the account.
     #[error(transparent)]
-    Account(#[from] AccountError),
+    Account(#[from] PetStoreError),
 }
 
 /// Gives a store in a file without accounts its first account, and tells in which file the key of that is.

@@ -235,7 +235,12 @@ impl TestShop {
 
     /// Puts an account on another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
-        self.running.store().accounts().set_plan(account, plan).await.expect("the account is there");
+        self.running
+            .store()
+            .accounts()
+            .set_plan(account, plan, self.clock.now())
+            .await
+            .expect("the account is there");
     }
 
     /// Speaks REST with a new key of the account.
@@ -283,7 +288,7 @@ impl TestShop {
             .rotate(id, grace, None, self.clock.now())
             .await
             .expect("the key is active");
-        self.client_with_key(&issued)
+        self.client_with_key(&issued.issued)
     }
 
     async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {

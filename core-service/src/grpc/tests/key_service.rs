@@ -179,7 +179,7 @@ async fn a_ban_by_hand_is_told_with_its_reason() {
     let Core { store, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
     let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
-    let reason = domain::BanReason::parse("open invoice").unwrap();
+    let reason = domain::StatedReason::parse("open invoice").unwrap();
     store.bans().add(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
     let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
     let key = shop.keys().resolve_key(request).await.unwrap().into_inner().key.unwrap();

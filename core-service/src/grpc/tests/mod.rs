@@ -18,6 +18,7 @@ use tower::util::BoxCloneSyncService;
 use super::*;
 use crate::store::test_support::{Home, lock_for_writing, new_store};
 
+mod admin;
 mod batch;
 mod bounds;
 mod bulk;

@@ -77,7 +77,7 @@ async fn a_name_is_taken_once_however_many_ask_for_it() {
     for answer in asking.collect::<Vec<_>>() {
         match answer.await.unwrap() {
             Ok(_) => created += 1,
-            Err(AccountError::AccountExists(name)) => assert_eq!(name.as_str(), "acme"),
+            Err(PetStoreError::AccountExists(name)) => assert_eq!(name.as_str(), "acme"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -89,10 +89,10 @@ async fn another_plan_brings_its_own_numbers_and_takes_the_agreed_ones_away() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     for plan in [Plan::Enterprise(Quota { per_minute: 7, per_day: 70 }), Plan::Business] {
-        assert_eq!(shop.store.accounts().set_plan(&named("acme"), plan).await.unwrap().plan, plan);
+        assert_eq!(shop.store.accounts().set_plan(&named("acme"), plan, START).await.unwrap().plan, plan);
         assert_eq!(shop.store.accounts().list().await.unwrap()[0].plan, plan);
     }
-    let refusal = shop.store.accounts().set_plan(&named("nobody"), Plan::Free).await.unwrap_err();
+    let refusal = shop.store.accounts().set_plan(&named("nobody"), Plan::Free, START).await.unwrap_err();
     assert_eq!(refusal.to_string(), "there is no account nobody");
 }
 
@@ -131,7 +131,7 @@ async fn a_list_tells_keys_apart_without_giving_them_away() {
     shop.account("empty").await;
     assert_eq!(shop.store.keys().list(Some(&named("empty"))).await.unwrap(), []);
     let refusal = shop.store.keys().list(Some(&named("nobody"))).await.unwrap_err();
-    assert!(matches!(refusal, AccountError::AccountNotFound(_)));
+    assert!(matches!(refusal, PetStoreError::AccountNotFound(_)));
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn revoking_twice_is_revoking_once() {
 
     let unknown = KeyId::generate(START);
     let refusal = shop.store.keys().revoke(unknown, shop.clock.now()).await.unwrap_err();
-    assert!(matches!(refusal, AccountError::KeyNotFound(id) if id == unknown));
+    assert!(matches!(refusal, PetStoreError::KeyNotFound(id) if id == unknown));
 }
 
 #[tokio::test]
@@ -174,12 +174,15 @@ async fn a_rotated_key_lives_on_for_the_grace_and_no_longer_than_it_would_have()
     {
         let old = shop.key("acme", expiry).await;
         let new = shop.store.keys().rotate(old.record.id, DAY, None, START).await.unwrap();
-        assert_eq!((new.record.account.as_str(), new.record.environment), ("acme", Environment::Production));
-        assert_eq!(new.record.expires_at, None);
-        assert_eq!(new.key.environment(), Environment::Production);
+        assert_eq!(
+            (new.issued.record.account.as_str(), new.issued.record.environment),
+            ("acme", Environment::Production)
+        );
+        assert_eq!(new.issued.record.expires_at, None);
+        assert_eq!(new.issued.key.environment(), Environment::Production);
         let (resolved, _) = shop.store.keys().resolve(old.key.digest(), None).await.unwrap();
         assert_eq!(resolved.unwrap().expires_at, Some(end));
-        assert!(shop.store.keys().resolve(new.key.digest(), None).await.unwrap().0.is_some());
+        assert!(shop.store.keys().resolve(new.issued.key.digest(), None).await.unwrap().0.is_some());
     }
 }
 
@@ -193,7 +196,7 @@ async fn a_key_that_is_out_of_use_is_not_rotated() {
     for (key, state) in [(revoked, KeyState::Revoked), (expired, KeyState::Expired)] {
         let refusal = shop.store.keys().rotate(key.record.id, DAY, None, shop.clock.now()).await.unwrap_err();
         assert!(
-            matches!(refusal, AccountError::KeyNotActive { state: found, .. } if found == state),
+            matches!(refusal, PetStoreError::KeyNotActive { state: found, .. } if found == state),
             "{refusal}"
         );
     }
@@ -213,7 +216,7 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
         assert_eq!(changed, [account]);
         *revision = newest;
     };
-    shop.store.accounts().set_plan(&named("zoo"), Plan::Pro).await.unwrap();
+    shop.store.accounts().set_plan(&named("zoo"), Plan::Pro, START).await.unwrap();
     expect(zoo, &mut revision).await;
     shop.key("zoo", None).await;
     expect(zoo, &mut revision).await;
@@ -230,7 +233,7 @@ async fn a_change_that_fails_leaves_no_trace() {
     shop.account("acme").await;
     let before = shop.changes(0).await;
     shop.store.accounts().create(&named("acme"), Plan::Pro, START).await.unwrap_err();
-    shop.store.accounts().set_plan(&named("nobody"), Plan::Pro).await.unwrap_err();
+    shop.store.accounts().set_plan(&named("nobody"), Plan::Pro, START).await.unwrap_err();
     assert_eq!(shop.changes(0).await, before);
 }
 
@@ -322,5 +325,5 @@ async fn a_store_that_is_closed_is_an_outage_and_no_refusal() {
     let shop = Shop::open().await;
     shop.store.clone().close().await;
     let error = shop.store.accounts().create(&named("acme"), Plan::Free, START).await.unwrap_err();
-    assert!(matches!(error, AccountError::Store(PetStoreError::Unavailable(_))), "{error:?}");
+    assert!(matches!(error, PetStoreError::Unavailable(_)), "{error:?}");
 }

@@ -3,7 +3,7 @@ use petstore_clock::{Clock, ManualClock};
 
 use super::*;
 use crate::{
-    domain::Plan,
+    domain::{AccountName, Plan},
     store::test_support::{Home, new_store},
 };
 
@@ -33,7 +33,7 @@ impl Shop {
     }
 
     async fn add(&self, length: Duration, reason: Option<&str>) -> Ban {
-        let reason = reason.map(|reason| BanReason::parse(reason).unwrap());
+        let reason = reason.map(|reason| StatedReason::parse(reason).unwrap());
         self.store.bans().add(self.key, length, reason, self.clock.now()).await.unwrap().ban
     }
 
@@ -143,7 +143,7 @@ async fn a_ban_of_an_unknown_key_is_refused_and_the_report_of_one_forgotten() {
     let shop = Shop::open().await;
     let unknown = KeyId::generate(START);
     let refused = shop.store.bans().add(unknown, MINUTE, None, START).await.unwrap_err();
-    assert!(matches!(refused, AccountError::KeyNotFound(id) if id == unknown));
+    assert!(matches!(refused, PetStoreError::KeyNotFound(id) if id == unknown));
     let ban = Ban::new(START, START.plus(MINUTE), BanOrigin::Limiter).unwrap();
     let before = shop.revision().await;
     let answer = shop.store.bans().report("nobody", ban, START).await.unwrap();

@@ -3,7 +3,7 @@
 use petstore_clock::UnixMillis;
 use sea_orm::entity::prelude::*;
 
-use crate::domain::{Account, AccountId, AccountName, PetStoreError, Plan};
+use crate::domain::{Account, AccountId, AccountName, PetStoreError, Plan, StatedReason, Suspension};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "accounts")]
@@ -16,6 +16,8 @@ pub(crate) struct Model {
     pub per_day: Option<i64>,
     pub created_at: i64,
     pub revision: i64,
+    pub suspended_at: Option<i64>,
+    pub suspend_reason: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -32,6 +34,12 @@ pub(crate) fn stored_plan(
     let number = |number: Option<i64>| number.map(|number| u64::try_from(number).unwrap_or_default());
     Plan::parse(name, number(per_minute), number(per_day))
         .map_err(|violations| PetStoreError::Bug(format!("a stored plan is not valid: {violations}").into()))
+}
+
+/// The suspension in a row.
+pub(crate) fn stored_suspension(suspended_at: Option<i64>, reason: Option<String>) -> Option<Suspension> {
+    suspended_at
+        .map(|since| Suspension { since: stored_moment(since), reason: reason.map(StatedReason::stored) })
 }
 
 /// The moment in a column.
@@ -54,6 +62,7 @@ impl TryFrom<Model> for Account {
             name: AccountName::stored(row.name),
             created_at: stored_moment(row.created_at),
             revision: row.revision,
+            suspension: stored_suspension(row.suspended_at, row.suspend_reason),
         })
     }
 }

@@ -4,7 +4,7 @@ use petstore_api_key::Environment;
 use sea_orm::entity::prelude::*;
 
 use super::account::stored_moment;
-use crate::domain::{AccountName, ApiKeyRecord, PetStoreError};
+use crate::domain::{AccountId, AccountName, ApiKeyRecord, KeyLabel, PetStoreError};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "api_keys")]
@@ -19,6 +19,7 @@ pub(crate) struct Model {
     pub expires_at: Option<i64>,
     pub revoked_at: Option<i64>,
     pub last_used_at: Option<i64>,
+    pub label: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -46,6 +47,8 @@ pub(crate) fn record(row: Model, account: AccountName) -> Result<ApiKeyRecord, P
     Ok(ApiKeyRecord {
         id: row.id.parse().map_err(|_| bug("an identifier that is not a UUID"))?,
         account,
+        account_id: AccountId(row.account_id),
+        label: row.label.map(KeyLabel::stored),
         environment: environment.ok_or_else(|| bug("an unknown prefix"))?,
         last_four: row.last_four,
         created_at: stored_moment(row.created_at),

@@ -3,7 +3,7 @@
 use sea_orm::entity::prelude::*;
 
 use super::account::{moment_column, stored_moment};
-use crate::domain::{Ban, BanNote, BanOrigin, BanReason};
+use crate::domain::{Ban, BanNote, BanOrigin, StatedReason};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bans")]
@@ -42,7 +42,7 @@ const LIMITER: &str = "limiter";
 pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
     let (from, until) = (stored_moment(imposed_at), stored_moment(ends_at));
     let origin = if origin == OPERATOR {
-        BanOrigin::Operator(reason.map(BanReason::stored))
+        BanOrigin::Operator(reason.map(StatedReason::stored))
     } else {
         BanOrigin::Limiter
     };

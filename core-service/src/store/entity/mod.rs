@@ -2,10 +2,12 @@
 
 pub(super) mod account;
 pub(super) mod api_key;
+pub(super) mod audit_event;
 pub(super) mod ban;
 pub(super) mod create_request;
 pub(super) mod import;
 pub(super) mod installation;
+pub(super) mod operator;
 pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod revision;

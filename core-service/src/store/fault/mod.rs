@@ -2,7 +2,7 @@
 
 use sea_orm::{DbErr, RuntimeErr, SqlErr, sqlx};
 
-use crate::domain::{AccountError, PetStoreError};
+use crate::domain::PetStoreError;
 
 pub(super) mod postgres;
 pub(super) mod sqlite;
@@ -10,12 +10,6 @@ pub(super) mod sqlite;
 impl From<DbErr> for PetStoreError {
     fn from(error: DbErr) -> Self {
         if is_outage(&error) { Self::Unavailable(error.into()) } else { Self::Bug(error.into()) }
-    }
-}
-
-impl From<DbErr> for AccountError {
-    fn from(error: DbErr) -> Self {
-        Self::Store(error.into())
     }
 }
 

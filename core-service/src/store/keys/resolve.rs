@@ -97,7 +97,8 @@ impl Keys<'_> {
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
-        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
+        let rows =
+            self.store.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
         let rows =
             rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
@@ -128,7 +129,7 @@ impl Keys<'_> {
             .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
             .take();
         // Alone: two reports could wait for each other's rows.
-        self.0
+        self.store
             .transaction(move |transaction| {
                 Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
             })

@@ -1,0 +1,217 @@
+//! Wire <-> domain.
+
+use std::time::Duration;
+
+use petstore_api_key::Environment;
+use petstore_clock::UnixMillis;
+use petstore_proto::admin::v1 as pb;
+use prost_types::Timestamp;
+
+use crate::domain::{
+    self, Account, AccountName, AdminList, ApiKeyRecord, Ban, BanOrigin, KeyId, KeyLabel, KeyState, Operator,
+    PageSize, PetStoreError, Plan, Role, StatedReason, Violation, Violations,
+};
+
+/// 9999-12-31T23:59:59.999Z: what every column and every client can hold.
+const LAST_MOMENT: u64 = 253_402_300_799_999;
+
+/// A parameter of the call that is not allowed as it is.
+pub(super) fn refused(violation: Violation) -> PetStoreError {
+    PetStoreError::InvalidParameter(violation.into())
+}
+
+pub(super) fn timestamp(moment: UnixMillis) -> Timestamp {
+    Timestamp {
+        seconds: i64::try_from(moment.0 / 1_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(moment.0 % 1_000 * 1_000_000).unwrap_or_default(),
+    }
+}
+
+/// The moment in that field, to the millisecond.
+pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMillis, PetStoreError> {
+    let millis = || {
+        let seconds = u64::try_from(timestamp.seconds).ok()?.checked_mul(1_000)?;
+        let millis = seconds.checked_add(u64::try_from(timestamp.nanos).ok()? / 1_000_000)?;
+        (timestamp.nanos < 1_000_000_000 && millis <= LAST_MOMENT).then_some(UnixMillis(millis))
+    };
+    millis().ok_or_else(|| refused(Violation::new(field, "must be a moment from 1970 to 9999")))
+}
+
+/// The duration in that field, to the millisecond; not negative.
+pub(super) fn duration(
+    field: &'static str,
+    duration: prost_types::Duration,
+) -> Result<Duration, PetStoreError> {
+    let parsed =
+        Duration::try_from(duration).ok().map(|it| it.as_millis()).and_then(|it| u64::try_from(it).ok());
+    parsed
+        .filter(|millis| *millis <= LAST_MOMENT)
+        .map(Duration::from_millis)
+        .ok_or_else(|| refused(Violation::new(field, "must be a duration, and not a negative one")))
+}
+
+pub(super) fn account_name(raw: &str) -> Result<AccountName, PetStoreError> {
+    AccountName::parse(raw).map_err(refused)
+}
+
+/// The name in a filter, in which an empty one means every account.
+pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>, PetStoreError> {
+    Some(raw).filter(|raw| !raw.is_empty()).map(account_name).transpose()
+}
+
+pub(super) fn key_id(raw: &str) -> Result<KeyId, PetStoreError> {
+    raw.parse().map_err(|_| refused(Violation::new("key_id", "must be the UUID of a key")))
+}
+
+/// The size of a page, and the position that it follows.
+pub(super) fn page<'r>(
+    list: AdminList,
+    page_size: i32,
+    page_token: &'r str,
+) -> Result<(PageSize, Option<&'r str>), PetStoreError> {
+    let size = PageSize::parse(page_size).map_err(refused)?;
+    Ok((size, list.position(page_token).map_err(PetStoreError::InvalidCursor)?))
+}
+
+/// The same for positions that are numbers.
+pub(super) fn numbered_page(
+    list: AdminList,
+    page_size: i32,
+    page_token: &str,
+) -> Result<(PageSize, Option<i64>), PetStoreError> {
+    let (size, position) = page(list, page_size, page_token)?;
+    let damaged = |_| PetStoreError::InvalidCursor(domain::PageToken::DAMAGED);
+    Ok((size, position.map(str::parse).transpose().map_err(damaged)?))
+}
+
+/// Cuts a page, of which one more row was read if there is one, and its token.
+pub(super) fn cut<T>(
+    mut rows: Vec<T>,
+    size: PageSize,
+    list: AdminList,
+    position: impl FnOnce(&T) -> String,
+) -> (Vec<T>, String) {
+    let has_more = rows.len() > size.get();
+    rows.truncate(size.get());
+    let next = rows.last().filter(|_| has_more).map(|last| list.token(&position(last)));
+    (rows, next.unwrap_or_default())
+}
+
+/// The name of the plan; `None` if none is given.
+pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> {
+    match pb::Plan::try_from(number) {
+        Ok(pb::Plan::Unspecified) => Ok(None),
+        Ok(pb::Plan::Free) => Ok(Some("free")),
+        Ok(pb::Plan::Pro) => Ok(Some("pro")),
+        Ok(pb::Plan::Business) => Ok(Some("business")),
+        Ok(pb::Plan::Enterprise) => Ok(Some("enterprise")),
+        Err(_) => Err(Violation::new("plan", "must be one of free, pro, business, enterprise")),
+    }
+}
+
+/// The plan with those limits; limits of other plans than enterprise are theirs, or refused.
+pub(super) fn plan(number: i32, limits: Option<pb::Limits>) -> Result<Plan, Violations> {
+    let name = plan_name(number)?.ok_or(Violation::new("plan", "is required"))?;
+    let number = |number: i64| u64::try_from(number).unwrap_or_default(); // 0 is refused like a negative number
+    let (per_minute, per_day) =
+        limits.map(|limits| (number(limits.per_minute), number(limits.per_day))).unzip();
+    Plan::parse(name, per_minute, per_day)
+}
+
+pub(super) fn account(account: &Account) -> pb::Account {
+    let plan = match account.plan {
+        Plan::Free => pb::Plan::Free,
+        Plan::Pro => pb::Plan::Pro,
+        Plan::Business => pb::Plan::Business,
+        Plan::Enterprise(_) => pb::Plan::Enterprise,
+    };
+    let limits = account.plan.quota();
+    let int64 = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    let suspension = account.suspension.as_ref();
+    let reason = suspension.and_then(|suspension| suspension.reason.as_ref());
+    pb::Account {
+        id: account.id.0,
+        name: account.name.to_string(),
+        plan: plan.into(),
+        limits: Some(pb::Limits { per_minute: int64(limits.per_minute), per_day: int64(limits.per_day) }),
+        create_time: Some(timestamp(account.created_at)),
+        suspend_time: suspension.map(|suspension| timestamp(suspension.since)),
+        suspend_reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+    }
+}
+
+/// The environment; `None` if none is given.
+pub(super) fn environment(number: i32) -> Result<Option<Environment>, PetStoreError> {
+    match pb::Environment::try_from(number) {
+        Ok(pb::Environment::Unspecified) => Ok(None),
+        Ok(pb::Environment::Production) => Ok(Some(Environment::Production)),
+        Ok(pb::Environment::Staging) => Ok(Some(Environment::Staging)),
+        Err(_) => Err(refused(Violation::new("environment", "must be one of production, staging"))),
+    }
+}
+
+pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb::Key {
+    let environment = match key.environment {
+        Environment::Production => pb::Environment::Production,
+        Environment::Staging => pb::Environment::Staging,
+    };
+    let state = match key.state(now) {
+        KeyState::Active => pb::KeyState::Active,
+        KeyState::Revoked => pb::KeyState::Revoked,
+        KeyState::Expired => pb::KeyState::Expired,
+    };
+    pb::Key {
+        id: key.id.to_string(),
+        account: key.account.to_string(),
+        account_id: key.account_id.0,
+        label: key.label.as_ref().map(KeyLabel::as_str).unwrap_or_default().to_owned(),
+        environment: environment.into(),
+        last_four: key.last_four.clone(),
+        state: state.into(),
+        create_time: Some(timestamp(key.created_at)),
+        expire_time: key.expires_at.map(timestamp),
+        revoke_time: key.revoked_at.map(timestamp),
+        last_use_time: key.last_used_at.map(timestamp),
+        ban: ban.map(|it| self::ban(key.id, &key.account, it)),
+    }
+}
+
+pub(super) fn ban(key_id: KeyId, account: &AccountName, ban: &Ban) -> pb::Ban {
+    let (origin, reason) = match &ban.origin {
+        BanOrigin::Limiter => (pb::BanOrigin::Limiter, None),
+        BanOrigin::Operator(reason) => (pb::BanOrigin::Operator, reason.as_ref()),
+    };
+    pb::Ban {
+        key_id: key_id.to_string(),
+        account: account.to_string(),
+        create_time: Some(timestamp(ban.from)),
+        end_time: Some(timestamp(ban.until)),
+        origin: origin.into(),
+        reason: reason.map(StatedReason::as_str).unwrap_or_default().to_owned(),
+    }
+}
+
+pub(super) fn role(number: i32) -> Result<Role, PetStoreError> {
+    match pb::Role::try_from(number) {
+        Ok(pb::Role::Viewer) => Ok(Role::Viewer),
+        Ok(pb::Role::Admin) => Ok(Role::Admin),
+        Ok(pb::Role::Unspecified) | Err(_) => {
+            Err(refused(Violation::new("role", "must be one of viewer, admin")))
+        }
+    }
+}
+
+pub(super) fn operator(operator: &Operator) -> pb::Operator {
+    let role = match operator.role {
+        Role::Viewer => pb::Role::Viewer,
+        Role::Admin => pb::Role::Admin,
+    };
+    pb::Operator {
+        name: operator.name.to_string(),
+        role: role.into(),
+        last_four: operator.last_four.clone().unwrap_or_default(),
+        create_time: operator.last_four.is_some().then(|| timestamp(operator.created_at)),
+        revoke_time: operator.revoked_at.map(timestamp),
+        last_use_time: operator.last_used_at.map(timestamp),
+    }
+}

@@ -1,0 +1,110 @@
+//! API keys.
+
+use std::time::Duration;
+
+use petstore_api_key::Environment;
+use petstore_proto::admin::v1::{self as pb, create_key_request::Expiration};
+
+use super::{caller::Caller, convert};
+use crate::{
+    Core,
+    domain::{
+        AdminList, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyLabel, ListKeys, PetStoreError, RotatedKey,
+        Violation,
+    },
+};
+
+/// How long an old key goes on working if that is not said.
+const GRACE: Duration = Duration::from_hours(24);
+
+pub(super) async fn create(
+    core: &Core,
+    caller: Caller,
+    request: pb::CreateKeyRequest,
+) -> Result<pb::CreateKeyResponse, PetStoreError> {
+    let account = convert::account_name(&request.account)?;
+    let label = KeyLabel::parse_optional(&request.label).map_err(convert::refused)?;
+    let environment = environment(core, convert::environment(request.environment)?)?;
+    let expires_at = match request.expiration {
+        None => None,
+        Some(Expiration::ExpireTime(at)) => Some(convert::moment("expire_time", at)?),
+        Some(Expiration::Ttl(ttl)) => Some(caller.now.plus(convert::duration("ttl", ttl)?)),
+    };
+    let keys = core.store.keys().by(&caller.actor);
+    let IssuedKey { record, key } =
+        keys.create_labelled(&account, label, environment, expires_at, caller.now).await?;
+    let shown = key.expose().to_owned();
+    Ok(pb::CreateKeyResponse { key: Some(convert::key(&record, None, caller.now)), api_key: shown })
+}
+
+/// The environment of a new key: the core's, which serves no other.
+fn environment(core: &Core, asked: Option<Environment>) -> Result<Environment, PetStoreError> {
+    match (core.environment, asked) {
+        (Some(own), Some(asked)) if own != asked => {
+            Err(convert::refused(Violation::new("environment", "must be the one that the core serves")))
+        }
+        (Some(own), _) => Ok(own),
+        (None, asked) => Ok(asked.unwrap_or(Environment::Production)),
+    }
+}
+
+pub(super) async fn get(
+    core: &Core,
+    caller: Caller,
+    request: pb::GetKeyRequest,
+) -> Result<pb::GetKeyResponse, PetStoreError> {
+    let record = core.store.keys().find(convert::key_id(&request.key_id)?).await?;
+    Ok(pb::GetKeyResponse { key: with_bans(core, &caller, &[record]).await?.pop() })
+}
+
+pub(super) async fn list(
+    core: &Core,
+    caller: Caller,
+    request: pb::ListKeysRequest,
+) -> Result<pb::ListKeysResponse, PetStoreError> {
+    let (size, after) = convert::page(AdminList::Keys, request.page_size, &request.page_token)?;
+    let after = after.map(convert::key_id).transpose()?;
+    let account = convert::account_filter(&request.account)?;
+    let rows = core.store.keys().page(ListKeys { size, after, account }).await?;
+    let (keys, next_page_token) = convert::cut(rows, size, AdminList::Keys, |last| last.id.to_string());
+    Ok(pb::ListKeysResponse { keys: with_bans(core, &caller, &keys).await?, next_page_token })
+}
+
+/// The keys with the bans that are in force.
+async fn with_bans(
+    core: &Core,
+    caller: &Caller,
+    keys: &[ApiKeyRecord],
+) -> Result<Vec<pb::Key>, PetStoreError> {
+    let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
+    let bans = core.store.bans().in_force(&ids, caller.now).await?;
+    let ban_of = |id| bans.iter().find(|(key_id, _)| *key_id == id).map(|(_, ban): &(KeyId, Ban)| ban);
+    Ok(keys.iter().map(|key| convert::key(key, ban_of(key.id), caller.now)).collect())
+}
+
+pub(super) async fn rotate(
+    core: &Core,
+    caller: Caller,
+    request: pb::RotateKeyRequest,
+) -> Result<pb::RotateKeyResponse, PetStoreError> {
+    let id = convert::key_id(&request.key_id)?;
+    let grace = request.grace.map(|grace| convert::duration("grace", grace)).transpose()?.unwrap_or(GRACE);
+    let environment = convert::environment(request.environment)?;
+    let keys = core.store.keys().by(&caller.actor);
+    let RotatedKey { issued, old } = keys.rotate(id, grace, environment, caller.now).await?;
+    Ok(pb::RotateKeyResponse {
+        key: Some(convert::key(&issued.record, None, caller.now)),
+        api_key: issued.key.expose().to_owned(),
+        old_key: with_bans(core, &caller, &[old]).await?.pop(),
+    })
+}
+
+pub(super) async fn revoke(
+    core: &Core,
+    caller: Caller,
+    request: pb::RevokeKeyRequest,
+) -> Result<pb::RevokeKeyResponse, PetStoreError> {
+    let id = convert::key_id(&request.key_id)?;
+    let record = core.store.keys().by(&caller.actor).revoke(id, caller.now).await?;
+    Ok(pb::RevokeKeyResponse { key: with_bans(core, &caller, &[record]).await?.pop() })
+}

@@ -1,0 +1,68 @@
+//! `petstore.admin.v1.AdminService`: one file per kind of thing that it administers.
+
+use petstore_proto::admin::v1::{self as pb, admin_service_server::AdminService};
+use tonic::{Request, Response, Status};
+
+use crate::{Core, domain::Role};
+
+mod accounts;
+mod audit;
+mod bans;
+mod caller;
+mod convert;
+mod keys;
+mod operators;
+mod usage;
+
+pub(super) use caller::LocalOperator;
+
+/// The package of the service.
+pub(super) const PACKAGE: &str = "petstore.admin.";
+
+/// Writes each method as: its path, the role that it needs, and the function that does its work.
+macro_rules! methods {
+    ($($method:ident $rpc:literal $role:ident $request:ident $response:ident $work:path;)*) => {
+        #[tonic::async_trait]
+        impl AdminService for Core {
+            $(
+                async fn $method(
+                    &self,
+                    request: Request<pb::$request>,
+                ) -> Result<Response<pb::$response>, Status> {
+                    let rpc = concat!("petstore.admin.v1.AdminService/", $rpc);
+                    self.administer(rpc, Role::$role, request, async |caller, request| {
+                        $work(self, caller, request).await
+                    })
+                    .await
+                }
+            )*
+        }
+    };
+}
+
+methods! {
+    create_account "CreateAccount" Admin CreateAccountRequest CreateAccountResponse accounts::create;
+    get_account "GetAccount" Viewer GetAccountRequest GetAccountResponse accounts::get;
+    list_accounts "ListAccounts" Viewer ListAccountsRequest ListAccountsResponse accounts::list;
+    update_account "UpdateAccount" Admin UpdateAccountRequest UpdateAccountResponse accounts::update;
+    suspend_account "SuspendAccount" Admin SuspendAccountRequest SuspendAccountResponse accounts::suspend;
+    resume_account "ResumeAccount" Admin ResumeAccountRequest ResumeAccountResponse accounts::resume;
+    create_key "CreateKey" Admin CreateKeyRequest CreateKeyResponse keys::create;
+    get_key "GetKey" Viewer GetKeyRequest GetKeyResponse keys::get;
+    list_keys "ListKeys" Viewer ListKeysRequest ListKeysResponse keys::list;
+    rotate_key "RotateKey" Admin RotateKeyRequest RotateKeyResponse keys::rotate;
+    revoke_key "RevokeKey" Admin RevokeKeyRequest RevokeKeyResponse keys::revoke;
+    create_ban "CreateBan" Admin CreateBanRequest CreateBanResponse bans::create;
+    lift_ban "LiftBan" Admin LiftBanRequest LiftBanResponse bans::lift;
+    list_bans "ListBans" Viewer ListBansRequest ListBansResponse bans::list;
+    get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get;
+    list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
+        usage::deprecated;
+    explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse usage::explain;
+    list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse audit::list;
+    get_current_operator "GetCurrentOperator" Viewer GetCurrentOperatorRequest GetCurrentOperatorResponse
+        operators::current;
+    create_operator "CreateOperator" Admin CreateOperatorRequest CreateOperatorResponse operators::create;
+    list_operators "ListOperators" Viewer ListOperatorsRequest ListOperatorsResponse operators::list;
+    revoke_operator "RevokeOperator" Admin RevokeOperatorRequest RevokeOperatorResponse operators::revoke;
+}

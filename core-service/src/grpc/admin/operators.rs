@@ -1,0 +1,53 @@
+//! Operators.
+
+use petstore_proto::admin::v1 as pb;
+
+use super::{caller::Caller, convert};
+use crate::{
+    Core,
+    domain::{AdminList, IssuedOperator, OperatorName, PetStoreError},
+};
+
+pub(super) async fn current(
+    _: &Core,
+    caller: Caller,
+    _: pb::GetCurrentOperatorRequest,
+) -> Result<pb::GetCurrentOperatorResponse, PetStoreError> {
+    Ok(pb::GetCurrentOperatorResponse { operator: Some(convert::operator(&caller.operator)) })
+}
+
+pub(super) async fn create(
+    core: &Core,
+    caller: Caller,
+    request: pb::CreateOperatorRequest,
+) -> Result<pb::CreateOperatorResponse, PetStoreError> {
+    let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
+    let role = convert::role(request.role)?;
+    let operators = core.store.operators().by(&caller.actor);
+    let IssuedOperator { operator, token } = operators.create(&name, role, caller.now).await?;
+    let operator = Some(convert::operator(&operator));
+    Ok(pb::CreateOperatorResponse { operator, token: token.expose().to_owned() })
+}
+
+pub(super) async fn list(
+    core: &Core,
+    _: Caller,
+    request: pb::ListOperatorsRequest,
+) -> Result<pb::ListOperatorsResponse, PetStoreError> {
+    let (size, after) = convert::numbered_page(AdminList::Operators, request.page_size, &request.page_token)?;
+    let rows = core.store.operators().list(size, after).await?;
+    let (operators, next_page_token) =
+        convert::cut(rows, size, AdminList::Operators, |(id, _)| id.to_string());
+    let operators = operators.iter().map(|(_, operator)| convert::operator(operator)).collect();
+    Ok(pb::ListOperatorsResponse { operators, next_page_token })
+}
+
+pub(super) async fn revoke(
+    core: &Core,
+    caller: Caller,
+    request: pb::RevokeOperatorRequest,
+) -> Result<pb::RevokeOperatorResponse, PetStoreError> {
+    let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
+    let operator = core.store.operators().by(&caller.actor).revoke(&name, caller.now).await?;
+    Ok(pb::RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
+}

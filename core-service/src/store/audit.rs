@@ -1,0 +1,78 @@
+//! What operators changed, in the database. Nothing here changes or removes an event, and the database itself
+//! refuses to.
+
+use petstore_clock::UnixMillis;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+
+use super::{
+    Session, Store,
+    entity::{
+        account::{self, moment_column},
+        audit_event::{self, Column},
+    },
+};
+use crate::domain::{Actor, AuditEvent, Change, ListAuditEvents, PetStoreError, Subject};
+
+/// What operators of a store changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Audit<'a>(pub(super) &'a Store);
+
+impl Audit<'_> {
+    /// A page of events, newest first, of which one more is read than the page has.
+    pub(crate) async fn list(self, list: ListAuditEvents) -> Result<Vec<AuditEvent>, PetStoreError> {
+        let account = match &list.account {
+            None => None,
+            Some(name) => {
+                let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
+                let row = self.0.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+                let is_id = row.map(|row| Column::AccountId.eq(row.id));
+                Some(Condition::any().add(Column::Account.eq(name.as_str())).add_option(is_id))
+            }
+        };
+        let filters = Condition::all()
+            .add_option(account)
+            .add_option(list.before.map(|id| Column::Id.lt(id)))
+            .add_option(list.operator.map(|name| Column::Operator.eq(name)))
+            .add_option(list.key_id.map(|id| Column::KeyId.eq(id)))
+            .add_option(list.since.map(|since| Column::CreatedAt.gte(moment_column(since))))
+            .add_option(list.until.map(|until| Column::CreatedAt.lt(moment_column(until))));
+        let find = audit_event::Entity::find()
+            .filter(filters)
+            .order_by_desc(Column::Id)
+            .limit(list.size.get() as u64 + 1);
+        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+        Ok(rows.into_iter().map(AuditEvent::from).collect())
+    }
+}
+
+/// Records a change in the transaction that makes it.
+pub(super) async fn record(
+    transaction: &Session,
+    actor: &Actor,
+    now: UnixMillis,
+    change: Change,
+) -> Result<(), DbErr> {
+    let (account, key_id, target_operator) = match change.subject {
+        Subject::Account(id, name) => (Some((id, name)), None, None),
+        Subject::Key(id, name, key_id) => (Some((id, name)), Some(key_id.to_string()), None),
+        Subject::Operator(name) => (None, None, Some(name.to_string())),
+    };
+    let (account_id, account) = account.map(|(id, name)| (id.0, name.to_string())).unzip();
+    let json = |value: Option<serde_json::Value>| value.map(|value| value.to_string());
+    let row = audit_event::ActiveModel {
+        created_at: Set(moment_column(now)),
+        operator: Set(actor.operator.to_string()),
+        client_address: Set(actor.client_address.clone()),
+        action: Set(change.action.to_owned()),
+        account_id: Set(account_id),
+        account: Set(account),
+        key_id: Set(key_id),
+        target_operator: Set(target_operator),
+        before: Set(json(change.before)),
+        after: Set(json(change.after)),
+        ..Default::default()
+    };
+    audit_event::Entity::insert(row).exec_without_returning(transaction).await.map(drop)
+}
