@@ -101,9 +101,8 @@ impl<'a> Accounts<'a> {
             let like = LikeExpr::new(format!("%{}%", escape_like(&part.to_lowercase()))).escape('\\');
             Expr::expr(Func::lower(Expr::col(Column::Name))).like(like)
         });
-        let suspended = list.suspended.map(|is_suspended| match is_suspended {
-            true => Column::SuspendedAt.is_not_null(),
-            false => Column::SuspendedAt.is_null(),
+        let suspended = list.suspended.map(|is_suspended| {
+            if is_suspended { Column::SuspendedAt.is_not_null() } else { Column::SuspendedAt.is_null() }
         });
         let filters = Condition::all()
             .add(Column::Id.gt(list.after.map_or(0, |after| after.0)))

@@ -184,7 +184,7 @@ impl<'a> Bans<'a> {
             let key_id = row.key_id.clone();
             let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
             let bug = || PetStoreError::Bug(format!("a ban is of key {key_id}").into());
-            Some(key_id.parse().map_err(|_| bug().into()).map(|key_id| BanRecord {
+            Some(key_id.parse().map_err(|_| bug()).map(|key_id| BanRecord {
                 key_id,
                 account: name_of(account),
                 ban,

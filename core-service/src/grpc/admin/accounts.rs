@@ -6,17 +6,13 @@ use super::{caller::Caller, convert};
 use crate::{
     Core,
     domain::{
-        Account, AccountId, AccountName, AccountUpdate, AdminList, ListAccounts, PetStoreError, PlanUpdate,
+        AccountId, AccountName, AccountUpdate, AdminList, ListAccounts, PetStoreError, PlanUpdate,
         StatedReason, Violation,
     },
 };
 
 /// The longest text that names are searched for.
 const MAX_SEARCH: usize = AccountName::MAX_CHARS;
-
-fn wire(account: &Account) -> Option<pb::Account> {
-    Some(convert::account(account))
-}
 
 pub(super) async fn create(
     core: &Core,
@@ -27,7 +23,7 @@ pub(super) async fn create(
     let name = convert::account_name(&account.name)?;
     let plan = convert::plan(account.plan, account.limits)?;
     let account = core.store.accounts().by(&caller.actor).create(&name, plan, caller.now).await?;
-    Ok(pb::CreateAccountResponse { account: wire(&account) })
+    Ok(pb::CreateAccountResponse { account: Some(convert::account(&account)) })
 }
 
 pub(super) async fn get(
@@ -41,7 +37,7 @@ pub(super) async fn get(
         (name, 0) => core.store.accounts().find(&convert::account_name(name)?).await?,
         _ => return Err(convert::refused(Violation::new("account", "must not be given beside account_id"))),
     };
-    Ok(pb::GetAccountResponse { account: wire(&account) })
+    Ok(pb::GetAccountResponse { account: Some(convert::account(&account)) })
 }
 
 pub(super) async fn list(
@@ -79,7 +75,7 @@ pub(super) async fn update(
     let mask = request.update_mask.unwrap_or_default().paths;
     let update = account_update(&values, &mask)?;
     let account = core.store.accounts().by(&caller.actor).update(&name, update, caller.now).await?;
-    Ok(pb::UpdateAccountResponse { account: wire(&account) })
+    Ok(pb::UpdateAccountResponse { account: Some(convert::account(&account)) })
 }
 
 /// What is to change: only what the mask names is read.
@@ -115,7 +111,7 @@ pub(super) async fn suspend(
     let name = convert::account_name(&request.account)?;
     let reason = StatedReason::parse_optional(&request.reason).map_err(convert::refused)?;
     let account = core.store.accounts().by(&caller.actor).suspend(&name, reason, caller.now).await?;
-    Ok(pb::SuspendAccountResponse { account: wire(&account) })
+    Ok(pb::SuspendAccountResponse { account: Some(convert::account(&account)) })
 }
 
 pub(super) async fn resume(
@@ -125,5 +121,5 @@ pub(super) async fn resume(
 ) -> Result<pb::ResumeAccountResponse, PetStoreError> {
     let name = convert::account_name(&request.account)?;
     let account = core.store.accounts().by(&caller.actor).resume(&name, caller.now).await?;
-    Ok(pb::ResumeAccountResponse { account: wire(&account) })
+    Ok(pb::ResumeAccountResponse { account: Some(convert::account(&account)) })
 }

@@ -64,11 +64,11 @@ pub(super) fn key_id(raw: &str) -> Result<KeyId, PetStoreError> {
 }
 
 /// The size of a page, and the position that it follows.
-pub(super) fn page<'r>(
+pub(super) fn page(
     list: AdminList,
     page_size: i32,
-    page_token: &'r str,
-) -> Result<(PageSize, Option<&'r str>), PetStoreError> {
+    page_token: &str,
+) -> Result<(PageSize, Option<&str>), PetStoreError> {
     let size = PageSize::parse(page_size).map_err(refused)?;
     Ok((size, list.position(page_token).map_err(PetStoreError::InvalidCursor)?))
 }

@@ -1,5 +1,7 @@
 //! Operators.
 
+use std::future::{Ready, ready};
+
 use petstore_proto::admin::v1 as pb;
 
 use super::{caller::Caller, convert};
@@ -8,12 +10,12 @@ use crate::{
     domain::{AdminList, IssuedOperator, OperatorName, PetStoreError},
 };
 
-pub(super) async fn current(
+pub(super) fn current(
     _: &Core,
     caller: Caller,
     _: pb::GetCurrentOperatorRequest,
-) -> Result<pb::GetCurrentOperatorResponse, PetStoreError> {
-    Ok(pb::GetCurrentOperatorResponse { operator: Some(convert::operator(&caller.operator)) })
+) -> Ready<Result<pb::GetCurrentOperatorResponse, PetStoreError>> {
+    ready(Ok(pb::GetCurrentOperatorResponse { operator: Some(convert::operator(&caller.operator)) }))
 }
 
 pub(super) async fn create(
