@@ -65,6 +65,12 @@ impl NewPet {
             _ => Err(violations),
         }
     }
+
+    /// The pet that it becomes under this identifier.
+    pub(crate) fn with_id(self, id: PetId) -> Pet {
+        let Self { name, category_id, status } = self;
+        Pet { id, name, category_id, status }
+    }
 }
 
 #[cfg(test)]
@@ -81,11 +87,6 @@ impl NewPet {
     /// The same, judged.
     pub(crate) fn named(name: &str) -> Self {
         Self::parse(RawPet::named(name)).unwrap()
-    }
-
-    /// The pet that this one becomes.
-    pub(crate) fn with_id(self, id: PetId) -> Pet {
-        Pet { id, name: self.name, category_id: self.category_id, status: self.status }
     }
 }
 

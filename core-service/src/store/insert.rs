@@ -7,8 +7,8 @@ use sea_orm::{
 
 use super::Store;
 
-/// Of a PostgreSQL statement: that it is a transaction of its own, and no part of another one that may never be
-/// committed. Each of [`write`](super::connection::Connections::write)'s statements returns it.
+/// Of a PostgreSQL statement: that it is a transaction of its own, and no part of another one that may never
+/// be committed. Each of [`write`](super::connection::Connections::write)'s statements returns it.
 macro_rules! committed {
     () => {
         "current_setting('transaction_deferrable') = 'off' AS committed"
@@ -19,8 +19,8 @@ pub(super) use committed;
 type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 
 impl Store {
-    /// Adds rows, all or none: it is one statement, on PostgreSQL in one round trip. What the database made of them, in
-    /// no particular order.
+    /// Adds rows, all or none: it is one statement, on PostgreSQL in one round trip. What the database made
+    /// of them, in no particular order.
     pub(super) async fn insert_rows<A>(&self, rows: Vec<A>) -> Result<Vec<ModelOf<A>>, DbErr>
     where
         A: ActiveModelTrait + Send + 'static,

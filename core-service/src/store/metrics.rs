@@ -44,9 +44,7 @@ impl Store {
     /// The same store, whose statements are counted, and the counters.
     pub(crate) fn counted(mut self) -> (Self, StatementMetrics) {
         let metrics = StatementMetrics::new();
-        for connections in
-            [&mut self.writer, &mut self.reader].into_iter().chain(self.replicas.connections_mut())
-        {
+        for connections in self.connections_mut() {
             let StatementMetrics { durations, failures } = metrics.clone();
             let system = system(connections);
             connections.observe(move |statement| {
@@ -70,10 +68,13 @@ impl Store {
             "Connections to the database.",
             &["db_client_connection_pool_name", "db_client_connection_state"],
         );
-        let pools = match self.writer.backend() {
+        let pools = if self.writer.backend() == DbBackend::Sqlite {
             // One file, opened twice.
-            DbBackend::Sqlite => vec![("writer", self.writer.clone()), ("reader", self.reader.clone())],
-            _ => vec![("shared", self.writer.clone())],
+            vec![("writer", self.writer.clone()), ("reader", self.reader.clone())]
+        } else {
+            let [gets, lists] = self.pet_reads.connections().map(Clone::clone);
+            let creates = self.creates.connections().clone();
+            vec![("shared", self.writer.clone()), ("gets", gets), ("lists", lists), ("creates", creates)]
         };
         let pools = Sampled::boxed(counts, move |counts: &IntGaugeVec| {
             for (name, pool) in &pools {

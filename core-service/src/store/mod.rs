@@ -2,10 +2,13 @@
 //!
 //! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that
 //! only read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is
-//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL sixteen connections do both,
-//! and its server decides what an acknowledged write survives (`synchronous_commit`). Each `connection` has
-//! one owner, which finishes what it began even when its caller gives up. No caller waits for ever: not for a
-//! connection, not for a lock, not for an answer.
+//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL ten connections do both, and
+//! six more are for calls that are answered together; its server decides what an acknowledged write survives
+//! (`synchronous_commit`). Each `connection` has one owner, which finishes what it began even when its caller
+//! gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
+//!
+//! Single pets, pages of them and creations are most of what is asked. Those that wait are answered together,
+//! by one statement or in one transaction (`connection::batches`).
 
 use std::{fmt, time::Duration};
 
@@ -59,6 +62,7 @@ pub(crate) use pets::Pets;
 use connection::{Connections, Session};
 use creations::InFlight;
 use database_url::Place;
+use pets::{PetCreates, PetReads};
 use replicas::Replicas;
 
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
@@ -78,6 +82,8 @@ static LOCAL: Actor = Actor::LOCAL;
 pub struct Store {
     writer: Connections,
     reader: Connections,
+    pet_reads: PetReads,
+    creates: PetCreates,
     deadline: Duration,
     in_flight: InFlight,
     replicas: Replicas,
@@ -158,6 +164,8 @@ impl Store {
 
     fn on_sqlite(writer: Connections, reader: Connections) -> Self {
         Self {
+            pet_reads: PetReads::new(reader.clone(), reader.clone(), reader.clone()),
+            creates: PetCreates::new(writer.clone(), writer.clone()),
             writer,
             reader,
             deadline: SQLITE_DEADLINE,
@@ -166,14 +174,26 @@ impl Store {
         }
     }
 
-    fn on_postgres(connections: Connections) -> Self {
+    fn on_postgres(connections: postgres::PrimaryConnections) -> Self {
         Self {
-            writer: connections.clone(),
-            reader: connections,
+            writer: connections.any.clone(),
+            reader: connections.any,
+            pet_reads: connections.pet_reads,
+            creates: connections.creates,
             deadline: POSTGRES_DEADLINE,
             in_flight: InFlight::default(),
             replicas: Replicas::default(),
         }
+    }
+
+    /// Every handle to connections, to be set up before they are used.
+    fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connections> {
+        let Self { writer, reader, pet_reads, creates, replicas, .. } = self;
+        [writer, reader]
+            .into_iter()
+            .chain(pet_reads.connections_mut())
+            .chain(creates.connections_mut())
+            .chain(replicas.connections_mut())
     }
 
     /// Closes every connection, once the calls under way are done, or after 5 s. The writer goes last, since
@@ -181,7 +201,9 @@ impl Store {
     pub async fn close(self) {
         let closing = async {
             self.replicas.close().await;
+            self.pet_reads.close().await;
             self.reader.close().await;
+            self.creates.connections().close().await;
             self.writer.close().await;
         };
         if time::timeout(CLOSE_DEADLINE, closing).await.is_err() {
@@ -247,9 +269,17 @@ impl Store {
         T: Send + 'static,
         F: for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Clone + Send + 'static,
     {
+        self.retry_read(|| self.reader.read(query.clone())).await
+    }
+
+    /// The same of any reading.
+    async fn retry_read<T, F>(&self, read: impl Fn() -> F) -> Result<T, PetStoreError>
+    where
+        F: Future<Output = Result<T, DbErr>>,
+    {
         self.within(async {
-            match self.reader.read(query.clone()).await {
-                Err(error) if fault::is_passing(&error) => Ok(self.reader.read(query).await?),
+            match read().await {
+                Err(error) if fault::is_passing(&error) => Ok(read().await?),
                 result => Ok(result?),
             }
         })

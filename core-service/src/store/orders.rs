@@ -52,8 +52,8 @@ impl Orders<'_> {
         Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
     }
 
-    /// Takes an order to `to`, if it stands right before that: one statement, so that of any number of calls at
-    /// once exactly one succeeds.
+    /// Takes an order to `to`, if it stands right before that: one statement, so that of any number of calls
+    /// at once exactly one succeeds.
     pub(crate) async fn advance(self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
         self.0
             .transaction_beside_others(move |transaction| {

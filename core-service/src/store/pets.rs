@@ -1,12 +1,15 @@
 //! Pets in the database.
 
-use futures_util::future::BoxFuture;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
-};
+use sea_orm::{ActiveValue::Set, DbErr};
 
-use super::{Session, Store, connection::reading, entity::pet};
+use super::{Store, entity::pet};
 use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
+
+mod creates;
+mod reads;
+
+pub(super) use creates::{CONNECTIONS as CREATE_CONNECTIONS, PetCreates, is_name_in_use};
+pub(super) use reads::{GET_CONNECTIONS, LIST_CONNECTIONS, PetReads};
 
 /// The pets of a store.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +18,9 @@ pub(crate) struct Pets<'a>(pub(super) &'a Store);
 impl Pets<'_> {
     /// Adds a pet, and assigns its identifier.
     pub(crate) async fn insert(self, new: NewPet) -> Result<Pet, PetStoreError> {
-        let inserted = async { self.0.insert_rows(vec![pet_row(new)]).await.map_err(PetStoreError::from) };
-        let rows = self.0.within(inserted).await?;
-        let row = rows.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
-        row.try_into()
+        let added = async { self.0.creates.add(&new, None).await.map_err(PetStoreError::from) };
+        let id = self.0.within(added).await?.ok_or(DbErr::RecordNotInserted)?;
+        Ok(new.with_id(id))
     }
 
     /// Adds pets, all or none: it is one statement. They come back in their order, which is that of their
@@ -32,33 +34,36 @@ impl Pets<'_> {
         rows.into_iter().map(Pet::try_from).collect()
     }
 
-    /// The pet, if there is one. A replica that has it is as good as the primary, for a pet never changes; one
-    /// that lacks it may only be late.
+    /// The pet, if there is one. A replica that has it is as good as the primary, for a pet never changes;
+    /// one that lacks it may only be late.
     pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
-        // `.all()` and not `.one()`, which binds a LIMIT, and SQLite prepares a statement with a bound LIMIT anew
-        // each time.
-        let find = reading(move |db| Box::pin(pet::Entity::find_by_id(id.0).all(db)));
-        let mut rows = self.0.read_from_replica(find).await.unwrap_or_default();
-        if rows.is_empty() {
-            rows = self.0.read(find).await?;
+        let on_replica = self.0.read_from_replica(|replica| async move { replica.find(id.0).await });
+        let mut row = on_replica.await.flatten();
+        if row.is_none() {
+            row = self.0.retry_read(|| self.0.pet_reads.find(id.0)).await?;
         }
-        rows.pop().map(Pet::try_from).transpose()
+        row.map(Pet::try_from).transpose()
     }
 
-    /// One page, from a replica if there is one. Costs the same at any depth: it begins where the page before ended, by
-    /// key.
+    /// One page, from a replica if there is one. Costs the same at any depth: it begins where the page before
+    /// ended, by key.
     pub(crate) async fn list(self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
-        let find = find_page(list, list.size.get() + 1);
-        let rows = match self.0.read_from_replica(find.clone()).await {
+        let limit = list.size.get() + 1; // one more tells whether another page follows
+        let on_replica = self.0.read_from_replica(|replica| async move { replica.list(list, limit).await });
+        let rows = match on_replica.await {
             Some(rows) => self.confirm_end(list, rows).await?,
-            None => self.0.read(find).await?,
+            None => self.first_rows(list, limit).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
     }
 
-    /// The rows of a replica, to which the primary adds what follows them on the page: a replica that is late must not
-    /// end the list early. While the primary does not answer, the rows are returned as they are.
+    async fn first_rows(self, list: ListPets, limit: usize) -> Result<Vec<pet::Model>, PetStoreError> {
+        self.0.retry_read(|| self.0.pet_reads.list(list, limit)).await
+    }
+
+    /// The rows of a replica, to which the primary adds what follows them on the page: a replica that is late
+    /// must not end the list early. While the primary does not answer, the rows are returned as they are.
     async fn confirm_end(
         self,
         list: ListPets,
@@ -69,7 +74,7 @@ impl Pets<'_> {
             return Ok(rows); // another page follows, which sees to that
         }
         let after = rows.last().map(|row| PetId(row.id)).or(list.after);
-        match self.0.read(find_page(ListPets { after, ..list }, missing)).await {
+        match self.first_rows(ListPets { after, ..list }, missing).await {
             Ok(rest) => rows.extend(rest),
             Err(PetStoreError::Unavailable(_)) => {}
             Err(error) => return Err(error),
@@ -86,27 +91,6 @@ pub(super) fn pet_row(new: NewPet) -> pet::ActiveModel {
         status: Set(new.status.map(status_column)),
         ..Default::default()
     }
-}
-
-/// Finds the first pets of a page. One more than it has tells whether another page follows.
-fn find_page(
-    list: ListPets,
-    limit: usize,
-) -> impl for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<Vec<pet::Model>, DbErr>> + Clone + Send + 'static {
-    let query = page_query(list, limit);
-    reading(move |db| Box::pin(query.clone().all(db)))
-}
-
-/// By primary key, or by the index over status and identifier.
-fn page_query(list: ListPets, limit: usize) -> Select<pet::Entity> {
-    let mut find = pet::Entity::find();
-    if let Some(status) = list.status {
-        find = find.filter(pet::Column::Status.eq(status_column(status)));
-    }
-    if let Some(after) = list.after {
-        find = find.filter(pet::Column::Id.gt(after.0));
-    }
-    find.order_by_asc(pet::Column::Id).limit(limit as u64)
 }
 
 pub(super) fn status_column(status: PetStatus) -> i16 {

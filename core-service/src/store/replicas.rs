@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use petstore_telemetry::metrics::{Collector, IntGauge, Sampled, gauge};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 
-use super::{OpenError, Session, Store, connection::Connections, postgres};
+use super::{OpenError, Store, connection::Connections, pets::PetReads, postgres};
 use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::Place};
 
 /// How long a replica may take before the primary is asked instead.
@@ -37,7 +37,9 @@ pub(super) struct Replicas {
 struct Replica {
     /// Without a password.
     url: Arc<str>,
+    /// For what is asked of the replica itself.
     connections: Connections,
+    pet_reads: PetReads,
     /// It answers, follows the primary and is not too far behind.
     is_usable: Arc<AtomicBool>,
 }
@@ -65,7 +67,12 @@ impl Store {
                 return Err(OpenError::NotReplicated);
             }
             let connections = postgres::connections(address);
-            all.push(Replica { url: replica.to_string().into(), connections, is_usable: Arc::default() });
+            all.push(Replica {
+                url: replica.to_string().into(),
+                pet_reads: postgres::pet_reads(address, &connections),
+                connections,
+                is_usable: Arc::default(),
+            });
         }
         self.replicas.all = Arc::new(all);
         Ok(self)
@@ -73,13 +80,12 @@ impl Store {
 
     /// What the next replica answers. `None` if there is none, or if it fails, whatever the reason: the
     /// primary should be asked then.
-    pub(super) async fn read_from_replica<T, F>(&self, query: F) -> Option<T>
+    pub(super) async fn read_from_replica<T, F>(&self, read: impl FnOnce(PetReads) -> F) -> Option<T>
     where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
+        F: Future<Output = Result<T, DbErr>>,
     {
         let replica = self.replicas.next()?;
-        match time::timeout(DEADLINE, replica.connections.read(query)).await {
+        match time::timeout(DEADLINE, read(replica.pet_reads.clone())).await {
             Ok(Ok(result)) => Some(result),
             Ok(Err(error)) => {
                 replica.fail(&error);
@@ -133,7 +139,10 @@ impl Replicas {
 
     /// Those of every replica, to be set up before they are used.
     pub(super) fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connections> {
-        Arc::make_mut(&mut self.all).iter_mut().map(|replica| &mut replica.connections)
+        let all = Arc::make_mut(&mut self.all).iter_mut();
+        all.flat_map(|Replica { connections, pet_reads, .. }| {
+            [connections].into_iter().chain(pet_reads.connections_mut())
+        })
     }
 
     /// How many are used.
@@ -148,6 +157,7 @@ impl Replicas {
 
     pub(super) async fn close(&self) {
         for replica in self.all.iter() {
+            replica.pet_reads.close().await;
             replica.connections.close().await;
         }
     }

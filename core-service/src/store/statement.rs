@@ -1,14 +1,25 @@
 //! What can be read off the text of a SQL statement.
 
-/// The table that the statement is about: the first one that it names.
+/// The table that the statement is about: the first one that it adds to, or else the first one that it names;
+/// of a transaction, the last one that it adds to.
 pub(super) fn table(sql: &str) -> Option<&str> {
-    let mut words = sql.split_whitespace();
-    words.find(|word| ["FROM", "INTO", "UPDATE"].contains(word))?;
-    let name = words.next()?.trim_matches('"');
+    let after = |keywords: &'static [&str]| {
+        let words = sql.split_whitespace().zip(sql.split_whitespace().skip(1));
+        words.filter(|(word, _)| keywords.contains(word)).filter_map(|(_, name)| table_name(name))
+    };
+    if sql.starts_with("BEGIN") {
+        return after(&["INTO"]).last();
+    }
+    after(&["INTO"]).next().or_else(|| after(&["FROM", "UPDATE"]).next())
+}
+
+fn table_name(word: &str) -> Option<&str> {
+    let name = word.trim_matches('"');
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(name)
 }
 
-/// The statement's first word, if it is one of a few; of one that begins with WITH, what that does first.
+/// The statement's first word, if it is one of a few; of one that begins with WITH, and of a transaction, how
+/// it writes first.
 pub(super) fn operation(sql: &str) -> &'static str {
     let known = |word: &str| {
         let mut verbs = ["SELECT", "INSERT", "UPDATE", "DELETE"].into_iter();
@@ -16,7 +27,10 @@ pub(super) fn operation(sql: &str) -> &'static str {
     };
     let mut words = sql.split_whitespace();
     let verb = match words.next() {
-        Some("WITH") => words.find_map(|word| known(word.trim_start_matches('('))),
+        Some(first @ ("WITH" | "BEGIN")) => {
+            let mut verbs = words.filter_map(|word| known(word.trim_start_matches('(')));
+            verbs.find(|verb| *verb != "SELECT").or((first == "WITH").then_some("SELECT"))
+        }
         first => first.and_then(known),
     };
     verb.unwrap_or("OTHER")
@@ -32,6 +46,10 @@ mod tests {
             ("SELECT 1", "SELECT"),
             ("\n insert into pets values (1)", "INSERT"),
             ("UPDATE\tpets", "UPDATE"),
+            ("BEGIN IMMEDIATE; SELECT 1; INSERT INTO pets VALUES (1); COMMIT", "INSERT"),
+            ("WITH old AS (SELECT 1) SELECT 1", "SELECT"),
+            ("WITH new AS (SELECT 1), added AS (INSERT INTO pets SELECT 1) SELECT 1", "INSERT"),
+            ("BEGIN", "OTHER"),
             ("PRAGMA quick_check", "OTHER"),
             ("SELECTED", "OTHER"),
             ("", "OTHER"),

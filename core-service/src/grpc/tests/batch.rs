@@ -77,7 +77,7 @@ async fn each_call_of_a_batch_is_answered_as_if_it_had_been_made_by_itself() {
         let missing = status(&answers[&1]);
         assert_eq!(
             verdict(&missing),
-            refused(Code::NotFound, "PET_NOT_FOUND", "there is no animal with the id 404")
+            refused(Code::NotFound, "PET_NOT_FOUND", "there is no pet with the id 404")
         );
         assert_eq!(missing.get_error_details().request_info().unwrap().request_id, "the-request");
         let invalid = status(&answers[&2]);

@@ -47,8 +47,8 @@ impl Driver {
         }
     }
 
-    /// All rows. There is none of sqlx's ways to fetch only one: on SQLite that resets the statement after the row, which
-    /// commits it, and passes over what comes of that.
+    /// All rows. There is none of sqlx's ways to fetch only one: on SQLite that resets the statement after
+    /// the row, which commits it, and passes over what comes of that.
     pub(super) async fn rows(&mut self, statement: &Statement) -> Result<Vec<QueryResult>, sqlx::Error> {
         let (sql, values) = parts(statement);
         match self {

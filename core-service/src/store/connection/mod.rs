@@ -1,9 +1,9 @@
 //! Connections to the database, each of which has one owner.
 //!
-//! A connection belongs to a task, its [`owner`], which never lends it out. Callers hand a [`job`] over and wait for the
-//! answer. When a caller gives up, what it drops does not reach the connection: the owner finishes the job, or closes
-//! the connection where the job takes too long. So no statement is cut off half-way, and a connection is used again only if it is
-//! known to be usable and outside of any transaction.
+//! A connection belongs to a task, its [`owner`], which never lends it out. Callers hand a [`job`] over and
+//! wait for the answer. When a caller gives up, what it drops does not reach the connection: the owner
+//! finishes the job, or closes the connection where the job takes too long. So no statement is cut off
+//! half-way, and a connection is used again only if it is known to be usable and outside of any transaction.
 //!
 //! ```text
 //! caller ──job──▶ queue ──▶ owner ── connection ──▶ database
@@ -12,10 +12,12 @@
 //! ```
 //!
 //! - A job that reads sends nothing but `SELECT`.
-//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing else can begin
-//!   or end one.
+//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing else
+//!   can begin or end one.
 //! - On PostgreSQL a job may be one statement that writes. Its rows say whether it was committed
-//!   ([`Connections::write`]).
+//!   ([`Connections::write`]). On SQLite it may be one text that holds a whole transaction
+//!   ([`Session::transact`]).
+//! - Calls of one kind that wait may be answered by one job ([`Batches`]).
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -23,6 +25,7 @@ use futures_util::future::{BoxFuture, join_all};
 use sea_orm::{ConnAcquireErr, DbBackend, DbErr, QueryResult, Statement, metric};
 use tokio::{sync::oneshot, task::JoinHandle, time};
 
+mod batches;
 mod driver;
 mod job;
 mod owner;
@@ -30,6 +33,7 @@ mod queue;
 mod session;
 mod stale_connections;
 
+pub(super) use batches::{Access, BatchError, Batched, Batches, Turns};
 pub(super) use driver::Target;
 pub(super) use session::Session;
 
@@ -45,20 +49,13 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Called after each statement.
 pub(super) type Observer = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;
 
-/// Returns the closure as it is: gives one that is stored in a variable the type that [`Connections::read`] takes.
-pub(super) fn reading<T, F>(work: F) -> F
-where
-    F: for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<T, DbErr>>,
-{
-    work
-}
-
 /// How connections are made, and how long they are kept.
 pub(super) struct Settings {
     pub(super) target: Target,
     /// So many jobs are done at once.
     pub(super) connections: usize,
-    /// How long a job may go on after it has begun. Its connection is closed then. `None` where that would not stop it.
+    /// How long a job may go on after it has begun. Its connection is closed then. `None` where that would
+    /// not stop it.
     pub(super) job_timeout: Option<Duration>,
     /// `None` for a database that does not hang up.
     pub(super) lifetimes: Option<Lifetimes>,
@@ -89,8 +86,17 @@ struct Owners {
 impl Connections {
     /// Makes no connection yet: the first job of each owner does.
     pub(super) fn new(settings: Settings) -> Self {
+        Self::with(settings, Arc::new(StaleConnections::new()))
+    }
+
+    /// More connections, to the same server: what cuts one of either probably cut all.
+    pub(super) fn beside(&self, settings: Settings) -> Self {
+        Self::with(settings, Arc::clone(&self.owners.shared.stale))
+    }
+
+    fn with(settings: Settings, stale: Arc<StaleConnections>) -> Self {
         let count = settings.connections;
-        let shared = Arc::new(Shared::new(settings));
+        let shared = Arc::new(Shared::new(settings, stale));
         let tasks = (0..count).map(|_| tokio::spawn(owner::work(Arc::clone(&shared)))).collect();
         Self { owners: Arc::new(Owners { shared, tasks: std::sync::Mutex::new(tasks) }), observer: None }
     }
@@ -124,7 +130,8 @@ impl Connections {
         self.submit(Kind::Read, work).await
     }
 
-    /// The result of work in a transaction, which is committed if the result is `Ok`, and only if no statement failed.
+    /// The result of work in a transaction, which is committed if the result is `Ok`, and only if no
+    /// statement failed.
     pub(super) async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -135,9 +142,9 @@ impl Connections {
     }
 
     /// The rows of one PostgreSQL statement that writes, in one round trip. Each row has to say in the column
-    /// [`COMMITTED`](session::COMMITTED) that the statement is a transaction of its own; a statement without rows must have written
-    /// nothing. Otherwise what was written may never be committed: the connection is closed then, which undoes it.
-    /// `held` is kept until the job has ended, even if its caller has given up.
+    /// [`COMMITTED`](session::COMMITTED) that the statement is a transaction of its own; a statement without
+    /// rows must have written nothing. Otherwise what was written may never be committed: the connection is
+    /// closed then, which undoes it. `held` is kept until the job has ended, even if its caller has given up.
     pub(super) async fn write<H>(&self, statement: Statement, held: H) -> Result<Vec<QueryResult>, DbErr>
     where
         H: Send + 'static,

@@ -27,20 +27,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
-    pub(super) stale: StaleConnections,
+    pub(super) stale: Arc<StaleConnections>,
     open: AtomicUsize,
     busy: AtomicUsize,
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            queue: Arc::default(),
-            stale: StaleConnections::new(),
-            open: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
-        }
+    pub(super) fn new(settings: Settings, stale: Arc<StaleConnections>) -> Self {
+        Self { settings, queue: Arc::default(), stale, open: AtomicUsize::new(0), busy: AtomicUsize::new(0) }
     }
 
     /// Connections that are idle, and those at work.
@@ -101,8 +95,8 @@ struct OpenConnection {
 }
 
 impl Owner {
-    /// Answers the last job after this owner has joined the queue for the next one, so that a caller that comes back at
-    /// once finds it idle.
+    /// Answers the last job after this owner has joined the queue for the next one, so that a caller that
+    /// comes back at once finds it idle.
     async fn next_job(&mut self) -> Option<Job> {
         let next = self.shared.queue.next(self.connection.is_some());
         if let Some(done) = self.done.take() {
@@ -140,11 +134,12 @@ impl Owner {
         })
     }
 
-    /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, and where the job panics or goes
-    /// on for too long, the connection is cut: the database undoes what was not committed.
+    /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, and where the job panics
+    /// or goes on for too long, the connection is cut: the database undoes what was not committed.
     async fn run_job(&mut self, job: &mut Job, mut connection: OpenConnection) {
         let _busy = Counted::one(&self.shared, |shared| &shared.busy);
-        let running = AssertUnwindSafe(job.run(&mut connection.session)).catch_unwind(); // what panics is not used again
+        // What panics is not used again.
+        let running = AssertUnwindSafe(job.run(&mut connection.session)).catch_unwind();
         let failure = match self.shared.settings.job_timeout {
             Some(longest) => match time::timeout(longest, running).await {
                 Ok(ended) => ended.err().map(|_panic| panicked()),

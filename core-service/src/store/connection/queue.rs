@@ -20,7 +20,8 @@ struct State {
     /// Each with a number, ascending.
     waiting: VecDeque<(u64, Job)>,
     next_number: u64,
-    /// The last one gets the next job: so no more connections are in use than are needed, and the others become old.
+    /// The last one gets the next job: so no more connections are in use than are needed, and the others
+    /// become old.
     idle: Vec<oneshot::Sender<Job>>,
     is_closed: bool,
 }
@@ -41,8 +42,14 @@ pub(super) struct Place {
 
 impl Queue {
     /// Hands the job to an idle owner, or else puts it into the queue.
-    pub(super) fn submit(queue: &Arc<Self>, mut job: Job) -> Option<Place> {
-        let mut state = queue.state();
+    pub(super) fn submit(queue: &Arc<Self>, job: Job) -> Option<Place> {
+        let number = queue.push(job)?;
+        Some(Place { queue: Arc::clone(queue), number })
+    }
+
+    /// The same for a job that nobody withdraws. Its number in the queue, if it is there.
+    pub(super) fn push(&self, mut job: Job) -> Option<u64> {
+        let mut state = self.state();
         if state.is_closed {
             drop(state);
             refuse(job);
@@ -57,7 +64,7 @@ impl Queue {
         let number = state.next_number;
         state.next_number += 1;
         state.waiting.push_back((number, job));
-        Some(Place { queue: Arc::clone(queue), number })
+        Some(number)
     }
 
     /// What an owner does next. Those that have a connection go first.

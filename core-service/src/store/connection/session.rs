@@ -15,13 +15,15 @@ use tokio::sync::Mutex;
 use super::{Observer, driver::Driver};
 use crate::store::{fault, statement::operation};
 
-/// The column in which a statement that [writes by itself](super::Connections::write) says whether it was committed.
+/// The column in which a statement that [writes by itself](super::Connections::write) says whether it was
+/// committed.
 pub(super) const COMMITTED: &str = "committed";
 
-/// Transactions on PostgreSQL are marked by what has no effect on them (it has on those that are SERIALIZABLE READ
-/// ONLY), so that a statement can check whether it runs in one.
+/// Transactions on PostgreSQL are marked by what has no effect on them (it has on those that are SERIALIZABLE
+/// READ ONLY), so that a statement can check whether it runs in one.
 const BEGIN_POSTGRES: &str = "BEGIN DEFERRABLE";
-/// With the lock for writing from the beginning: taken later, it could find that another process has written meanwhile.
+/// With the lock for writing from the beginning: taken later, it could find that another process has written
+/// meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
 /// What a job may do.
@@ -29,7 +31,7 @@ const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 pub(super) enum Kind {
     /// Only read.
     Read,
-    /// Write with one statement, which is committed by itself.
+    /// Write with one statement or text, which is committed by itself.
     Write,
     /// Anything, in a transaction around the whole.
     Transaction,
@@ -85,7 +87,8 @@ impl Session {
 
     /// # Errors
     ///
-    /// Also if a statement has failed before: PostgreSQL would undo the whole and not even call that an error.
+    /// Also if a statement has failed before: PostgreSQL would undo the whole and not even call that an
+    /// error.
     pub(super) async fn commit(&self) -> Result<(), DbErr> {
         if self.has_failed.load(Ordering::Relaxed) {
             self.roll_back().await;
@@ -115,7 +118,10 @@ impl Session {
     }
 
     /// See [`write`](super::Connections::write).
-    pub(super) async fn write_alone(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+    pub(in crate::store) async fn write_alone(
+        &self,
+        statement: Statement,
+    ) -> Result<Vec<QueryResult>, DbErr> {
         let rows = self.query_all_raw(statement).await?;
         if rows.iter().all(|row| row.try_get("", COMMITTED).unwrap_or(false)) {
             return Ok(rows);
@@ -123,6 +129,20 @@ impl Session {
         self.is_in_doubt.store(true, Ordering::Relaxed);
         let error = io::Error::other("a statement ran in a transaction that its owner had not begun");
         Err(query_error(sqlx::Error::Io(error)))
+    }
+
+    /// The rows of a text that begins and ends a transaction and holds all its statements: SQLite takes it at
+    /// once.
+    ///
+    /// # Errors
+    ///
+    /// What the first statement that fails says; the whole is undone.
+    pub(in crate::store) async fn transact(&self, text: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let result = self.query_all_raw(text).await;
+        if result.is_err() {
+            self.roll_back().await;
+        }
+        result
     }
 
     pub(super) async fn ping(&mut self) -> Result<(), sqlx::Error> {
@@ -133,7 +153,8 @@ impl Session {
         self.driver.into_inner().close().await
     }
 
-    /// Called before something is sent: until the answer has arrived the connection is in doubt, even if the job is dropped.
+    /// Called before something is sent: until the answer has arrived the connection is in doubt, even if the
+    /// job is dropped.
     fn start(&self) -> Result<Unanswered<'_>, DbErr> {
         if self.is_in_doubt.swap(true, Ordering::Relaxed) {
             return Err(query_error(sqlx::Error::Io(io::Error::other("the connection is given up"))));

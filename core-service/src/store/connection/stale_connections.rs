@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a connection last failed. Whatever cut that one (a restart, a failover, an administrator) probably cut all
-/// others too: every connection that was last used before that is pinged before it is used again, so that a retry
-/// does not get the next dead one.
+/// When a connection last failed. Whatever cut that one (a restart, a failover, an administrator) probably
+/// cut all others too: every connection that was last used before that is pinged before it is used again, so
+/// that a retry does not get the next dead one.
 #[derive(Debug)]
 pub(super) struct StaleConnections {
     start: Instant,

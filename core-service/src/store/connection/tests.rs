@@ -1,5 +1,5 @@
-//! Whatever becomes of a caller or a job: a connection is used again only if it is in order, and what is acknowledged is
-//! committed.
+//! Whatever becomes of a caller or a job: a connection is used again only if it is in order, and what is
+//! acknowledged is committed.
 
 use std::{
     future::pending,
@@ -268,7 +268,8 @@ async fn nothing_is_acknowledged_on_a_connection_that_is_in_a_transaction_withou
     let name = IdempotencyKey::parse("name").unwrap().unwrap();
     for call in 0..3 {
         let before = committed(&home).await;
-        store.writer.execute_unprepared(begin).await.unwrap(); // what must never happen
+        let used = if call == 2 { &store.writer } else { store.creates.connections() };
+        used.execute_unprepared(begin).await.unwrap(); // what must never happen
         let acknowledged = match call {
             0 => store.pets().insert(rex()).await.is_ok(),
             1 => store.creations().insert_once(&name, rex(), NOW).await.is_ok(),
@@ -349,13 +350,15 @@ async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
 }
 
 #[tokio::test]
-async fn one_caller_after_the_other_uses_one_connection() {
+async fn one_caller_after_the_other_uses_one_connection_for_each_kind_of_call() {
     let (store, home) = new_store().await;
     for _ in 0..20 {
         store.pets().insert(rex()).await.unwrap();
         store.pets().find(PetId(1)).await.unwrap();
-        let (idle, used) = store.reader.usage();
-        assert_eq!(idle + used, 1);
+        for connections in [store.pet_reads.connections()[0], store.creates.connections()] {
+            let (idle, used) = connections.usage();
+            assert_eq!(idle + used, 1);
+        }
     }
     drop(home);
 }

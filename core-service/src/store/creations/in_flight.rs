@@ -15,7 +15,7 @@ pub(in crate::store) struct InFlight(Arc<Mutex<HashSet<IdempotencyKey>>>);
 
 /// The key of a creation in flight, which ends when the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct InFlightKey(Arc<Entry>);
+pub(in crate::store) struct InFlightKey(Arc<Entry>);
 
 struct Entry {
     in_flight: InFlight,
@@ -24,14 +24,14 @@ struct Entry {
 
 impl InFlightKey {
     /// What is stored of the key: never its text, since a client may have put a secret into it.
-    pub(super) fn digest(&self) -> Vec<u8> {
+    pub(in crate::store) fn digest(&self) -> Vec<u8> {
         Sha256::digest(self.0.key.as_str()).to_vec()
     }
 }
 
 impl InFlight {
     /// `None` if a creation with that key is in flight already.
-    pub(super) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
+    pub(in crate::store) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
         self.keys()
             .insert(key.clone())
             .then(|| InFlightKey(Arc::new(Entry { in_flight: self.clone(), key: key.clone() })))

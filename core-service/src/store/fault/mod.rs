@@ -31,7 +31,15 @@ pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(_)) && !postgres::is_fatal(error)
 }
 
-fn is_outage(error: &DbErr) -> bool {
+/// Whether the database refused the statement for what was in it, or for what others did meanwhile: with
+/// other contents it may succeed at once.
+pub(super) fn is_refusal(error: &DbErr) -> bool {
+    let is_answer = matches!(sqlx_error(error), Some(sqlx::Error::Database(_)));
+    is_answer && (!is_outage(error) || postgres::is_lost_race(error))
+}
+
+/// Whether the database is away, busy or full.
+pub(super) fn is_outage(error: &DbErr) -> bool {
     if let DbErr::ConnectionAcquire(_) = error {
         return true;
     }

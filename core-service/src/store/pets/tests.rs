@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use proptest::{prelude::*, sample::select};
+use sea_orm::EntityTrait;
 use tokio::runtime::Runtime;
 
 use super::*;

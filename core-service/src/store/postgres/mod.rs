@@ -13,6 +13,7 @@ use sea_orm::{
 use super::{
     PostgresAddress,
     connection::{Connections, Lifetimes, Settings, Target},
+    pets::{CREATE_CONNECTIONS, GET_CONNECTIONS, LIST_CONNECTIONS, PetCreates, PetReads},
 };
 
 mod open;
@@ -22,6 +23,8 @@ pub(super) use open::{explain, for_schema, open};
 /// Connections of one core: so that half a dozen cores fit into PostgreSQL's default of 100. A core that
 /// would do more at once lets calls wait for a connection.
 const CONNECTIONS: usize = 16;
+/// Those that are for anything: the others are for calls that are answered together.
+const FOR_ANYTHING: usize = CONNECTIONS - GET_CONNECTIONS - LIST_CONNECTIONS - CREATE_CONNECTIONS;
 /// How long a job may go on after it has begun: longer than the server lets a statement go on, and than a
 /// caller waits.
 const JOB_TIMEOUT: Duration = Duration::from_millis(2_500);
@@ -37,12 +40,10 @@ const STATEMENT_CACHE: usize = 128;
 
 /// What the server itself bounds: no statement runs on for long after its caller has given up, and no
 /// transaction whose core was frozen or cut off holds its locks for long.
-const SERVER_LIMITS: [(&str, &str); 7] = [
+const SERVER_LIMITS: [(&str, &str); 6] = [
     ("statement_timeout", "2s"),
     ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "5s"),
-    // A plan made for any status and any page size could scan and sort; planning one of these takes 0.1 ms.
-    ("plan_cache_mode", "force_custom_plan"),
     // Every statement finds its rows by key or by an index, in its order. Of a table that was not analysed
     // since it grew the planner thinks otherwise, and would read all of it, or all pets of a status, and sort
     // them.
@@ -57,15 +58,48 @@ const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Migrations may take their time, and wait for those of other processes.
 const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "60s")];
 
-/// The connections that serve calls. None is made before it is needed, so this does not fail because the
-/// server is away.
+/// Most statements are planned anew for their values: a plan that was made for any could read far more than
+/// it has to.
+const CUSTOM_PLANS: (&str, &str) = ("plan_cache_mode", "force_custom_plan");
+/// Those of calls that are answered together are written so that one plan is right for all values. To plan
+/// them each time would cost more than to carry them out.
+const GENERIC_PLANS: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
+
+/// The connections to the primary that serve calls.
+pub(super) struct PrimaryConnections {
+    pub(super) any: Connections,
+    pub(super) pet_reads: PetReads,
+    pub(super) creates: PetCreates,
+}
+
+impl PrimaryConnections {
+    /// None is made before it is needed, so this does not fail because the server is away.
+    fn new(address: &PostgresAddress) -> Self {
+        let any = connections(address);
+        let creates = any.beside(settings(address, CREATE_CONNECTIONS, GENERIC_PLANS));
+        Self { pet_reads: pet_reads(address, &any), creates: PetCreates::new(creates, any.clone()), any }
+    }
+}
+
+/// The connections for any statement. None is made before it is needed.
 pub(super) fn connections(address: &PostgresAddress) -> Connections {
-    Connections::new(Settings {
-        target: Target::Postgres(Box::new(connect_options(address).options(SERVER_LIMITS))),
-        connections: CONNECTIONS,
+    Connections::new(settings(address, FOR_ANYTHING, CUSTOM_PLANS))
+}
+
+/// The connections for reading pets, beside those for any statement.
+pub(super) fn pet_reads(address: &PostgresAddress, any: &Connections) -> PetReads {
+    let for_one_kind = |connections| any.beside(settings(address, connections, GENERIC_PLANS));
+    PetReads::new(for_one_kind(GET_CONNECTIONS), for_one_kind(LIST_CONNECTIONS), any.clone())
+}
+
+fn settings(address: &PostgresAddress, connections: usize, plans: (&str, &str)) -> Settings {
+    let options = connect_options(address).options(SERVER_LIMITS).options([plans]);
+    Settings {
+        target: Target::Postgres(Box::new(options)),
+        connections,
         job_timeout: Some(JOB_TIMEOUT),
         lifetimes: Some(LIFETIMES),
-    })
+    }
 }
 
 /// One connection for the schema: a pool, as migrations want it. No call is served by it.

@@ -8,7 +8,7 @@ use sea_orm::{
 };
 use tokio::time;
 
-use super::{PostgresAddress, connect, connections, migrator};
+use super::{PostgresAddress, PrimaryConnections, connect, migrator};
 use crate::{
     DatabaseUrl,
     store::{
@@ -32,7 +32,7 @@ pub(in crate::store) async fn open(
     let schema = judge_schema(url, &connection, options).await;
     let _ = connection.close().await; // the reason is in `schema`
     schema?;
-    Ok(Store::on_postgres(connections(address)))
+    Ok(Store::on_postgres(PrimaryConnections::new(address)))
 }
 
 /// Judges the schema, and brings it up to date if that is wanted.

@@ -3,12 +3,10 @@ use petstore_test_servers::{
     servers::{Database, PostgresOptions, PostgresServer},
 };
 
-use sea_orm::EntityTrait;
-
 use super::*;
 use crate::{
     domain::{IdempotencyKey, ListPets, NewPet, PageSize, Pet, PetId},
-    store::{OpenOptions, connection::reading, entity::pet},
+    store::OpenOptions,
 };
 
 /// Longer than it takes to notice that a replica is late.
@@ -55,6 +53,13 @@ async fn listed(store: &Store) -> Vec<Pet> {
     store.pets().list(list).await.unwrap().rows
 }
 
+/// How many pets the replica shows, while it is in use.
+async fn on_replica(store: &Store) -> Option<usize> {
+    let list = ListPets { size: PageSize::MAX, after: None, status: None };
+    let rows = store.read_from_replica(|replica| async move { replica.list(list, 100).await });
+    rows.await.map(|rows| rows.len())
+}
+
 #[tokio::test]
 async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_it_is() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
@@ -71,8 +76,7 @@ async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_
     let id = IdempotencyKey::parse("a").unwrap().unwrap();
     let second = store.creations().insert_once(&id, rex(), NOW).await.unwrap().pet;
     assert_eq!(listed(&store).await, [first.clone(), second.clone()], "the last page is never late");
-    let of_replica = reading(|db| Box::pin(pet::Entity::find().all(db)));
-    assert_eq!(store.read_from_replica(of_replica).await.map(|rows| rows.len()), Some(1), "late");
+    assert_eq!(on_replica(&store).await, Some(1), "late");
     assert_eq!(store.pets().find(second.id).await.unwrap(), Some(second.clone()), "never late");
     assert!(store.creations().insert_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
 
@@ -95,12 +99,8 @@ async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
     }
     uses(&store, 1).await;
     shows(&store, 3).await;
-    let on_replica = async || {
-        let find = reading(|db| Box::pin(pet::Entity::find().all(db)));
-        store.read_from_replica(find).await.map(|rows| rows.len())
-    };
     eventually(SOON, async || {
-        on_replica().await.filter(|count| *count == 3).ok_or("not there yet".to_owned())
+        on_replica(&store).await.filter(|count| *count == 3).ok_or("not there yet".to_owned())
     })
     .await;
     replica.psql("SELECT pg_wal_replay_pause()").await;
@@ -119,7 +119,7 @@ async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
         }
     }
     assert_eq!((walked, sizes), (all, vec![2, 2, 1]));
-    assert_eq!(on_replica().await, Some(3), "it was late, and in use");
+    assert_eq!(on_replica(&store).await, Some(3), "it was late, and in use");
 }
 
 #[tokio::test]

@@ -84,8 +84,10 @@ async fn count_steps(store: &Store) -> Arc<AtomicU64> {
 pub(super) async fn pages(store: &Store, count: i64) -> Costs {
     let mut observed = store.clone();
     let sent = Arc::<Mutex<Option<Statement>>>::default();
-    let last = Arc::clone(&sent);
-    observed.reader.observe(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
+    for connections in observed.connections_mut() {
+        let last = Arc::clone(&sent);
+        connections.observe(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
+    }
     let mut calls = Vec::new();
     for (_, call) in CALLS {
         call.make(&observed, count).await;

@@ -1,0 +1,280 @@
+//! Pets that are read together with those of other calls.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value, sea_query::ArrayType};
+
+use super::status_column;
+use crate::{
+    domain::ListPets,
+    store::{
+        Session,
+        connection::{Access, BatchError, Batched, Batches, Connections, Turns},
+        entity::pet,
+        fault,
+    },
+};
+
+/// Single pets that one statement reads: what waits at the bound on calls comes in a few batches.
+const MOST_PETS: usize = 128;
+/// Different pages that one statement reads. Each caller waits for all of them.
+const MOST_PAGES: usize = 8;
+
+/// One at a time, and one more where one waits for long.
+const GET_TURNS: Turns = Turns { at_once: 1, most: GET_CONNECTIONS };
+/// Pages take longer than single pets. So that no caller waits for the pages of many others, two are read at
+/// once.
+const LIST_TURNS: Turns = Turns { at_once: LIST_CONNECTIONS, most: LIST_CONNECTIONS };
+
+/// Connections that single pets need.
+pub(in crate::store) const GET_CONNECTIONS: usize = 2;
+/// Connections that pages need.
+pub(in crate::store) const LIST_CONNECTIONS: usize = 2;
+
+/// Reads pets from one database. Clones share it.
+#[derive(Clone)]
+pub(in crate::store) struct PetReads {
+    gets: Batches<Gets>,
+    lists: Batches<Lists>,
+    /// For what was not answered because of others.
+    alone: Connections,
+}
+
+impl PetReads {
+    /// A page never holds up a single pet where they have connections of their own.
+    pub(in crate::store) fn new(gets: Connections, lists: Connections, alone: Connections) -> Self {
+        Self { gets: Batches::new(gets, GET_TURNS), lists: Batches::new(lists, LIST_TURNS), alone }
+    }
+
+    /// The connections that single pets and pages are read on.
+    pub(in crate::store) fn connections(&self) -> [&Connections; 2] {
+        [self.gets.connections(), self.lists.connections()]
+    }
+
+    pub(in crate::store) async fn close(&self) {
+        for connections in self.connections() {
+            connections.close().await;
+        }
+    }
+
+    pub(in crate::store) fn connections_mut(&mut self) -> [&mut Connections; 3] {
+        [self.gets.connections_mut(), self.lists.connections_mut(), &mut self.alone]
+    }
+
+    /// The pet's row, if there is one.
+    pub(in crate::store) async fn find(&self, id: i64) -> Result<Option<pet::Model>, DbErr> {
+        self.ask(&self.gets, id).await
+    }
+
+    /// The first rows of a list, at most so many.
+    pub(in crate::store) async fn list(
+        &self,
+        list: ListPets,
+        limit: usize,
+    ) -> Result<Vec<pet::Model>, DbErr> {
+        let page = Rows {
+            status: list.status.map_or(ANY_STATUS, status_column),
+            after: list.after.map_or(i64::MIN, |id| id.0),
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+        };
+        self.ask(&self.lists, page).await.map(Arc::unwrap_or_clone)
+    }
+
+    /// Asks again, alone, if another call may be why there is no answer.
+    async fn ask<B: Batched>(&self, batches: &Batches<B>, call: B::Call) -> Result<B::Answer, DbErr> {
+        match batches.ask(call.clone()).await {
+            Err(BatchError { error, is_shared: true }) if !fault::is_outage(&error) => {
+                Batches::<B>::ask_alone(&self.alone, call).await
+            }
+            answer => answer.map_err(|error| error.error),
+        }
+    }
+}
+
+/// Single pets.
+struct Gets;
+
+impl Batched for Gets {
+    type Call = i64;
+    type Answer = Option<pet::Model>;
+    type Batch = Vec<i64>;
+    const ACCESS: Access = Access::Read;
+
+    fn add(ids: &mut Vec<i64>, id: i64) -> Result<usize, i64> {
+        add_once(ids, id, MOST_PETS)
+    }
+
+    fn answer(session: &Session, ids: Vec<i64>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
+        Box::pin(async move {
+            let rows = session.query_all_raw(find_pets(session.get_database_backend(), &ids)).await?;
+            let mut found: Vec<Option<pet::Model>> = vec![None; ids.len()];
+            for row in &rows {
+                let row = pet_model(row, 0)?;
+                if let Some(answer) = ids.iter().position(|id| *id == row.id).and_then(|at| found.get_mut(at))
+                {
+                    *answer = Some(row);
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// The first pet from each identifier on, if that is its own: only the primary key has this order. A search
+/// for equal ones could also read all of another index, and a plan that was made while the table was empty
+/// does.
+const FIND_PETS: &str = "\
+    SELECT found.* FROM unnest($1) AS asked (id) CROSS JOIN LATERAL (\
+        SELECT id, name, category_id, status FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1\
+    ) AS found WHERE found.id = asked.id";
+
+fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
+    match (engine, ids) {
+        (DbBackend::Postgres, _) => {
+            Statement::from_sql_and_values(engine, FIND_PETS, [numbers(ids.iter().copied())])
+        }
+        (_, [id]) => Statement::from_sql_and_values(
+            engine,
+            "SELECT id, name, category_id, status FROM pets WHERE id = ?",
+            [(*id).into()],
+        ),
+        _ => Statement::from_sql_and_values(
+            engine,
+            "SELECT id, name, category_id, status FROM pets WHERE id IN (SELECT value FROM json_each(?))",
+            [format!("{ids:?}").into()], // as JSON writes it too
+        ),
+    }
+}
+
+/// Lists. Equal ones are read once.
+struct Lists;
+
+/// Rows of a list, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rows {
+    /// As it is stored, or [`ANY_STATUS`].
+    status: i16,
+    /// They follow this identifier.
+    after: i64,
+    limit: i64,
+}
+
+/// Stands for pets of every status, and of none.
+const ANY_STATUS: i16 = 0;
+
+impl Batched for Lists {
+    type Call = Rows;
+    type Answer = Arc<Vec<pet::Model>>;
+    type Batch = Vec<Rows>;
+    const ACCESS: Access = Access::Read;
+
+    fn add(lists: &mut Vec<Rows>, list: Rows) -> Result<usize, Rows> {
+        add_once(lists, list, MOST_PAGES)
+    }
+
+    fn answer(session: &Session, lists: Vec<Rows>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
+        Box::pin(async move {
+            let statement = match session.get_database_backend() {
+                DbBackend::Postgres => read_lists_on_postgres(&lists),
+                _ => read_lists_on_sqlite(&lists),
+            };
+            let mut pages = vec![Vec::new(); lists.len()];
+            for row in &session.query_all_raw(statement).await? {
+                let number: i64 = row.try_get_by_index(0)?;
+                let page = usize::try_from(number).ok().and_then(|number| pages.get_mut(number));
+                page.ok_or_else(unknown_list)?.push(pet_model(row, 1)?);
+            }
+            // The indexes give them in this order, but only an ORDER BY around the whole would promise it.
+            for page in &mut pages {
+                page.sort_unstable_by_key(|row| row.id);
+            }
+            Ok(pages.into_iter().map(Arc::new).collect())
+        })
+    }
+}
+
+/// The lists of one status are read in the order of the index over status and identifier, and no other index
+/// has that order: so a plan that was made once for any values is right for all of them.
+const READ_LISTS: &str = "    SELECT list - 1, page.* \
+    FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
+    CROSS JOIN LATERAL (\
+        SELECT id, name, category_id, status FROM pets WHERE id > asked.after ORDER BY id LIMIT asked.size\
+    ) AS page WHERE asked.status = 0 \
+    UNION ALL SELECT list - 1, page.* \
+    FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
+    CROSS JOIN LATERAL (\
+        SELECT id, name, category_id, status FROM pets \
+        WHERE status <= asked.status AND (status, id) > (asked.status, asked.after) \
+        ORDER BY status, id LIMIT asked.size\
+    ) AS page WHERE asked.status <> 0";
+
+fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
+    let statuses = lists.iter().map(|list| Value::from(list.status)).collect();
+    let values = [
+        Value::Array(ArrayType::SmallInt, Some(Box::new(statuses))),
+        numbers(lists.iter().map(|list| list.after)),
+        numbers(lists.iter().map(|list| list.limit)),
+    ];
+    Statement::from_sql_and_values(DbBackend::Postgres, READ_LISTS, values)
+}
+
+/// One `SELECT` for each list. The lists of every status come first, so that there are few different texts,
+/// and each is prepared once. For the same reason the limits are sums: SQLite would prepare a statement with
+/// a bare one anew for each value.
+fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
+    let mut parts = Vec::with_capacity(lists.len());
+    let mut values: Vec<Value> = Vec::with_capacity(4 * lists.len());
+    let numbered = || lists.iter().zip(0_i64..);
+    let of_every_status = numbered().filter(|(list, _)| list.status == ANY_STATUS);
+    let of_one_status = numbered().filter(|(list, _)| list.status != ANY_STATUS);
+    for (list, number) in of_every_status.chain(of_one_status) {
+        values.push(number.into());
+        let filter = if list.status == ANY_STATUS {
+            "id > ?"
+        } else {
+            values.push(list.status.into());
+            "status = ? AND id > ?"
+        };
+        values.extend([list.after.into(), list.limit.into()]);
+        parts.push(format!(
+            "SELECT * FROM (SELECT ? AS list, id, name, category_id, status FROM pets WHERE {filter} \
+             ORDER BY id LIMIT ? + 0)"
+        ));
+    }
+    Statement::from_sql_and_values(DbBackend::Sqlite, parts.join(" UNION ALL "), values)
+}
+
+/// Adds what is not there yet, up to so many. Where it is.
+fn add_once<T: PartialEq>(all: &mut Vec<T>, one: T, most: usize) -> Result<usize, T> {
+    match all.iter().position(|other| *other == one) {
+        Some(index) => Ok(index),
+        None if all.len() == most => Err(one),
+        None => {
+            all.push(one);
+            Ok(all.len() - 1)
+        }
+    }
+}
+
+/// The pet whose columns begin there.
+fn pet_model(row: &QueryResult, first: usize) -> Result<pet::Model, DbErr> {
+    Ok(pet::Model {
+        id: row.try_get_by_index(first)?,
+        name: row.try_get_by_index(first + 1)?,
+        category_id: row.try_get_by_index(first + 2)?,
+        status: row.try_get_by_index(first + 3)?,
+    })
+}
+
+/// For a `bigint[]`.
+pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
+    Value::Array(ArrayType::BigInt, Some(Box::new(numbers.map(Value::from).collect())))
+}
+
+fn unknown_list() -> DbErr {
+    DbErr::Custom("a row of a list that was not asked for".into())
+}
+
+#[cfg(test)]
+mod tests;

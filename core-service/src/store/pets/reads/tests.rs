@@ -1,0 +1,139 @@
+//! Pets that are read together.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use petstore_test_servers::Engine;
+
+use super::*;
+use crate::{
+    domain::{NewPet, Page, PageSize, Pet, PetId, PetStatus},
+    store::{
+        Store,
+        test_support::{Home, new_store},
+    },
+};
+
+/// A store with so many pets, of each status and none in turn.
+async fn filled(count: usize) -> (Store, Home) {
+    let (store, home) = new_store().await;
+    let pets = (0..count).map(|number| {
+        let status = PetStatus::from_number(i64::try_from(number % 4).unwrap());
+        store.pets().insert(NewPet { status, ..NewPet::named(&format!("pet {number}")) })
+    });
+    for added in join_all(pets).await {
+        added.unwrap();
+    }
+    (store, home)
+}
+
+/// The same store, and how many statements it has sent.
+fn counted(mut store: Store) -> (Store, Arc<AtomicUsize>) {
+    let count = Arc::<AtomicUsize>::default();
+    for connections in store.connections_mut() {
+        let count = Arc::clone(&count);
+        connections.observe(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    (store, count)
+}
+
+/// Different lists: all statuses, positions and sizes.
+fn lists() -> Vec<ListPets> {
+    let mut lists = Vec::new();
+    for status in [None].into_iter().chain(PetStatus::ALL.map(Some)) {
+        for after in [None, Some(PetId(7)), Some(PetId(38)), Some(PetId(i64::MAX))] {
+            for size in [1, 3, 100] {
+                lists.push(ListPets { size: PageSize::parse(size).unwrap(), after, status });
+            }
+        }
+    }
+    lists
+}
+
+/// The page, as it follows from all pets.
+fn expected(all: &[Pet], list: ListPets) -> Vec<Pet> {
+    let on_page = |pet: &&Pet| {
+        list.after.is_none_or(|after| pet.id > after) && (list.status.is_none() || pet.status == list.status)
+    };
+    all.iter().filter(on_page).take(list.size.get()).cloned().collect()
+}
+
+#[tokio::test]
+async fn each_of_the_lists_that_are_read_together_is_what_it_is_alone() {
+    let (store, _home) = filled(40).await;
+    let all =
+        store.pets().list(ListPets { size: PageSize::MAX, after: None, status: None }).await.unwrap().rows;
+    assert_eq!(all.len(), 40);
+    let (store, sent) = counted(store);
+    let lists = lists();
+    let pages = join_all(lists.iter().map(|list| store.pets().list(*list))).await;
+    for (list, page) in lists.iter().zip(pages) {
+        assert_eq!(page.unwrap().rows, expected(&all, *list), "{list:?}");
+    }
+    assert_eq!(sent.load(Ordering::Relaxed), lists.len().div_ceil(MOST_PAGES), "and it is bounded how many");
+}
+
+#[tokio::test]
+async fn equal_lists_that_wait_are_read_once() {
+    let (store, _home) = filled(5).await;
+    let (store, sent) = counted(store);
+    let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
+    let pages: Vec<Page<Pet>> =
+        join_all((0..50).map(|_| store.pets().list(list))).await.into_iter().map(Result::unwrap).collect();
+    assert!(pages.iter().all(|page| page.rows.len() == 5 && *page == pages[0]), "{pages:?}");
+    assert_eq!(sent.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn pets_that_are_read_together_are_those_that_were_asked_for() {
+    let (store, _home) = filled(30).await;
+    let (store, sent) = counted(store);
+    let ids = [7, 1, 31, 7, -1, 30, 0, i64::MAX, i64::MIN, 12];
+    let found = join_all(ids.map(|id| store.pets().find(PetId(id)))).await;
+    for (id, found) in ids.into_iter().zip(found) {
+        assert_eq!(found.unwrap().map(|pet| pet.id.0), (1..=30).contains(&id).then_some(id));
+    }
+    assert_eq!(sent.load(Ordering::Relaxed), 1);
+    let many = (0..i64::try_from(2 * MOST_PETS).unwrap()).map(|id| store.pets().find(PetId(id)));
+    assert_eq!(join_all(many).await.into_iter().filter(|found| matches!(found, Ok(Some(_)))).count(), 30);
+    assert_eq!(sent.load(Ordering::Relaxed), 3, "and it is bounded how many");
+}
+
+/// A plan that was made once has to be right for all values, also where it was made while the table was
+/// empty.
+#[tokio::test]
+async fn the_plans_that_are_made_once_go_by_index_on_postgresql() {
+    if Engine::of_this_run() != Engine::Postgres {
+        return;
+    }
+    let (store, home) = new_store().await;
+    let Home::Database(database) = &home else { unreachable!() };
+    for settings in
+        [store.pet_reads.connections()[0], store.pet_reads.connections()[1], store.creates.connections()]
+    {
+        let show = Statement::from_string(DbBackend::Postgres, "SHOW plan_cache_mode");
+        let mode: String = settings.query_all_raw(show).await.unwrap()[0].try_get_by_index(0).unwrap();
+        assert_eq!(mode, "force_generic_plan");
+    }
+    let fill = "INSERT INTO pets (name, category_id, status) \
+                SELECT 'Rex', 1, nullif(n % 4, 0) FROM generate_series(1, 20000) n";
+    for before in ["SELECT 1", fill] {
+        database.psql(before).await;
+        database.psql("ANALYZE pets").await;
+        let plans = database
+            .psql(&format!(
+                "SET plan_cache_mode = force_generic_plan; \
+                 SET enable_seqscan = off; SET enable_bitmapscan = off; \
+                 PREPARE gets (bigint[]) AS {FIND_PETS}; EXPLAIN EXECUTE gets('{{1,2}}'); \
+                 PREPARE lists (smallint[], bigint[], bigint[]) AS {READ_LISTS}; \
+                 EXPLAIN EXECUTE lists('{{0,1}}', '{{1,1}}', '{{9,9}}')"
+            ))
+            .await;
+        assert_eq!(plans.matches("Index Scan using pets_pkey on pets").count(), 2, "{plans}");
+        assert!(plans.contains("Index Scan using pets_status_id on pets"), "{plans}");
+        assert!(plans.contains("Index Cond: ((status <= asked_1.status) AND (ROW(status, id) > "), "{plans}");
+        assert!(!plans.contains("Sort") && !plans.contains("Seq Scan"), "{plans}");
+    }
+}
