@@ -19,7 +19,7 @@ const SHARDS: usize = 64;
 const SHARD_CAPACITY: usize = 2_048;
 
 /// The most rows of one report.
-const MAX_ROWS: usize = 1_000;
+pub(super) const MAX_ROWS: usize = 1_000;
 
 /// Counts by account and day.
 type Counts = HashMap<(i64, i64), UsageDay>;

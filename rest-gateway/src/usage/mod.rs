@@ -81,13 +81,17 @@ impl UsageCounter {
             () = shutdown => {}
             () = pace => {}
         }
+        self.report().await; // this may be one that the core has not answered before
         self.report().await;
     }
 
-    /// Reports what was counted, until the core fails to answer: the same report is sent again later.
+    /// Reports what was counted, until the core fails to answer: the same report is sent again later. What is
+    /// counted meanwhile waits for the next time, or there would be no end under load.
     pub(crate) async fn report(&self) {
-        while let Some(report) = self.ledger.next_report() {
+        let mut is_last = false;
+        while !is_last && let Some(report) = self.ledger.next_report() {
             let number = report.number;
+            is_last = report.rows.len() < ledger::MAX_ROWS;
             let mut request = Request::new(report);
             request.set_timeout(REPORT_DEADLINE);
             let mut core = self.core.clone();
@@ -169,7 +173,10 @@ pub(crate) fn date(day: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{
+        convert::Infallible,
+        sync::{Arc, OnceLock},
+    };
 
     use http::{Response, StatusCode};
     use tonic::{Code, body::Body};
@@ -201,6 +208,29 @@ mod tests {
     async fn a_report_that_is_refused_for_good_is_given_up_and_counted() {
         for code in [Code::InvalidArgument, Code::OutOfRange] {
             assert_eq!(reported_twice(code).await, (1, 1), "{code}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_counted_during_a_report_waits_for_the_next() {
+        let sent = counter("sent", "Reports that the core was sent.");
+        let usage = Arc::new(OnceLock::<UsageCounter>::new());
+        let core = {
+            let (sent, usage) = (sent.clone(), Arc::clone(&usage));
+            service_fn(move |_: http::Request<Body>| {
+                sent.inc();
+                if sent.get() < 100 {
+                    usage.get().expect("it is made").count(7, StatusCode::OK, false);
+                }
+                async move { Ok::<Response<Body>, Infallible>(Status::new(Code::OutOfRange, "").into_http()) }
+            })
+        };
+        let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
+        let usage = usage.get_or_init(|| UsageCounter::new(core.into(), Clock::system()));
+        usage.count(7, StatusCode::OK, false);
+        for reports in 1..=3 {
+            usage.report().await;
+            assert_eq!(sent.get(), reports);
         }
     }
 
