@@ -1,8 +1,6 @@
--- One operation of the service, for wrk. The key comes by the environment, so that it is not in argv.
-local key, operation, pets = os.getenv("BENCH_KEY"), os.getenv("BENCH_OPERATION"), tonumber(os.getenv("BENCH_PETS"))
-local cursor = os.getenv("BENCH_CURSOR")
-local headers = { Authorization = "Bearer " .. key }
-local threads, bad = {}, 0
+-- One operation of the service, for wrk. The environment says which; the file of keys has one a line, all of one length.
+local operation, pets, cursor = os.getenv("BENCH_OPERATION"), tonumber(os.getenv("BENCH_PETS")), os.getenv("BENCH_CURSOR")
+local threads = {}
 
 function setup(thread)
   thread:set("seed", #threads + 1)
@@ -12,15 +10,23 @@ end
 function init()
   bad_here = 0
   math.randomseed(seed)
+  local file = assert(io.open(os.getenv("BENCH_KEYS")))
+  keys = file:read("*a")
+  file:close()
+  key_len = keys:find("\n") - 1
+  count = #keys / (key_len + 1)
 end
 
 function request()
+  local at = math.random(0, count - 1) * (key_len + 1)
+  local headers = { Authorization = "Bearer " .. keys:sub(at + 1, at + key_len) }
   if operation == "get" then
     return wrk.format("GET", "/v1/pets/" .. math.random(1, pets), headers)
   elseif operation == "list" then
-    return wrk.format("GET", "/v1/pets?limit=20", headers)
-  elseif operation == "filtered" then
     return wrk.format("GET", "/v1/pets?limit=20&status=available", headers)
+  elseif operation == "lists" then -- 33 different ones
+    local status = ({ "available", "pending", "sold" })[math.random(3)]
+    return wrk.format("GET", "/v1/pets?limit=" .. math.random(15, 25) .. "&status=" .. status, headers)
   elseif operation == "deep" then
     return wrk.format("GET", "/v1/pets?limit=20&cursor=" .. cursor, headers)
   end
@@ -32,9 +38,14 @@ function response(status)
   if status ~= 200 and status ~= 201 then bad_here = bad_here + 1 end
 end
 
+-- All latencies, so that those of several runs can be put together: "microseconds count", one after the other.
 function done(summary, latency)
+  local bad = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
   for _, thread in ipairs(threads) do bad = bad + thread:get("bad_here") end
-  bad = bad + summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
-  io.write(string.format("RESULT %d %d %d %d %d\n", summary.requests, bad, latency:percentile(50),
-    latency:percentile(99), summary.duration))
+  io.write(string.format("RESULT %d %d %d", summary.requests, bad, summary.duration))
+  for place = 1, #latency do
+    local micros, times = latency(place)
+    io.write(string.format(" %d %d", micros, times))
+  end
+  io.write("\n")
 end

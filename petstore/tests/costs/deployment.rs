@@ -1,0 +1,148 @@
+//! The service in this process, and what it and its servers count.
+
+use std::{net::SocketAddr, time::Duration};
+
+use petstore::{
+    gateway::{self, GatewaySettings},
+    serve::{self, ServeSettings},
+};
+use petstore_api_key::Environment;
+use petstore_clock::Clock;
+use petstore_core::domain::{AccountName, Plan, Quota};
+use petstore_testkit::{
+    Client, eventually,
+    faults::postgres::{PostgresProxy, Side},
+    servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
+};
+use tempfile::TempDir;
+
+use crate::{
+    Counters,
+    requests::{Connection, Operation, PETS},
+};
+
+const FREE: [&str; 4] = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+const FREE_GRPC: [&str; 2] = ["--grpc-addr", "127.0.0.1:0"];
+
+/// No account gets so far.
+const UNLIMITED: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
+
+/// Requests in flight within one thread: this test's, the gateway's and the core's, so that it depends on the
+/// machine as little as possible how they meet.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    /// Where REST is served.
+    pub(crate) rest: SocketAddr,
+    pub(crate) key: String,
+    core: serve::Running,
+    servers: Option<Servers>,
+    _folder: TempDir,
+}
+
+#[derive(Debug)]
+struct Servers {
+    redis: RedisServer,
+    postgres: PostgresProxy,
+    _gateway: gateway::Running,
+    _postgres: PostgresServer,
+}
+
+impl Deployment {
+    /// `petstore serve` on SQLite, counting in itself.
+    pub(crate) async fn one_process() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let core = serve(&format!("sqlite://{}/petstore.db", folder.path().display())).await;
+        let rest = core.http_addr.expect("plain HTTP");
+        Self::with_pets(Self { rest, key: key(&core).await, core, servers: None, _folder: folder }).await
+    }
+
+    /// A gateway and a core, which speak over TCP, with PostgreSQL and Redis.
+    pub(crate) async fn split() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let (postgres, redis) = tokio::join!(
+            PostgresServer::start(PostgresOptions::default()),
+            RedisServer::start(RedisOptions::default())
+        );
+        let proxy = PostgresProxy::to(postgres.address()).await;
+        let core = serve(&postgres.url_at(proxy.address())).await;
+        let core_url = format!("http://{}", core.grpc_addr.tcp().expect("a TCP port"));
+        let flags = ["--core-url", &core_url, "--redis-url", &redis.url()];
+        let settings = GatewaySettings::from_flags([FREE.as_slice(), &flags].concat());
+        let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+        let gateway = gateway::start(settings, Clock::system()).await.expect("the gateway starts");
+        let admin = Client::new(gateway.admin_addr);
+        eventually(Duration::from_secs(10), async || match admin.get("/readyz").await {
+            ready if ready.status() == 200 => Ok(()),
+            unready => Err(format!("{unready:?}")),
+        })
+        .await;
+        let rest = gateway.http_addr.expect("plain HTTP");
+        let servers = Servers { redis, postgres: proxy, _gateway: gateway, _postgres: postgres };
+        let servers = Some(servers);
+        Self::with_pets(Self { rest, key: key(&core).await, core, servers, _folder: folder }).await
+    }
+
+    async fn with_pets(self) -> Self {
+        let mut connection = Connection::open(self.rest).await;
+        for request in Operation::Create.requests(self.rest, &self.key).iter().cycle().take(PETS) {
+            connection.exchange(request).await;
+        }
+        self
+    }
+
+    /// What was counted since the start.
+    pub(crate) async fn counters(&self) -> Counters {
+        let counts: &[_] = match &self.servers {
+            None => &[("statements", self.statements_by_own_account().await)],
+            Some(Servers { redis, postgres, .. }) => &[
+                ("statements", messages(postgres, &["Execute", "Query"])),
+                ("round trips", messages(postgres, &["Sync", "Query"])),
+                ("calls of Redis", scripts_run(redis).await),
+            ],
+        };
+        Counters(counts.iter().copied().collect())
+    }
+
+    /// What the core says on its admin port: nothing stands between it and SQLite.
+    async fn statements_by_own_account(&self) -> u64 {
+        let metrics = Client::new(self.core.admin_addr).get("/metrics").await;
+        let counts = metrics
+            .text()
+            .lines()
+            .filter(|line| line.starts_with("db_client_operation_duration_seconds_count"));
+        counts.map(|line| line.rsplit(' ').next().expect("a value").parse::<u64>().expect("a count")).sum()
+    }
+}
+
+async fn serve(database: &str) -> serve::Running {
+    let flags = ["--database-url", database];
+    let settings = ServeSettings::from_flags([FREE.as_slice(), &FREE_GRPC, &flags].concat());
+    let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+    serve::start(settings, Clock::system()).await.expect("the service starts")
+}
+
+async fn key(core: &serve::Running) -> String {
+    let (store, now) = (core.store(), Clock::system().now());
+    let account = AccountName::parse("costs").expect("a name");
+    store.accounts().create(&account, Plan::Enterprise(UNLIMITED), now).await.expect("a new account");
+    let issued = store.keys().create(&account, Environment::Production, None, now).await;
+    issued.expect("the account is there").key.expose().to_owned()
+}
+
+/// How many messages of these names were sent to PostgreSQL.
+fn messages(postgres: &PostgresProxy, names: &[&str]) -> u64 {
+    let seen = postgres.seen();
+    let sent = seen.iter().filter(|(site, _)| site.side == Side::Frontend && names.contains(&site.message));
+    sent.map(|(_, count)| count).sum()
+}
+
+/// How often Redis was asked to run a script.
+async fn scripts_run(redis: &RedisServer) -> u64 {
+    let stats = redis.cli(&["INFO", "commandstats"]).await;
+    let calls = |name: &str| {
+        stats.lines().find_map(|line| {
+            line.strip_prefix(&format!("cmdstat_{name}:calls="))?.split(',').next()?.parse().ok()
+        })
+    };
+    ["eval", "evalsha", "fcall"].into_iter().map(|name| calls(name).unwrap_or(0)).sum()
+}

@@ -1,0 +1,134 @@
+//! What requests cost, counted instead of timed, so that a change that makes them dearer fails on any
+//! machine: statements and round trips to the database, calls of Redis, allocations and system calls per
+//! request, and the instructions of functions that every request runs through.
+//!
+//! `costs.json` beside this file has the numbers and their tolerances. After a change that is worth its
+//! price, or that lowers one, accept the new numbers and commit the file with the change:
+//!
+//! ```sh
+//! PETSTORE_ACCEPT_COSTS=1 cargo test -p petstore --test costs
+//! ```
+//!
+//! The numbers are of the build that tests have: not optimised. They compare one revision with another, not
+//! the service with other programs.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails by panicking"
+)]
+
+mod deployment;
+mod instructions;
+mod recorded;
+mod requests;
+mod system_calls;
+
+use std::{alloc::System, collections::BTreeMap};
+
+use futures_util::future::join_all;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tokio::sync::{Mutex, MutexGuard};
+
+use deployment::Deployment;
+use recorded::Costs;
+use requests::{Connection, Operation};
+
+/// Counts the allocations of the whole process.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What is counted is counted for so many parts of the load, and the least of them is taken: so what happens by
+/// the clock does not count, however slow the machine is.
+pub(crate) const PARTS: usize = 8;
+
+/// How many requests a part has.
+const REQUESTS: usize = 50;
+
+/// What arrives at once, and how often in a part.
+const AT_ONCE: usize = 16;
+const ROUNDS: usize = 5;
+
+/// The tests of this file count what the process and the machine do, so they take turns.
+async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
+}
+
+#[tokio::test]
+async fn a_request_to_one_process_on_sqlite_costs_what_is_recorded() {
+    let _turn = turn().await;
+    counted(Deployment::one_process().await).await.compare("one process on SQLite");
+}
+
+#[tokio::test]
+async fn a_request_through_gateway_and_core_on_postgresql_and_redis_costs_what_is_recorded() {
+    let _turn = turn().await;
+    counted(Deployment::split().await).await.compare("gateway and core on PostgreSQL and Redis");
+}
+
+#[tokio::test]
+async fn a_request_makes_the_recorded_number_of_system_calls() {
+    let _turn = turn().await;
+    system_calls::counted().await.compare("system calls of gateway and core");
+}
+
+#[tokio::test]
+async fn functions_that_every_request_runs_through_take_the_recorded_number_of_instructions() {
+    let _turn = turn().await;
+    instructions::counted().await.compare("instructions");
+}
+
+/// Of each operation: one request after the other, and many at once.
+async fn counted(deployment: Deployment) -> Costs {
+    let mut costs = Costs::default();
+    for operation in Operation::ALL {
+        let requests = operation.requests(deployment.rest, &deployment.key);
+        let mut connections = Vec::new();
+        for _ in 0..AT_ONCE {
+            connections.push(Connection::open(deployment.rest).await);
+        }
+        let mut burst = Vec::new();
+        for part in 0..=PARTS {
+            let before = deployment.counters().await;
+            for round in 0..ROUNDS {
+                let at = |place: usize| &requests[(round * AT_ONCE + place) % requests.len()];
+                let all = connections.iter_mut().enumerate();
+                join_all(all.map(|(place, connection)| connection.exchange(at(place)))).await;
+            }
+            if part > 0 {
+                // the first opens connections to the servers and fills caches
+                burst.push(deployment.counters().await.per_request_since(&before, ROUNDS * AT_ONCE));
+            }
+        }
+        costs.insert(format!("{}, {AT_ONCE} at once", operation.name()), recorded::least(burst));
+
+        let alone = connections.first_mut().expect("a connection");
+        let mut lone = Vec::new();
+        for _ in 0..PARTS {
+            let before = deployment.counters().await;
+            let region = Region::new(ALLOCATOR);
+            for request in requests.iter().cycle().take(REQUESTS) {
+                alone.exchange(request).await;
+            }
+            let heap = region.change();
+            let mut counted = deployment.counters().await.per_request_since(&before, REQUESTS);
+            let allocations = heap.allocations + heap.reallocations;
+            counted.insert("allocations".to_owned(), recorded::ratio(allocations, REQUESTS));
+            lone.push(counted);
+        }
+        costs.insert(operation.name().to_owned(), recorded::least(lone));
+    }
+    costs
+}
+
+/// What a deployment has counted so far, by the names of `costs.json`.
+#[derive(Debug)]
+pub(crate) struct Counters(BTreeMap<&'static str, u64>);
+
+impl Counters {
+    fn per_request_since(&self, before: &Self, requests: usize) -> BTreeMap<String, f64> {
+        let since = |name| usize::try_from(self.0[name] - before.0[name]).expect("a small number");
+        self.0.keys().map(|name| ((*name).to_owned(), recorded::ratio(since(name), requests))).collect()
+    }
+}

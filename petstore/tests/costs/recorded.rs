@@ -1,0 +1,121 @@
+//! The committed numbers, and the comparison with them.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Set to anything, the numbers that were counted replace the committed ones.
+const ACCEPT: &str = "PETSTORE_ACCEPT_COSTS";
+
+/// What was counted: by case, and there by what was counted.
+#[derive(Debug, Default)]
+pub(crate) struct Costs(BTreeMap<String, BTreeMap<String, f64>>);
+
+/// `costs.json`.
+#[derive(Deserialize, Serialize)]
+struct File {
+    /// How much more than its number each may be; the first name that the thing counted begins with.
+    tolerances: BTreeMap<String, Tolerance>,
+    costs: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
+}
+
+/// Both are allowed for, one on top of the other.
+#[derive(Clone, Copy, Deserialize, Serialize)]
+struct Tolerance {
+    percent: f64,
+    absolute: f64,
+}
+
+impl Tolerance {
+    fn most(self, recorded: f64) -> f64 {
+        recorded * (1.0 + self.percent / 100.0) + self.absolute
+    }
+
+    fn least(self, recorded: f64) -> f64 {
+        recorded * (1.0 - self.percent / 100.0) - self.absolute
+    }
+}
+
+impl Costs {
+    pub(crate) fn insert(&mut self, case: String, numbers: BTreeMap<String, f64>) {
+        self.0.insert(case, numbers);
+    }
+
+    /// Fails if anything costs more than is committed and tolerated, or is not committed; says so if it costs
+    /// less.
+    pub(crate) fn compare(self, section: &str) {
+        let mut file = read();
+        if std::env::var_os(ACCEPT).is_some() {
+            file.costs.insert(section.to_owned(), self.0);
+            write(&file);
+            return;
+        }
+        let recorded = file.costs.get(section);
+        let (mut dearer, mut cheaper) = (String::new(), String::new());
+        for (case, numbers) in &self.0 {
+            for (what, counted) in numbers {
+                let recorded = recorded.and_then(|cases| cases.get(case)?.get(what));
+                let tolerance = file.tolerance(case, what);
+                let place = format!("{section}: {case}: {what}: {counted}");
+                let fault = match recorded {
+                    None => writeln!(dearer, "{place}, and no number is committed"),
+                    Some(number) if *counted > tolerance.most(*number) => {
+                        writeln!(
+                            dearer,
+                            "{place} instead of {number}, at most {:.2}",
+                            tolerance.most(*number)
+                        )
+                    }
+                    Some(number) if *counted < tolerance.least(*number) => {
+                        writeln!(cheaper, "{place} instead of {number}")
+                    }
+                    Some(_) => Ok(()),
+                };
+                fault.expect("a String");
+            }
+        }
+        let how = format!("accept with {ACCEPT}=1 cargo test -p petstore --test costs");
+        if !cheaper.is_empty() {
+            println!("cheaper than committed; {how}, so that it stays so:\n{cheaper}");
+        }
+        assert!(dearer.is_empty(), "dearer than committed; if it is worth that, {how}:\n{dearer}");
+    }
+}
+
+impl File {
+    fn tolerance(&self, case: &str, what: &str) -> Tolerance {
+        let names = [format!("{what}, {}", case.rsplit(", ").next().unwrap_or_default()), what.to_owned()];
+        let found = names.iter().find_map(|name| self.tolerances.get(name));
+        *found.unwrap_or_else(|| panic!("costs.json has no tolerance for {what}"))
+    }
+}
+
+/// `count` per request, to two places.
+pub(crate) fn ratio(count: usize, requests: usize) -> f64 {
+    let [count, requests] =
+        [count, requests].map(|number| f64::from(u32::try_from(number).expect("below 2³²")));
+    (count / requests * 100.0).round() / 100.0
+}
+
+/// Of each thing that was counted, the least.
+pub(crate) fn least(parts: Vec<BTreeMap<String, f64>>) -> BTreeMap<String, f64> {
+    let mut least = BTreeMap::new();
+    for (what, counted) in parts.into_iter().flatten() {
+        least.entry(what).and_modify(|number: &mut f64| *number = number.min(counted)).or_insert(counted);
+    }
+    least
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/costs/costs.json")
+}
+
+fn read() -> File {
+    let text = std::fs::read_to_string(path()).expect("costs.json");
+    serde_json::from_str(&text).expect("costs.json is as the code has it")
+}
+
+fn write(file: &File) {
+    let text = serde_json::to_string_pretty(file).expect("JSON");
+    std::fs::write(path(), text + "\n").expect("costs.json can be written");
+}

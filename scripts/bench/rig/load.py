@@ -1,0 +1,143 @@
+"""Load on a service, from this machine: closed loop (wrk), open loop (testing/open-loop), and idle connections."""
+
+import collections, http.client, json, os, resource, shutil, socket, ssl, subprocess, sys, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCRIPT = os.path.join(HERE, "..", "operation.lua")
+ROOT = os.path.join(HERE, "..", "..", "..")
+
+OPERATIONS = {
+    "get": "one pet, by its number",
+    "list": "one page of 20, always the same",
+    "lists": "pages of 15 to 25 of three statuses, 33 different ones",
+    "deep": "the page of 20 nine tenths down the list",
+    "create": "one pet added",
+}
+
+BODY = '{"name":"Rex","categoryId":7,"status":"available"}'
+
+
+def connection(service, number=0):
+    """To the first gateway, from one of many addresses of this machine."""
+    url = service.urls[0]
+    source = (f"127.0.{1 + number // 200 % 200}.{1 + number % 200}", 0)
+    host = url.split("://")[1]
+    if url.startswith("https"):
+        trusting = ssl._create_unverified_context()  # it made the certificate itself
+        return http.client.HTTPSConnection(host, source_address=source, context=trusting)
+    return http.client.HTTPConnection(host, source_address=source)
+
+
+def first_key(service):
+    with open(service.keys) as keys:
+        return keys.readline().strip()
+
+
+def ask(service, link, path):
+    link.request("GET", path, headers={"Authorization": f"Bearer {first_key(service)}"})
+    answer = link.getresponse()
+    answer.read()
+    if answer.status != 200:
+        sys.exit(f"{path}: status {answer.status}")
+    return answer
+
+
+def deep_cursor(service):
+    """The cursor of a page nine tenths down the list, got as a client gets it: by walking there."""
+    link, cursor, size = connection(service), "", min(100, max(service.pets // 2, 1))
+    for _ in range(max(service.pets * 9 // 10 // size, 1)):
+        answer = ask(service, link, f"/v1/pets?limit={size}" + (f"&cursor={cursor}" if cursor else ""))
+        cursor = answer.headers["X-Next-Cursor"] or cursor
+    return cursor
+
+
+def closed(service, operation, connections, seconds):
+    """The next request follows the answer. Spread over all gateways."""
+    if not shutil.which("wrk"):
+        sys.exit("wrk is needed: install the Debian package wrk")
+    if operation == "deep" and not hasattr(service, "cursor"):
+        service.cursor = deep_cursor(service)
+    environment = {**os.environ, "BENCH_OPERATION": operation, "BENCH_PETS": str(service.pets),
+                   "BENCH_KEYS": service.keys, "BENCH_CURSOR": getattr(service, "cursor", "")}
+    each = max(connections // len(service.urls), 1)
+    words = ["wrk", f"-t{min(2, each)}", f"-c{each}", f"-d{seconds}s", "--timeout", "15s", "-s", SCRIPT]
+    runs = [subprocess.Popen([*words, url], env=environment, stdout=subprocess.PIPE, text=True) for url in service.urls]
+    requests, bad, micros, latencies = 0, 0, 0, collections.Counter()
+    for run in runs:
+        out = run.communicate()[0]
+        line = next((line for line in out.splitlines() if line.startswith("RESULT ")), None)
+        if line is None:
+            sys.exit(f"wrk: {out}")
+        these, failed, duration, *histogram = map(int, line.split()[1:])
+        requests, bad, micros = requests + these, bad + failed, max(micros, duration)
+        for latency, times in zip(histogram[::2], histogram[1::2]):
+            latencies[latency] += times
+    return figures(requests, bad, micros, lambda part: quantile(latencies, part))
+
+
+def quantile(counts, part):
+    """Of values and how often each was counted."""
+    left = part * sum(counts.values())
+    for value in sorted(counts):
+        left -= counts[value]
+        if left <= 0:
+            return value
+    return 0
+
+
+def figures(requests, failed, micros, micros_at):
+    if failed or not requests:
+        sys.exit(f"{failed} requests failed, {requests} did not")
+    milliseconds = {name: micros_at(part) / 1e3 for name, part in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)]}
+    return {"requests": requests, "rps": requests / micros * 1e6, **milliseconds}
+
+
+def open_loop_program():
+    """Built if need be: it has no dependencies."""
+    subprocess.run(["cargo", "build", "--release", "--locked", "--offline", "--quiet", "--package", "petstore-open-loop"],
+                   cwd=ROOT, check=True)
+    return os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "petstore-open-loop")
+
+
+def open_loop(service, operation, rate, connections, seconds):
+    """So many requests a second, whatever the service does; measured from when each was due."""
+    if service.https:
+        sys.exit("the open loop speaks plain HTTP only")
+    fields = f"Host: petstore\r\nAuthorization: Bearer {first_key(service)}\r\n"
+    get = lambda path: f"GET {path} HTTP/1.1\r\n{fields}\r\n"
+    if operation == "get":
+        step = max(service.pets // 1000, 1)
+        requests = [get(f"/v1/pets/{pet}") for pet in range(1, service.pets + 1, step)]
+    elif operation == "lists":
+        statuses = ("available", "pending", "sold")
+        requests = [get(f"/v1/pets?limit={limit}&status={status}") for limit in range(15, 26) for status in statuses]
+    elif operation == "create":
+        requests = [f"POST /v1/pets HTTP/1.1\r\n{fields}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}"]
+    elif operation == "deep":
+        requests = [get(f"/v1/pets?limit=20&cursor={deep_cursor(service)}")]
+    else:
+        requests = [get("/v1/pets?limit=20&status=available")]
+    addresses = ",".join(url.split("://")[1] for url in service.urls)
+    out = subprocess.run([service.open_loop, addresses, str(rate), str(seconds), str(connections)],
+                         input="\0".join(requests), stdout=subprocess.PIPE, text=True, check=True).stdout
+    told = json.loads(out)
+    micros_at = {0.5: "p50_us", 0.9: "p90_us", 0.99: "p99_us", 0.999: "p999_us"}
+    return figures(told["requests"], told["failed"], told["us"], lambda part: told[micros_at[part]])
+
+
+def idle(service, connections):
+    """Opens so many connections, asks once over each and leaves them: KiB of the service's memory for each, by process."""
+    wanted = connections + 100
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    ask(service, connection(service), "/v1/pets/1")
+    before, links = service.memory("VmRSS"), []
+    for number in range(connections):
+        links.append(connection(service, number))
+        ask(service, links[-1], "/v1/pets/1")
+    time.sleep(1)
+    after = service.memory("VmRSS")
+    for link in links:
+        link.close()
+    return {name: (after[name] - before[name]) * 1024 / connections for name in before}
