@@ -30,4 +30,4 @@ pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};
 pub use json::{BanBody, LimitStatusBody, WindowBody};
 pub use openapi::document as openapi;
-pub use router::router;
+pub use router::RestApp;

@@ -148,6 +148,11 @@ pub(crate) fn is_versioned(path: &str) -> bool {
     path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The methods that the path serves, for `Allow`; `None` if no row of the table has the path.
+pub(crate) fn allow(path: &str) -> Option<String> {
+    OPERATIONS.iter().find(|row| row.has_path(path)).map(|row| allowed_methods(row.path))
+}
+
 /// The methods that the path of the table serves, for `Allow`.
 pub(crate) fn allowed_methods(path: &str) -> String {
     let mut methods = String::new();

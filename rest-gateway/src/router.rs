@@ -1,22 +1,27 @@
-//! Every URL, and the one layer around them.
+//! Every URL, and who answers it.
 
 use std::sync::Arc;
 
 use axum::{
     Router,
+    body::Body,
     extract::Request,
-    routing::{MethodRouter, Route},
+    response::{IntoResponse, Response},
 };
-use http::{StatusCode, header};
-use tower::{layer::layer_fn, service_fn};
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderValue, Method, StatusCode, header};
+use http_body::Body as _;
+use tower::ServiceExt;
 
 use crate::{
     docs,
     error::ApiError,
     gateway::{Gateway, GatewayState},
     openapi,
-    operation::{OPERATIONS, allowed_methods},
-    pipeline, routes,
+    operation::{Id, allow},
+    pipeline::{self, Admitted},
+    routes,
+    server::App,
 };
 
 /// The public interface. Give it to [`server::serve`](crate::server::serve), which tells it who is calling.
@@ -30,36 +35,59 @@ use crate::{
 /// 5. the handler: media type (415), size (413), parsing (400), the call to the core.
 ///
 /// `pipeline` does 1 to 3 and completes every answer on its way out.
-pub fn router(gateway: Gateway) -> Router {
-    let gateway = gateway.into_state();
-    let mut router = Router::new();
-    for operation in &OPERATIONS {
-        if let Some((handler, _)) = routes::find(operation.id) {
-            router = router.route(operation.path, handler); // a path's methods add up
-        }
-    }
-    router = router.route("/openapi.json", openapi::route());
-    let mut paths: Vec<_> = OPERATIONS.iter().map(|operation| operation.path).collect();
-    paths.dedup();
-    for path in paths {
-        router = router.route(path, other_methods(allowed_methods(path)));
-    }
-    router
-        .merge(docs::routes()) // its failures are pages too
-        .fallback(async || ApiError::RouteNotFound)
-        .with_state(gateway.clone())
-        .layer(layer_fn(move |inner: Route| {
-            let gateway = gateway.clone();
-            service_fn(move |request: Request| pipeline::handle(gateway.clone(), inner.clone(), request))
-        }))
+#[derive(Clone, Debug)]
+pub struct RestApp {
+    gateway: Arc<GatewayState>,
+    /// What is served to everybody: the documentation, whose failures are pages too, and the OpenAPI document.
+    pages: Router,
 }
 
-/// Tells OPTIONS which methods a path serves, and refuses those that it does not.
-fn other_methods(allow: String) -> MethodRouter<Arc<GatewayState>> {
-    let options = [(header::ALLOW, allow.clone())];
-    MethodRouter::new()
-        .options(async move || (StatusCode::NO_CONTENT, options))
-        .fallback(async move || ApiError::MethodNotAllowed { allow })
+impl From<Gateway> for RestApp {
+    fn from(gateway: Gateway) -> Self {
+        let pages = docs::routes().route("/openapi.json", openapi::route());
+        Self { gateway: gateway.into_state(), pages: pages.fallback(async || ApiError::RouteNotFound) }
+    }
+}
+
+impl App for RestApp {
+    fn answer(&self, request: Request) -> BoxFuture<'static, Response> {
+        let Self { gateway, pages } = self.clone();
+        async move {
+            let is_head = request.method() == Method::HEAD;
+            let route = |admitted| route(&gateway, pages, admitted);
+            let response = pipeline::handle(&gateway, request, route).await;
+            if is_head { without_body(response) } else { response }
+        }
+        .boxed()
+    }
+}
+
+async fn route(gateway: &GatewayState, pages: Router, admitted: Admitted) -> Response {
+    let answered = match routes::handle(gateway, admitted).await {
+        Ok(answered) => answered,
+        Err(Admitted { operation: Id::OpenApi | Id::Docs, request, .. }) => page(pages, request).await,
+        Err(Admitted { operation, request, .. }) => match allow(request.uri().path()) {
+            Some(allow) if operation == Id::Options => {
+                Ok((StatusCode::NO_CONTENT, [(header::ALLOW, allow)]).into_response())
+            }
+            Some(allow) => Err(ApiError::MethodNotAllowed { allow }),
+            None => page(pages, request).await,
+        },
+    };
+    answered.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn page(pages: Router, request: Request) -> Result<Response, ApiError> {
+    pages.oneshot(request).await.map_err(|never| match never {})
+}
+
+/// The answer to HEAD, with the length that the answer to GET has (RFC 9110 §9.3.2).
+fn without_body(mut response: Response) -> Response {
+    if let Some(len) = response.body().size_hint().exact() {
+        response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(len));
+    }
+    *response.body_mut() = Body::empty();
+    response
 }
 
 #[cfg(test)]

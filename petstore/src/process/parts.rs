@@ -9,12 +9,11 @@ use petstore_core::{
     store::{OpenOptions, Store},
 };
 use petstore_gateway::{
-    Gateway,
+    Gateway, RestApp,
     core_client::CoreTransport,
     rate_limit::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
-    router,
     server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits, Transport},
 };
 use petstore_telemetry::traces::{Exporter, ExporterSettings, Traces};
@@ -53,7 +52,7 @@ impl Process {
         let app = admin::router(self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
         let admin = Server {
             transport: Transport::Plain,
-            app,
+            app: Arc::new(app),
             // When it closes, everything that it reports has ended.
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
             slots: ConnectionSlots::new(self.connection_limits.admin, self.connection_limits.admin),
@@ -80,7 +79,7 @@ impl Process {
         self.metrics.add(server::certificate_metrics(certificate));
         let server = Server {
             transport: Transport::Plain,
-            app: router(gateway.clone()),
+            app: Arc::new(RestApp::from(gateway.clone())),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
             slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
                 .exempting(settings.trusted_proxies()),

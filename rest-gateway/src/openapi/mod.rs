@@ -11,8 +11,6 @@ mod parameters;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use axum::{
     response::AppendHeaders,
     routing::{MethodRouter, get},
@@ -20,7 +18,7 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::{Map, Value, json};
 
-use crate::{error::responses, gateway::GatewayState, json, representation::Representation};
+use crate::{error::responses, json, representation::Representation};
 
 /// The whole document, OpenAPI 3.1. It describes only what exists: later operations are added with their
 /// code.
@@ -47,7 +45,7 @@ pub fn document() -> Value {
 
 /// `GET /openapi.json`, open to everybody. It is kept, but asked for each time: a new release shows at once, and an
 /// unchanged document costs a 304.
-pub(crate) fn route() -> MethodRouter<Arc<GatewayState>> {
+pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     const REVALIDATED: (HeaderName, HeaderValue) =
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     let document = Representation::new("application/json", document().to_string());

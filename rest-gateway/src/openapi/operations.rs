@@ -18,7 +18,7 @@ use crate::{
 };
 
 fn described() -> impl Iterator<Item = (&'static Operation, &'static Description)> {
-    OPERATIONS.iter().filter_map(|row| Some((row, routes::find(row.id)?.1)))
+    OPERATIONS.iter().filter_map(|row| Some((row, routes::description(row.id)?)))
 }
 
 pub(super) fn paths() -> Value {

@@ -8,9 +8,11 @@ use petstore_telemetry::traces::{Root, Span, Within};
 use tokio::time::Instant;
 
 use crate::{
+    caller::Caller,
     client_address::ClientAddress,
     cors,
     gateway::GatewayState,
+    keys::KnownKey,
     metrics::Active,
     operation::{Operation, is_versioned},
     request_id::RequestId,
@@ -50,6 +52,11 @@ impl RequestContext {
                 .request(&request.headers, Root::Sampled, || operation.title().into()),
             _active: gateway.metrics.active(),
         }
+    }
+
+    /// Who sends the request, once it may pass.
+    pub(super) fn caller(&self, key: &KnownKey) -> Caller {
+        Caller { account_id: key.account_id, plan: key.plan, request_id: self.request_id.clone() }
     }
 
     /// Does a part of the request's work within its span.

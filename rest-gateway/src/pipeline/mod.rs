@@ -12,41 +12,60 @@ mod rate_limit_headers;
 mod record;
 mod respond;
 
-use std::{convert::Infallible, future::Future, panic::AssertUnwindSafe, sync::Arc};
+use std::{future::Future, panic::AssertUnwindSafe};
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::request::Parts;
-use tower::{Service, ServiceExt};
 
 use self::{authenticate::authenticate, context::RequestContext, rate_limit::Admission};
-use crate::{caller::Caller, error::ApiError, gateway::GatewayState, operation::Access};
+use crate::{
+    caller::Caller,
+    error::ApiError,
+    gateway::GatewayState,
+    operation::{Access, Id},
+    rate_limit::LimitStatus,
+};
 
-/// Answers a request: admits it, lets `routes` route and handle it, and completes the answer. The body is not
-/// touched before the request is admitted.
-pub(crate) async fn handle<S>(
-    gateway: Arc<GatewayState>,
-    routes: S,
-    request: Request,
-) -> Result<Response, Infallible>
-where
-    S: Service<Request, Response = Response, Error = Infallible>,
-{
-    let (mut parts, body) = request.into_parts();
-    let context = RequestContext::new(&gateway, &parts);
-    let Admission { key, verdict, decision, .. } = before(&gateway, &context, &mut parts).await;
-    let answered = match verdict {
-        Ok(()) => context.within(catch_panic(routes.oneshot(Request::from_parts(parts, body)))).await,
-        Err(error) => Err(error),
-    };
-    let response = respond::complete(&gateway, &context, decision, answered).await;
-    record::record(&gateway, &context, key.as_deref(), &response);
-    Ok(response)
+/// A request that may pass, and what was found out about it.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) operation: Id,
+    /// `None` only where everybody has access.
+    pub(crate) caller: Option<Caller>,
+    /// The limits of the account, for a request for its usage.
+    pub(crate) limit_status: Option<LimitStatus>,
+    pub(crate) request: Request,
 }
 
-/// Judges the head, and authenticates and counts the request if its operation asks for that. Who may pass,
-/// and what was found out about the limits, goes to the handler with the request.
-async fn before(gateway: &GatewayState, context: &RequestContext, parts: &mut Parts) -> Admission {
+/// Answers a request: admits it, lets `route` find its handler, and completes the answer. The body is not
+/// touched before the request is admitted.
+pub(crate) async fn handle<F>(
+    gateway: &GatewayState,
+    request: Request,
+    route: impl FnOnce(Admitted) -> F,
+) -> Response
+where
+    F: Future<Output = Response>,
+{
+    let (parts, body) = request.into_parts();
+    let context = RequestContext::new(gateway, &parts);
+    let Admission { key, verdict, decision, limit_status } = before(gateway, &context, &parts).await;
+    let answered = match verdict {
+        Ok(()) => {
+            let caller = key.as_deref().map(|key| context.caller(key));
+            let (operation, request) = (context.operation.id, Request::from_parts(parts, body));
+            context.within(catch_panic(route(Admitted { operation, caller, limit_status, request }))).await
+        }
+        Err(error) => Err(error),
+    };
+    let response = respond::complete(gateway, &context, decision, answered).await;
+    record::record(gateway, &context, key.as_deref(), &response);
+    response
+}
+
+/// Judges the head, and authenticates and counts the request if its operation asks for that.
+async fn before(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Admission {
     if let Err(error) = head::check(parts) {
         return Admission::not_counted(Err(error));
     }
@@ -58,15 +77,7 @@ async fn before(gateway: &GatewayState, context: &RequestContext, parts: &mut Pa
         rate_limit::admit(gateway, context, key).await
     };
     let admission = context.within(catch_panic(admission)).await;
-    let admission = admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)));
-    if let (Ok(()), Some(key)) = (&admission.verdict, &admission.key) {
-        let request_id = context.request_id.clone();
-        parts.extensions.insert(Caller { account_id: key.account_id, plan: key.plan, request_id });
-    }
-    if let Some(limit_status) = admission.limit_status {
-        parts.extensions.insert(limit_status);
-    }
-    admission
+    admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)))
 }
 
 /// Turns a panic into an error, so that it ends one request and not the connection. What panicked, and where,

@@ -1,8 +1,6 @@
 //! Completes an answer: an Error body if it failed, and the header fields that every answer carries, whatever
 //! happened inside.
 
-use std::convert::Infallible;
-
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 
@@ -14,11 +12,11 @@ pub(super) async fn complete(
     gateway: &GatewayState,
     context: &RequestContext,
     decision: Option<Decision>,
-    answered: Result<Result<Response, Infallible>, ApiError>,
+    answered: Result<Response, ApiError>,
 ) -> Response {
     let mut response = match answered {
-        Ok(Ok(response)) if context.is_versioned => with_error_body(response),
-        Ok(Ok(response)) => response,
+        Ok(response) if context.is_versioned => with_error_body(response),
+        Ok(response) => response,
         Err(error) => error.into_response(),
     };
     let headers = response.headers_mut();

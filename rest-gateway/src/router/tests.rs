@@ -1,17 +1,14 @@
 //! The whole gateway in process, with its core away: what it answers without one.
 
-use std::{collections::HashSet, convert::Infallible};
+use std::collections::HashSet;
 
-use axum::{
-    body::{Body, to_bytes},
-    response::{IntoResponse, Response},
-};
+use axum::body::to_bytes;
 use http::{HeaderMap, Request};
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::traces::Traces;
 use serde_json::Value;
-use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
 use super::*;
 use crate::{GatewaySettings, client_address::TrustedProxies, rate_limit::InProcessLimiter};
@@ -43,8 +40,8 @@ impl Answer {
     }
 }
 
-fn gateway(cors_origins: &[&str]) -> Router {
-    router(without_core(cors_origins))
+fn gateway(cors_origins: &[&str]) -> RestApp {
+    RestApp::from(without_core(cors_origins))
 }
 
 fn without_core(cors_origins: &[&str]) -> Gateway {
@@ -62,12 +59,12 @@ fn without_core(cors_origins: &[&str]) -> Gateway {
     Gateway::new(settings, BoxCloneSyncService::new(away), limiter, clock)
 }
 
-async fn ask(app: &Router, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
-    ask_service(app.clone(), method, target, fields).await
+async fn ask(app: &impl App, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
+    ask_with(|request| app.answer(request), method, target, fields).await
 }
 
-async fn ask_service(
-    app: impl Service<Request<Body>, Response = Response, Error = Infallible>,
+async fn ask_with<F: Future<Output = Response>>(
+    app: impl FnOnce(Request<Body>) -> F,
     method: &str,
     target: &str,
     fields: &[(&str, &str)],
@@ -76,7 +73,7 @@ async fn ask_service(
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    let response = app.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let response = app(request.body(Body::empty()).unwrap()).await;
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
@@ -218,20 +215,18 @@ async fn a_configured_origin_may_read_every_answer() {
 
 #[tokio::test]
 async fn whatever_a_route_does_the_answer_is_complete() {
-    let state = without_core(&[]).into_state();
-    let panics =
-        service_fn(async |_: Request<Body>| -> Result<Response, Infallible> { panic!("a route panics") });
-    let gateway = Arc::clone(&state);
-    let app = service_fn(move |request| pipeline::handle(Arc::clone(&gateway), panics, request));
-    let answer = ask_service(app, "OPTIONS", "/v1/pets/1", &[]).await;
+    let gateway = without_core(&[]).into_state();
+    let panics = async |_: Admitted| -> Response { panic!("a route panics") };
+    let app = |request| pipeline::handle(&gateway, request, panics);
+    let answer = ask_with(app, "OPTIONS", "/v1/pets/1", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
     assert_eq!(answer.header("deprecation"), "@1764892800");
 
-    let in_plain_text = service_fn(async |_: Request<Body>| {
+    let in_plain_text = async |_: Admitted| {
         let fields = [("x-ratelimit-remaining", "7"), ("cache-control", "public")];
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, fields, "plain text").into_response())
-    });
-    let app = service_fn(move |request| pipeline::handle(Arc::clone(&state), in_plain_text, request));
-    let answer = ask_service(app, "OPTIONS", "/v1/pets", &[]).await;
+        (StatusCode::UNPROCESSABLE_ENTITY, fields, "plain text").into_response()
+    };
+    let app = |request| pipeline::handle(&gateway, request, in_plain_text);
+    let answer = ask_with(app, "OPTIONS", "/v1/pets", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
 }

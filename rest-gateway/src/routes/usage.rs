@@ -1,9 +1,7 @@
 //! `GET /v1/usage` (beta): what the caller's account has used. Admission has judged and inspected the account
 //! already, since this costs no quota.
 
-use std::sync::Arc;
-
-use axum::{Extension, extract::State, response::Response};
+use axum::response::Response;
 use http::StatusCode;
 
 use crate::{
@@ -37,10 +35,11 @@ pub(in crate::routes) const DESCRIPTION: Description = Description {
 };
 
 pub(crate) async fn get(
-    State(gateway): State<Arc<GatewayState>>,
-    Extension(limit_status): Extension<LimitStatus>,
-    caller: Caller,
+    gateway: &GatewayState,
+    caller: &Caller,
+    limit_status: Option<LimitStatus>,
 ) -> Result<Response, ApiError> {
-    let days = gateway.usage.days(&caller, gateway.core.retries()).await?;
+    let limit_status = limit_status.ok_or(ApiError::Internal)?;
+    let days = gateway.usage.days(caller, gateway.core.retries()).await?;
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }

@@ -2,7 +2,6 @@
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
-use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -14,7 +13,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::server::TlsStream;
 
 use super::{
-    Transport,
+    App, Transport,
     activity::{Activity, ObservedStream},
     discard_body::BodyDiscarder,
     drain::DrainWatch,
@@ -28,7 +27,7 @@ use super::{
 /// What all connections have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
-    app: Router,
+    app: Arc<dyn App>,
     transport: Transport,
     limits: Arc<ServerLimits>,
     http1: http1::Builder,
@@ -37,7 +36,12 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(app: Router, transport: Transport, limits: ServerLimits, drain: DrainWatch) -> Self {
+    pub(super) fn new(
+        app: Arc<dyn App>,
+        transport: Transport,
+        limits: ServerLimits,
+        drain: DrainWatch,
+    ) -> Self {
         let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(&limits));
         Self { app, transport, limits: Arc::new(limits), http1, discarder, drain }
     }
@@ -56,8 +60,9 @@ impl Connections {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
+        // No read timeout: it would be a timer to set for each request. Whatever is waited for has one of its own: the
+        // handshake, the head, the body, the next request, and in HTTP/2 the answer to a ping.
         let mut stream = TimeoutStream::new(stream);
-        stream.set_read_timeout(Some(self.limits.idle + self.limits.read_stall));
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);
         match self.transport {
@@ -91,7 +96,7 @@ impl Connections {
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let activity = Activity::new(self.drain.is_draining());
-        let service = Http1Service { app: self.app.clone(), peer, activity: activity.clone() };
+        let service = Http1Service { app: Arc::clone(&self.app), peer, activity: activity.clone() };
         let stream = TokioIo::new(ObservedStream::new(stream, activity.clone()));
         let mut connection = self.http1.serve_connection(stream, service);
         match version_1::drive(&mut connection, &activity, peer, &self.limits, self.drain.clone()).await {
@@ -109,7 +114,7 @@ impl Connections {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let streams = Streams::new(self.limits.stream_deadline);
-        let service = Http2Service { app: self.app.clone(), peer, discarder: self.discarder.clone() };
+        let service = Http2Service { app: Arc::clone(&self.app), peer, discarder: self.discarder.clone() };
         let http2 = version_2::builder(&self.limits, streams.clone());
         let mut connection = http2.serve_connection(TokioIo::new(stream), service);
         version_2::drive(&mut connection, &streams, peer, &self.limits, self.drain.clone()).await;

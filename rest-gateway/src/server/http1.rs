@@ -5,12 +5,18 @@ use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use axum::{Router, body::Body, extract::ConnectInfo, routing::future::RouteFuture};
+use axum::{body::Body, extract::ConnectInfo, response::Response as AppResponse};
+use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, Response, header::CONNECTION};
-use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper::{
+    body::{Body as _, Incoming},
+    server::conn::http1,
+    service::Service,
+};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -18,6 +24,7 @@ use tokio::{
 };
 
 use super::{
+    App,
     activity::{Activity, InFlight, ObservedStream, Phase, Snapshot, TrackedBody},
     drain::{DrainState, DrainWatch},
     limits::ServerLimits,
@@ -191,7 +198,7 @@ impl<'a> ConnectionTimer<'a> {
 /// The app, told who the peer is.
 #[derive(Debug)]
 pub(super) struct Http1Service {
-    pub(super) app: Router,
+    pub(super) app: Arc<dyn App>,
     pub(super) peer: SocketAddr,
     pub(super) activity: Activity,
 }
@@ -201,17 +208,18 @@ impl Service<Request<Incoming>> for Http1Service {
     type Error = Infallible;
     type Future = ResponseFuture;
 
-    fn call(&self, mut request: Request<Incoming>) -> ResponseFuture {
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        let mut request =
+            request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
         request.extensions_mut().insert(ConnectInfo(self.peer));
-        // A router is always ready, and cheap to clone.
-        let answer = tower::Service::call(&mut self.app.clone(), request);
+        let answer = self.app.answer(request);
         ResponseFuture { answer, in_flight: Some(self.activity.request_received()) }
     }
 }
 
 /// The answer to a request, on its way. The last one of a connection says that it is.
 pub(super) struct ResponseFuture {
-    answer: RouteFuture<Infallible>,
+    answer: BoxFuture<'static, AppResponse>,
     /// Until the answer is here, whose body then has it.
     in_flight: Option<InFlight>,
 }
@@ -220,10 +228,7 @@ impl Future for ResponseFuture {
     type Output = Result<Response<TrackedBody<Body>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut answer = match ready!(Pin::new(&mut self.answer).poll(context)) {
-            Ok(answer) => answer,
-            Err(never) => match never {},
-        };
+        let mut answer = ready!(self.answer.as_mut().poll(context));
         let in_flight = self.in_flight.take();
         if in_flight.as_ref().is_some_and(InFlight::is_last) {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

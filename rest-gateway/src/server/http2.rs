@@ -5,10 +5,12 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 
-use axum::{Router, extract::ConnectInfo, response::Response, routing::future::RouteFuture};
+use axum::{body::Body, extract::ConnectInfo, response::Response};
+use futures_util::{FutureExt, future::BoxFuture};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http2, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    App,
     discard_body::{BodyDiscarder, DiscardOnDrop},
     drain::{DrainState, DrainWatch},
     limits::ServerLimits,
@@ -118,7 +121,7 @@ enum Closing {
 /// The app, told who the peer is.
 #[derive(Debug)]
 pub(super) struct Http2Service {
-    pub(super) app: Router,
+    pub(super) app: Arc<dyn App>,
     pub(super) peer: SocketAddr,
     pub(super) discarder: BodyDiscarder,
 }
@@ -126,11 +129,11 @@ pub(super) struct Http2Service {
 impl Service<Request<Incoming>> for Http2Service {
     type Response = Response;
     type Error = Infallible;
-    type Future = RouteFuture<Infallible>;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let mut request = request.map(|body| DiscardOnDrop::new(body, self.discarder.clone()));
+        let mut request = request.map(|body| Body::new(DiscardOnDrop::new(body, self.discarder.clone())));
         request.extensions_mut().insert(ConnectInfo(self.peer));
-        tower::Service::call(&mut self.app.clone(), request) // a router is always ready, and cheap to clone
+        self.app.answer(request).map(Ok).boxed()
     }
 }

@@ -20,8 +20,6 @@ pub struct ServerLimits {
     /// Bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger head, the answer is a bare 431.
     /// At least 8192. Default 64 KiB.
     pub max_buf_size: usize,
-    /// How long a client may send nothing while it is its turn: in an idle time this follows on it. Default 30 s.
-    pub read_stall: Duration,
     /// How long a client may take in nothing of an answer. Default 10 s.
     pub write_stall: Duration,
     /// On a connection of this age the next answer is the last, so that clients spread over new instances.
@@ -57,7 +55,6 @@ impl Default for ServerLimits {
             max_header_list: 64 * 1024,
             max_streams: 100,
             max_buf_size: 64 * 1024,
-            read_stall: Duration::from_secs(30),
             write_stall: Duration::from_secs(10),
             max_connection_age: Duration::from_mins(10),
             idle: Duration::from_secs(75),

@@ -5,6 +5,7 @@
 //! client that neither speaks nor leaves.
 
 mod activity;
+mod app;
 mod certificate;
 mod connection;
 mod connection_slots;
@@ -20,9 +21,8 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, time::Duration};
+use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::{
     net::TcpListener,
     task::JoinSet,
@@ -30,6 +30,7 @@ use tokio::{
 };
 
 pub use self::{
+    app::App,
     certificate::{Certificate, CertificateFiles, InvalidCertificate, certificate_metrics},
     connection_slots::ConnectionSlots,
     limits::ServerLimits,
@@ -51,9 +52,8 @@ pub enum Transport {
 pub struct Server {
     /// What carries HTTP.
     pub transport: Transport,
-    /// Answers requests. A request carries the address of its peer as an extension,
-    /// `axum::extract::ConnectInfo<SocketAddr>`.
-    pub app: Router,
+    /// Answers requests.
+    pub app: Arc<dyn App>,
     /// What a client may take.
     pub limits: ServerLimits,
     /// How many connections there may be.

@@ -1,8 +1,7 @@
 //! Against raw sockets: what a client sees, however it behaves.
 
-use std::sync::Arc;
-
 use axum::{
+    Router,
     body::{Body, Bytes},
     extract::ConnectInfo,
     routing::{get, post},
@@ -29,7 +28,6 @@ const SHORT: Duration = Duration::from_millis(150);
 fn patient() -> ServerLimits {
     ServerLimits {
         header_read_timeout: NEVER,
-        read_stall: NEVER,
         write_stall: NEVER,
         drain_deadline: NEVER,
         ..ServerLimits::default()
@@ -63,7 +61,8 @@ impl Running {
         let addr = listener.local_addr().unwrap();
         let ((drain, drained), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
         let (draining, shutdown) = (async { drop(drained.await) }, async { drop(stopped.await) });
-        let server = Server { transport, app, limits, slots, metrics: ConnectionMetrics::default() };
+        let server =
+            Server { transport, app: Arc::new(app), limits, slots, metrics: ConnectionMetrics::default() };
         let ended = tokio::spawn(serve(listener, server, draining, shutdown));
         Self { addr, drain: Some(drain), stop, ended }
     }

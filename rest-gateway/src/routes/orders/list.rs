@@ -1,8 +1,6 @@
 //! `GET /v1/store/orders`: a page of orders. They are the store's: every valid key sees all of them.
 
-use std::sync::Arc;
-
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use http::Uri;
 use petstore_proto::v1::ListOrdersRequest;
 
@@ -38,12 +36,7 @@ pub(in crate::routes) const DESCRIPTION: Description = Description {
     failures: &[&responses::INVALID_LIST],
 };
 
-pub(crate) async fn list(
-    State(gateway): State<Arc<GatewayState>>,
-    caller: Caller,
-    uri: Uri,
-) -> Result<Response, ApiError> {
-    let (gateway, caller) = (&gateway, &caller);
+pub(crate) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
     let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
     paging::list("/v1/store/orders", query, |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };

@@ -1,11 +1,6 @@
 //! `POST /v1/pets`: adds a pet (docs/contract.md, 7.3).
 
-use std::sync::Arc;
-
-use axum::{
-    extract::{Request, State},
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::CreatePetRequest;
 use serde_json::{Value, json};
@@ -76,15 +71,15 @@ fn request_body() -> Value {
 }
 
 pub(crate) async fn create(
-    State(gateway): State<Arc<GatewayState>>,
-    caller: Caller,
+    gateway: &GatewayState,
+    caller: &Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = IdempotencyKey::from_headers(request.headers(), caller.account_id, &gateway.clock);
     let body = body::read_json(request).await?;
     let key = key?;
     let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: key.as_str().to_owned() };
-    let created = gateway.core.call(message, &caller).await.map_err(|error| key.explain(error))?;
+    let created = gateway.core.call(message, caller).await.map_err(|error| key.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json_response(StatusCode::CREATED, pet_body(&pet));

@@ -1,8 +1,6 @@
 //! `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated; see [`deprecation`].
 
-use std::sync::Arc;
-
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use petstore_proto::v1::GetPetRequest;
@@ -35,16 +33,12 @@ pub(in crate::routes) const DESCRIPTION: Description = Description {
     failures: &[&responses::INVALID_REQUEST, &responses::PET_NOT_FOUND, &responses::OPERATION_REMOVED],
 };
 
-pub(crate) async fn get(
-    State(gateway): State<Arc<GatewayState>>,
-    caller: Caller,
-    uri: Uri,
-) -> Result<Response, ApiError> {
+pub(crate) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
     if gateway.clock.now() >= deprecation::GET_PET.removed_at {
         return Err(ApiError::OperationRemoved);
     }
     let pet_id = pet_id(uri.path()).ok_or(ApiError::PetNotFound)?;
-    let found = gateway.core.call(GetPetRequest { pet_id }, &caller).await?;
+    let found = gateway.core.call(GetPetRequest { pet_id }, caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json_response(StatusCode::OK, pet_body(&pet)))
 }

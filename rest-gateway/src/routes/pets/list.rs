@@ -1,8 +1,6 @@
 //! `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).
 
-use std::sync::Arc;
-
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use http::Uri;
 use petstore_proto::v1::{ListPetsRequest, PetStatus};
 use serde_json::json;
@@ -44,12 +42,7 @@ pub(in crate::routes) const DESCRIPTION: Description = Description {
     failures: &[&responses::INVALID_LIST],
 };
 
-pub(crate) async fn list(
-    State(gateway): State<Arc<GatewayState>>,
-    caller: Caller,
-    uri: Uri,
-) -> Result<Response, ApiError> {
-    let (gateway, caller) = (&gateway, &caller);
+pub(crate) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
     paging::list(
         "/v1/pets",
         Query::parse(uri.query().unwrap_or_default()),
