@@ -1,17 +1,16 @@
 //! Every way in which a verb fails, and the exit code of each.
 
-use std::{error::Error as _, fmt::Write as _, io, process::ExitCode};
+use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
-use petstore_core::{
-    domain::{KeyId, PetStoreError},
-    store::OpenError,
-};
+use petstore_core::store::OpenError;
+use tonic::{Code, Status};
 
 use crate::{
     bulk::BulkError,
+    core_target::CoreCallError,
     os_error,
-    output::{self, PrintError},
-    process::{AdminClientError, ProcessError, StartError},
+    output::{self, Declined, PrintError},
+    process::{AdminPortError, ProcessError, StartError},
     settings::InvalidSetting,
 };
 
@@ -21,9 +20,9 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
-    Accounts(#[from] PetStoreError),
+    Core(#[from] CoreCallError),
     #[error(transparent)]
-    AdminClient(#[from] AdminClientError),
+    AdminPort(#[from] AdminPortError),
     #[error(transparent)]
     Bulk(#[from] BulkError),
     /// What would be lost was shown, and nothing else was done.
@@ -35,7 +34,19 @@ pub(crate) enum CliError {
     Print(#[from] PrintError),
     /// A key was made that nobody has seen.
     #[error("cannot print the key: revoke it with `petstore key revoke {id}`, and create another")]
-    KeyNotShown { id: KeyId, source: io::Error },
+    KeyNotShown { id: String, source: io::Error },
+    /// A token was made that nobody has seen.
+    #[error(
+        "cannot print the token: revoke it with `petstore operator revoke {operator}`, and create another"
+    )]
+    TokenNotShown { operator: String, source: io::Error },
+    #[error(transparent)]
+    Declined(#[from] Declined),
+    /// The answer has been printed.
+    #[error("the process is not ready for requests")]
+    NotReady,
+    #[error("cannot write to {}", folder.display())]
+    Write { folder: PathBuf, source: io::Error },
 }
 
 impl From<StartError> for CliError {
@@ -47,6 +58,12 @@ impl From<StartError> for CliError {
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         StartError::from(error).into()
+    }
+}
+
+impl From<Status> for CliError {
+    fn from(status: Status) -> Self {
+        Self::Core(status.into())
     }
 }
 
@@ -68,12 +85,17 @@ impl CliError {
             Self::Process(ProcessError::Start(StartError::Setting(_))) | Self::NotConfirmed => {
                 ExitCode::from(2)
             }
+            Self::Core(error) if error.status().code() == Code::InvalidArgument => ExitCode::from(2),
             Self::Process(_)
-            | Self::Accounts(_)
-            | Self::AdminClient(_)
+            | Self::Core(_)
+            | Self::AdminPort(_)
             | Self::Bulk(_)
             | Self::Print(_)
-            | Self::KeyNotShown { .. } => ExitCode::FAILURE,
+            | Self::KeyNotShown { .. }
+            | Self::TokenNotShown { .. }
+            | Self::Declined(_)
+            | Self::NotReady
+            | Self::Write { .. } => ExitCode::FAILURE,
         }
     }
 

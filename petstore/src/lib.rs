@@ -4,11 +4,14 @@
 //! This crate composes the parts, and is the only one that knows all of them. What the service does is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, error, bulk, process, settings, output, os_error. A module
+// In layers, the highest first: cli, commands, admin, error, bulk, core_target, process, settings, output,
+// os_error. A module
 // uses those after it.
+mod admin;
 mod bulk;
 mod cli;
 mod commands;
+mod core_target;
 mod error;
 mod os_error;
 mod output;
@@ -17,12 +20,14 @@ pub mod settings;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use petstore_telemetry::logs;
 
 use crate::{
     cli::{Cli, Verb},
-    commands::{account, ban, core, export, import, key, migrate, usage},
+    commands::{
+        account, audit, ban, core, explain, export, health, import, key, migrate, operator, shell, usage,
+    },
     error::CliError,
 };
 pub use crate::{
@@ -65,8 +70,14 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Key(verb) => key::run(verb),
         Verb::Ban(verb) => ban::run(verb),
         Verb::Usage(settings) => usage::run(&settings),
+        Verb::Operator(verb) => operator::run(verb),
+        Verb::Audit(settings) => audit::run(settings),
+        Verb::Explain(settings) => explain::run(settings),
         Verb::Import(settings) => import::run(&settings),
         Verb::Export(settings) => export::run(&settings),
+        Verb::Health(settings) => health::run(&settings),
+        Verb::Completions(settings) => shell::completions(&settings, Cli::command()),
+        Verb::Man(settings) => shell::man(&settings, Cli::command()),
         Verb::Openapi => Ok(output::print(&format!("{:#}\n", petstore_gateway::openapi()))?),
     }
 }

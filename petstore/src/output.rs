@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    io::{self, Write as _},
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
 };
 
 use petstore_telemetry::logs::{self, LogFormat};
@@ -65,21 +65,55 @@ pub(crate) fn note(note: &str) {
     let _ = writeln!(io::stderr(), "{note}");
 }
 
-/// A table whose columns are as wide as their widest cell, two spaces apart.
-pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
-    let head = head.map(str::to_owned);
+/// The flag of commands that cannot be undone.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Confirmation {
+    /// Do not ask for confirmation, which a command does only on a terminal
+    #[arg(long)] // no variable: it has to be said each time
+    yes: bool,
+}
+
+/// The operator did not confirm.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was changed")]
+pub(crate) struct Declined;
+
+impl Confirmation {
+    /// Asks whether to go on, if a person can answer. Scripts are not asked.
+    pub(crate) fn ask(self, question: &str) -> Result<(), Declined> {
+        let (stdin, mut stderr) = (io::stdin(), io::stderr());
+        if self.yes || !stdin.is_terminal() || !stderr.is_terminal() {
+            return Ok(());
+        }
+        let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+        let mut answer = String::new();
+        match stdin.lock().read_line(&mut answer) {
+            Ok(_) if matches!(answer.trim(), "y" | "Y" | "yes") => Ok(()),
+            Ok(_) | Err(_) => Err(Declined),
+        }
+    }
+}
+
+/// A table whose columns are as wide as their widest cell, two spaces apart. On a terminal with colour its head is bold.
+pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
+    let is_bold = logs::has_colour(&io::stdout());
+    let head: Vec<_> = head.iter().map(|&name| name.to_owned()).collect();
     let lines = || std::iter::once(&head).chain(rows);
-    let widths: [usize; N] = std::array::from_fn(|at| {
-        lines().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or_default()
-    });
+    let width =
+        |at: usize| lines().filter_map(|line| line.get(at)).map(|cell: &String| cell.chars().count()).max();
+    let widths: Vec<_> = (0..head.len()).map(|at| width(at).unwrap_or_default()).collect();
     let mut table = String::new();
-    for line in lines() {
+    for (number, line) in lines().enumerate() {
         let mut row = String::new();
-        for (cell, width) in line.iter().zip(widths) {
+        for (cell, &width) in line.iter().zip(&widths) {
             let _ = write!(row, "{cell:width$}  "); // cannot fail: it is a String
         }
-        table.push_str(row.trim_end());
-        table.push('\n');
+        let row = row.trim_end();
+        let _ = if number == 0 && is_bold {
+            writeln!(table, "\u{1b}[1m{row}\u{1b}[0m")
+        } else {
+            writeln!(table, "{row}")
+        };
     }
     table
 }
@@ -90,10 +124,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [
-            ["1".to_owned(), "Frühling".to_owned(), "x".to_owned()],
-            ["20".to_owned(), "a".to_owned(), String::new()],
-        ];
-        assert_eq!(columns(["ID", "NAME", "END"], &rows), "ID  NAME      END\n1   Frühling  x\n20  a\n");
+        let rows = [["1", "Frühling", "x"], ["20", "a", ""]].map(|row| row.map(str::to_owned).to_vec());
+        let table = columns(&["ID", "NAME", "END"], &rows);
+        let plain = table.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        assert_eq!(plain, "ID  NAME      END\n1   Frühling  x\n20  a\n");
     }
 }

@@ -38,7 +38,7 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
 }
 
 /// The sessions that the tests of this file execute, each on the page that has its marker.
-const EXECUTED_HERE: [&str; 4] = ["curl", "operator", "bulk", "production"];
+const EXECUTED_HERE: [&str; 5] = ["curl", "operator", "operator-elsewhere", "bulk", "production"];
 
 /// The sessions that `scripts/test --full` executes, because they need tools of their own.
 const EXECUTED_BY_SCRIPTS: [&str; 4] = ["grpc", "certificates", "core", "gateway"];
@@ -67,6 +67,11 @@ fn every_line_of_the_first_session_does_what_the_page_says() {
 #[test]
 fn every_line_of_the_operators_session_does_what_the_page_says() {
     execute("operator");
+}
+
+#[test]
+fn every_line_of_the_session_from_another_machine_does_what_the_page_says() {
+    execute("operator-elsewhere");
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
     // A log that cannot be written must not end the service: errors of the writer are dropped.
     let lines = fmt::layer().with_writer(writer.clone()).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Pretty => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Pretty => lines.with_ansi(has_colour(&io::stderr())).boxed(),
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
@@ -100,6 +100,11 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
         let _ = LOG.set(log); // nobody else sets it
     }
     Ok(())
+}
+
+/// Whether to colour what is written there: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+pub fn has_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// The log of this program, or `None` if it belongs to a program that embeds the service.

@@ -4,18 +4,26 @@ pub(crate) mod export;
 mod format;
 pub(crate) mod import;
 mod progress;
-mod target;
 
 pub(crate) use self::{
     format::{Format, is_gzip, is_standard},
     progress::Progress,
-    target::{Core, Target},
 };
 
-use std::{error::Error as _, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
-use petstore_gateway::core_client::failure_text;
+use petstore_gateway::core_client::CoreTransport;
+use petstore_proto::v1::pet_store_client::PetStoreClient;
 use tonic::Status;
+
+use crate::{
+    core_target::{CoreCallError, CoreTarget, LocalCore},
+    process::StartError,
+    settings::CoreAddressSettings,
+};
+
+/// More than the largest message of a core, in bytes.
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
 /// Why an import or export did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +41,8 @@ pub(crate) enum BulkError {
         file.display()
     )]
     Array { file: PathBuf },
-    /// The details of the status are for programs, and are not shown.
-    #[error("{}", core_error_text(.0))]
-    Core(Box<Status>),
+    #[error(transparent)]
+    Core(#[from] CoreCallError),
     #[error(
         "ended by {signal} after line {last_line}: continue with the same command and --import-id {import_id}"
     )]
@@ -49,17 +56,39 @@ pub(crate) enum BulkError {
     Rejected(u64),
 }
 
-fn core_error_text(status: &Status) -> String {
-    let text = failure_text(status);
-    if status.source().is_some() {
-        format!("cannot reach the core: {text}; is `petstore core` running?")
-    } else {
-        text
+impl From<Status> for BulkError {
+    fn from(status: Status) -> Self {
+        Self::Core(status.into())
     }
 }
 
-impl From<Status> for BulkError {
-    fn from(status: Status) -> Self {
-        Self::Core(Box::new(status))
+/// The core that an import or export calls.
+#[derive(Debug)]
+pub(crate) struct ConnectedCore {
+    pub(crate) client: PetStoreClient<CoreTransport>,
+    /// The core, if it is in this process.
+    local: Option<LocalCore>,
+}
+
+impl ConnectedCore {
+    pub(crate) async fn open(target: &CoreTarget<CoreAddressSettings>) -> Result<Self, StartError> {
+        let (transport, local) = match target {
+            CoreTarget::Remote(settings) => (settings.connect()?, None),
+            CoreTarget::Store(settings) => {
+                let local = LocalCore::open(settings).await?;
+                (local.transport(), Some(local))
+            }
+        };
+        let client = PetStoreClient::new(transport)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        Ok(Self { client, local })
+    }
+
+    /// Closes the store, if the core is in this process.
+    pub(crate) async fn close(self) {
+        if let Some(local) = self.local {
+            local.close().await;
+        }
     }
 }

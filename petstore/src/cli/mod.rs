@@ -10,13 +10,16 @@ use clap::{Parser, Subcommand};
 
 pub use self::settings_table::{flags, settings_table};
 pub(crate) use self::{argument_error::report, unknown_variables::unknown_variables};
-use crate::commands::{account, ban, core, export, gateway, import, key, migrate, serve, usage};
+use crate::commands::{
+    account, audit, ban, core, explain, export, gateway, health, import, key, migrate, operator, serve,
+    shell, usage,
+};
 
 /// The Animal Store Service: pets, over REST and gRPC.
 ///
 /// Without a command, `serve` runs: `petstore --http-addr 127.0.0.1:8081` is `petstore serve --http-addr …`.
 #[derive(Debug, Parser)]
-#[command(name = "petstore", version)]
+#[command(name = "petstore", version, long_version = env!("BUILD_VERSION"))]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -44,10 +47,23 @@ pub(crate) enum Verb {
     Ban(ban::Ban),
     /// Show the usage and limits of an account
     Usage(usage::UsageSettings),
+    /// Manage operators and their tokens
+    #[command(subcommand)]
+    Operator(operator::Operator),
+    /// Show what operators have changed
+    Audit(audit::AuditSettings),
+    /// Explain why requests were refused in the last 24 hours
+    Explain(explain::ExplainSettings),
     /// Add pets from a file, each line once
     Import(import::ImportSettings),
     /// Write the pets to a file
     Export(export::ExportSettings),
+    /// Ask a process whether it is ready for requests; the exit code is 0 if it is
+    Health(health::HealthSettings),
+    /// Print a completion script for a shell
+    Completions(shell::CompletionsSettings),
+    /// Write the manual pages
+    Man(shell::ManSettings),
     /// Print the OpenAPI document of the REST interface
     Openapi,
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// What a command has to do. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 16] = [
+    const WITHOUT_VARIABLE: [&str; 22] = [
         "help",
         "version",
         "yes",
@@ -110,6 +110,12 @@ mod tests {
         "strict",
         "import-id",
         "status",
+        "label",
+        "role",
+        "operator",
+        "key",
+        "last",
+        "limit",
     ];
 
     #[test]

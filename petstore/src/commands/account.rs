@@ -1,20 +1,26 @@
 //! `petstore account`: accounts and their plans.
 
 use clap::{Subcommand, builder::PossibleValuesParser};
-use petstore_clock::Clock;
-use petstore_core::domain::{Account as Record, AccountName, Plan, Quota};
+use petstore_core::domain::{AccountName, Plan, Quota};
+use petstore_proto::admin::v1 as admin_v1;
+use petstore_proto::admin::v1::{
+    Account as Record, CreateAccountRequest, GetAccountRequest, Limits, ListAccountsRequest,
+    ResumeAccountRequest, SuspendAccountRequest, UpdateAccountRequest,
+};
+use prost_types::FieldMask;
 use serde_json::{Value, json};
+use tonic::Status;
 
 use crate::{
-    commands::store_command::StoreCommandSettings,
+    admin::{AdminSettings, PAGE_SIZE, all_pages, value_name, written},
     error::CliError,
-    output::columns,
+    output::{Confirmation, columns},
     settings::{InvalidSetting, account_name, value::whole_number},
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Account {
-    /// Create an account; `petstore key create` makes its keys
+    /// Create an account; `petstore key create` creates its keys
     Create {
         /// Its name: 1 to 64 letters, digits, dots, underscores and hyphens
         #[arg(value_parser = account_name)]
@@ -22,10 +28,18 @@ pub(crate) enum Account {
         #[command(flatten)]
         plan: PlanSettings,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
-    /// List every account
-    List(StoreCommandSettings),
+    /// List the accounts
+    List(AdminSettings),
+    /// Show one account
+    Show {
+        /// The account's name
+        #[arg(value_parser = account_name)]
+        name: AccountName,
+        #[command(flatten)]
+        settings: AdminSettings,
+    },
     /// Move an account to another plan; running gateways follow within 5 seconds
     SetPlan {
         /// The account's name
@@ -34,7 +48,39 @@ pub(crate) enum Account {
         #[command(flatten)]
         plan: PlanSettings,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
+    },
+    /// Rename an account
+    Rename {
+        /// The account's name
+        #[arg(value_parser = account_name)]
+        name: AccountName,
+        /// Its new name
+        #[arg(value_parser = account_name)]
+        new_name: AccountName,
+        #[command(flatten)]
+        settings: AdminSettings,
+    },
+    /// Refuse all keys of an account until it is resumed; running gateways follow within 5 seconds
+    Suspend {
+        /// The account's name
+        #[arg(value_parser = account_name)]
+        name: AccountName,
+        /// Why, in up to 200 characters. Its users see it in each refusal
+        #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+        reason: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
+        #[command(flatten)]
+        settings: AdminSettings,
+    },
+    /// End the suspension of an account; running gateways follow within 5 seconds
+    Resume {
+        /// The account's name
+        #[arg(value_parser = account_name)]
+        name: AccountName,
+        #[command(flatten)]
+        settings: AdminSettings,
     },
 }
 
@@ -58,65 +104,163 @@ impl PlanSettings {
         Plan::parse(&self.plan, self.per_minute, self.per_day)
             .map_err(|violations| InvalidSetting::new("--plan", violations.to_string()))
     }
+
+    /// An account of this name on this plan, for a request.
+    fn account(&self, name: &AccountName) -> Result<Record, InvalidSetting> {
+        let plan = self.plan()?;
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let quota = plan.quota();
+        let limits = Limits { per_minute: number(quota.per_minute), per_day: number(quota.per_day) };
+        let wire = match plan {
+            Plan::Free => admin_v1::Plan::Free,
+            Plan::Pro => admin_v1::Plan::Pro,
+            Plan::Business => admin_v1::Plan::Business,
+            Plan::Enterprise(_) => admin_v1::Plan::Enterprise,
+        };
+        Ok(Record {
+            name: name.to_string(),
+            plan: wire.into(),
+            limits: (wire == admin_v1::Plan::Enterprise).then_some(limits),
+            ..Record::default()
+        })
+    }
 }
 
 pub(crate) fn run(verb: Account) -> Result<(), CliError> {
     match verb {
         Account::Create { name, plan, settings } => {
-            let plan = plan.plan()?;
-            let now = Clock::system().now();
-            let account =
-                settings.on_store(async |store| Ok(store.accounts().create(&name, plan, now).await?))?;
-            settings.print(
-                || format!("created account {} on plan {}\n", account.name, account.plan),
-                || json(&account),
-            )
+            let account = Some(plan.account(&name)?);
+            let account = settings.call(async |mut client| {
+                Ok(client.create_account(CreateAccountRequest { account }).await?.into_inner().account)
+            })?;
+            changed(&settings, account, |account| {
+                format!("created account {} on plan {}\n", account.name, plan_name(account))
+            })
         }
         Account::List(settings) => {
-            let accounts = settings.on_store(async |store| Ok(store.accounts().list().await?))?;
+            let accounts = settings.call(async |client| {
+                let page = async |page_token| {
+                    let request =
+                        ListAccountsRequest { page_size: PAGE_SIZE, page_token, ..Default::default() };
+                    let page = client.clone().list_accounts(request).await?.into_inner();
+                    Ok((page.accounts, page.next_page_token))
+                };
+                Ok(all_pages(page).await?)
+            })?;
             settings.print(|| table(&accounts), || accounts.iter().map(json).collect())
         }
+        Account::Show { name, settings } => {
+            let request = GetAccountRequest { account: name.to_string(), account_id: 0 };
+            let account = settings
+                .call(async |mut client| Ok(client.get_account(request).await?.into_inner().account))?;
+            changed(&settings, account, |account| table(std::slice::from_ref(account)))
+        }
         Account::SetPlan { name, plan, settings } => {
-            let plan = plan.plan()?;
-            let now = Clock::system().now();
-            let account =
-                settings.on_store(async |store| Ok(store.accounts().set_plan(&name, plan, now).await?))?;
-            settings.print(
-                || format!("account {} is on plan {}\n", account.name, account.plan),
-                || json(&account),
-            )
+            let values = plan.account(&name)?;
+            let account = update(&settings, &name, values, "plan")?;
+            changed(&settings, account, |account| {
+                format!("account {} is on plan {}\n", account.name, plan_name(account))
+            })
+        }
+        Account::Rename { name, new_name, settings } => {
+            let values = Record { name: new_name.to_string(), ..Record::default() };
+            let account = update(&settings, &name, values, "name")?;
+            changed(&settings, account, |account| format!("account {name} is now {}\n", account.name))
+        }
+        Account::Suspend { name, reason, confirmation, settings } => {
+            confirmation.ask(&format!("refuse all keys of account {name} until it is resumed?"))?;
+            let request = SuspendAccountRequest { account: name.to_string(), reason };
+            let account = settings
+                .call(async |mut client| Ok(client.suspend_account(request).await?.into_inner().account))?;
+            changed(&settings, account, |account| format!("account {} is suspended\n", account.name))
+        }
+        Account::Resume { name, settings } => {
+            let request = ResumeAccountRequest { account: name.to_string() };
+            let account = settings
+                .call(async |mut client| Ok(client.resume_account(request).await?.into_inner().account))?;
+            changed(&settings, account, |account| format!("account {} is not suspended\n", account.name))
         }
     }
 }
 
+/// Changes one field of an account.
+fn update(
+    settings: &AdminSettings,
+    name: &AccountName,
+    values: Record,
+    field: &str,
+) -> Result<Option<Record>, CliError> {
+    let request = UpdateAccountRequest {
+        account: name.to_string(),
+        values: Some(values),
+        update_mask: Some(FieldMask { paths: vec![field.to_owned()] }),
+    };
+    settings.call(async |mut client| Ok(client.update_account(request).await?.into_inner().account))
+}
+
+/// Prints an account of an answer.
+fn changed(
+    settings: &AdminSettings,
+    account: Option<Record>,
+    text: impl FnOnce(&Record) -> String,
+) -> Result<(), CliError> {
+    let account = account.ok_or_else(|| Status::internal("the core's answer has no account"))?;
+    settings.print(|| text(&account), || json(&account))
+}
+
+/// The plan as the command line names it.
+pub(crate) fn plan_name(account: &Record) -> String {
+    value_name(account.plan().as_str_name(), "PLAN_")
+}
+
+/// The limits of the account's plan.
+pub(crate) fn limits(account: &Record) -> Limits {
+    account.limits.unwrap_or_default()
+}
+
 fn table(accounts: &[Record]) -> String {
+    let is_any_suspended = accounts.iter().any(|account| account.suspend_time.is_some());
     let rows: Vec<_> = accounts
         .iter()
         .map(|account| {
-            let quota = account.plan.quota();
-            [
-                account.id.0.to_string(),
-                account.name.to_string(),
-                account.plan.to_string(),
-                quota.per_minute.to_string(),
-                quota.per_day.to_string(),
-                account.created_at.to_string(),
-            ]
+            let Limits { per_minute, per_day } = limits(account);
+            let mut row = vec![
+                account.id.to_string(),
+                account.name.clone(),
+                plan_name(account),
+                per_minute.to_string(),
+                per_day.to_string(),
+                written(account.create_time.as_ref(), ""),
+            ];
+            if is_any_suspended {
+                row.push(written(account.suspend_time.as_ref(), ""));
+                row.push(account.suspend_reason.clone());
+            }
+            row
         })
         .collect();
-    columns(["ID", "NAME", "PLAN", "PER MINUTE", "PER DAY", "CREATED"], &rows)
+    let mut head = vec!["ID", "NAME", "PLAN", "PER MINUTE", "PER DAY", "CREATED"];
+    if is_any_suspended {
+        head.extend(["SUSPENDED", "REASON"]);
+    }
+    columns(&head, &rows)
 }
 
 fn json(account: &Record) -> Value {
-    let quota = account.plan.quota();
-    json!({
-        "id": account.id.0,
-        "name": account.name.as_str(),
-        "plan": account.plan.name(),
-        "perMinute": quota.per_minute,
-        "perDay": quota.per_day,
-        "createdAt": account.created_at.to_string(),
-    })
+    let Limits { per_minute, per_day } = limits(account);
+    let mut json = json!({
+        "id": account.id,
+        "name": account.name,
+        "plan": plan_name(account),
+        "perMinute": per_minute,
+        "perDay": per_day,
+        "createdAt": written(account.create_time.as_ref(), ""),
+    });
+    if account.suspend_time.is_some() {
+        json["suspendedAt"] = written(account.suspend_time.as_ref(), "").into();
+        json["suspendReason"] = account.suspend_reason.clone().into();
+    }
+    json
 }
 
 #[cfg(test)]

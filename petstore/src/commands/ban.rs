@@ -1,15 +1,19 @@
-//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways learn of them within
-//! seconds, also if they count in Redis.
+//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways learn of them within seconds,
+//! also if they count in Redis.
 
 use std::time::Duration;
 
 use clap::Subcommand;
-use petstore_clock::Clock;
-use petstore_core::domain::{BanOrigin, BanRecord, StatedReason};
+use petstore_core::domain::{KeyId, StatedReason};
+use petstore_proto::admin::v1::{
+    Ban as Record, BanOrigin, CreateBanRequest, LiftBanRequest, ListBansRequest, create_ban_request::End,
+};
 use serde_json::{Value, json};
+use tonic::Status;
 
 use crate::{
-    commands::{key::key_id, store_command::StoreCommandSettings},
+    admin::{self, AdminSettings, PAGE_SIZE, all_pages, value_name, written},
+    commands::key::key_id,
     error::CliError,
     output::columns,
     settings::{InvalidSetting, duration},
@@ -23,14 +27,14 @@ pub(crate) enum Ban {
     /// List the bans in force; the one that ends first comes first
     List {
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
     /// Lift the ban of a key; running gateways follow within 5 seconds
     Lift {
         /// The identifier that `petstore key list` shows
         id: String,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
     /// Ban a key from now on; running gateways follow within 5 seconds
     Add {
@@ -39,34 +43,46 @@ pub(crate) enum Ban {
         /// How long, as in 1h. The next automatic ban of the key is twice as long, up to a day
         #[arg(long = "for", value_parser = ban_length, value_name = "TIME")]
         length: Duration,
-        /// Why, in up to 200 characters. The owner of the key sees it in each refusal, and `ban list` shows
-        /// it
+        /// Why, in up to 200 characters. The owner of the key sees it in each refusal, and `ban list` shows it
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
 }
 
 pub(crate) fn run(verb: Ban) -> Result<(), CliError> {
-    let clock = Clock::system();
     match verb {
         Ban::List { settings } => {
-            let records = settings.on_store(async |store| Ok(store.bans().list(clock.now()).await?))?;
-            settings.print(|| table(&records), || records.iter().map(row_json).collect())
+            let bans = settings.call(async |client| {
+                let page = async |page_token| {
+                    let request =
+                        ListBansRequest { page_size: PAGE_SIZE, page_token, account: String::new() };
+                    let page = client.clone().list_bans(request).await?.into_inner();
+                    Ok((page.bans, page.next_page_token))
+                };
+                Ok(all_pages(page).await?)
+            })?;
+            settings.print(|| table(&bans), || bans.iter().map(row_json).collect())
         }
         Ban::Lift { id, settings } => {
-            let id = key_id(&id)?;
-            settings.on_store(async |store| Ok(store.bans().lift(id, clock.now()).await?))?;
-            settings.print(|| format!("key {id} is not banned\n"), || json!({ "key": id.to_string() }))
+            let key_id = key_id(&id)?.to_string();
+            let request = LiftBanRequest { key_id: key_id.clone() };
+            settings.call(async |mut client| Ok(client.lift_ban(request).await?))?;
+            settings.print(|| format!("key {key_id} is not banned\n"), || json!({ "key": key_id }))
         }
         Ban::Add { id, length, reason, settings } => {
-            let id = key_id(&id)?;
-            let reason = reason.as_deref().map(ban_reason).transpose()?;
-            let record = settings
-                .on_store(async |store| Ok(store.bans().add(id, length, reason, clock.now()).await?))?;
-            let until = record.ban.until;
-            settings.print(|| format!("key {id} is banned until {until}\n"), || row_json(&record))
+            let id: KeyId = key_id(&id)?;
+            let request = CreateBanRequest {
+                key_id: id.to_string(),
+                reason: reason.as_deref().map(ban_reason).transpose()?.unwrap_or_default(),
+                end: Some(End::Duration(admin::duration(length))),
+            };
+            let ban =
+                settings.call(async |mut client| Ok(client.create_ban(request).await?.into_inner().ban))?;
+            let ban = ban.ok_or_else(|| Status::internal("the core's answer has no ban"))?;
+            let until = written(ban.end_time.as_ref(), "");
+            settings.print(|| format!("key {id} is banned until {until}\n"), || row_json(&ban))
         }
     }
 }
@@ -81,39 +97,41 @@ fn ban_length(written: &str) -> Result<Duration, String> {
 }
 
 /// Not parsed by clap, whose errors repeat the value: it may contain a key.
-fn ban_reason(written: &str) -> Result<StatedReason, InvalidSetting> {
-    StatedReason::parse(written).map_err(|violation| InvalidSetting::new("--reason", violation.rule))
+fn ban_reason(written: &str) -> Result<String, InvalidSetting> {
+    let reason = StatedReason::parse(written);
+    let reason = reason.map_err(|violation| InvalidSetting::new("--reason", violation.rule))?;
+    Ok(reason.as_str().to_owned())
 }
 
-fn table(records: &[BanRecord]) -> String {
-    let rows: Vec<_> = records
+fn table(bans: &[Record]) -> String {
+    let rows: Vec<_> = bans
         .iter()
-        .map(|BanRecord { key_id, account, ban }| {
-            let (by, reason) = origin(&ban.origin);
-            let reason = reason.unwrap_or_default().to_owned();
-            let (key_id, account) = (key_id.to_string(), account.to_string());
-            [key_id, account, ban.from.to_string(), ban.until.to_string(), by.to_owned(), reason]
+        .map(|ban| {
+            vec![
+                ban.key_id.clone(),
+                ban.account.clone(),
+                written(ban.create_time.as_ref(), ""),
+                written(ban.end_time.as_ref(), ""),
+                origin(ban),
+                ban.reason.clone(),
+            ]
         })
         .collect();
-    columns(["KEY", "ACCOUNT", "FROM", "UNTIL", "BY", "REASON"], &rows)
+    columns(&["KEY", "ACCOUNT", "FROM", "UNTIL", "BY", "REASON"], &rows)
 }
 
-fn row_json(BanRecord { key_id, account, ban }: &BanRecord) -> Value {
-    let (by, reason) = origin(&ban.origin);
+fn row_json(ban: &Record) -> Value {
     json!({
-        "key": key_id.to_string(),
-        "account": account.as_str(),
-        "from": ban.from.to_string(),
-        "until": ban.until.to_string(),
-        "by": by,
-        "reason": reason,
+        "key": ban.key_id,
+        "account": ban.account,
+        "from": written(ban.create_time.as_ref(), ""),
+        "until": written(ban.end_time.as_ref(), ""),
+        "by": origin(ban),
+        "reason": (ban.origin() == BanOrigin::Operator && !ban.reason.is_empty()).then_some(&ban.reason),
     })
 }
 
-/// Who imposed a ban, and what is said about it.
-fn origin(origin: &BanOrigin) -> (&'static str, Option<&str>) {
-    match origin {
-        BanOrigin::Limiter => ("limiter", None),
-        BanOrigin::Operator(reason) => ("operator", reason.as_ref().map(StatedReason::as_str)),
-    }
+/// Who imposed a ban: `limiter` or `operator`.
+fn origin(ban: &Record) -> String {
+    value_name(ban.origin().as_str_name(), "BAN_ORIGIN_")
 }

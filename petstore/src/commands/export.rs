@@ -8,12 +8,14 @@ use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
 use crate::{
     bulk::{
-        BulkError, Core, Format, Progress, Target,
+        BulkError, ConnectedCore, Format, Progress,
         export::{OutputFile, Part, append, head},
         is_standard,
     },
+    core_target::CoreTarget,
     error::CliError,
     output::command_log,
+    settings::CoreAddressSettings,
 };
 
 /// The largest page of the core.
@@ -37,7 +39,7 @@ pub(crate) struct ExportSettings {
     status: Option<StatusFilter>,
 
     #[command(flatten)]
-    target: Target,
+    target: CoreTarget<CoreAddressSettings>,
 }
 
 /// A status, as on REST.
@@ -66,7 +68,7 @@ pub(crate) fn run(settings: &ExportSettings) -> Result<(), CliError> {
 }
 
 async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliError> {
-    let core = settings.target.open().await?;
+    let core = ConnectedCore::open(&settings.target).await?;
     let mut progress = Progress::new(None);
     let (pages, queue) = mpsc::channel(QUEUED_PAGES);
     let file = settings.file.clone();
@@ -91,7 +93,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliErro
 async fn read(
     settings: &ExportSettings,
     format: Format,
-    core: &Core,
+    core: &ConnectedCore,
     pages: &mpsc::Sender<Part>,
     progress: &mut Progress,
 ) -> Result<(), BulkError> {

@@ -7,12 +7,14 @@ use tokio::{runtime, sync::mpsc, task::spawn_blocking};
 
 use crate::{
     bulk::{
-        BulkError, Format, Progress, Target,
+        BulkError, ConnectedCore, Format, Progress,
         import::{Chunks, Delivery, Input, Records, Rejected, SEGMENT},
     },
+    core_target::CoreTarget,
     error::CliError,
     output::{OutputSettings, command_log},
     process::signals::Signals,
+    settings::CoreAddressSettings,
 };
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +37,7 @@ pub(crate) struct ImportSettings {
     import_id: Option<String>,
 
     #[command(flatten)]
-    target: Target,
+    target: CoreTarget<CoreAddressSettings>,
 
     #[command(flatten)]
     output: OutputSettings,
@@ -52,7 +54,7 @@ pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {
 
 async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliError> {
     let mut signals = Signals::listen().map_err(CliError::runtime)?;
-    let core = settings.target.open().await?;
+    let core = ConnectedCore::open(&settings.target).await?;
     let (file, import_id) = (settings.file.clone(), settings.import_id.clone());
     let opened = spawn_blocking(move || Input::open(&file, import_id.as_deref())).await;
     let input = opened.map_err(|panic| CliError::runtime(io::Error::other(panic)))??;

@@ -1,18 +1,23 @@
-//! `petstore key`: API keys. A key is shown once, when it is made, and never again.
+//! `petstore key`: API keys. A key is shown once, when it is created, and never again.
 
 use std::time::Duration;
 
 use clap::Subcommand;
 use petstore_api_key::Environment;
-use petstore_clock::{Clock, UnixMillis};
-use petstore_core::domain::{AccountName, ApiKeyRecord, IssuedKey, KeyId};
+use petstore_core::domain::{AccountName, KeyId};
+use petstore_proto::admin::v1 as admin_v1;
+use petstore_proto::admin::v1::{
+    CreateKeyRequest, GetKeyRequest, Key as Record, ListKeysRequest, RevokeKeyRequest, RotateKeyRequest,
+    create_key_request::Expiration,
+};
 use serde_json::{Map, Value};
+use tonic::Status;
 
 use crate::{
-    commands::store_command::StoreCommandSettings,
+    admin::{self, AdminClient, AdminSettings, PAGE_SIZE, all_pages, value_name, written},
     error::CliError,
-    output::{self, PrintError, columns},
-    settings::{EnvironmentSettings, InvalidSetting, account_name, duration},
+    output::{self, Confirmation, PrintError, columns},
+    settings::{InvalidSetting, account_name, duration},
 };
 
 #[derive(Debug, Subcommand)]
@@ -21,27 +26,41 @@ pub(crate) enum Key {
     Create {
         #[command(flatten)]
         account: AccountSetting,
+        /// What operators call the key, in up to 64 characters
+        #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+        label: String,
         /// After how long the key expires, as in 90d; by default never
         #[arg(long, value_parser = duration::parse, value_name = "TIME")]
         expires_in: Option<Duration>,
+        /// production or staging: keys begin with `pet_live_` or `pet_test_`. By default that of the core, or production
+        #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
+        environment: Option<Environment>,
         #[command(flatten)]
-        environment: EnvironmentSettings,
-        #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
-    /// List the keys of an account, without the keys themselves
+    /// List keys, without the keys themselves
     List {
+        /// Only the keys of this account
+        #[arg(long, value_parser = account_name, value_name = "NAME")]
+        account: Option<AccountName>,
         #[command(flatten)]
-        account: AccountSetting,
+        settings: AdminSettings,
+    },
+    /// Show one key, without the key itself
+    Show {
+        /// The identifier that `petstore key list` shows
+        id: String,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
     /// Revoke a key; running gateways refuse it within 5 seconds
     Revoke {
         /// The identifier that `petstore key list` shows
         id: String,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        confirmation: Confirmation,
+        #[command(flatten)]
+        settings: AdminSettings,
     },
     /// Create a key that replaces another one, which remains valid for a grace period
     Rotate {
@@ -50,12 +69,12 @@ pub(crate) enum Key {
         /// How long the old key remains valid beside the new one
         #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
-        /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as
-        /// the old one
+        /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as the
+        /// old one
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: AdminSettings,
     },
 }
 
@@ -73,38 +92,63 @@ impl AccountSetting {
 }
 
 pub(crate) fn run(verb: Key) -> Result<(), CliError> {
-    let clock = Clock::system();
     match verb {
-        Key::Create { account: AccountSetting { account }, expires_in, environment, settings } => {
-            let issued = settings.on_store(async |store| {
-                let now = clock.now();
-                let expires_at = expires_in.map(|after| now.plus(after));
-                Ok(store.keys().create(&account, environment.environment, expires_at, now).await?)
-            })?;
-            show(&issued, &settings)
+        Key::Create { account: AccountSetting { account }, label, expires_in, environment, settings } => {
+            let request = CreateKeyRequest {
+                account: account.to_string(),
+                label,
+                environment: wire(environment).into(),
+                expiration: expires_in.map(|after| Expiration::Ttl(admin::duration(after))),
+            };
+            let created =
+                settings.call(async |mut client| Ok(client.create_key(request).await?.into_inner()))?;
+            show_once(created.key, &created.api_key, &settings)
         }
-        Key::List { account: AccountSetting { account }, settings } => {
-            let records = settings.on_store(async |store| Ok(store.keys().list(Some(&account)).await?))?;
-            let now = clock.now();
+        Key::List { account, settings } => {
+            let name = account.as_ref().map(ToString::to_string).unwrap_or_default();
+            let keys = settings.call(async |client| Ok(list(&client, &name).await?))?;
             settings.print(
-                || table(&records, now),
-                || records.iter().map(|record| Value::Object(members(record, now))).collect(),
+                || table(&keys, account.is_none()),
+                || keys.iter().map(|key| Value::Object(members(key))).collect(),
             )
         }
-        Key::Revoke { id, settings } => {
+        Key::Show { id, settings } => {
+            let request = GetKeyRequest { key_id: key_id(&id)?.to_string() };
+            let key = present(
+                settings.call(async |mut client| Ok(client.get_key(request).await?.into_inner().key))?,
+            )?;
+            settings.print(|| table(std::slice::from_ref(&key), true), || Value::Object(members(&key)))
+        }
+        Key::Revoke { id, confirmation, settings } => {
             let id = key_id(&id)?;
-            let record = settings.on_store(async |store| Ok(store.keys().revoke(id, clock.now()).await?))?;
-            settings
-                .print(|| format!("key {id} is revoked\n"), || Value::Object(members(&record, clock.now())))
+            confirmation.ask(&format!("revoke key {id} for good?"))?;
+            let request = RevokeKeyRequest { key_id: id.to_string() };
+            let key = present(
+                settings.call(async |mut client| Ok(client.revoke_key(request).await?.into_inner().key))?,
+            )?;
+            settings.print(|| format!("key {id} is revoked\n"), || Value::Object(members(&key)))
         }
         Key::Rotate { id, grace, environment, settings } => {
-            let id = key_id(&id)?;
-            let issued = settings.on_store(async |store| {
-                Ok(store.keys().rotate(id, grace, environment, clock.now()).await?.issued)
-            })?;
-            show(&issued, &settings)
+            let request = RotateKeyRequest {
+                key_id: key_id(&id)?.to_string(),
+                grace: Some(admin::duration(grace)),
+                environment: wire(environment).into(),
+            };
+            let rotated =
+                settings.call(async |mut client| Ok(client.rotate_key(request).await?.into_inner()))?;
+            show_once(rotated.key, &rotated.api_key, &settings)
         }
     }
+}
+
+/// The keys of the account, or of all accounts if the name is empty.
+pub(crate) async fn list(client: &AdminClient, account: &str) -> Result<Vec<Record>, Status> {
+    let page = async |page_token| {
+        let request = ListKeysRequest { page_size: PAGE_SIZE, page_token, account: account.to_owned() };
+        let page = client.clone().list_keys(request).await?.into_inner();
+        Ok((page.keys, page.next_page_token))
+    };
+    all_pages(page).await
 }
 
 /// Not parsed by clap, whose errors repeat the value: it may be a key that was mistaken for its identifier.
@@ -114,63 +158,96 @@ pub(crate) fn key_id(written: &str) -> Result<KeyId, InvalidSetting> {
         .map_err(|_| InvalidSetting::new("ID", "must be the identifier that `petstore key list` shows"))
 }
 
+fn wire(environment: Option<Environment>) -> admin_v1::Environment {
+    match environment {
+        None => admin_v1::Environment::Unspecified,
+        Some(Environment::Production) => admin_v1::Environment::Production,
+        Some(Environment::Staging) => admin_v1::Environment::Staging,
+    }
+}
+
+fn present(key: Option<Record>) -> Result<Record, Status> {
+    key.ok_or_else(|| Status::internal("the core's answer has no key"))
+}
+
 /// Shows a new key, alone on stdout, so that it can be piped to where it is kept.
-fn show(issued: &IssuedKey, settings: &StoreCommandSettings) -> Result<(), CliError> {
-    let IssuedKey { record, key } = issued;
+fn show_once(key: Option<Record>, api_key: &str, settings: &AdminSettings) -> Result<(), CliError> {
+    let key = present(key)?;
     let json = || {
-        let mut members = members(record, record.created_at);
-        members.insert("key".to_owned(), key.expose().into());
+        let mut members = members(&key);
+        members.insert("key".to_owned(), api_key.into());
         Value::Object(members)
     };
-    settings.print(|| format!("{}\n", key.expose()), json).map_err(|error| match error {
-        CliError::Print(PrintError(source)) => CliError::KeyNotShown { id: record.id, source },
+    settings.print(|| format!("{api_key}\n"), json).map_err(|error| match error {
+        CliError::Print(PrintError(source)) => CliError::KeyNotShown { id: key.id.clone(), source },
         other => other,
     })?;
     if settings.is_text() {
-        output::note(&format!(
-            "key {} of account {}: keep it, it is not shown again",
-            record.id, record.account
-        ));
+        output::note(&format!("key {} of account {}: keep it, it is not shown again", key.id, key.account));
     }
     Ok(())
 }
 
-fn table(records: &[ApiKeyRecord], now: UnixMillis) -> String {
-    let moment = |moment: Option<UnixMillis>, otherwise: &str| {
-        moment.map_or_else(|| otherwise.to_owned(), |moment| moment.to_string())
-    };
-    let rows: Vec<_> = records
+fn table(keys: &[Record], with_account: bool) -> String {
+    let with_label = keys.iter().any(|key| !key.label.is_empty());
+    let rows: Vec<_> = keys
         .iter()
-        .map(|record| {
-            [
-                record.id.to_string(),
-                format!("{}…{}", record.environment.key_prefix(), record.last_four),
-                record.state(now).to_string(),
-                record.created_at.to_string(),
-                moment(record.last_used_at, "never"),
-                moment(record.expires_at, "never"),
-            ]
+        .map(|key| {
+            let mut row = vec![
+                key.id.clone(),
+                format!("{}…{}", prefix(key), key.last_four),
+                state(key),
+                written(key.create_time.as_ref(), ""),
+                written(key.last_use_time.as_ref(), "never"),
+                written(key.expire_time.as_ref(), "never"),
+            ];
+            row.extend(with_account.then(|| key.account.clone()));
+            row.extend(with_label.then(|| key.label.clone()));
+            row
         })
         .collect();
-    columns(["ID", "KEY", "STATE", "CREATED", "LAST USED", "EXPIRES"], &rows)
+    let mut head = vec!["ID", "KEY", "STATE", "CREATED", "LAST USED", "EXPIRES"];
+    head.extend(with_account.then_some("ACCOUNT"));
+    head.extend(with_label.then_some("LABEL"));
+    columns(&head, &rows)
 }
 
-fn members(record: &ApiKeyRecord, now: UnixMillis) -> Map<String, Value> {
-    let moment = |moment: Option<UnixMillis>| moment.map_or(Value::Null, |moment| moment.to_string().into());
-    [
-        ("id", record.id.to_string().into()),
-        ("account", record.account.as_str().into()),
-        ("prefix", record.environment.key_prefix().into()),
-        ("lastFour", record.last_four.as_str().into()),
-        ("state", record.state(now).to_string().into()),
-        ("createdAt", record.created_at.to_string().into()),
-        ("lastUsedAt", moment(record.last_used_at)),
-        ("expiresAt", moment(record.expires_at)),
-        ("revokedAt", moment(record.revoked_at)),
+fn members(key: &Record) -> Map<String, Value> {
+    let moment =
+        |moment: &Option<prost_types::Timestamp>| moment.as_ref().map(|moment| written(Some(moment), ""));
+    let mut members: Map<String, Value> = [
+        ("id", Value::from(key.id.as_str())),
+        ("account", key.account.as_str().into()),
+        ("prefix", prefix(key).into()),
+        ("lastFour", key.last_four.as_str().into()),
+        ("state", state(key).into()),
+        ("createdAt", moment(&key.create_time).into()),
+        ("lastUsedAt", moment(&key.last_use_time).into()),
+        ("expiresAt", moment(&key.expire_time).into()),
+        ("revokedAt", moment(&key.revoke_time).into()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into_iter()
-    .collect()
+    .collect();
+    if !key.label.is_empty() {
+        members.insert("label".to_owned(), key.label.as_str().into());
+    }
+    if let Some(ban) = &key.ban {
+        members.insert("bannedUntil".to_owned(), moment(&ban.end_time).into());
+    }
+    members
+}
+
+fn prefix(key: &Record) -> &'static str {
+    let environment = match key.environment() {
+        admin_v1::Environment::Staging => Environment::Staging,
+        admin_v1::Environment::Unspecified | admin_v1::Environment::Production => Environment::Production,
+    };
+    environment.key_prefix()
+}
+
+fn state(key: &Record) -> String {
+    value_name(key.state().as_str_name(), "KEY_STATE_")
 }
 
 #[cfg(test)]

@@ -1,18 +1,23 @@
 //! `petstore migrate`: the schema of the store.
 
 use clap::Subcommand;
-use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState};
+use petstore_core::{
+    DatabaseUrl,
+    store::schema::{self, Loss, Losses, Migration, MigrationState},
+};
 use serde_json::{Value, json};
+use tokio::runtime;
 
 use crate::{
-    commands::store_command::StoreCommandSettings, error::CliError, output::columns,
-    settings::value::whole_number,
+    error::CliError,
+    output::{OutputSettings, columns, command_log},
+    settings::{DatabaseSettings, value::whole_number},
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
     /// Apply all pending changes; a missing store is created
-    Up(StoreCommandSettings),
+    Up(SchemaSettings),
     /// Revert the newest changes, and delete the data in them; without --yes, show what would be deleted
     Down {
         /// How many changes to revert
@@ -22,10 +27,31 @@ pub(crate) enum Migrate {
         #[arg(long)] // no variable: it has to be said each time
         yes: bool,
         #[command(flatten)]
-        settings: StoreCommandSettings,
+        settings: SchemaSettings,
     },
     /// List all changes, and whether the store has them
-    Status(StoreCommandSettings),
+    Status(SchemaSettings),
+}
+
+/// Which store, and how to print.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SchemaSettings {
+    #[command(flatten)]
+    database: DatabaseSettings,
+
+    #[command(flatten)]
+    output: OutputSettings,
+}
+
+impl SchemaSettings {
+    /// Does the work on whatever is at the store's URL.
+    fn on_url<T>(&self, work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, CliError>) -> Result<T, CliError> {
+        command_log();
+        let url = self.database.url()?;
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
+        runtime.block_on(work(&url))
+    }
 }
 
 pub(crate) fn run(verb: Migrate) -> Result<(), CliError> {
@@ -36,7 +62,7 @@ pub(crate) fn run(verb: Migrate) -> Result<(), CliError> {
         }
         Migrate::Down { steps, yes: false, settings } => {
             let losses = settings.on_url(async |url| Ok(schema::losses(url, steps).await?))?;
-            settings.print(|| losses_text(&losses), || losses_json(&losses))?;
+            settings.output.print(|| losses_text(&losses), || losses_json(&losses))?;
             return Err(CliError::NotConfirmed);
         }
         Migrate::Down { steps, yes: true, settings } => {
@@ -48,15 +74,15 @@ pub(crate) fn run(verb: Migrate) -> Result<(), CliError> {
             (settings, migrations)
         }
     };
-    settings.print(|| text(&migrations), || json(&migrations))
+    Ok(settings.output.print(|| text(&migrations), || json(&migrations))?)
 }
 
 fn text(migrations: &[Migration]) -> String {
     let rows: Vec<_> = migrations
         .iter()
-        .map(|migration| [migration.name.clone(), state(migration.state).to_owned()])
+        .map(|migration| vec![migration.name.clone(), state(migration.state).to_owned()])
         .collect();
-    columns(["MIGRATION", "STATE"], &rows)
+    columns(&["MIGRATION", "STATE"], &rows)
 }
 
 fn json(migrations: &[Migration]) -> Value {
@@ -68,15 +94,15 @@ fn json(migrations: &[Migration]) -> Value {
 
 /// What would be deleted, newest change first.
 fn losses_text(losses: &Losses) -> String {
-    let migrations: Vec<_> = losses.migrations.iter().map(|name| [name.clone()]).collect();
+    let migrations: Vec<_> = losses.migrations.iter().map(|name| vec![name.clone()]).collect();
     let removed: Vec<_> = losses
         .removed
         .iter()
         .map(|Loss { table, column, rows }| {
-            [table.clone(), column.clone().unwrap_or_default(), rows.to_string()]
+            vec![table.clone(), column.clone().unwrap_or_default(), rows.to_string()]
         })
         .collect();
-    columns(["WOULD BE TAKEN BACK"], &migrations) + "\n" + &columns(["TABLE", "COLUMN", "ROWS"], &removed)
+    columns(&["WOULD BE TAKEN BACK"], &migrations) + "\n" + &columns(&["TABLE", "COLUMN", "ROWS"], &removed)
 }
 
 fn losses_json(losses: &Losses) -> Value {

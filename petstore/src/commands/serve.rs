@@ -12,7 +12,7 @@ use petstore_telemetry::metrics::Exposition;
 
 use crate::{
     process::{
-        self, Process, ProcessError, StartError, first_key,
+        self, Process, ProcessError, StartError, first_secrets,
         listener::{bind, bind_grpc, bind_rest},
         startup_banner::StartupBanner,
     },
@@ -116,7 +116,10 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let admin_addr = process.serve_admin(admin);
     let environment = settings.environment.environment;
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
-    let first_key_file = first_key::make(&store, &url, environment, &clock).await?;
+    let first_key_file = first_secrets::create_account(&store, &url, environment, &clock).await?;
+    if let Some(file) = first_secrets::create_operator(&store, &url, &clock).await? {
+        tracing::info!(file = %file.display(), "wrote the token of the first operator, an admin");
+    }
 
     let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
     let core = Core::new(store.clone(), clock.clone()).for_environment(environment).traced(traces.clone());

@@ -1,32 +1,35 @@
 //! `petstore usage`: the requests of an account, and how much of its limits it and its keys have used.
 
-use petstore_clock::Clock;
-use petstore_core::domain::{Account, ApiKeyRecord, BanRecord, KeyId, KeyState, Tally, UsageDay};
+use petstore_core::domain::Day;
 use petstore_gateway::{BanBody, LimitStatusBody, WindowBody};
+use petstore_proto::admin::v1::{
+    Account, GetAccountRequest, GetUsageRequest, Key, KeyState, UsageCounts, UsageInterval, UsagePeriod,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tonic::Status;
 
 use crate::{
-    commands::{key::AccountSetting, store_command::StoreCommandSettings},
+    admin::{AdminSettings, moment, written},
+    commands::{
+        account::{limits, plan_name},
+        key::{self, AccountSetting},
+    },
     error::CliError,
     output::{self, columns},
-    process::{AdminClient, AdminUrl},
+    process::{AdminPortClient, AdminUrlSettings},
 };
-
-/// How many days are shown, including today.
-const DAYS: u16 = 30;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct UsageSettings {
     #[command(flatten)]
     account: AccountSetting,
 
-    /// The admin port of a gateway, which knows the limits in use
-    #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
-    admin_url: AdminUrl,
+    #[command(flatten)]
+    admin_port: AdminUrlSettings,
 
     #[command(flatten)]
-    settings: StoreCommandSettings,
+    settings: AdminSettings,
 }
 
 /// The usage of an account.
@@ -34,115 +37,125 @@ pub(crate) struct UsageSettings {
 struct Report {
     account: Account,
     /// `None` if no gateway answers.
-    limits: Option<Limits>,
-    days: Vec<UsageDay>,
+    limits: Option<LimitsInUse>,
+    /// The last 30 days, ascending.
+    days: Vec<UsagePeriod>,
 }
 
 /// How much of their limits the account and each of its keys have used.
 #[derive(Debug)]
-struct Limits {
+struct LimitsInUse {
     account: LimitStatusBody,
-    keys: Vec<(KeyId, LimitStatusBody)>,
+    keys: Vec<(String, LimitStatusBody)>,
 }
 
 pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
-    let clock = Clock::system();
-    let report = usage.settings.on_store(async |store| {
-        let account = store.accounts().find(usage.account.name()).await?;
-        let days = store.usage().last_days(account.id, DAYS, clock.now()).await?;
-        let mut keys = store.keys().list(Some(&account.name)).await?;
-        keys.retain(|key| key.state(clock.now()) == KeyState::Active);
-        let limits = limits(usage, &account, keys, &store.bans().list(clock.now()).await?).await?;
+    let name = usage.account.name().to_string();
+    let report = usage.settings.call(async |mut client| {
+        let request = GetAccountRequest { account: name.clone(), account_id: 0 };
+        let account = client.get_account(request).await?.into_inner().account;
+        let account = account.ok_or_else(|| Status::internal("the core's answer has no account"))?;
+        let request = GetUsageRequest {
+            account: name.clone(),
+            interval: UsageInterval::Day.into(),
+            ..GetUsageRequest::default()
+        };
+        let days = client.get_usage(request).await?.into_inner().periods;
+        let mut keys = key::list(&client, &name).await?;
+        keys.retain(|key| key.state() == KeyState::Active);
+        let limits = limits_in_use(usage, &account, keys).await?;
         Ok(Report { account, limits, days })
     })?;
     if report.limits.is_none() {
-        output::note(&format!("nothing answers at {}: limits in use are not known", usage.admin_url));
+        let url = &usage.admin_port.admin_url;
+        output::note(&format!("nothing answers at {url}: limits in use are not known"));
     }
     usage.settings.print(|| report.text(), || report.json())
 }
 
-async fn limits(
+async fn limits_in_use(
     usage: &UsageSettings,
     account: &Account,
-    keys: Vec<ApiKeyRecord>,
-    bans: &[BanRecord],
-) -> Result<Option<Limits>, CliError> {
-    let client = AdminClient::new(&usage.admin_url);
-    let Some(of_account) = client.limit_status(account, None).await? else { return Ok(None) };
+    keys: Vec<Key>,
+) -> Result<Option<LimitsInUse>, CliError> {
+    let client = AdminPortClient::new(&usage.admin_port.admin_url);
+    let limits = limits(account);
+    let Some(of_account) = client.limit_status(account.id, limits, None).await? else { return Ok(None) };
     let mut of_keys = Vec::with_capacity(keys.len());
-    for ApiKeyRecord { id, .. } in keys {
-        let Some(mut status) = client.limit_status(account, Some(id)).await? else { return Ok(None) };
+    for Key { id, ban, .. } in keys {
+        let Some(mut status) = client.limit_status(account.id, limits, Some(&id)).await? else {
+            return Ok(None);
+        };
         // A gateway learns of a ban when the key is used.
-        if let Some(BanRecord { ban, .. }) = bans.iter().find(|record| record.key_id == id) {
-            status.ban = Some(BanBody { from: ban.from.to_string(), until: ban.until.to_string() });
+        if let Some(ban) = ban {
+            let (from, until) = (written(ban.create_time.as_ref(), ""), written(ban.end_time.as_ref(), ""));
+            status.ban = Some(BanBody { from, until });
         }
         of_keys.push((id, status));
     }
-    Ok(Some(Limits { account: of_account, keys: of_keys }))
+    Ok(Some(LimitsInUse { account: of_account, keys: of_keys }))
 }
 
 impl Report {
-    fn total(&self, of: impl Fn(&Tally) -> i64) -> i64 {
-        self.days.iter().map(|day| of(&day.tally)).sum()
+    fn get_pet_calls(&self) -> i64 {
+        self.days.iter().map(|day| counts(day).get_pet).sum()
     }
 
     fn json(&self) -> Value {
         let limits = self.limits.as_ref();
         json!({
-            "account": self.account.name.as_str(),
-            "plan": self.account.plan.name(),
+            "account": self.account.name,
+            "plan": plan_name(&self.account),
             "minute": limits.map(|limits| &limits.account.minute),
             "day": limits.map(|limits| &limits.account.day),
             "keys": limits.map_or(json!([]), |limits| limits.keys.iter().map(key_json).collect()),
-            "getPet": self.total(|tally| tally.get_pet),
+            "getPet": self.get_pet_calls(),
             "days": self.days.iter().map(day_json).collect::<Value>(),
         })
     }
 
     fn text(&self) -> String {
-        let mut text = format!("account {} on plan {}\n", self.account.name, self.account.plan);
-        if let Some(Limits { account, keys }) = &self.limits {
+        let mut text = format!("account {} on plan {}\n", self.account.name, plan_name(&self.account));
+        if let Some(LimitsInUse { account, keys }) = &self.limits {
             let rows = [("minute", &account.minute), ("day", &account.day)].map(|(name, window)| {
                 let WindowBody { limit, used, remaining, resets_at } = window;
                 let [limit, used, remaining] = [limit, used, remaining].map(u64::to_string);
-                [name.to_owned(), limit, used, remaining, resets_at.clone()]
+                vec![name.to_owned(), limit, used, remaining, resets_at.clone()]
             });
             text += "\n";
-            text += &columns(["WINDOW", "LIMIT", "USED", "LEFT", "RESETS"], &rows);
+            text += &columns(&["WINDOW", "LIMIT", "USED", "LEFT", "RESETS"], &rows);
             let rows: Vec<_> = keys
                 .iter()
                 .map(|(key, status)| {
                     let ban = status.ban.as_ref().map_or("no", |ban| &ban.until);
-                    [key.to_string(), status.strikes.to_string(), ban.to_owned()]
+                    vec![key.clone(), status.strikes.to_string(), ban.to_owned()]
                 })
                 .collect();
             text += "\n";
-            text += &columns(["KEY", "STRIKES", "BANNED UNTIL"], &rows);
+            text += &columns(&["KEY", "STRIKES", "BANNED UNTIL"], &rows);
         }
-        let rows: Vec<_> = self
+        let rows: Vec<Vec<_>> = self
             .days
             .iter()
             .rev()
-            .map(|UsageDay { day, tally }| {
-                let Tally { succeeded, client_errors, refused, server_errors, get_pet } = *tally;
-                let sum = succeeded + client_errors + refused + server_errors;
-                let [sum, succeeded, client_errors, refused, server_errors, get_pet] =
-                    [sum, succeeded, client_errors, refused, server_errors, get_pet]
-                        .map(|count| count.to_string());
-                [day.to_string(), sum, succeeded, client_errors, refused, server_errors, get_pet]
+            .map(|period| {
+                let counts = counts(period);
+                let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
+                let numbers = [total(&counts), succeeded, client_errors, refused, server_errors, get_pet];
+                std::iter::once(date(period)).chain(numbers.map(|count| count.to_string())).collect()
             })
             .collect();
         let head = ["DATE", "REQUESTS", "2XX", "4XX", "429", "5XX", "GETPET"];
         text += "\n";
-        text + &columns(head, &rows)
+        text + &columns(&head, &rows)
     }
 }
 
-fn key_json((key, status): &(KeyId, LimitStatusBody)) -> Value {
+fn key_json((key, status): &(String, LimitStatusBody)) -> Value {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct KeyLimits<'a> {
-        key: String,
+        key: &'a str,
         strikes: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         strikes_reset_at: &'a Option<String>,
@@ -152,15 +165,30 @@ fn key_json((key, status): &(KeyId, LimitStatusBody)) -> Value {
         ban: &'a Option<BanBody>,
     }
     let LimitStatusBody { strikes, strikes_reset_at, refused_until, ban, .. } = status;
-    json!(KeyLimits { key: key.to_string(), strikes: *strikes, strikes_reset_at, refused_until, ban })
+    json!(KeyLimits { key, strikes: *strikes, strikes_reset_at, refused_until, ban })
 }
 
-fn day_json(UsageDay { day, tally }: &UsageDay) -> Value {
-    let Tally { succeeded, client_errors, refused, server_errors, get_pet } = tally;
+fn day_json(period: &UsagePeriod) -> Value {
+    let counts = counts(period);
+    let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
     json!({
-        "date": day.to_string(),
-        "requests": succeeded + client_errors + refused + server_errors,
+        "date": date(period),
+        "requests": total(&counts),
         "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
         "getPet": get_pet,
     })
+}
+
+fn counts(period: &UsagePeriod) -> UsageCounts {
+    period.counts.unwrap_or_default()
+}
+
+/// All requests: the calls of `getPet` are among the others.
+fn total(counts: &UsageCounts) -> i64 {
+    counts.succeeded + counts.client_errors + counts.refused + counts.server_errors
+}
+
+/// The UTC day of a period.
+fn date(period: &UsagePeriod) -> String {
+    Day::containing(moment(period.start_time.as_ref()).unwrap_or_default()).to_string()
 }

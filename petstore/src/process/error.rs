@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use petstore_core::store::OpenError;
 
-use super::first_key::FirstKeyError;
+use super::first_secrets::FirstSecretError;
 use crate::settings::InvalidSetting;
 
 /// Why a process of the service did not start.
@@ -26,13 +26,15 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("--database-url: {0}")]
     Store(#[from] OpenError),
-    /// The first API key of a new store cannot be created or written.
-    #[error("cannot keep the first API key in {}", file.display())]
-    FirstKey {
+    /// The first API key or operator token of a new store cannot be created or written.
+    #[error("cannot keep the first {what} in {}", file.display())]
+    FirstSecret {
+        /// Which of them.
+        what: &'static str,
         /// The file that it belongs in.
         file: PathBuf,
         /// What failed.
-        source: FirstKeyError,
+        source: FirstSecretError,
     },
 }
 

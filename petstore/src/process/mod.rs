@@ -3,7 +3,7 @@
 mod admin;
 mod core_transport;
 mod error;
-pub(crate) mod first_key;
+pub(crate) mod first_secrets;
 mod lifecycle;
 pub(crate) mod listener;
 mod parts;
@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-pub(crate) use self::admin::{AdminClient, AdminClientError, AdminUrl};
+pub(crate) use self::admin::{AdminPortClient, AdminPortError, AdminUrlSettings};
 pub(crate) use self::error::ProcessError;
 pub use self::error::StartError;
 pub(crate) use self::run::run;

@@ -137,7 +137,7 @@ impl Process {
     ) -> CoreTransport {
         let (transport, settings) = (ReplaceableTransport::new(transport), settings.clone());
         let replaced = transport.clone();
-        if settings.token.service_token_file.is_some() || settings.core_ca.is_some() {
+        if settings.token.service_token_file.is_some() || settings.core.core_ca.is_some() {
             self.reloads.add("the token or certificate for the core", move || {
                 replaced.replace(settings.connect().map_err(|error| error.to_string())?);
                 Ok(())

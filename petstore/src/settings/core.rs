@@ -1,16 +1,29 @@
-//! Where a gateway finds the core, and how the two prove themselves to each other.
+//! Where a core is, and how the two sides authenticate each other.
 
 use std::path::PathBuf;
 
+use petstore_api_key::ServiceToken;
 use petstore_gateway::core_client::{self, CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
 
 use super::{InvalidSetting, TokenSettings, files};
 
-/// Where a gateway finds the core, and how the two prove themselves to each other.
+/// Where the core of a gateway is, and how the two authenticate each other.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoreAddressSettings {
-    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway starts
-    /// also without the core, and is ready when the core has answered
+    /// Where the core is.
+    #[command(flatten)]
+    pub core: CoreUrlSettings,
+
+    /// The token that is presented to the core.
+    #[command(flatten)]
+    pub token: TokenSettings,
+}
+
+/// Where a core is, and the certificates for TLS.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CoreUrlSettings {
+    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway starts also
+    /// without the core, and is ready when the core has answered
     #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
     pub core_url: String,
 
@@ -26,15 +39,18 @@ pub struct CoreAddressSettings {
     /// The private key of that certificate, in PEM
     #[arg(long, env = "PETSTORE_CORE_KEY", requires = "core_cert", value_name = "FILE")]
     pub core_key: Option<PathBuf>,
-
-    /// The token that is presented to the core.
-    #[command(flatten)]
-    pub token: TokenSettings,
 }
 
 impl CoreAddressSettings {
     /// The transport to the core. It connects when it is first used.
     pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+        self.core.connect(self.token.token()?)
+    }
+}
+
+impl CoreUrlSettings {
+    /// The transport to the core, with this token for every call. It connects when it is first used.
+    pub(crate) fn connect(&self, token: Option<ServiceToken>) -> Result<CoreTransport, InvalidSetting> {
         let identity = match (&self.core_cert, &self.core_key) {
             (Some(certificate), Some(key)) => {
                 Some(files::certified_key(("--core-cert", certificate), ("--core-key", key))?)
@@ -47,8 +63,7 @@ impl CoreAddressSettings {
             }
             None => None,
         };
-        let address = CoreAddress { url: self.core_url.clone(), tls, token: self.token.token()? };
-        core_client::connect(address).map_err(|error| {
+        core_client::connect(CoreAddress { url: self.core_url.clone(), tls, token }).map_err(|error| {
             let setting = match &error {
                 InvalidCoreAddress::Url | InvalidCoreAddress::NoAuthority => "--core-url",
                 InvalidCoreAddress::NotEncrypted | InvalidCoreAddress::Authority => "--core-ca",

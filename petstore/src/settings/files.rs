@@ -20,7 +20,7 @@ const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// # Errors
 ///
 /// What is wrong with the file, without anything of its content.
-pub(super) fn secret(path: &Path) -> Result<String, String> {
+pub(crate) fn secret(path: &Path) -> Result<String, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in

@@ -27,7 +27,7 @@ use petstore_core::domain::AccountName;
 pub use petstore_gateway::rate_limit::RedisDeadlines;
 
 pub use self::{
-    core::CoreAddressSettings,
+    core::{CoreAddressSettings, CoreUrlSettings},
     database::DatabaseSettings,
     edge::{EdgeSettings, PlainAddr, Switch},
     files::TokenSettings,
@@ -38,6 +38,8 @@ pub use self::{
     process::{HostName, ProcessSettings},
     store::StoreSettings,
 };
+
+pub(crate) use self::files::secret as secret_file;
 
 /// A setting that cannot be used. Its text names the setting and says what would be right, and never shows
 /// the value, which could be a secret.

@@ -103,15 +103,12 @@ fn both_windows(answer: &Answer) -> [Window; 2] {
 /// The parameters of the list's item of that name, all of them, each an integer that is not negative.
 #[track_caller]
 fn parameters<const N: usize>(list: &sfv::List, name: &str, keys: [&str; N]) -> [u64; N] {
-    let named = |entry| match entry {
-        &sfv::ListEntry::Item(ref item)
-            if item.bare_item.as_string().is_some_and(|it| it.as_str() == name) =>
-        {
-            Some(item)
-        }
-        _ => None,
-    };
-    let Some(item) = list.iter().find_map(named) else { panic!("no {name} in {list:?}") };
+    let named = |item: &&sfv::Item| item.bare_item.as_string().is_some_and(|text| text.as_str() == name);
+    let mut items = list.iter().filter_map(|entry| match entry {
+        sfv::ListEntry::Item(item) => Some(item),
+        sfv::ListEntry::InnerList(_) => None,
+    });
+    let Some(item) = items.find(named) else { panic!("no {name} in {list:?}") };
     assert_eq!(item.params.len(), N, "{list:?}");
     keys.map(|key| {
         let value = item.params.get(key).and_then(sfv::BareItem::as_integer).map(i64::from);

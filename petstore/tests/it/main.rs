@@ -39,6 +39,7 @@ mod logs;
 mod lost_pets;
 mod metrics;
 mod openapi;
+mod operators;
 mod orders;
 mod outages;
 mod parity;

@@ -1,4 +1,4 @@
-//! The client of the admin port, for `petstore usage`.
+//! The client of the admin port, for `petstore usage` and `petstore health`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -10,9 +10,9 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use petstore_core::domain::{Account, KeyId, Quota};
 use petstore_gateway::LimitStatusBody;
-use serde_json::json;
+use petstore_proto::admin::v1::Limits;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::limits::LimitsRequest;
@@ -46,9 +46,17 @@ impl fmt::Display for AdminUrl {
     }
 }
 
+/// Where the admin port of a process is.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AdminUrlSettings {
+    /// The admin port of the process; for limits in use that of a gateway
+    #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
+    pub(crate) admin_url: AdminUrl,
+}
+
 /// Why the admin port gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AdminClientError {
+pub(crate) enum AdminPortError {
     #[error("--admin-url: the service at {url} has no account data; is this the admin port of a gateway?")]
     Refused { url: AdminUrl },
     #[error(
@@ -58,16 +66,18 @@ pub(crate) enum AdminClientError {
     Misdirected { url: AdminUrl },
     #[error("--admin-url: no answer from {url} in time")]
     Silent { url: AdminUrl },
+    #[error("--admin-url: nothing answers at {url}; is the service running?")]
+    Unreachable { url: AdminUrl },
 }
 
 /// A client of the admin port.
 #[derive(Debug)]
-pub(crate) struct AdminClient<'a> {
+pub(crate) struct AdminPortClient<'a> {
     url: &'a AdminUrl,
     http: Client<HttpConnector, Body>,
 }
 
-impl<'a> AdminClient<'a> {
+impl<'a> AdminPortClient<'a> {
     pub(crate) fn new(url: &'a AdminUrl) -> Self {
         Self { url, http: Client::builder(TokioExecutor::new()).build_http() }
     }
@@ -75,31 +85,56 @@ impl<'a> AdminClient<'a> {
     /// Returns how much of its limits an account or a key of it has used, or `None` if nothing listens there.
     pub(crate) async fn limit_status(
         &self,
-        account: &Account,
-        key: Option<KeyId>,
-    ) -> Result<Option<LimitStatusBody>, AdminClientError> {
-        let url = || self.url.clone();
-        let Quota { per_minute, per_day } = account.plan.quota();
-        let request = LimitsRequest { per_minute, per_day, key: key.map(|key| key.to_string()) };
-        let request = Request::post(format!("{url}/limits/{}", account.id.0, url = self.url))
-            .body(Body::from(json!(request).to_string()))
-            .map_err(|_| AdminClientError::Refused { url: url() })?;
-        let exchange = async {
-            let response = self.http.request(request).await.map_err(|error| error.is_connect())?;
-            let status = response.status();
-            let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await.map_err(|_| false)?;
-            Ok((status, body))
-        };
-        match timeout(REQUEST_TIMEOUT, exchange).await {
-            Ok(Ok((StatusCode::OK, body))) => match serde_json::from_slice(&body) {
+        account_id: i64,
+        limits: Limits,
+        key: Option<&str>,
+    ) -> Result<Option<LimitStatusBody>, AdminPortError> {
+        let [per_minute, per_day] =
+            [limits.per_minute, limits.per_day].map(|limit| u64::try_from(limit).unwrap_or_default());
+        let request = LimitsRequest { per_minute, per_day, key: key.map(str::to_owned) };
+        let request = Request::post(format!("{}/limits/{account_id}", self.url))
+            .body(Body::from(json!(request).to_string()));
+        let url = self.url.clone();
+        match self.send(request).await {
+            Ok((StatusCode::OK, body)) => match serde_json::from_value(body) {
                 Ok(status) => Ok(Some(status)),
-                Err(_) => Err(AdminClientError::Refused { url: url() }),
+                Err(_) => Err(AdminPortError::Refused { url }),
             },
-            Ok(Ok((StatusCode::MISDIRECTED_REQUEST, _))) => Err(AdminClientError::Misdirected { url: url() }),
-            Ok(Ok(_)) => Err(AdminClientError::Refused { url: url() }),
-            Ok(Err(true)) => Ok(None), // nothing listens there
-            Ok(Err(false)) | Err(_) => Err(AdminClientError::Silent { url: url() }),
+            Ok((StatusCode::MISDIRECTED_REQUEST, _)) => Err(AdminPortError::Misdirected { url }),
+            Ok(_) => Err(AdminPortError::Refused { url }),
+            Err(AdminPortError::Unreachable { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Returns whether the process is ready for requests, and what `/readyz` says of its parts.
+    pub(crate) async fn readiness(&self) -> Result<(bool, Value), AdminPortError> {
+        let request = Request::get(format!("{}/readyz", self.url)).body(Body::empty());
+        let (status, body) = self.send(request).await?;
+        Ok((status == StatusCode::OK, body))
+    }
+
+    /// Returns the status and the body, which is JSON or else null.
+    async fn send(
+        &self,
+        request: Result<Request<Body>, axum::http::Error>,
+    ) -> Result<(StatusCode, Value), AdminPortError> {
+        let url = || self.url.clone();
+        let request = request.map_err(|_| AdminPortError::Refused { url: url() })?;
+        let exchange = async {
+            let response = self.http.request(request).await.map_err(|error| {
+                if error.is_connect() {
+                    AdminPortError::Unreachable { url: url() }
+                } else {
+                    AdminPortError::Silent { url: url() }
+                }
+            })?;
+            let status = response.status();
+            let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await;
+            let body = body.map_err(|_| AdminPortError::Silent { url: url() })?;
+            Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+        };
+        timeout(REQUEST_TIMEOUT, exchange).await.map_err(|_| AdminPortError::Silent { url: url() })?
     }
 }
 

@@ -23,7 +23,7 @@ use petstore_telemetry::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use self::client::{AdminClient, AdminClientError, AdminUrl};
+pub(crate) use self::client::{AdminPortClient, AdminPortError, AdminUrlSettings};
 use super::{
     lifecycle::PhaseWatch,
     readiness::{PartStates, Readiness, Sources},

@@ -1,0 +1,218 @@
+//! The core that a command calls: one behind a gRPC port, or one in this process on a store.
+
+use std::{error::Error as _, path::PathBuf};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
+use petstore_api_key::OperatorToken;
+use petstore_clock::Clock;
+use petstore_core::{
+    grpc,
+    store::{OpenOptions, Store},
+};
+use petstore_gateway::core_client::{CoreTransport, failure_text};
+use tonic::Status;
+
+use crate::{
+    process::StartError,
+    settings::{CoreAddressSettings, CoreUrlSettings, DatabaseSettings, InvalidSetting, secret_file},
+};
+
+/// Which core a command calls; `C` says how one behind a gRPC port is reached. Accepts the flags of both targets. A flag
+/// takes precedence over a variable, and the default is the store.
+#[derive(Clone, Debug)]
+pub(crate) enum CoreTarget<C> {
+    Remote(Box<C>),
+    Store(Box<DatabaseSettings>),
+}
+
+/// How a core behind a gRPC port is reached.
+pub(crate) trait RemoteCore: Args {
+    /// The argument that selects the remote core also by its variable. The flag --core-url always does.
+    const SELECTED_BY: &'static str;
+}
+
+impl RemoteCore for CoreAddressSettings {
+    const SELECTED_BY: &'static str = "core_url";
+}
+
+/// How an operator reaches a core.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct OperatorCoreSettings {
+    #[command(flatten)]
+    core: CoreUrlSettings,
+
+    /// A file with the operator's token, mode 0600, for the core at --core-url. Without a core or a token, the command
+    /// works on the store of --database-url
+    #[arg(long, env = "PETSTORE_OPERATOR_TOKEN_FILE", value_name = "FILE")]
+    operator_token_file: Option<PathBuf>,
+}
+
+impl RemoteCore for OperatorCoreSettings {
+    /// Not `core_url`: on the machine of a gateway its variable is set, and a command without a token is for the store.
+    const SELECTED_BY: &'static str = "operator_token_file";
+}
+
+impl OperatorCoreSettings {
+    pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+        self.core.connect(None)
+    }
+
+    pub(crate) fn token(&self) -> Result<OperatorToken, InvalidSetting> {
+        let Some(file) = &self.operator_token_file else {
+            return Err(InvalidSetting::new("--operator-token-file", "is needed with --core-url"));
+        };
+        secret_file(file)
+            .and_then(|written| {
+                let token = OperatorToken::parse(written.trim());
+                token.ok_or_else(|| format!("{} must hold one operator token (pet_op_…)", file.display()))
+            })
+            .map_err(|reason| InvalidSetting::new("--operator-token-file", reason))
+    }
+}
+
+/// A store that is open, and the core on it.
+#[derive(Debug)]
+pub(crate) struct LocalCore {
+    pub(crate) core: petstore_core::Core,
+    store: Store,
+}
+
+impl LocalCore {
+    pub(crate) async fn open(settings: &DatabaseSettings) -> Result<Self, StartError> {
+        let store = Store::open(&settings.url()?, OpenOptions::default()).await?;
+        Ok(Self { core: petstore_core::Core::new(store.clone(), Clock::system()), store })
+    }
+
+    /// A transport to the core.
+    pub(crate) fn transport(&self) -> CoreTransport {
+        CoreTransport::new(grpc::in_memory(&self.core))
+    }
+
+    /// A transport over which the calls of `AdminService` are those of the operator `local`.
+    pub(crate) fn transport_as_local_operator(&self) -> CoreTransport {
+        CoreTransport::new(grpc::in_memory_as_local_operator(&self.core))
+    }
+
+    pub(crate) async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+/// A call to the core failed. The details of the status are for programs, and are not shown.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", text(.0))]
+pub(crate) struct CoreCallError(Box<Status>);
+
+impl CoreCallError {
+    pub(crate) fn status(&self) -> &Status {
+        &self.0
+    }
+}
+
+fn text(status: &Status) -> String {
+    let text = failure_text(status);
+    if status.source().is_some() {
+        format!("cannot reach the core: {text}; is `petstore core` running?")
+    } else {
+        text
+    }
+}
+
+impl From<Status> for CoreCallError {
+    fn from(status: Status) -> Self {
+        Self(Box::new(status))
+    }
+}
+
+impl<C: RemoteCore> Args for CoreTarget<C> {
+    fn augment_args(command: Command) -> Command {
+        C::augment_args(DatabaseSettings::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        C::augment_args_for_update(DatabaseSettings::augment_args_for_update(command))
+    }
+}
+
+impl<C: RemoteCore> FromArgMatches for CoreTarget<C> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let explicit = |source: &ValueSource| *source != ValueSource::DefaultValue;
+        let by_flag = matches.value_source("core_url").filter(|source| *source == ValueSource::CommandLine);
+        let remote = by_flag.max(matches.value_source(C::SELECTED_BY).filter(explicit));
+        let store = ["database_url", "database_url_file"].map(|id| matches.value_source(id));
+        let store = store.into_iter().max().flatten().filter(explicit);
+        if remote > store {
+            C::from_arg_matches(matches).map(|settings| Self::Remote(Box::new(settings)))
+        } else if remote < store || remote.is_none() {
+            DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
+        } else {
+            let conflict = "--core-url and --database-url cannot be used together: choose one\n";
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, conflict))
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program<C: RemoteCore> {
+        #[command(flatten)]
+        target: CoreTarget<C>,
+    }
+
+    fn target<C: RemoteCore>(args: &[&str]) -> Result<CoreTarget<C>, String> {
+        let program = Program::try_parse_from(["petstore"].iter().chain(args));
+        program.map(|program| program.target).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_default_target_is_the_store() {
+        for args in [&[][..], &["--database-url", "sqlite://a.db"], &["--database-url-file", "url"]] {
+            assert!(matches!(target::<CoreAddressSettings>(args), Ok(CoreTarget::Store(_))), "{args:?}");
+            assert!(matches!(target::<OperatorCoreSettings>(args), Ok(CoreTarget::Store(_))), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_named_is_called() {
+        let args = ["--core-url", "http://127.0.0.1:1", "--service-token-file", "t"];
+        let Ok(CoreTarget::Remote(core)) = target::<CoreAddressSettings>(&args) else {
+            panic!("not the core");
+        };
+        assert_eq!(core.core.core_url, "http://127.0.0.1:1");
+    }
+
+    #[test]
+    fn an_operator_calls_the_core_with_a_token() {
+        let Ok(CoreTarget::Remote(core)) = target::<OperatorCoreSettings>(&["--operator-token-file", "t"])
+        else {
+            panic!("not the core");
+        };
+        assert_eq!(core.core.core_url, "http://127.0.0.1:50051");
+        let Ok(CoreTarget::Remote(core)) =
+            target::<OperatorCoreSettings>(&["--core-url", "http://127.0.0.1:1"])
+        else {
+            panic!("not the core");
+        };
+        let refusal = core.token().unwrap_err().to_string();
+        assert_eq!(refusal, "--operator-token-file: is needed with --core-url");
+    }
+
+    #[test]
+    fn both_targets_at_once_are_refused() {
+        for store in [["--database-url", "sqlite://a.db"], ["--database-url-file", "url"]] {
+            let args = [["--core-url", "http://127.0.0.1:1"], store].concat();
+            let refusal = target::<CoreAddressSettings>(&args).unwrap_err();
+            assert!(refusal.contains("--core-url and --database-url"), "{refusal}");
+        }
+    }
+}

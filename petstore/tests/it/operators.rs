@@ -1,0 +1,330 @@
+//! The operator's commands, on the store itself and through a core on another machine.
+
+use std::process::Stdio;
+
+use petstore_testkit::{Exit, Installation, Server};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{ACCOUNT, PORTS, key_of_new_account, petstore};
+
+const FIRST_TOKEN: &str = "data/first-operator-token";
+
+/// A service, and a machine without its store, on which an operator has a token.
+struct TwoMachines {
+    service: Installation,
+    server: Server,
+    desk: Installation,
+    core_url: String,
+}
+
+impl TwoMachines {
+    async fn start() -> Self {
+        let service = petstore();
+        let server = service.start(&PORTS).await;
+        let core_url = format!("http://{}", server.address("gRPC"));
+        let desk = petstore();
+        secret(&desk, "token", &service.read(FIRST_TOKEN));
+        Self { service, server, desk, core_url }
+    }
+
+    /// Runs a command at the operator's desk.
+    async fn run(&self, args: &[&str]) -> Exit {
+        self.run_with("token", args).await
+    }
+
+    async fn run_with(&self, token_file: &str, args: &[&str]) -> Exit {
+        let target = ["--core-url", &self.core_url, "--operator-token-file", token_file];
+        self.desk.run(&[args, &target].concat()).await
+    }
+
+    async fn json(&self, args: &[&str]) -> Value {
+        let exit = self.run(&[args, &["--output", "json"]].concat()).await;
+        assert_eq!(exit.code, Some(0), "{args:?}: {exit:?}");
+        serde_json::from_str(&exit.stdout).unwrap()
+    }
+}
+
+/// Writes a file that only its owner can read.
+fn secret(installation: &Installation, file: &str, content: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = installation.folder().join(file);
+    std::fs::write(&path, content).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn every_command_says_the_same_on_the_store_and_from_another_machine() {
+    let machines = TwoMachines::start().await;
+    let key = key_of_new_account(&machines.service).await;
+    let keys = machines.json(&["key", "list", "--account", ACCOUNT]).await;
+    let id = keys[0]["id"].as_str().unwrap();
+    assert!(key.ends_with(keys[0]["lastFour"].as_str().unwrap()), "{keys}");
+    machines.json(&["ban", "add", id, "--for", "1h", "--reason", "open invoice"]).await;
+    let unknown = "018f0000-0000-7000-8000-000000000000";
+    for args in [
+        ["account", "list"].as_slice(),
+        &["account", "show", ACCOUNT],
+        &["account", "show", "nobody"],
+        &["account", "create", ACCOUNT, "--plan", "free"],
+        &["account", "set-plan", "nobody", "--plan", "free"],
+        &["key", "list"],
+        &["key", "list", "--account", "nobody"],
+        &["key", "show", id],
+        &["key", "show", unknown],
+        &["key", "revoke", unknown],
+        &["key", "create", "--account", ACCOUNT, "--label", "two\nlines"],
+        &["ban", "list"],
+        &["ban", "lift", unknown],
+        &["usage", "--account", ACCOUNT, "--admin-url", "http://127.0.0.1:1"], // limits in use change
+        &["usage", "--account", "nobody"],
+        &["operator", "create", "first", "--role", "admin"],
+        &["operator", "revoke", "nobody"],
+    ] {
+        for form in ["text", "json"] {
+            let args = [args, &["--output", form]].concat();
+            let (here, there) = (machines.service.run(&args).await, machines.run(&args).await);
+            assert_eq!(
+                (here.code, &here.stdout, &here.stderr),
+                (there.code, &there.stdout, &there.stderr),
+                "{args:?}"
+            );
+            let is_refusal = args.contains(&"nobody") || args.contains(&unknown) || args[1] == "create";
+            assert_eq!(here.code == Some(0), !is_refusal, "{args:?}: {here:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operator_elsewhere_changes_what_gateways_serve_and_the_audit_tells_who_did_what() {
+    let machines = TwoMachines::start().await;
+    machines.json(&["account", "create", "acme", "--plan", "pro"]).await;
+    let created = machines.json(&["key", "create", "--account", "acme", "--label", "till 3"]).await;
+    assert_eq!(created["label"], "till 3", "{created}");
+    let client = machines.server.client(created["key"].as_str().unwrap());
+    client.get("/v1/pets").await.assert_status(200);
+    machines.json(&["account", "rename", "acme", "acme-2"]).await;
+    machines.json(&["account", "suspend", "acme-2", "--reason", "open invoice"]).await;
+    let shown = machines.json(&["account", "show", "acme-2"]).await;
+    assert_eq!((&shown["plan"], &shown["suspendReason"]), (&"pro".into(), &"open invoice".into()), "{shown}");
+    let resumed = machines.json(&["account", "resume", "acme-2"]).await;
+    assert!(resumed["suspendedAt"].is_null(), "{resumed}");
+
+    let here = machines.service.run(&["account", "set-plan", "acme-2", "--plan", "free"]).await;
+    assert_eq!(here.code, Some(0), "{here:?}");
+    let events = machines.json(&["audit", "--account", "acme-2"]).await;
+    let told: Vec<_> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (event["operator"].as_str().unwrap(), event["action"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        told[..4],
+        [
+            ("local", "UpdateAccount"),
+            ("first", "ResumeAccount"),
+            ("first", "SuspendAccount"),
+            ("first", "UpdateAccount")
+        ],
+        "{events}"
+    );
+    assert_eq!(
+        (&events[0]["before"]["plan"], &events[0]["after"]["plan"]),
+        (&"pro".into(), &"free".into()),
+        "{events}"
+    );
+    let all = machines.json(&["audit", "--operator", "first", "--limit", "2"]).await;
+    assert_eq!(all.as_array().map(Vec::len), Some(2), "{all}");
+    let everything = machines.json(&["audit"]).await.to_string();
+    assert!(!everything.contains(&created["key"].as_str().unwrap()[9..40]), "{everything}");
+    let text = machines.run(&["audit", "--last", "1h"]).await;
+    assert!(text.stdout.lines().any(|line| line.contains("SuspendAccount")), "{text:?}");
+}
+
+#[tokio::test]
+async fn a_viewer_reads_and_changes_nothing_and_a_revoked_token_is_refused_at_once() {
+    let machines = TwoMachines::start().await;
+    let created = machines.run(&["operator", "create", "ann", "--role", "viewer"]).await;
+    assert_eq!(created.code, Some(0), "{created:?}");
+    assert!(created.stdout.starts_with("pet_op_") && created.stdout.lines().count() == 1, "{created:?}");
+    secret(&machines.desk, "ann", &created.stdout);
+    let listed = machines.run_with("ann", &["operator", "list"]).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(
+        listed.stdout.contains("viewer") && !listed.stdout.contains(&created.stdout[7..30]),
+        "{listed:?}"
+    );
+
+    for args in [
+        ["account", "create", "acme", "--plan", "free"].as_slice(),
+        &["operator", "create", "bob", "--role", "admin"],
+        &["operator", "revoke", "first"],
+    ] {
+        let refused = machines.run_with("ann", args).await;
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("viewer") && refused.stderr.lines().count() == 1, "{refused:?}");
+    }
+    let revoked = machines.run(&["operator", "revoke", "ann"]).await;
+    assert_eq!(
+        (revoked.code, revoked.stdout.as_str()),
+        (Some(0), "operator ann is revoked\n"),
+        "{revoked:?}"
+    );
+    let refused = machines.run_with("ann", &["account", "list"]).await;
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_token_or_is_open_to_others_is_refused_and_not_repeated() {
+    let machines = TwoMachines::start().await;
+    let key = machines.service.read("data/first-api-key");
+    secret(&machines.desk, "key", &key);
+    std::fs::write(machines.desk.folder().join("open"), machines.service.read(FIRST_TOKEN)).unwrap();
+    for (file, right) in [("key", "must hold one operator token"), ("open", "0600"), ("none", "no such file")]
+    {
+        let exit = machines.run_with(file, &["account", "list"]).await;
+        assert_eq!(exit.code, Some(2), "{exit:?}");
+        assert!(exit.stderr.contains("--operator-token-file: ") && exit.stderr.contains(right), "{exit:?}");
+        assert!(!exit.stderr.contains(key.trim()), "{exit:?}");
+    }
+    let exit = machines.desk.run(&["account", "list", "--core-url", &machines.core_url]).await;
+    assert_eq!(exit.code, Some(2), "{exit:?}");
+    assert_eq!(exit.stderr, "error: --operator-token-file: is needed with --core-url\n");
+    let args = ["account", "list", "--core-url", "http://127.0.0.1:1", "--operator-token-file", "token"];
+    let exit = machines.desk.run(&args).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.stderr.starts_with("error: cannot reach the core: "), "{exit:?}");
+}
+
+#[tokio::test]
+async fn without_a_token_a_command_is_for_the_store_also_on_the_machine_of_a_gateway() {
+    let installation = petstore().with_variable("PETSTORE_CORE_URL", "http://127.0.0.1:1");
+    assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
+    let exit = installation.run(&["account", "list", "--output", "json"]).await;
+    assert_eq!((exit.code, exit.stdout.trim()), (Some(0), "[]"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn health_is_the_readiness_of_a_process() {
+    let installation = petstore();
+    let server = installation.start(&PORTS).await;
+    let admin = format!("http://{}", server.address("admin"));
+    let exit = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!(
+        (exit.code, exit.stdout.as_str()),
+        (Some(0), "ok: core ok, database ok, limiter ok\n"),
+        "{exit:?}"
+    );
+    let exit = installation.run(&["health", "--admin-url", &admin, "--output", "json"]).await;
+    let readiness: Value = serde_json::from_str(&exit.stdout).unwrap();
+    assert_eq!(readiness["parts"]["database"], "ok");
+    server.terminate().await;
+    let exit = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
+    assert!(exit.stderr.contains(&admin) && exit.stderr.contains("is the service running?"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_is_not_ready_fails_its_health_check() {
+    let installation = petstore();
+    let args = ["gateway", "--core-url", "http://127.0.0.1:1", "--http-addr", "127.0.0.1:0"];
+    let gateway = installation.start(&[args.as_slice(), &["--admin-addr", "127.0.0.1:0"]].concat()).await;
+    let admin = format!("http://{}", gateway.address("admin"));
+    let exit = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), "down: core down, limiter ok\n"), "{exit:?}");
+    assert_eq!(exit.stderr, "error: the process is not ready for requests\n");
+}
+
+#[tokio::test]
+async fn shells_get_completions_and_man_gets_a_page_for_each_command() {
+    let installation = petstore();
+    for shell in ["bash", "zsh", "fish"] {
+        let exit = installation.run(&["completions", shell]).await;
+        assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
+        for word in ["set-plan", "core-url", "operator"] {
+            assert!(exit.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = installation.run(&["completions", "bash"]).await.stdout;
+    let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut bash.stdin.take().unwrap(), script.as_bytes()).await.unwrap();
+    assert!(bash.wait().await.unwrap().success(), "bash cannot read the script");
+
+    let exit = installation.run(&["man", "pages/man1"]).await;
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
+    let page = installation.read("pages/man1/petstore-key-create.1");
+    assert!(page.starts_with(".ie") && page.contains("label"), "{page}");
+    assert!(installation.read("pages/man1/petstore.1").contains("petstore\\-serve"));
+}
+
+#[tokio::test]
+async fn the_version_names_the_build() {
+    let installation = petstore();
+    let short = installation.run(&["-V"]).await;
+    assert_eq!(short.stdout, format!("petstore {}\n", env!("CARGO_PKG_VERSION")));
+    let long = installation.run(&["--version"]).await;
+    assert!(long.stdout.starts_with(short.stdout.trim()), "{long:?}");
+    assert!(long.stdout.contains(" build for ") && long.stdout.lines().count() == 1, "{long:?}");
+}
+
+/// Runs a command in a terminal, types `typed` there, and returns its exit code and all that it shows.
+async fn in_a_terminal(installation: &Installation, args: &[&str], typed: &str) -> (i32, String) {
+    const TERMINAL: &str = "import os, pty, sys
+typed = sys.argv[1].encode()
+os.environ.pop('NO_COLOR', None) if os.environ.get('COLOURS') else None
+def answer(fd):
+    global typed
+    seen = os.read(fd, 65536)
+    if typed and b'[y/N]' in seen:
+        os.write(fd, typed); typed = b''
+    return seen
+status = pty.spawn(sys.argv[2:], answer, lambda fd: b'')
+sys.exit(os.waitstatus_to_exitcode(status))";
+    let mut python = Command::new("python3");
+    python.arg("-c").arg(TERMINAL).arg(typed).arg(env!("CARGO_BIN_EXE_petstore")).args(args);
+    let output = python.current_dir(installation.folder()).stdin(Stdio::null()).output().await.unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    (output.status.code().unwrap_or(-1), shown)
+}
+
+#[tokio::test]
+async fn on_a_terminal_a_table_has_a_bold_head_unless_no_color_is_set() {
+    let installation = petstore();
+    assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
+    let (code, shown) = in_a_terminal(&installation, &["account", "list"], "").await;
+    assert_eq!((code, shown.contains("\u{1b}[1mID  NAME")), (0, true), "{shown:?}");
+    let plain = installation.run(&["account", "list"]).await.stdout;
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let command = ["-c", "NO_COLOR=1 exec \"$@\"", "sh", env!("CARGO_BIN_EXE_petstore"), "account", "list"];
+    let script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:], stdin_read=lambda fd: b''))";
+    let output = Command::new("python3")
+        .args(["-c", script, "sh"])
+        .args(command)
+        .current_dir(installation.folder())
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    assert_eq!(shown, plain);
+}
+
+#[tokio::test]
+async fn on_a_terminal_what_cannot_be_undone_is_confirmed_and_scripts_are_not_asked() {
+    let installation = petstore();
+    assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
+    key_of_new_account(&installation).await;
+    let id = crate::only_key_id(&installation, ACCOUNT).await;
+    let state = async || {
+        let keys = installation.run(&["key", "list", "--account", ACCOUNT, "--output", "json"]).await.stdout;
+        serde_json::from_str::<Value>(&keys).unwrap()[0]["state"].clone()
+    };
+    let (code, shown) = in_a_terminal(&installation, &["key", "revoke", &id], "n\n").await;
+    assert_eq!((code, state().await), (1, json!("active")), "{shown}");
+    assert!(shown.contains(&id) && shown.contains("nothing was changed"), "{shown}");
+    let (code, shown) = in_a_terminal(&installation, &["account", "suspend", ACCOUNT, "--yes"], "").await;
+    assert_eq!((code, shown.contains("[y/N]")), (0, false), "{shown}");
+    let (code, shown) = in_a_terminal(&installation, &["key", "revoke", &id], "y\n").await;
+    assert_eq!((code, state().await), (0, json!("revoked")), "{shown}");
+}
