@@ -1,7 +1,7 @@
 //! Every way in which the edge refuses or fails, and the only place that turns one into a status and an Error
 //! body (docs/contract.md, 2.4 and 8).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -39,6 +39,8 @@ pub(crate) enum ApiError {
     ApiKeyRevoked,
     #[error("the API key has expired")]
     ApiKeyExpired,
+    #[error("{}", suspension_message(.reason))]
+    AccountSuspended { reason: Arc<str> },
     /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
     #[error("the API key cannot be checked at the moment")]
     ApiKeyNotChecked,
@@ -109,6 +111,7 @@ impl ApiError {
             Self::InvalidApiKey => ErrorReason::InvalidApiKey,
             Self::ApiKeyRevoked => ErrorReason::ApiKeyRevoked,
             Self::ApiKeyExpired => ErrorReason::ApiKeyExpired,
+            Self::AccountSuspended { .. } => ErrorReason::AccountSuspended,
             Self::OverLimit(decision, _) => match decision.outcome {
                 // `Admitted` is no refusal, so nobody makes this error of it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
@@ -204,6 +207,12 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// The reason is the operator's own words.
+fn suspension_message(reason: &str) -> String {
+    let told = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("the account is suspended by the operator{told}")
 }
 
 /// Where the error is explained to people (RFC 8288). It is a field of its own beside other `Link` fields.

@@ -8,7 +8,7 @@ use petstore_proto::{internal::v1 as internal, v1};
 use crate::{
     domain::{
         AccountId, Ban, BanNote, BanOrigin, Batch, Day, IdempotencyKey, KeyId, KeyState, ListPets, NewPet,
-        Pet, PetStatus, PetStoreError, Plan, RawPet, Tally, UsageDay, Violation, Violations,
+        Pet, PetStatus, PetStoreError, Plan, RawPet, Suspension, Tally, UsageDay, Violation, Violations,
     },
     store::ResolvedKey,
 };
@@ -60,6 +60,8 @@ pub(super) const fn pet_status(status: Option<PetStatus>) -> v1::PetStatus {
 
 pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::ResolvedKey {
     let state = match KeyState::at(now, key.revoked_at, key.expires_at) {
+        // To a gateway that knows no suspension the key is revoked.
+        KeyState::Active if key.suspension.is_some() => internal::KeyState::Revoked,
         KeyState::Active => internal::KeyState::Active,
         KeyState::Revoked => internal::KeyState::Revoked,
         KeyState::Expired => internal::KeyState::Expired,
@@ -81,6 +83,9 @@ pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::Resol
         per_day: int64(quota.per_day),
         last_ban: last_ban(key.ban.as_ref(), now),
         bans_lifted_at_ms: lifted_at(key.ban.as_ref()),
+        suspension: key.suspension.map(|Suspension { reason, .. }| internal::Suspension {
+            reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+        }),
     }
 }
 

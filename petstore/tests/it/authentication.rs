@@ -205,6 +205,29 @@ async fn a_revoked_key_is_refused_within_five_seconds_and_told_so() {
 }
 
 #[tokio::test]
+async fn all_keys_of_a_suspended_account_are_refused_within_five_seconds_until_it_is_resumed() {
+    let shop = TestShop::open().await;
+    let (account, other) = (shop.account_on(Plan::Business).await, shop.client_on(Plan::Business).await);
+    let (first, second) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    first.get("/v1/pets").await.assert_status(200);
+    shop.suspend(&account, "the invoice of October is open").await;
+    let answer = refused_within(WITHIN, &first).await;
+    answer.assert_error(403, "ACCOUNT_SUSPENDED");
+    let told = "the account is suspended by the operator: the invoice of October is open";
+    assert_eq!(answer.json()["message"], told, "{answer:?}");
+    assert!(!answer.headers().contains_key("www-authenticate"), "the key is right: {answer:?}");
+    second.get("/v1/usage").await.assert_error(403, "ACCOUNT_SUSPENDED");
+    other.get("/v1/pets").await.assert_status(200);
+    shop.resume(&account).await;
+    eventually(WITHIN, async || match first.get("/v1/pets").await.status() {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    })
+    .await;
+    second.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
 async fn a_key_revoked_before_its_first_use_is_told_so() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
@@ -250,7 +273,7 @@ async fn a_refused_request_changes_nothing() {
 async fn refused_within(deadline: Duration, client: &Client) -> Answer {
     eventually(deadline, async || {
         let answer = client.get("/v1/pets").await;
-        if answer.status() == 401 { Ok(answer) } else { Err(format!("{answer:?}")) }
+        if [401, 403].contains(&answer.status()) { Ok(answer) } else { Err(format!("{answer:?}")) }
     })
     .await
 }

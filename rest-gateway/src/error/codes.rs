@@ -166,6 +166,14 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
             "Use the key that took its place, or have the operator create another one. Rotating a key \
              before it expires leaves time for the change: both are valid for a while.",
         ),
+        R::AccountSuspended => row(
+            S::FORBIDDEN,
+            None,
+            "The operator has suspended the account that the key belongs to. All its keys are refused until the \
+             account is resumed. The message tells the operator's reason, if there is one.",
+            "Contact the operator. The keys work again as soon as the account is resumed; do not make new ones. \
+             Refused requests count against your address, not against the account's limits.",
+        ),
         R::InvalidIdempotencyKey => row(
             S::BAD_REQUEST,
             INVALID_ARGUMENT,

@@ -36,6 +36,7 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
         R::InvalidApiKey => ApiError::InvalidApiKey,
         R::ApiKeyRevoked => ApiError::ApiKeyRevoked,
         R::ApiKeyExpired => ApiError::ApiKeyExpired,
+        R::AccountSuspended => ApiError::AccountSuspended { reason: "the invoice of October is open".into() },
         R::InvalidIdempotencyKey => ApiError::InvalidIdempotencyKey,
         R::IdempotencyInProgress => ApiError::IdempotencyInProgress { retry_after: None },
         R::IdempotencyKeyReused => ApiError::IdempotencyKeyReused,

@@ -57,6 +57,8 @@ pub(crate) const UNAUTHORIZED: ErrorResponse = response(
     &[R::MissingApiKey, R::InvalidApiKey, R::ApiKeyRevoked, R::ApiKeyExpired],
 )
 .with(&[("WWW-Authenticate", "WwwAuthenticate")]);
+pub(crate) const FORBIDDEN: ErrorResponse =
+    response("Forbidden", "The account that the key belongs to is suspended.", &[R::AccountSuspended]);
 pub(crate) const PET_NOT_FOUND: ErrorResponse =
     response("PetNotFound", "The animal could not be found.", &[R::PetNotFound]);
 pub(crate) const ROUTE_NOT_FOUND: ErrorResponse = response(
@@ -121,10 +123,11 @@ pub(crate) const GATEWAY_TIMEOUT: ErrorResponse = response(
 );
 
 /// The responses that any operation may give, in the order of processing.
-pub(crate) const OF_EVERY_OPERATION: [&ErrorResponse; 7] = [
+pub(crate) const OF_EVERY_OPERATION: [&ErrorResponse; 8] = [
     &URI_TOO_LONG,
     &HEADERS_TOO_LARGE,
     &UNAUTHORIZED,
+    &FORBIDDEN,
     &TOO_MANY_REQUESTS,
     &INTERNAL_ERROR,
     &SERVICE_UNAVAILABLE,

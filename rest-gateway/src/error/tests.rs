@@ -145,6 +145,7 @@ fn every_reason_has_the_status_of_the_table() {
         ("IDEMPOTENCY_KEY_REUSED", 422),
         ("ORDER_NOT_FOUND", 404),
         ("INVALID_ORDER_TRANSITION", 400),
+        ("ACCOUNT_SUSPENDED", 403),
     ];
     assert_eq!(table, expected);
 }

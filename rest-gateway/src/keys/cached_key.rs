@@ -35,7 +35,10 @@ impl CachedKey {
         let usability = match KeyState::try_from(answer.state).ok()? {
             KeyState::Unspecified => return None,
             KeyState::Active => Ok(()),
-            KeyState::Revoked => Err(KeyError::Revoked),
+            KeyState::Revoked => match answer.suspension {
+                Some(suspension) => Err(KeyError::AccountSuspended(suspension.reason.into())),
+                None => Err(KeyError::Revoked),
+            },
             KeyState::Expired => Err(KeyError::Expired),
         };
         let positive = |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0);
@@ -58,7 +61,7 @@ impl CachedKey {
 
     /// The key, if it may be used now; expiry is judged here, without asking the core again.
     pub(super) fn usable(&self, now: UnixMillis) -> Result<&Arc<KnownKey>, KeyError> {
-        self.usability?;
+        self.usability.clone()?;
         if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return Err(KeyError::Expired);
         }
@@ -150,6 +153,13 @@ mod tests {
             let entry = entry(ResolvedKey { state: state.into(), ..answer() }).unwrap();
             assert_eq!(entry.usable(UnixMillis(0)), Err(fault));
         }
+    }
+
+    #[test]
+    fn a_key_of_a_suspended_account_is_not_called_revoked() {
+        let suspension = Some(petstore_proto::internal::v1::Suspension { reason: "open invoice".to_owned() });
+        let entry = entry(ResolvedKey { state: KeyState::Revoked.into(), suspension, ..answer() }).unwrap();
+        assert_eq!(entry.usable(UnixMillis(0)), Err(KeyError::AccountSuspended("open invoice".into())));
     }
 
     #[test]

@@ -43,12 +43,13 @@ impl KeyMetrics {
     }
 
     /// A key was looked up; `error` says why there is none.
-    pub(super) fn looked_up(&self, error: Option<KeyError>) {
+    pub(super) fn looked_up(&self, error: Option<&KeyError>) {
         let result = match error {
             None => "found",
             Some(KeyError::Unknown) => "unknown",
             Some(KeyError::Revoked) => "revoked",
             Some(KeyError::Expired) => "expired",
+            Some(KeyError::AccountSuspended(_)) => "suspended",
             Some(KeyError::CoreAway) => "core_away",
             Some(KeyError::Overloaded) => "overloaded",
         };

@@ -38,7 +38,7 @@ pub struct KnownKey {
 }
 
 /// Why a well-formed key cannot be used now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// There is no such key.
     Unknown,
@@ -46,6 +46,8 @@ pub enum KeyError {
     Revoked,
     /// It had an expiry, and that has passed.
     Expired,
+    /// Its account is suspended, for this reason if it is not empty.
+    AccountSuspended(Arc<str>),
     /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
     CoreAway,
     /// Too many keys wait to be looked up.

@@ -232,7 +232,7 @@ impl Inner {
             CacheState::Missing => Purpose::Unknown(from),
         };
         let found = self.call(digest, purpose).await;
-        self.metrics.looked_up(found.as_ref().err().copied());
+        self.metrics.looked_up(found.as_ref().err());
         match &found {
             Ok(entry) => self.known.insert(digest, Arc::clone(entry)).await,
             Err(KeyError::Unknown) => {

@@ -36,6 +36,7 @@ impl From<KeyError> for ApiError {
             KeyError::Unknown => Self::InvalidApiKey,
             KeyError::Revoked => Self::ApiKeyRevoked,
             KeyError::Expired => Self::ApiKeyExpired,
+            KeyError::AccountSuspended(reason) => Self::AccountSuspended { reason },
             KeyError::CoreAway => Self::ApiKeyNotChecked,
             KeyError::Overloaded => Self::TooManyKeyLookups,
         }

@@ -21,7 +21,7 @@ use petstore::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
-use petstore_core::domain::{AccountName, BanRecord, IssuedKey, KeyId, Plan, Quota};
+use petstore_core::domain::{AccountName, BanRecord, IssuedKey, KeyId, Plan, Quota, StatedReason};
 use tempfile::TempDir;
 
 use crate::{Client, Engine, eventually, store_database::store_database};
@@ -241,6 +241,19 @@ impl TestShop {
             .set_plan(account, plan, self.clock.now())
             .await
             .expect("the account is there");
+    }
+
+    /// Suspends an account, for this reason.
+    pub async fn suspend(&self, account: &AccountName, reason: &str) {
+        let reason = StatedReason::parse(reason).expect("a reason");
+        let accounts = self.running.store().accounts();
+        accounts.suspend(account, Some(reason), self.clock.now()).await.expect("the account is there");
+    }
+
+    /// Ends the suspension of an account.
+    pub async fn resume(&self, account: &AccountName) {
+        let accounts = self.running.store().accounts();
+        accounts.resume(account, self.clock.now()).await.expect("the account is there");
     }
 
     /// Speaks REST with a new key of the account.

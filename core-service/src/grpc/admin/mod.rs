@@ -10,6 +10,7 @@ mod audit;
 mod bans;
 mod caller;
 mod convert;
+mod explain;
 mod keys;
 mod operators;
 mod usage;
@@ -58,7 +59,8 @@ methods! {
     get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
         usage::deprecated;
-    explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse usage::explain;
+    explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
+        explain::explain;
     list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse audit::list;
     get_current_operator "GetCurrentOperator" Viewer GetCurrentOperatorRequest GetCurrentOperatorResponse
         operators::current;

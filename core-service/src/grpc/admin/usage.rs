@@ -1,4 +1,4 @@
-//! What accounts asked for, and why they were refused.
+//! What accounts asked for.
 
 use petstore_proto::admin::v1 as pb;
 
@@ -63,12 +63,4 @@ pub(super) async fn deprecated(
         last_day: Some(convert::timestamp(used.last_day.start())),
     });
     Ok(pb::ListDeprecatedUseResponse { uses: uses.collect() })
-}
-
-pub(super) async fn explain(
-    _: &Core,
-    _: Caller,
-    _: pb::ExplainRefusalRequest,
-) -> Result<pb::ExplainRefusalResponse, PetStoreError> {
-    Ok(pb::ExplainRefusalResponse::default())
 }

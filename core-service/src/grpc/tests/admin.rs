@@ -470,3 +470,89 @@ async fn usage_is_told_by_day_of_one_account_and_of_all() {
     let uses: Vec<_> = uses.iter().map(|used| (used.account.as_str(), used.calls)).collect();
     assert_eq!(uses, [("zoo", 10), ("acme", 4)]);
 }
+
+#[tokio::test]
+async fn gateways_hear_of_a_suspension_and_of_its_end() {
+    use petstore_proto::internal::v1::{KeyState, ListChangesRequest, ResolveKeyRequest};
+    let shop = Shop::open().await;
+    let (mut admin, mut keys) = (local(&shop), shop.keys());
+    admin.create_account(new_account("acme")).await.unwrap();
+    let issued = admin.create_key(new_key("acme")).await.unwrap().into_inner();
+    let digest = ApiKey::parse(&issued.api_key).unwrap().digest().0.to_vec();
+    let mut revision = 0;
+    for is_suspended in [false, true, false] {
+        if is_suspended {
+            admin.suspend_account(suspend("acme")).await.unwrap();
+        } else {
+            admin.resume_account(pb::ResumeAccountRequest { account: "acme".into() }).await.unwrap();
+        }
+        let changes =
+            keys.list_changes(ListChangesRequest { after_revision: revision }).await.unwrap().into_inner();
+        assert_eq!(changes.changes.len(), 1, "{is_suspended}");
+        revision = changes.revision;
+        let answer =
+            keys.resolve_key(ResolveKeyRequest { digest: digest.clone() }).await.unwrap().into_inner();
+        let key = answer.key.unwrap();
+        // Gateways of earlier releases know no suspension: to them the key is revoked.
+        let state = if is_suspended { KeyState::Revoked } else { KeyState::Active };
+        let reason = is_suspended.then(|| "open invoice".to_owned());
+        assert_eq!((key.state(), key.suspension.map(|suspension| suspension.reason)), (state, reason));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_explained_by_what_is_in_force_first() {
+    use petstore_proto::{
+        admin::v1::explain_refusal_request::Subject,
+        internal::v1::{ReportUsageRequest, UsageDay, UsageRow, usage_service_client::UsageServiceClient},
+    };
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let account = admin.create_account(new_account("acme")).await.unwrap().into_inner().account.unwrap();
+    let key = async |admin: &mut Admin| {
+        admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id
+    };
+    let (used, revoked) = (key(&mut admin).await, key(&mut admin).await);
+    let explain = async |subject: Subject| {
+        let request = pb::ExplainRefusalRequest { subject: Some(subject) };
+        let answer = local(&shop).explain_refusal(request).await.unwrap().into_inner();
+        let told = answer.explanations.into_iter();
+        told.map(|it| (it.code, it.in_force, it.sentence)).collect::<Vec<_>>()
+    };
+    let of_account = || explain(Subject::Account("acme".into()));
+    assert_eq!(of_account().await, []);
+
+    let mut usage = UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)));
+    let mut report = async |number, succeeded| {
+        let day = UsageDay { day: 1_800_000_000 / 86_400, succeeded, refused: 4, ..Default::default() };
+        let rows = vec![UsageRow { account_id: account.id, day: Some(day) }];
+        usage.report_usage(ReportUsageRequest { reporter: "gateway".into(), number, rows }).await.unwrap();
+    };
+    report(1, 60).await;
+    let minute = "4 requests of account acme were refused in the UTC day 2027-01-15, because they came faster than the \
+                  60 a minute that its plan free allows.";
+    assert_eq!(of_account().await, [("RATE_LIMITED".to_owned(), false, minute.to_owned())]);
+    report(2, 940).await;
+    let day = "Account acme has used all 1000 requests that its plan free allows in the UTC day 2027-01-15; more are \
+               refused until 2027-01-16T00:00:00Z.";
+    assert_eq!(of_account().await, [("QUOTA_EXCEEDED".to_owned(), true, day.to_owned())]);
+
+    shop.hand.advance(Duration::from_mins(1));
+    admin.create_ban(ban(&used)).await.unwrap();
+    admin.revoke_key(pb::RevokeKeyRequest { key_id: revoked.clone() }).await.unwrap();
+    shop.hand.advance(Duration::from_mins(1));
+    admin.suspend_account(suspend("acme")).await.unwrap();
+    let codes =
+        |told: Vec<(String, bool, String)>| told.into_iter().map(|(code, ..)| code).collect::<Vec<_>>();
+    let told = of_account().await;
+    assert_eq!(told[0].2, "Account acme is suspended since 2027-01-15T08:02:00Z: open invoice.");
+    assert_eq!(codes(told)[1..].iter().filter(|code| *code == "API_KEY_BANNED").count(), 1);
+    let told = codes(explain(Subject::KeyId(used)).await);
+    assert_eq!(told, ["ACCOUNT_SUSPENDED", "API_KEY_BANNED", "QUOTA_EXCEEDED"]);
+    let told = codes(explain(Subject::KeyId(revoked.clone())).await);
+    assert_eq!(told, ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED", "QUOTA_EXCEEDED"]);
+    // Keys that ended long ago are explained when somebody asks about them.
+    shop.hand.advance(Duration::from_hours(48));
+    assert_eq!(codes(of_account().await), ["ACCOUNT_SUSPENDED"]);
+    assert_eq!(codes(explain(Subject::KeyId(revoked)).await), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
+}

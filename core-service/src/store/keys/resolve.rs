@@ -11,11 +11,11 @@ use sea_orm::{
 
 use super::Keys;
 use crate::{
-    domain::{AccountId, BanNote, PetStoreError, Plan},
+    domain::{AccountId, BanNote, PetStoreError, Plan, Suspension},
     store::{
         changes::revision_missing,
         entity::{
-            account::{self, moment_column, stored_moment, stored_plan},
+            account::{self, moment_column, stored_moment, stored_plan, stored_suspension},
             api_key,
             ban::{self, stored_note},
             revision,
@@ -32,6 +32,7 @@ pub(crate) struct ResolvedKey {
     pub(crate) expires_at: Option<UnixMillis>,
     pub(crate) revoked_at: Option<UnixMillis>,
     pub(crate) ban: Option<BanNote>,
+    pub(crate) suspension: Option<Suspension>,
 }
 
 impl Keys<'_> {
@@ -67,6 +68,8 @@ impl Keys<'_> {
                 (account::Entity, account::Column::Plan),
                 (account::Entity, account::Column::PerMinute),
                 (account::Entity, account::Column::PerDay),
+                (account::Entity, account::Column::SuspendedAt),
+                (account::Entity, account::Column::SuspendReason),
             ])
             .columns([
                 (ban::Entity, ban::Column::ImposedAt),
@@ -156,6 +159,8 @@ struct ResolvedRow {
     plan: Option<String>,
     per_minute: Option<i64>,
     per_day: Option<i64>,
+    suspended_at: Option<i64>,
+    suspend_reason: Option<String>,
     imposed_at: Option<i64>,
     ends_at: Option<i64>,
     origin: Option<String>,
@@ -176,6 +181,7 @@ impl ResolvedRow {
             key_id,
             account_id: AccountId(account_id),
             plan: stored_plan(&plan, self.per_minute, self.per_day)?,
+            suspension: stored_suspension(self.suspended_at, self.suspend_reason),
             expires_at: self.expires_at.map(stored_moment),
             revoked_at: self.revoked_at.map(stored_moment),
             ban: self.imposed_at.zip(self.ends_at).zip(self.origin).map(|((imposed_at, ends_at), origin)| {

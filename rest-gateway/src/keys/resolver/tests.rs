@@ -117,7 +117,7 @@ async fn revoked_and_expired_keys_are_told_apart_and_remembered() {
         let key = rig.new_key(1);
         rig.core.set(&key, 1, |key| key.state = state.into());
         for _ in 0..3 {
-            assert_eq!(rig.resolve(&key).await, Err(fault));
+            assert_eq!(rig.resolve(&key).await, Err(fault.clone()));
         }
         assert_eq!(rig.core.resolved(), 1);
     }
