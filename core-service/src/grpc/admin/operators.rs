@@ -12,10 +12,10 @@ use crate::{
 
 pub(super) fn current(
     _: &Core,
-    caller: Caller,
+    Caller { operator, .. }: Caller,
     _: pb::GetCurrentOperatorRequest,
 ) -> Ready<Result<pb::GetCurrentOperatorResponse, PetStoreError>> {
-    ready(Ok(pb::GetCurrentOperatorResponse { operator: Some(convert::operator(&caller.operator)) }))
+    ready(Ok(pb::GetCurrentOperatorResponse { operator: Some(convert::operator(&operator)) }))
 }
 
 pub(super) async fn create(

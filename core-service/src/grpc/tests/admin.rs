@@ -165,14 +165,21 @@ async fn a_viewer_reads_everything_and_changes_nothing() {
     let operator = operator.into_inner().operator.unwrap();
     assert_eq!((operator.name.as_str(), operator.role()), ("vera", pb::Role::Viewer));
     assert!(viewer.ends_with(&operator.last_four));
-    let accounts =
-        admin.list_accounts(with(&viewer, Default::default())).await.unwrap().into_inner().accounts;
+    let accounts = admin
+        .list_accounts(with(&viewer, pb::ListAccountsRequest::default()))
+        .await
+        .unwrap()
+        .into_inner()
+        .accounts;
     assert_eq!(accounts.len(), 1);
 
     let key = || id.clone();
     let refusals = [
         admin.create_account(with(&viewer, new_account("zoo"))).await.map(drop),
-        admin.update_account(with(&viewer, update("acme", Default::default(), &["plan"]))).await.map(drop),
+        admin
+            .update_account(with(&viewer, update("acme", pb::Account::default(), &["plan"])))
+            .await
+            .map(drop),
         admin.suspend_account(with(&viewer, suspend("acme"))).await.map(drop),
         admin
             .resume_account(with(&viewer, pb::ResumeAccountRequest { account: "acme".into() }))
@@ -214,7 +221,7 @@ async fn only_the_token_of_an_operator_opens_the_service() {
     for wrong in
         ["", "pet_op_", OperatorToken::generate().expose(), key.expose(), &right[1..], &format!("{right}0")]
     {
-        let refusal = admin.list_accounts(with(wrong, Default::default())).await.unwrap_err();
+        let refusal = admin.list_accounts(with(wrong, pb::ListAccountsRequest::default())).await.unwrap_err();
         assert_eq!(
             (refusal.code(), reason(&refusal).as_str()),
             (Code::Unauthenticated, "INVALID_OPERATOR_TOKEN"),
@@ -237,15 +244,19 @@ async fn a_revoked_token_is_refused_at_once_and_its_name_stays_taken() {
     let shop = Shop::open().await;
     let (mut admin, first) = (remote(&shop), token(&shop, "ann", Role::Admin).await);
     let second = token(&shop, "bea", Role::Admin).await;
-    admin.list_accounts(with(&first, Default::default())).await.unwrap();
+    admin.list_accounts(with(&first, pb::ListAccountsRequest::default())).await.unwrap();
     admin.revoke_operator(with(&second, pb::RevokeOperatorRequest { name: "ann".into() })).await.unwrap();
-    let refusal = admin.list_accounts(with(&first, Default::default())).await.unwrap_err();
+    let refusal = admin.list_accounts(with(&first, pb::ListAccountsRequest::default())).await.unwrap_err();
     assert_eq!(reason(&refusal), "INVALID_OPERATOR_TOKEN");
     let again = pb::CreateOperatorRequest { name: "ann".into(), role: pb::Role::Admin.into() };
     let taken = admin.create_operator(with(&second, again)).await.unwrap_err();
     assert_eq!((taken.code(), reason(&taken).as_str()), (Code::AlreadyExists, "OPERATOR_EXISTS"));
-    let listed =
-        admin.list_operators(with(&second, Default::default())).await.unwrap().into_inner().operators;
+    let listed = admin
+        .list_operators(with(&second, pb::ListOperatorsRequest::default()))
+        .await
+        .unwrap()
+        .into_inner()
+        .operators;
     let listed: Vec<_> = listed
         .iter()
         .map(|one| (one.name.as_str(), one.revoke_time.is_some(), one.last_use_time.is_some()))
@@ -311,7 +322,7 @@ async fn an_update_changes_what_its_mask_names() {
     assert_eq!(change(business, &["plan"]).await.unwrap().limits, limits(1_000, 100_000));
     for paths in [&[][..], &["id"], &["name", "create_time"]] {
         assert_eq!(
-            reason(&change(Default::default(), paths).await.unwrap_err()),
+            reason(&change(pb::Account::default(), paths).await.unwrap_err()),
             "INVALID_PARAMETER",
             "{paths:?}"
         );
