@@ -198,6 +198,16 @@ async fn what_cannot_be_a_token_or_is_open_to_others_is_refused_and_not_repeated
 }
 
 #[tokio::test]
+async fn what_was_never_refused_has_no_explanation() {
+    let machines = TwoMachines::start().await;
+    let exit = machines.run(&["explain", "a-request"]).await;
+    assert_eq!(exit.stdout, "nothing is known to refuse, or to have refused, these requests\n", "{exit:?}");
+    assert_eq!(machines.json(&["explain", "--account", "first"]).await, json!([]));
+    let exit = machines.run(&["explain"]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{exit:?}");
+}
+
+#[tokio::test]
 async fn without_a_token_a_command_is_for_the_store_also_on_the_machine_of_a_gateway() {
     let installation = petstore().with_variable("PETSTORE_CORE_URL", "http://127.0.0.1:1");
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
