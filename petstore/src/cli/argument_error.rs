@@ -70,7 +70,7 @@ mod tests {
     fn what_may_have_been_meant_is_told() {
         for (args, end) in [
             (["petstore", "serv"].as_slice(), "'serv'; did you mean serve?"),
-            (&["petstore", "acount", "list"], "'acount'; did you mean account?"),
+            (&["petstore", "acount", "list"], "'acount'; did you mean audit or account?"),
             (&["petstore", "account", "lst"], "'lst'; did you mean list?"),
             (&["petstore", "serve", "--htp-addr", "x"], "found; did you mean --http-addr?"),
             (&["petstore", "account", "create", "a", "--plan", "fre"], "; did you mean free?"),

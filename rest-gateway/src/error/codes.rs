@@ -213,15 +213,15 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::InvalidOrderTransition => row(
             S::BAD_REQUEST,
             Some("FAILED_PRECONDITION"),
-            "The order cannot become what was asked from what it is: an order goes from placed to \
-             approved, and from approved to delivered. On gRPC only.",
-            "Fetch the order with `StoreService.GetOrder`. If it is already what it was to become, an \
-             earlier call has done it.",
+            "The order's status does not allow this step: an order goes from placed to approved, and from \
+             approved to delivered. On gRPC only.",
+            "Fetch the order with `StoreService.GetOrder`. If it already has the status that you asked for, \
+             an earlier call succeeded.",
         ),
         R::RouteNotFound => row(
             S::NOT_FOUND,
             None,
-            "There is nothing at this path. A trailing slash makes another path.",
+            "There is no operation at this path. With a trailing slash it is a different path.",
             "Compare the path with the list of operations. All of them begin with `/v1`.",
         ),
         R::MethodNotAllowed => row(
@@ -235,8 +235,8 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
             S::REQUEST_TIMEOUT,
             None,
             "The body of the request did not arrive within 5 seconds. Nothing was stored.",
-            "Send the body without a pause. If it happens again, look at the connection and at the proxies \
-             on the way.",
+            "Send the body without pauses. If it happens again, check the connection and the proxies in \
+             between.",
         ),
         R::OperationRemoved => row(
             S::GONE,
@@ -255,22 +255,22 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::UriTooLong => row(
             S::URI_TOO_LONG,
             None,
-            "The request target, path and query together, is longer than 8 KiB. That is judged before \
-             authentication and counts nothing.",
+            "The request target, path and query together, is longer than 8 KiB. This is checked \
+             before authentication, and does not count against a limit.",
             "Send only the parameters of the operation.",
         ),
         R::UnsupportedMediaType => row(
             S::UNSUPPORTED_MEDIA_TYPE,
             None,
-            "The body is announced as something else than `application/json` in UTF-8, or as compressed.",
+            "The `Content-Type` is not `application/json` in UTF-8, or the body is compressed.",
             "Send `Content-Type: application/json` and no `Content-Encoding`. With curl, add `-H \
              'Content-Type: application/json'`.",
         ),
         R::HeadersTooLarge => row(
             S::REQUEST_HEADER_FIELDS_TOO_LARGE,
             None,
-            "The header fields are more than 100, or larger than 32 KiB together. That is judged before \
-             authentication and counts nothing.",
+            "The header fields are more than 100, or larger than 32 KiB together. This is checked \
+             before authentication, and does not count against a limit.",
             "Leave out what the service does not need. Large cookies are the usual cause.",
         ),
         R::RateLimited => row(
@@ -299,7 +299,7 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::ApiKeyBanned => row(
             S::TOO_MANY_REQUESTS,
             None,
-            "The key went on sending for a long time after it was answered 429: more than 100 times, or \
+            "The key kept sending for a long time after it was answered 429: more than 100 times, or \
              more than twice its limit per minute if that is more, within ten minutes. Requests in the \
              first second after a 429 are not held against it. The first ban lasts 5 minutes and each \
              further one twice as long, up to 24 hours; 24 hours after the last ban ended, all is \
@@ -319,16 +319,15 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::Overloaded => row(
             S::SERVICE_UNAVAILABLE,
             UNAVAILABLE,
-            "The service has more to do than it can take at the moment, and refused the request rather \
-             than let it wait.",
-            "Wait and try again, with growing pauses and a little chance in them, so that clients do not \
-             return all at once.",
+            "The service is overloaded, and refused the request instead of letting it wait.",
+            "Wait and try again, with exponential backoff and jitter, so that clients do not all return at \
+             once.",
         )
         .for_operators("If it lasts, give it more processor time, or find the client that causes the load."),
         R::LimiterUnavailable => row(
             S::SERVICE_UNAVAILABLE,
             UNAVAILABLE,
-            "Requests cannot be counted at the moment, and the operator has chosen to refuse them then.",
+            "Requests cannot be counted at the moment, and the operator chose to refuse them in that case.",
             "Wait and try again.",
         )
         .for_operators("See why Redis cannot be reached. `--on-redis-failure` says what happens meanwhile."),
@@ -343,10 +342,10 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::Unspecified | R::Internal => row(
             S::INTERNAL_SERVER_ERROR,
             Some("INTERNAL"),
-            "The service failed, and the fault is on its side. The message never shows more than that.",
-            "Try again later. If it stays, report it to the operator with the `X-Request-Id` of the \
+            "The service failed because of a fault of its own. The message never says more than that.",
+            "Try again later. If it happens again, report it to the operator with the `X-Request-Id` of the \
              answer, which leads to the cause in the logs.",
         )
-        .for_operators("Find the `X-Request-Id` in the log: the cause stands there only."),
+        .for_operators("Find the `X-Request-Id` in the log: only the log has the cause."),
     }
 }
