@@ -1,5 +1,5 @@
-//! Pets in files that are imported and exported: read and written as in bodies, and refused with the same reasons and
-//! words.
+//! Pets in files that are imported and exported: read and written as in bodies, and refused with the same
+//! reasons and words.
 
 use petstore_proto::v1::{NewPet, Pet};
 

@@ -99,7 +99,12 @@ impl TrustedProxies {
     /// A hop that is not an address makes `peer` the client.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
-        self.forwarded_for(peer, headers).unwrap_or(peer).into()
+        self.client_ip(peer, headers).into()
+    }
+
+    /// The same, but not only its network.
+    pub(crate) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        self.forwarded_for(peer, headers).unwrap_or(peer)
     }
 
     fn forwarded_for(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {

@@ -1,8 +1,8 @@
 //! Cross-origin resource sharing (Fetch Standard): which web pages may read answers. Off until an origin is
 //! configured.
 //!
-//! Not tower-http's layer: that takes every OPTIONS for a preflight, while here OPTIONS is also a question of its
-//! own, which is answered with `Allow`.
+//! Not tower-http's layer: that takes every OPTIONS for a preflight, while here OPTIONS is also a question of
+//! its own, which is answered with `Allow`.
 
 use std::str::FromStr;
 

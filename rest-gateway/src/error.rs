@@ -178,19 +178,22 @@ struct ErrorBody<'a> {
     status: u16,
 }
 
+/// An answer with an Error body.
+pub(crate) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
+    // Serialising two strings and a number does not fail.
+    let body = serde_json::to_vec(&ErrorBody { code, message, status: status.as_u16() }).unwrap_or_default();
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let reason = self.reason();
-        let status = codes::explain(reason).status;
-        let body = ErrorBody { code: code(reason), message: &self.to_string(), status: status.as_u16() };
-        // Serialising two strings and a number does not fail.
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-
-        let mut response = Response::new(body.into());
-        *response.status_mut() = status;
+        let mut response = error_response(self.status(), code(reason), &self.to_string());
         response.extensions_mut().insert(reason); // for those who count what was answered
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Ok(help) = HeaderValue::try_from(help_link(reason)) {
             headers.insert(header::LINK, help);
         }

@@ -70,8 +70,8 @@ impl Gateway {
         }))
     }
 
-    /// Keeps what is known of keys up to date and reports usage until `shutdown`, and then what is left of it.
-    /// Without it, revoked keys are not noticed.
+    /// Keeps what is known of keys up to date and reports usage until `shutdown`, and then what is left of
+    /// it. Without it, revoked keys are not noticed.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send + 'static) {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
         drop(self); // only these are needed while the process ends
@@ -79,8 +79,8 @@ impl Gateway {
         tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
     }
 
-    /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its core knows
-    /// the installation before the first request.
+    /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its
+    /// core knows the installation before the first request.
     pub async fn ask_core_once(&self) {
         self.0.keys.poll_once().await;
     }
@@ -150,8 +150,8 @@ impl fmt::Display for PartState {
 /// How ready the gateway is, part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// The core: down until it has answered once, later degraded while it does not answer, because another gateway
-    /// would fare no better.
+    /// The core: down until it has answered once, later degraded while it does not answer, because another
+    /// gateway would fare no better.
     pub core: PartState,
     /// The rate limiter: degraded while the counters that all gateways share are unreachable.
     pub limiter: PartState,

@@ -3,6 +3,7 @@
 //! A request walks: [`server`] (sockets) → `pipeline` (who may pass, what every answer carries) → `routes`
 //! (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
+mod admin;
 pub mod bulk;
 mod caller;
 pub mod client_address;
@@ -19,6 +20,7 @@ mod operation;
 mod pipeline;
 pub mod rate_limit;
 mod representation;
+mod request_body;
 mod request_id;
 mod router;
 mod routes;
@@ -26,6 +28,7 @@ pub mod server;
 pub mod tls;
 mod usage;
 
+pub use admin::admin_router;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};
 pub use json::{BanBody, LimitStatusBody, WindowBody};

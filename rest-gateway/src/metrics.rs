@@ -61,7 +61,8 @@ impl Default for Metrics {
             ),
             near_limit: counters(
                 "petstore_limiter_near_limit_total",
-                "Requests of keys that were admitted with 80 % of the window's limit or more used up, this one counted.",
+                "Requests of keys that were admitted with 80 % of the window's limit or more used up, this \
+                 one counted.",
                 &["window"],
             ),
             strikes: counter(

@@ -1,4 +1,5 @@
-//! Content that does not change while the process runs: entity tags, conditional requests and gzip (RFC 9110).
+//! Content that does not change while the process runs: entity tags, conditional requests and gzip (RFC
+//! 9110).
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -38,7 +38,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RestApp {
     gateway: Arc<GatewayState>,
-    /// What is served to everybody: the documentation, whose failures are pages too, and the OpenAPI document.
+    /// What is served to everybody: the documentation, whose failures are pages too, and the OpenAPI
+    /// document.
     pages: Router,
 }
 
@@ -50,6 +51,7 @@ impl From<Gateway> for RestApp {
 }
 
 impl App for RestApp {
+    #[expect(clippy::large_futures, reason = "it is boxed here: one allocation for all that a request needs")]
     fn answer(&self, request: Request) -> BoxFuture<'static, Response> {
         let Self { gateway, pages } = self.clone();
         async move {

@@ -1,4 +1,5 @@
-//! Certificates and keys in PEM files: what is wrong with one is said so that its owner knows which file to look at.
+//! Certificates and keys in PEM files: what is wrong with one is said so that its owner knows which file to
+//! look at.
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@
 )]
 
 mod address_limit;
+mod admin_api;
 mod authentication;
 mod bans;
 mod batch;

@@ -101,7 +101,8 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         return Ok(BoxCloneSyncService::new(channel));
     };
     Ok(BoxCloneSyncService::new(channel.map_request(move |mut request: Request<Body>| {
-        request.headers_mut().insert(AUTHORIZATION, credential.clone());
+        // A call that carries an operator's token is judged by that.
+        request.headers_mut().entry(AUTHORIZATION).or_insert_with(|| credential.clone());
         request
     })))
 }

@@ -42,8 +42,9 @@ pub(super) fn index() -> String {
         let _ = writeln!(
             // cannot fail: it is a String
             rows,
-            "<tr><td data-label=\"HTTP\">{status}</td><th scope=\"row\"><a href=\"{path}\"><code>{code}</code></a></th>\
-             <td data-label=\"gRPC\">{grpc}</td><td>{meaning}</td></tr>",
+            "<tr><td data-label=\"HTTP\">{status}</td><th scope=\"row\"><a \
+             href=\"{path}\"><code>{code}</code></a></th> <td \
+             data-label=\"gRPC\">{grpc}</td><td>{meaning}</td></tr>",
             status = explain(reason).status.as_u16(),
             path = codes::page_path(reason),
             code = codes::code(reason),

@@ -1,6 +1,7 @@
 //! The documentation for people: `/docs`, where every operation can be tried, a page per topic such as
-//! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate headers and without any other server: everything
-//! is embedded in the binary and rendered once, when the routes are made.
+//! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate
+//! headers and without any other server: everything is embedded in the binary and rendered once, when the
+//! routes are made.
 //!
 //! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the other pages
 //! are plain HTML, those about errors from [`codes`].

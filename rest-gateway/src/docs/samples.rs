@@ -69,8 +69,8 @@ impl Sample {
             );
             let _ = writeln!(
                 programs,
-                "<pre data-language=\"{language}\" tabindex=\"0\" role=\"region\" aria-label=\"{title} program\">\
-                 <code>{program}</code></pre>"
+                "<pre data-language=\"{language}\" tabindex=\"0\" role=\"region\" aria-label=\"{title} \
+                 program\"> <code>{program}</code></pre>"
             );
         }
         format!(

@@ -61,7 +61,8 @@ pub(super) fn plans_table() -> String {
         "<div class=\"scrolls\"><table class=\"facts-table plans\">\
          <thead><tr><th scope=\"col\">Plan</th><th scope=\"col\">Requests per minute</th>\
          <th scope=\"col\">Requests per day</th></tr></thead>\n<tbody>\n{rows}\
-         <tr><th scope=\"row\">{enterprise}</th><td>as agreed</td><td>as agreed</td></tr>\n</tbody></table></div>\n"
+         <tr><th scope=\"row\">{enterprise}</th><td>as agreed</td><td>as \
+         agreed</td></tr>\n</tbody></table></div>\n"
     )
 }
 

@@ -8,11 +8,12 @@ use super::{
     ApiError,
     codes::{code, explain},
 };
-use crate::rate_limit::{Ban, BanCause, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
+use crate::rate_limit::{BanCause, BanPeriod, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
 
 /// An Error body with this reason.
 pub(crate) fn example(reason: ErrorReason) -> Value {
-    json!({ "code": code(reason), "message": sample(reason).to_string(), "status": explain(reason).status.as_u16() })
+    let status = explain(reason).status.as_u16();
+    json!({ "code": code(reason), "message": sample(reason).to_string(), "status": status })
 }
 
 /// An error with this reason. Total, so that a new reason has to be described before it compiles.
@@ -73,7 +74,7 @@ fn over_limit(outcome: Outcome) -> ApiError {
     const MINUTE_END: UnixMillis = UnixMillis::from_secs(1_795_201_260);
     const DAY_END: UnixMillis = UnixMillis::from_secs(1_795_219_200);
     const BAN_END: UnixMillis = UnixMillis::from_secs(1_795_201_518);
-    let ban = Ban { from: NOW, until: BAN_END };
+    let ban = BanPeriod { from: NOW, until: BAN_END };
     let decision = Decision {
         outcome,
         is_strike: false,

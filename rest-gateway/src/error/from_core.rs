@@ -39,8 +39,8 @@ impl From<&Status> for ApiError {
                 Code::DeadlineExceeded => Self::DeadlineExceeded,
                 Code::Cancelled if status.message() == TONIC_TIMEOUT => Self::DeadlineExceeded,
                 // Nobody cancels a call but this gateway, which does not look at it any more then: so the
-                // transport did, as TLS does when it refuses a certificate late. And a core that does not trust
-                // this gateway is its operator's fault, not the client's.
+                // transport did, as TLS does when it refuses a certificate late. And a core that does not
+                // trust this gateway is its operator's fault, not the client's.
                 Code::Unavailable | Code::Cancelled | Code::Unauthenticated | Code::PermissionDenied => {
                     Self::Unavailable { retry_after }
                 }

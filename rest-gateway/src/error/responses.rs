@@ -147,8 +147,8 @@ pub(crate) fn schema() -> Value {
             "code": {
                 "type": "string",
                 "pattern": "^[A-Z][A-Z0-9_]*$",
-                "description": "For machines. New codes may be added: treat an unknown one by its status. Which \
-                                codes come with which response stands there as x-error-codes.",
+                "description": "For machines. New codes may be added: treat an unknown one by its status. \
+                                Which codes come with which response stands there as x-error-codes.",
                 "x-extensible-enum": codes::rest_codes().collect::<Vec<_>>(),
             },
             "message": { "type": "string", "description": "For people. May change: do not parse it." },

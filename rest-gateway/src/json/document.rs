@@ -1,5 +1,5 @@
-//! Strict JSON: what RFC 8259 leaves open, parsers answer differently, and an attacker uses the difference. So a
-//! member name occurs once in an object, strings are Unicode, and nesting is bounded.
+//! Strict JSON: what RFC 8259 leaves open, parsers answer differently, and an attacker uses the difference.
+//! So a member name occurs once in an object, strings are Unicode, and nesting is bounded.
 
 use std::{borrow::Cow, fmt};
 
@@ -32,13 +32,20 @@ pub(super) enum Malformed {
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
+    /// Each member with its value. Numbers that do not fit become floating-point numbers.
+    pub(super) fn into_values(self) -> Vec<(String, serde_json::Value)> {
+        // Known to be JSON
+        let value = |value: &RawValue| serde_json::from_str(value.get()).unwrap_or_default();
+        self.0.into_iter().map(|(name, raw)| (name.into_owned(), value(raw))).collect()
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(member, _)| member == name).map(|(_, value)| *value)
     }
 }
 
-/// The members of the object that `body` is, or `None` if it is another JSON value. All of it is checked, down to
-/// the members that nobody asks for.
+/// The members of the object that `body` is, or `None` if it is another JSON value. All of it is checked,
+/// down to the members that nobody asks for.
 pub(super) fn object(body: &[u8]) -> Result<Option<Members<'_>>, Malformed> {
     let text = std::str::from_utf8(body).map_err(|_| Malformed::NotUtf8)?;
     // Checks the grammar of the whole, without recursion and without judging the size of numbers.

@@ -11,6 +11,8 @@ mod usage;
 
 use serde_json::Value;
 
+use crate::error::ApiError;
+
 pub(crate) use order::orders_body;
 pub(crate) use pet::pet_status_word;
 pub(crate) use pet::{
@@ -20,6 +22,14 @@ pub(crate) use pet::{
 pub(crate) use schema::reference;
 pub(crate) use usage::usage_body;
 pub use usage::{BanBody, LimitStatusBody, WindowBody};
+
+/// The members of a body that has to be a JSON object, with their values.
+pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {
+    let members = document::object(body)
+        .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
+        .ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned()))?;
+    Ok(members.into_values())
+}
 
 /// The schemas of all bodies but Error, by name.
 pub(crate) fn schemas() -> impl Iterator<Item = (&'static str, Value)> {

@@ -1,5 +1,5 @@
-//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, the cells of a table, and the schemas.
-//! A new member is added here alone.
+//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, the cells of a table, and the
+//! schemas. A new member is added here alone.
 
 use petstore_proto::v1::{NewPet, Pet, PetStatus};
 use serde::Serialize;
@@ -20,7 +20,8 @@ pub(crate) const REQUIRED: [&str; 2] = ["name", "categoryId"];
 /// Room for a pet with a short name, so that a page is seldom copied while it grows.
 const TYPICAL_LEN: usize = 96;
 
-/// Tells the core that there is a status, but not one of ours: it judges values, this judges only their shape.
+/// Tells the core that there is a status, but not one of ours: it judges values, this judges only their
+/// shape.
 const UNKNOWN_STATUS: i32 = -1;
 
 /// Every status word, for messages.
@@ -84,7 +85,8 @@ pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     let status = member(&members, "status", |value| text(value).map(|word| parse_status(&word)));
     collect(
         member(&members, "name", text),
-        // JSON's grammar for numbers and Rust's for i64 meet in exactly the whole numbers without fraction or exponent.
+        // JSON's grammar for numbers and Rust's for i64 meet in exactly the whole numbers without fraction or
+        // exponent.
         member(&members, "categoryId", |value| value.get().parse().ok()),
         status,
     )
@@ -181,8 +183,8 @@ const NAME_PATTERN: &str = "^[^\\u0000-\\u001F\\u007F-\\u009F]*\
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let id = integer(
         1,
-        "Assigned by the service on creation; ascending, gaps allowed. Use a 64-bit integer: values above 2^53 \
-         are not exact in a double.",
+        "Assigned by the service on creation; ascending, gaps allowed. Use a 64-bit integer: values above \
+         2^53 are not exact in a double.",
     );
     let pet = object(
         "An animal in the catalogue.",

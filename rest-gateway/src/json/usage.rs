@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::schema::{self, described, integer, reference};
 
 use crate::{
-    rate_limit::{Ban, LimitStatus, WindowView},
+    rate_limit::{BanPeriod, LimitStatus, WindowView},
     usage::date,
 };
 
@@ -103,7 +103,7 @@ impl From<&LimitStatus> for LimitStatusBody {
             refused_until: limit_status.refused_until.map(moment),
             ban: limit_status
                 .ban()
-                .map(|Ban { from, until }| BanBody { from: from.to_string(), until: moment(until) }),
+                .map(|BanPeriod { from, until }| BanBody { from: from.to_string(), until: moment(until) }),
         }
     }
 }
@@ -158,10 +158,12 @@ fn usage_schema() -> Value {
             "day": described("UsageWindow", "The UTC calendar day."),
             "strikes": integer(
                 0,
-                "Requests with this key that followed a 429 before its Retry-After had passed. Too many lead to a ban.",
+                "Requests with this key that followed a 429 before its Retry-After had passed. Too many lead \
+                 to a ban.",
             ),
             "strikesResetAt": schema::moment("When they are forgotten; only while there are some."),
-            "refusedUntil": schema::moment("Until when requests with this key are strikes, because it was answered 429."),
+            "refusedUntil":
+                schema::moment("Until when requests with this key are strikes, because it was answered 429."),
             "ban": {
                 "type": "object",
                 "description": "Only while the key is banned.",
@@ -260,8 +262,10 @@ mod tests {
             ban: None,
             scope: Scope::Shared,
         };
-        let last_ban =
-            Some(Ban { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) });
+        let last_ban = Some(BanPeriod {
+            from: UnixMillis::from_secs(1_795_200_000),
+            until: UnixMillis(1_795_200_300_001),
+        });
         let strikes = Some(Strikes { count: 3, resets_at: now });
         LimitStatus { decision, refused_until: None, strikes, last_ban }
     }

@@ -82,6 +82,15 @@ impl CachedKey {
     }
 }
 
+/// What is remembered of a digest.
+pub(super) enum CacheState {
+    Key(Arc<CachedKey>),
+    UnknownKey,
+    /// There was a key, but what was known of it may no longer hold.
+    Outdated,
+    Missing,
+}
+
 /// The most entries that wait to be reported; more are not noted. Twice what the resolver remembers.
 const MAX_WAITING: usize = 100_000;
 

@@ -2,7 +2,7 @@
 
 use petstore_telemetry::metrics::{Collectors, IntCounterVec, counters};
 
-use super::{KeyError, resolver::CacheState};
+use super::{KeyError, cached_key::CacheState};
 
 #[derive(Debug)]
 pub(super) struct KeyMetrics {

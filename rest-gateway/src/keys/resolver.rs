@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     KeyError, KnownKey,
     bans::{Bans, last_ban_from_core},
-    cached_key::{CachedKey, LastUsed},
+    cached_key::{CacheState, CachedKey, LastUsed},
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
     lookups::{Lookups, Overloaded, Purpose},
@@ -80,15 +80,6 @@ struct Found {
     history: u64,
     /// When the core was asked.
     asked_at: UnixMillis,
-}
-
-/// What is remembered of a digest.
-pub(super) enum CacheState {
-    Key(Arc<CachedKey>),
-    UnknownKey,
-    /// There was a key, but what was known of it may no longer hold.
-    Outdated,
-    Missing,
 }
 
 impl KeyResolver {

@@ -34,7 +34,8 @@ pub(super) fn of_operation(row: &Operation) -> (HeaderFields, HeaderFields) {
     }
 }
 
-/// The `headers` member of a response: those of every response, and these. Of two for one field, the last counts.
+/// The `headers` member of a response: those of every response, and these. Of two for one field, the last
+/// counts.
 pub(super) fn of_response(own: &[HeaderFields]) -> Value {
     ON_EVERY_RESPONSE
         .iter()
@@ -58,8 +59,8 @@ fn rate_limit() -> Value {
     json!({
         "RateLimitLimit": {
             "required": true,
-            "description": "Requests allowed in the window that is nearest to its end of requests (minute or day); \
-                            on a 429 the window that refused.",
+            "description": "Requests allowed in the window that is nearest to its end of requests (minute or \
+                            day); on a 429 the window that refused.",
             "schema": { "type": "integer", "format": "int64", "minimum": 1 },
             "example": 60,
         },
@@ -77,14 +78,18 @@ fn rate_limit() -> Value {
         },
         "RateLimitPolicy": {
             "required": true,
-            "description": "Both windows: requests (q) per so many seconds (w). IETF draft ratelimit-headers.",
+            "description": "Both windows: requests (q) per so many seconds (w). IETF draft \
+                            ratelimit-headers.",
             "schema": { "type": "string", "pattern": "^\"minute\";q=[0-9]+;w=60, \"day\";q=[0-9]+;w=86400$" },
             "example": "\"minute\";q=60;w=60, \"day\";q=1000;w=86400",
         },
         "RateLimit": {
             "required": true,
             "description": "Both windows: requests left (r) and seconds until the window ends (t).",
-            "schema": { "type": "string", "pattern": "^\"minute\";r=[0-9]+;t=[0-9]+, \"day\";r=[0-9]+;t=[0-9]+$" },
+            "schema": {
+                "type": "string",
+                "pattern": "^\"minute\";r=[0-9]+;t=[0-9]+, \"day\";r=[0-9]+;t=[0-9]+$",
+            },
             "example": "\"minute\";r=59;t=42, \"day\";r=999;t=30112",
         },
         "RetryAfter": {
@@ -100,8 +105,8 @@ fn general() -> Value {
     json!({
         "RequestId": {
             "required": true,
-            "description": "Names the request in the service's logs: the client's own X-Request-Id if it matches \
-                            the pattern and no API key begins in it, else a new UUIDv7.",
+            "description": "Names the request in the service's logs: the client's own X-Request-Id if it \
+                            matches the pattern and no API key begins in it, else a new UUIDv7.",
             "schema": { "type": "string", "pattern": "^[A-Za-z0-9._-]{8,64}$" },
             "example": "019aa2c4-6b1e-7d3a-9f50-2f6f0a3c9b11",
         },
@@ -112,8 +117,8 @@ fn general() -> Value {
         },
         "WwwAuthenticate": {
             "required": true,
-            "description": "Bearer realm=\"petstore\", with error=\"invalid_token\" when a credential was refused \
-                            (RFC 6750).",
+            "description": "Bearer realm=\"petstore\", with error=\"invalid_token\" when a credential was \
+                            refused (RFC 6750).",
             "schema": { "type": "string", "pattern": "^Bearer realm=\"petstore\"" },
             "example": "Bearer realm=\"petstore\"",
         },
@@ -148,8 +153,8 @@ fn paging() -> Value {
             "schema": { "type": "string", "minLength": 1 },
         },
         "PageLink": {
-            "description": "rel=\"next\" while there is a next page, rel=\"first\" on every page but the first \
-                            (RFC 8288).",
+            "description": "rel=\"next\" while there is a next page, rel=\"first\" on every page but the \
+                            first (RFC 8288).",
             "schema": { "type": "string" },
         },
     })
@@ -177,10 +182,11 @@ fn deprecation() -> Value {
         },
         "HelpAndSuccessorLink": {
             "required": true,
-            "description": "Two fields: rel=\"help\" is the page about the error's code, rel=\"successor-version\" \
-                            what replaces the operation (RFC 8288).",
+            "description": "Two fields: rel=\"help\" is the page about the error's code, \
+                            rel=\"successor-version\" what replaces the operation (RFC 8288).",
             "schema": { "type": "string" },
-            "example": format!("</docs/errors/PET_NOT_FOUND>; rel=\"help\", {}", value("link").unwrap_or_default()),
+            "example":
+                format!("</docs/errors/PET_NOT_FOUND>; rel=\"help\", {}", value("link").unwrap_or_default()),
         },
     })
 }
@@ -194,7 +200,8 @@ fn stability() -> Value {
         },
         "Beta": {
             "required": true,
-            "description": "The operation is meant to stay, but may still change in ways that are no addition.",
+            "description": "The operation is meant to stay, but may still change in ways that are no \
+                            addition.",
             "schema": { "type": "string", "const": Stability::Beta.word() },
         },
     })

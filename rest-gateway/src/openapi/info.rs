@@ -13,23 +13,23 @@ pub(super) const SECURITY_SCHEME: &str = "ApiKey";
 const DESCRIPTION: &str = "\
 Manages animals for sale in a store.
 
-**Authentication.** Every operation needs an API key: `Authorization: Bearer <API_KEY>`. Without a valid key every \
-path and method answers 401, OPTIONS excepted.
+**Authentication.** Every operation needs an API key: `Authorization: Bearer <API_KEY>`. Without a valid key \
+every path and method answers 401, OPTIONS excepted.
 
-**Rate limits.** A key's account has a number of requests per minute and per day: Free 60 and 1,000, Pro 300 and \
-10,000, Business 1,000 and 100,000, Enterprise as agreed. All keys of an account share them. Every response carries \
-`X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` for the window that is nearest to its end of \
-requests, and `RateLimit` and `RateLimit-Policy` for both windows. Every request with a valid key counts one, whatever \
-its outcome; a 429 does not count, and neither does a question about usage. After a 429, wait for `Retry-After` \
-seconds. A client that goes on regardless may have its key banned for a while, so senders that share a key should share \
-the 429 too. Where no key is known, the \
+**Rate limits.** A key's account has a number of requests per minute and per day: Free 60 and 1,000, Pro 300 \
+and 10,000, Business 1,000 and 100,000, Enterprise as agreed. All keys of an account share them. Every \
+response carries `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` for the window that is \
+nearest to its end of requests, and `RateLimit` and `RateLimit-Policy` for both windows. Every request with \
+a valid key counts one, whatever its outcome; a 429 does not count, and neither does a question about usage. \
+After a 429, wait for `Retry-After` seconds. A client that goes on regardless may have its key banned for a \
+while, so senders that share a key should share the 429 too. Where no key is known, the \
 client's address is limited instead, and only failed authentication counts.
 
-**Errors.** Every failure is an Error object. `code` is for machines, `message` for people. New codes may be added: \
-treat an unknown one by its `status`.
+**Errors.** Every failure is an Error object. `code` is for machines, `message` for people. New codes may be \
+added: treat an unknown one by its `status`.
 
-**Compatibility.** v1 changes only by addition: ignore members and headers that you do not know. An operation \
-whose responses carry `X-Stability` may still change in other ways.";
+**Compatibility.** v1 changes only by addition: ignore members and headers that you do not know. An \
+operation whose responses carry `X-Stability` may still change in other ways.";
 
 pub(super) fn info() -> Value {
     json!({
@@ -44,8 +44,8 @@ pub(super) fn info() -> Value {
 pub(super) fn servers() -> Value {
     json!([{
         "url": "/v1",
-        "description": "The installation that serves this document. Staging has the same interface at its own \
-                        address; keys of one are not accepted by the other.",
+        "description": "The installation that serves this document. Staging has the same interface at its \
+                        own address; keys of one are not accepted by the other.",
     }])
 }
 

@@ -1,7 +1,8 @@
-//! The OpenAPI description of the REST interface, served at `/openapi.json` and printed by `petstore openapi`.
+//! The OpenAPI description of the REST interface, served at `/openapi.json` and printed by `petstore
+//! openapi`.
 //!
-//! It is built in code rather than kept as a file: operations, schemas, error codes and examples come from the places
-//! that have them, and cannot drift from what the service sends. The same document is committed as
+//! It is built in code rather than kept as a file: operations, schemas, error codes and examples come from
+//! the places that have them, and cannot drift from what the service sends. The same document is committed as
 //! `docs/api/openapi.json`, so that a change of the interface shows in a diff.
 
 mod headers;
@@ -43,8 +44,8 @@ pub fn document() -> Value {
     })
 }
 
-/// `GET /openapi.json`, open to everybody. It is kept, but asked for each time: a new release shows at once, and an
-/// unchanged document costs a 304.
+/// `GET /openapi.json`, open to everybody. It is kept, but asked for each time: a new release shows at once,
+/// and an unchanged document costs a 304.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     const REVALIDATED: (HeaderName, HeaderValue) =
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -139,7 +139,7 @@ fn the_committed_document_is_this_one() {
     let current = format!("{:#}\n", document());
     assert!(
         committed == current,
-        "docs/api/openapi.json is not the current document: run `cargo run -- openapi > docs/api/openapi.json` \
-         and look at the difference",
+        "docs/api/openapi.json is not the current document: run `cargo run -- openapi > \
+         docs/api/openapi.json` and look at the difference",
     );
 }

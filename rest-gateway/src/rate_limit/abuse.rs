@@ -4,7 +4,7 @@
 use petstore_clock::UnixMillis;
 
 use super::{
-    limit_status::Ban,
+    ban::BanPeriod,
     windows::{DAY, MINUTE},
 };
 
@@ -83,16 +83,16 @@ impl AbuseState {
     }
 
     /// The ban that is in force.
-    pub(crate) fn ban_in_force(self, now: u64) -> Option<Ban> {
+    pub(crate) fn ban_in_force(self, now: u64) -> Option<BanPeriod> {
         let Span { from, until } = self.ban;
-        self.ban.holds(now).then_some(Ban { from: UnixMillis(from), until: UnixMillis(until) })
+        self.ban.holds(now).then_some(BanPeriod { from: UnixMillis(from), until: UnixMillis(until) })
     }
 
     /// With this ban as the last one, or with none; the next one is twice as long. A last one that was
     /// imposed after `upto` stays: whoever asks for this did not know of it. Like every ban it settles what
     /// was before, and so does lifting one. Setting what is set already changes nothing. A ban of a clock
     /// that is ahead is imposed now.
-    pub(crate) fn with_ban(self, ban: Option<Ban>, upto: UnixMillis, now: u64) -> Self {
+    pub(crate) fn with_ban(self, ban: Option<BanPeriod>, upto: UnixMillis, now: u64) -> Self {
         let current = self.at(now);
         let has_one = current.ban_length > 0;
         match ban {

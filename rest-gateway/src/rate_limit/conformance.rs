@@ -22,7 +22,7 @@ use proptest::{
 };
 
 use super::{
-    Ban, Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
+    BanPeriod, Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
     abuse::AbuseState,
     policy::{self, Record},
     windows::Windows,
@@ -88,17 +88,17 @@ impl Rig {
     }
 
     /// As of now: whatever was imposed before is known.
-    async fn set_ban(&self, limit_key: &LimitKey, ban: Option<Ban>) {
+    async fn set_ban(&self, limit_key: &LimitKey, ban: Option<BanPeriod>) {
         self.set_ban_upto(limit_key, ban, self.inspect(limit_key).await.decision.now).await;
     }
 
-    async fn set_ban_upto(&self, limit_key: &LimitKey, ban: Option<Ban>, upto: UnixMillis) {
+    async fn set_ban_upto(&self, limit_key: &LimitKey, ban: Option<BanPeriod>, upto: UnixMillis) {
         self.limiter.set_ban(limit_key, ban, upto).await.expect("the limiter under test is up");
     }
 
-    async fn ban_from_now(&self, limit_key: &LimitKey, length: Duration) -> Ban {
+    async fn ban_from_now(&self, limit_key: &LimitKey, length: Duration) -> BanPeriod {
         let from = self.inspect(limit_key).await.decision.now;
-        let ban = Ban { from, until: from.plus(length) };
+        let ban = BanPeriod { from, until: from.plus(length) };
         self.set_ban(limit_key, Some(ban)).await;
         ban
     }
@@ -237,7 +237,7 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
             let record = ledger.record(limit_key);
             if peek == 0 {
                 let decision = rig.peek(limit_key, quota).await;
-                assert_eq!(decision, policy::peek(record, quota, decision.now));
+                assert_eq!(decision, policy::inspect(record, quota, decision.now).decision);
                 let limit_status =
                     rig.limiter.inspect(limit_key, quota).await.expect("the limiter under test is up");
                 assert_eq!(limit_status, policy::inspect(record, quota, limit_status.decision.now));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use petstore_clock::UnixMillis;
 
 use super::{
-    Ban, LimitKey,
+    BanPeriod, LimitKey,
     counter_map::{CounterMap, Counters},
     policy::Record,
 };
@@ -58,7 +58,7 @@ impl CounterStore {
     pub(super) fn set_ban(
         &self,
         key: &LimitKey,
-        ban: Option<Ban>,
+        ban: Option<BanPeriod>,
         upto: UnixMillis,
         now: impl FnOnce() -> UnixMillis,
     ) {

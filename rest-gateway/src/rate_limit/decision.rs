@@ -3,8 +3,8 @@
 use petstore_clock::UnixMillis;
 
 use super::{
-    limit_status::{Ban, BanCause},
-    windows::{DAY, MINUTE},
+    ban::{BanCause, BanPeriod},
+    windows::{DAY, MINUTE, WindowView},
 };
 
 /// Whether a request may proceed, or why it may not.
@@ -20,6 +20,19 @@ pub enum Outcome {
     Banned,
 }
 
+impl Outcome {
+    /// Whether the windows let one more request in; if both refuse, the one that resets later answers, and
+    /// the day if both reset at once.
+    pub(super) fn from_windows(minute: WindowView, day: WindowView) -> Self {
+        match (minute.remaining, day.remaining) {
+            (0, 0) if minute.resets_at > day.resets_at => Self::RateLimited,
+            (_, 0) => Self::QuotaExceeded,
+            (0, _) => Self::RateLimited,
+            (_, _) => Self::Admitted,
+        }
+    }
+}
+
 /// For which gateways a decision's counters speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -27,17 +40,6 @@ pub enum Scope {
     Shared,
     /// For this gateway alone, which limits by its own share until the shared counters are back.
     Node,
-}
-
-/// One window as the client may see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowView {
-    /// Requests allowed in the window.
-    pub limit: u64,
-    /// Requests left in it; never more than `limit`.
-    pub remaining: u64,
-    /// When it ends.
-    pub resets_at: UnixMillis,
 }
 
 /// The limiter's answer to one request.
@@ -55,7 +57,7 @@ pub struct Decision {
     /// The UTC day after this request.
     pub day: WindowView,
     /// The ban that is in force; only when [`Outcome::Banned`].
-    pub ban: Option<Ban>,
+    pub ban: Option<BanPeriod>,
     /// For which gateways this speaks.
     pub scope: Scope,
 }
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn in_a_ban_all_fields_show_nothing_remaining_until_its_end() {
         let banned = decision(Outcome::Banned);
-        let ban = Ban { from: banned.now, until: UnixMillis(banned.now.0 + 299_001) };
+        let ban = BanPeriod { from: banned.now, until: UnixMillis(banned.now.0 + 299_001) };
         let banned = Decision { ban: Some(ban), ..banned };
         assert_eq!((banned.shown().limit, banned.shown().remaining), (60, 0));
         assert_eq!(banned.rate_limit(), r#""minute";r=0;t=300, "day";r=999;t=18820"#);

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use petstore_clock::{Clock, UnixMillis};
 
 use super::{
-    Ban, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter,
+    BanPeriod, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter,
     counter_store::CounterStore, policy,
 };
 
@@ -38,14 +38,6 @@ impl RateLimiter for InProcessLimiter {
         })
     }
 
-    fn peek<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move { Ok(policy::peek(self.counters.record(limit_key), quota, self.clock.now())) })
-    }
-
     fn inspect<'a>(
         &'a self,
         limit_key: &'a LimitKey,
@@ -57,7 +49,7 @@ impl RateLimiter for InProcessLimiter {
     fn set_ban<'a>(
         &'a self,
         limit_key: &'a LimitKey,
-        ban: Option<Ban>,
+        ban: Option<BanPeriod>,
         upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         Box::pin(async move {

@@ -5,6 +5,7 @@
 //! in one atomic step; `conformance` is the test suite that every limiter passes.
 
 mod abuse;
+mod ban;
 #[cfg(test)]
 mod conformance;
 mod counter_map;
@@ -24,9 +25,10 @@ use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 
 pub use self::{
-    decision::{Decision, Outcome, Scope, WindowView},
+    ban::{BanCause, BanPeriod},
+    decision::{Decision, Outcome, Scope},
     in_process::InProcessLimiter,
-    limit_status::{Ban, BanCause, LimitStatus, Strikes},
+    limit_status::{LimitStatus, Strikes},
     quota::Quota,
     redis::{
         InvalidRedisUrl, RedisCallError, RedisDeadlines, RedisHealth, RedisLimiter, RedisSettings,
@@ -36,6 +38,7 @@ pub use self::{
         InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,
         redis_metrics,
     },
+    windows::WindowView,
 };
 use crate::client_address::ClientAddress;
 
@@ -81,7 +84,9 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
+    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
+        Box::pin(async move { Ok(self.inspect(limit_key, quota).await?.decision) })
+    }
 
     /// All that is kept of the key, for its owner or an operator. Nothing is counted, and no strike given.
     ///
@@ -102,7 +107,7 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
     fn set_ban<'a>(
         &'a self,
         limit_key: &'a LimitKey,
-        ban: Option<Ban>,
+        ban: Option<BanPeriod>,
         upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>>;
 
@@ -115,7 +120,8 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether decisions are made without the counters that all gateways share, because these are unreachable.
+    /// Whether decisions are made without the counters that all gateways share, because these are
+    /// unreachable.
     fn is_degraded(&self) -> bool {
         false
     }

@@ -7,10 +7,11 @@ use petstore_clock::UnixMillis;
 
 use super::{
     abuse::{AbuseState, Span},
+    ban::BanPeriod,
     decision::{Decision, Outcome, Scope},
-    limit_status::{Ban, LimitStatus, Strikes},
+    limit_status::{LimitStatus, Strikes},
     quota::Quota,
-    windows::{self, Windows},
+    windows::Windows,
 };
 
 /// What is kept of a caller between its requests.
@@ -42,11 +43,6 @@ pub(crate) fn take(record: Record, quota: Quota, now: UnixMillis) -> (Decision, 
     }
 }
 
-/// What a request would be answered now. Nothing is counted, and no strike given.
-pub(crate) fn peek(record: Record, quota: Quota, now: UnixMillis) -> Decision {
-    look(record, quota, now).0
-}
-
 /// All that is kept of a caller and still matters.
 pub(crate) fn inspect(record: Record, quota: Quota, now: UnixMillis) -> LimitStatus {
     let (decision, Record { abuse, .. }) = look(record, quota, now);
@@ -56,7 +52,7 @@ pub(crate) fn inspect(record: Record, quota: Quota, now: UnixMillis) -> LimitSta
         refused_until: (refused != Span::default()).then_some(UnixMillis(refused.until)),
         strikes: (strikes > 0).then_some(Strikes { count: strikes, resets_at: UnixMillis(striking.until) }),
         last_ban: (ban_length > 0)
-            .then_some(Ban { from: UnixMillis(ban.from), until: UnixMillis(ban.until) }),
+            .then_some(BanPeriod { from: UnixMillis(ban.from), until: UnixMillis(ban.until) }),
     }
 }
 
@@ -64,7 +60,7 @@ pub(crate) fn inspect(record: Record, quota: Quota, now: UnixMillis) -> LimitSta
 fn look(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
     let current = Record { windows: record.windows.at(now.0), abuse: record.abuse.at(now.0) };
     let (minute, day) = current.windows.view(quota, now.0);
-    let outcome = windows::outcome(minute, day);
+    let outcome = Outcome::from_windows(minute, day);
     let scope = Scope::Shared;
     let decision = Decision { outcome, is_strike: false, now, minute, day, ban: None, scope };
     (in_force(decision, current.abuse), current)

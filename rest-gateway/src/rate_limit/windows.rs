@@ -4,16 +4,24 @@ use std::num::NonZeroU16;
 
 use petstore_clock::UnixMillis;
 
-use super::{
-    decision::{Outcome, WindowView},
-    quota::Quota,
-};
+use super::quota::Quota;
 
 /// Length of the minute window, in milliseconds.
 pub(crate) const MINUTE: u64 = 60_000;
 
 /// Length of the day window, in milliseconds. Unix days have no leap seconds.
 pub(crate) const DAY: u64 = 86_400_000;
+
+/// One window as the client may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowView {
+    /// Requests allowed in the window.
+    pub limit: u64,
+    /// Requests left in it; never more than `limit`.
+    pub remaining: u64,
+    /// When it ends.
+    pub resets_at: UnixMillis,
+}
 
 /// A fixed window that has counted; the default has not been opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,17 +139,6 @@ impl Windows {
     /// Both windows as the client may see them. To be asked of [`Self::at`].
     pub(crate) fn view(self, quota: Quota, now: u64) -> (WindowView, WindowView) {
         (self.minute.view(quota.per_minute, now, MINUTE), self.day.view(quota.per_day, day_start(now), DAY))
-    }
-}
-
-/// Whether the windows let one more request in; if both refuse, the one that resets later answers, and the
-/// day if both reset at once.
-pub(crate) fn outcome(minute: WindowView, day: WindowView) -> Outcome {
-    match (minute.remaining, day.remaining) {
-        (0, 0) if minute.resets_at > day.resets_at => Outcome::RateLimited,
-        (_, 0) => Outcome::QuotaExceeded,
-        (0, _) => Outcome::RateLimited,
-        (_, _) => Outcome::Admitted,
     }
 }
 

@@ -18,9 +18,9 @@ use crate::{
 pub(in crate::routes) const DESCRIPTION: Description = Description {
     tag: ACCOUNT,
     summary: "See what the account has used",
-    text: "Costs no quota, and is answered also when the quota is used up and in a ban. It has a limit of its own, 60 a \
-           minute for each account, which the rate limit fields show only when it refuses; otherwise they show the \
-           account's windows. Requests of the last seconds may be missing.",
+    text: "Costs no quota, and is answered also when the quota is used up and in a ban. It has a limit of \
+           its own, 60 a minute for each account, which the rate limit fields show only when it refuses; \
+           otherwise they show the account's windows. Requests of the last seconds may be missing.",
     parameters: &[],
     request_body: None,
     success: Success {

@@ -25,8 +25,8 @@ pub(super) enum Phase {
     Request,
 }
 
-/// What a connection of HTTP/1.1 waits for, and how many requests it has had. Clones are the same connection's, and
-/// all of them are used by its one task.
+/// What a connection of HTTP/1.1 waits for, and how many requests it has had. Clones are the same
+/// connection's, and all of them are used by its one task.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Shared>);
 

@@ -103,8 +103,8 @@ impl Certificate {
         self.lock().acceptor.clone()
     }
 
-    /// Takes new files into use. While new ones are not there whole, or are no certificate, the old one stays, and
-    /// one line says so. Never ends.
+    /// Takes new files into use. While new ones are not there whole, or are no certificate, the old one
+    /// stays, and one line says so. Never ends.
     pub(super) async fn keep_current(self) {
         let mut last = self.lock().judged.clone();
         loop {

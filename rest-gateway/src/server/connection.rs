@@ -60,8 +60,8 @@ impl Connections {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
-        // No read timeout: it would be a timer to set for each request. Whatever is waited for has one of its own: the
-        // handshake, the head, the body, the next request, and in HTTP/2 the answer to a ping.
+        // No read timeout: it would be a timer to set for each request. Whatever is waited for has one of its
+        // own: the handshake, the head, the body, the next request, and in HTTP/2 the answer to a ping.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);

@@ -30,8 +30,8 @@ pub(super) struct ConnectionSlot {
 pub(super) struct TooManyFromAddress;
 
 impl ConnectionSlots {
-    /// So many connections at once, more wait until one closes; and so many of one address (IPv6: one /64), more are
-    /// closed at once.
+    /// So many connections at once, more wait until one closes; and so many of one address (IPv6: one /64),
+    /// more are closed at once.
     #[must_use]
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
         Self {
@@ -41,7 +41,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// The same, but these proxies may have as many connections as there are slots: each carries many clients.
+    /// The same, but these proxies may have as many connections as there are slots: each carries many
+    /// clients.
     #[must_use]
     pub fn exempting(self, proxies: TrustedProxies) -> Self {
         Self { exempt: Arc::new(proxies), ..self }

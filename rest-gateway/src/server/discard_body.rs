@@ -1,7 +1,8 @@
 //! Takes in the bodies of HTTP/2 that nobody read, so that the client sees the answer and not a reset.
 //!
 //! A request whose body is dropped before its end is reset right after its answer, and clients that are still
-//! sending then report the reset in place of the answer. HTTP/1.1 does the same with its connection: see `lingering_close`.
+//! sending then report the reset in place of the answer. HTTP/1.1 does the same with its connection: see
+//! `lingering_close`.
 
 use std::{
     pin::Pin,
@@ -22,8 +23,8 @@ use tokio::{
 
 use super::limits::ServerLimits;
 
-/// Unread bodies at once, over all connections of a port. Of more, the rest is refused at once. Each holds what its
-/// client may send before it is read, 64 KiB, and a connection no more than 1 MiB altogether.
+/// Unread bodies at once, over all connections of a port. Of more, the rest is refused at once. Each holds
+/// what its client may send before it is read, 64 KiB, and a connection no more than 1 MiB altogether.
 const AT_ONCE: usize = 1_024;
 
 /// What becomes of unread bodies. Clones share the bound.

@@ -80,7 +80,8 @@ impl DrainWatch {
         *self.state.borrow_and_update()
     }
 
-    /// Ends when a connection that has said nothing since this moment is to be closed, because the server is closing.
+    /// Ends when a connection that has said nothing since this moment is to be closed, because the server is
+    /// closing.
     pub(super) async fn idle_connections_expired(mut self, idle_since: Instant, idle_grace: Duration) {
         let mut state = self.now();
         loop {

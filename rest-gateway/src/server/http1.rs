@@ -33,7 +33,8 @@ use super::{
 
 pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.header_read_timeout(None) // it would also end idle connections: `ConnectionTimer` tells the two apart
+    // It would also end idle connections: `ConnectionTimer` tells the two apart
+    http.header_read_timeout(None)
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_buf_size)
         // A client that has said all may close its half and still be answered. It also saves a look at the
@@ -108,7 +109,8 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + 'static>(
 /// What is to be done with a connection when time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DueAction {
-    /// The next answer is to be the last. An idle connection is not closed for its age: its client may be sending.
+    /// The next answer is to be the last. An idle connection is not closed for its age: its client may be
+    /// sending.
     LastAnswer,
     /// The connection is to be closed between two requests.
     Close,

@@ -28,8 +28,8 @@ use super::{
     with_jitter,
 };
 
-/// Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and streams that we may
-/// have to reset.
+/// Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and streams
+/// that we may have to reset.
 const MAX_PENDING_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 64;
 /// How much of a body a client may send before it is read, per stream and per connection.
@@ -56,8 +56,9 @@ pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder
     http
 }
 
-/// Lets the requests of the connection be served until it ends, the server stops, or it reaches its maximum age or is idle. Then its
-/// client is told so (GOAWAY), and what it has sent until it knows is still answered.
+/// Lets the requests of the connection be served until it ends, the server stops, or it reaches its maximum
+/// age or is idle. Then its client is told so (GOAWAY), and what it has sent until it knows is still
+/// answered.
 pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &mut http2::Connection<TokioIo<I>, Http2Service, Streams>,
     streams: &Streams,

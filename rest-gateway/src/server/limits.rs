@@ -5,28 +5,28 @@ use std::time::Duration;
 /// What a client may take, by default and at most.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// How long a request's head of HTTP/1.1 may take to arrive: from its first byte on, and that of a connection's
-    /// first request from when the connection is open. Default 9 s.
+    /// How long a request's head of HTTP/1.1 may take to arrive: from its first byte on, and that of a
+    /// connection's first request from when the connection is open. Default 9 s.
     pub header_read_timeout: Duration,
     /// How long a TLS handshake may take. Default 5 s.
     pub tls_handshake: Duration,
     /// Header fields in a head of HTTP/1.1; with more, the answer is a bare 431. Default 256.
     pub max_headers: usize,
-    /// Bytes of the header fields of HTTP/2, as RFC 9113 §6.5.2 counts them; with more, the answer is a bare 431.
-    /// Default 64 KiB.
+    /// Bytes of the header fields of HTTP/2, as RFC 9113 §6.5.2 counts them; with more, the answer is a bare
+    /// 431. Default 64 KiB.
     pub max_header_list: u32,
     /// Requests at once on one connection of HTTP/2. Default 100.
     pub max_streams: u32,
-    /// Bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger head, the answer is a bare 431.
-    /// At least 8192. Default 64 KiB.
+    /// Bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger head, the answer is
+    /// a bare 431. At least 8192. Default 64 KiB.
     pub max_buf_size: usize,
     /// How long a client may take in nothing of an answer. Default 10 s.
     pub write_stall: Duration,
     /// On a connection of this age the next answer is the last, so that clients spread over new instances.
     /// Default 10 min, to which each connection adds up to a tenth of its own.
     pub max_connection_age: Duration,
-    /// How long a connection may be without a request before it is closed. Longer than proxies keep theirs, or else
-    /// they send requests on a connection that is just being closed. Default 75 s.
+    /// How long a connection may be without a request before it is closed. Longer than proxies keep theirs,
+    /// or else they send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
     /// How long a request of HTTP/2 may take, with its answer taken in by the client. Default 1 min.
     pub stream_deadline: Duration,
@@ -39,8 +39,8 @@ pub struct ServerLimits {
     pub linger: Duration,
     /// At shutdown, how long connections are still accepted that clients had begun to open. Default 250 ms.
     pub accept_grace: Duration,
-    /// How long a connection without a request may stay open at shutdown, from the beginning of the drain or from
-    /// its last answer on: its client may be sending just now. Default 1 s.
+    /// How long a connection without a request may stay open at shutdown, from the beginning of the drain or
+    /// from its last answer on: its client may be sending just now. Default 1 s.
     pub idle_grace: Duration,
     /// How long connections may take to close at shutdown. Default 20 s.
     pub drain_deadline: Duration,

@@ -1,8 +1,8 @@
 //! Closes a connection so that the client sees the answer.
 //!
-//! A socket that is closed with unread bytes resets the connection, and the client's kernel then throws away an
-//! answer that the client has not read yet (RFC 9112 §9.6). So: close the sending half, take in what is still on
-//! its way, then close.
+//! A socket that is closed with unread bytes resets the connection, and the client's kernel then throws away
+//! an answer that the client has not read yet (RFC 9112 §9.6). So: close the sending half, take in what is
+//! still on its way, then close.
 
 use std::time::Duration;
 

@@ -8,7 +8,8 @@ use tokio::{
     time::{Duration, Instant, sleep},
 };
 
-/// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to return.
+/// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to
+/// return.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the log says nothing more of accepts that go on failing.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -47,10 +48,10 @@ impl Listener {
 
     /// From now on nobody can begin to open a connection; what clients have begun to open still arrives.
     ///
-    /// A socket that is closed resets the connections that the kernel has opened and nobody has accepted yet, although
-    /// their clients may have sent requests. So the kernel is told to drop all that would begin a new connection
-    /// (segments with SYN and without ACK), and the rest of the queue can be emptied. A client that it drops asks again
-    /// a second later, and is refused then.
+    /// A socket that is closed resets the connections that the kernel has opened and nobody has accepted yet,
+    /// although their clients may have sent requests. So the kernel is told to drop all that would begin a
+    /// new connection (segments with SYN and without ACK), and the rest of the queue can be emptied. A client
+    /// that it drops asks again a second later, and is refused then.
     pub(super) fn refuse_new(&self) {
         /// Of a classic BPF program; the data is a TCP segment from its header on.
         const LOAD_BYTE: u16 = 0x30;

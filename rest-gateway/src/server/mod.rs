@@ -1,5 +1,5 @@
-//! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory: HTTP/1.1 in plain
-//! text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
+//! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory: HTTP/1.1
+//! in plain text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
 //!
 //! Not `axum::serve`: that has no timeout for half-sent heads, and its graceful shutdown waits for ever for a
 //! client that neither speaks nor leaves.
@@ -64,9 +64,9 @@ pub struct Server {
 
 /// Serves the listener's connections.
 ///
-/// From the end of `draining` on each answer tells its client that the connection ends (HTTP/1.1 `Connection: close`,
-/// HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts no more, lets every
-/// request that is under way finish, and returns when the last connection is closed or
+/// From the end of `draining` on each answer tells its client that the connection ends (HTTP/1.1 `Connection:
+/// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts no
+/// more, lets every request that is under way finish, and returns when the last connection is closed or
 /// [`ServerLimits::drain_deadline`] has passed, whatever clients do.
 ///
 /// # Errors
@@ -122,8 +122,8 @@ struct Port {
 }
 
 impl Port {
-    /// Accepts connections until `end`, each once there is a slot for it: while there is none, they wait in the
-    /// kernel's queue.
+    /// Accepts connections until `end`, each once there is a slot for it: while there is none, they wait in
+    /// the kernel's queue.
     async fn accept_until(&mut self, end: impl Future<Output = ()>) {
         let Self { listener, slots, metrics, connections, open } = self;
         let mut end = pin!(end);
@@ -133,7 +133,8 @@ impl Port {
             (free, stream, peer)
         };
         loop {
-            // Not begun anew when a connection closes, so that it keeps its turn among those that wait for a slot.
+            // Not begun anew when a connection closes, so that it keeps its turn among those that wait for a
+            // slot.
             let mut accepted = pin!(next(listener));
             let (free, stream, peer) = loop {
                 tokio::select! {
@@ -162,8 +163,8 @@ impl Port {
     }
 }
 
-/// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is as
-/// good as a random number here.
+/// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is
+/// as good as a random number here.
 fn with_jitter(age: Duration, peer: SocketAddr) -> Duration {
     let tenth = age / 10;
     age.saturating_add(tenth * u32::from(peer.port() % 64) / 64)

@@ -301,8 +301,8 @@ async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
     assert!(ending.await.unwrap() < NEVER / 4);
 }
 
-/// What becomes of a client that sends one request after another, on one connection until an answer tells it to open
-/// another: how many were answered until no connection could be opened any more.
+/// What becomes of a client that sends one request after another, on one connection until an answer tells it
+/// to open another: how many were answered until no connection could be opened any more.
 async fn heeding_client(addr: SocketAddr) -> Result<usize, String> {
     let mut answered = 0;
     loop {

@@ -1,4 +1,5 @@
-//! When a certificate ends. rustls knows it but does not tell; of X.509 this reads no more than the way there.
+//! When a certificate ends. rustls knows it but does not tell; of X.509 this reads no more than the way
+//! there.
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 

@@ -129,7 +129,8 @@ impl UsageCounter {
         let account_id = caller.account_id;
         let today = utc_day(self.clock.now());
         let oldest = today - SHOWN_DAYS + 1;
-        let unreported = self.ledger.unreported(account_id); // before the call: nothing is missing or counted twice
+        // Before the call: nothing is missing or counted twice
+        let unreported = self.ledger.unreported(account_id);
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
         let answer = call_alone(question, caller, retries, |question| {

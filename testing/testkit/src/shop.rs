@@ -21,7 +21,9 @@ use petstore::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
-use petstore_core::domain::{AccountName, BanRecord, IssuedKey, KeyId, Plan, Quota, StatedReason};
+use petstore_core::domain::{
+    AccountName, BanRecord, IssuedKey, KeyId, OperatorName, Plan, Quota, Role, StatedReason,
+};
 use tempfile::TempDir;
 
 use crate::{Client, Engine, eventually, store_database::store_database};
@@ -254,6 +256,13 @@ impl TestShop {
     pub async fn resume(&self, account: &AccountName) {
         let accounts = self.running.store().accounts();
         accounts.resume(account, self.clock.now()).await.expect("the account is there");
+    }
+
+    /// The token of a new operator.
+    pub async fn operator_token(&self, name: &str, role: Role) -> String {
+        let name = OperatorName::parse(name).expect("a name");
+        let issued = self.running.store().operators().create(&name, role, self.clock.now()).await;
+        issued.expect("a new operator").token.expose().to_owned()
     }
 
     /// Speaks REST with a new key of the account.

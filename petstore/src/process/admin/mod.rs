@@ -11,17 +11,19 @@ use std::{
 
 use axum::{
     Router,
-    extract::{ConnectInfo, State},
+    extract::{ConnectInfo, Request, State},
     http::{StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
+use petstore_gateway::admin_router;
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
 };
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 pub(crate) use self::client::{AdminPortClient, AdminPortError, AdminUrlSettings};
 use super::{
@@ -35,6 +37,7 @@ use crate::settings::HostName;
 pub(crate) struct Health {
     phase: PhaseWatch,
     sources: Arc<OnceLock<Sources>>,
+    admin_api: Arc<OnceLock<Router>>,
     ready: IntGauge,
     parts: IntGaugeVec,
 }
@@ -44,7 +47,7 @@ impl Health {
         let ready = gauge("petstore_ready", "1 while /readyz answers 200.");
         let parts =
             gauges("petstore_part_up", "1 while the part works; /readyz has the same parts.", &["part"]);
-        Self { phase, sources: Arc::default(), ready, parts }
+        Self { phase, sources: Arc::default(), admin_api: Arc::default(), ready, parts }
     }
 
     /// The same as metrics.
@@ -86,6 +89,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
     let restricted = Router::new()
         .route("/metrics", get(show_metrics))
         .route("/limits/{account}", post(limits::status))
+        .route("/admin/v1/{*path}", any(admin_api))
         .route("/log-level", get(log_level).put(set_log_level))
         .layer(middleware::from_fn_with_state(names.into(), host::check));
     Router::new()
@@ -101,6 +105,16 @@ async fn readyz(State(health): State<Health>) -> Response {
     let readiness = health.readiness().await;
     let status = if readiness.takes_requests() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     answer(status, &readiness.body())
+}
+
+/// The admin API, if this is the port of a gateway. It is made with the first request: it takes memory that few
+/// gateways need.
+async fn admin_api(State(health): State<Health>, request: Request) -> Response {
+    let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
+        return not_found().await;
+    };
+    let router = health.admin_api.get_or_init(|| admin_router(gateway)).clone();
+    router.oneshot(request).await.unwrap_or_else(|never| match never {})
 }
 
 async fn log_level() -> Response {
@@ -127,7 +141,8 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 async fn not_found() -> Response {
-    let paths = "the admin port has /livez, /readyz, /metrics, /limits and /log-level";
+    let paths =
+        "the admin port has /livez, /readyz, /metrics, /limits, /log-level, and that of a gateway /admin/v1";
     refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 

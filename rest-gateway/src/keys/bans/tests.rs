@@ -1,11 +1,13 @@
+use std::time::Duration;
+
 use petstore_clock::Clock;
 
-use super::*;
+use super::{records::FIRST_SWEEP, *};
 use crate::rate_limit::InProcessLimiter;
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 const QUOTA: Quota = Quota { per_minute: 1, per_day: 1_000 };
-const LAST: Ban = Ban { from: START, until: START.plus(Duration::from_hours(1)) };
+const LAST: BanPeriod = BanPeriod { from: START, until: START.plus(Duration::from_hours(1)) };
 
 struct Rig {
     limiter: Arc<InProcessLimiter>,
@@ -73,7 +75,7 @@ impl Rig {
     }
 
     /// As Redis does from an old snapshot.
-    async fn limiter_brings_back(&self, ban: Ban) {
+    async fn limiter_brings_back(&self, ban: BanPeriod) {
         self.limiter.set_ban(&self.limit_key(), Some(ban), UnixMillis(u64::MAX)).await.unwrap();
     }
 }
@@ -83,12 +85,12 @@ fn stamp(revision: i64) -> Stamp {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the core's answer is read")]
-fn by_limiter(ban: Ban) -> Option<LastBan> {
+fn by_limiter(ban: BanPeriod) -> Option<LastBan> {
     Some(LastBan::Banned(ban, BanCause::IgnoredRefusals))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the core's answer is read")]
-fn by_operator(ban: Ban) -> Option<LastBan> {
+fn by_operator(ban: BanPeriod) -> Option<LastBan> {
     Some(LastBan::Banned(ban, BanCause::Operator(Some("a leak".into()))))
 }
 
@@ -113,7 +115,7 @@ async fn a_ban_is_to_be_reported_until_the_core_has_answered() {
 async fn nothing_told_between_the_decision_and_the_note_erases_the_new_ban() {
     for told in [
         None,
-        by_limiter(Ban { from: START.minus(Duration::from_hours(2)), until: START }),
+        by_limiter(BanPeriod { from: START.minus(Duration::from_hours(2)), until: START }),
         lifted(START.minus(Duration::from_hours(1))),
     ] {
         let rig = Rig::new();
@@ -161,7 +163,8 @@ async fn a_lifting_reaches_a_ban_that_was_not_reported_yet() {
     rig.set_from_core(lifted(report.ban.from), 6).await;
     assert!(!rig.is_banned().await);
     assert_eq!(rig.bans.unreported(), []);
-    rig.bans.report_accepted(&report, by_limiter(report.ban), stamp(5), START).await; // sent before, answered late
+    // Sent before, answered late
+    rig.bans.report_accepted(&report, by_limiter(report.ban), stamp(5), START).await;
     assert!(!rig.is_banned().await);
 }
 
@@ -169,7 +172,7 @@ async fn a_lifting_reaches_a_ban_that_was_not_reported_yet() {
 async fn of_an_operators_ban_and_a_newer_one_here_the_core_chooses() {
     let rig = Rig::new();
     let report = rig.provokes_a_ban().await;
-    let kept = Ban { from: START, until: START.plus(Duration::from_hours(24)) };
+    let kept = BanPeriod { from: START, until: START.plus(Duration::from_hours(24)) };
     rig.set_from_core(by_operator(kept), 4).await;
     assert_eq!(rig.bans.unreported(), std::slice::from_ref(&report), "it does not know of the newer one");
     rig.bans.report_accepted(&report, by_operator(kept), stamp(5), START).await;
@@ -203,7 +206,8 @@ async fn a_limiter_that_brings_back_what_was_lifted_or_replaced_is_put_right_by_
     assert!(!rig.is_banned().await);
     assert_eq!(rig.bans.unreported(), []);
 
-    let newer = Ban { from: START.plus(Duration::from_secs(1)), until: START.plus(Duration::from_mins(9)) };
+    let newer =
+        BanPeriod { from: START.plus(Duration::from_secs(1)), until: START.plus(Duration::from_mins(9)) };
     rig.hand.advance(Duration::from_secs(2));
     rig.set_from_core(by_operator(newer), 3).await;
     rig.limiter_brings_back(LAST).await;
@@ -236,7 +240,7 @@ async fn a_ban_of_another_gateway_holds_here() {
 #[tokio::test]
 async fn a_clock_behind_the_cores_does_not_make_a_ban_void() {
     let rig = Rig::new();
-    let ahead = Ban { from: START.plus(Duration::from_secs(10)), ..LAST };
+    let ahead = BanPeriod { from: START.plus(Duration::from_secs(10)), ..LAST };
     rig.set_from_core(by_operator(ahead), 1).await;
     assert!(rig.is_banned().await);
     rig.sends().await;
@@ -272,7 +276,7 @@ async fn what_is_over_is_forgotten_as_new_bans_come() {
     for number in 0..1_000_u32 {
         let key_id: Arc<str> = number.to_string().into();
         let now = START.plus(Duration::from_hours(u64::from(number)));
-        let ban = Ban { from: now, until: now.plus(Duration::from_hours(1)) };
+        let ban = BanPeriod { from: now, until: now.plus(Duration::from_hours(1)) };
         rig.bans.set_from_core(&key_id, by_limiter(ban), stamp(1), now).await;
     }
     let kept = rig.bans.read().by_key.len();

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     keys::core_double::CoreDouble,
-    rate_limit::{Ban, InProcessLimiter},
+    rate_limit::{BanPeriod, InProcessLimiter},
 };
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
@@ -310,7 +310,7 @@ async fn a_refused_report_of_uses_does_not_drop_those_after_it() {
 #[tokio::test]
 async fn a_ban_whose_report_is_refused_holds_and_is_not_reported_again() {
     let rig = Rig::new();
-    let ban = Ban { from: START, until: START.plus(Duration::from_hours(1)) };
+    let ban = BanPeriod { from: START, until: START.plus(Duration::from_hours(1)) };
     let banned = ["refused", "accepted"].map(|id| LimitKey::ApiKey { account_id: 1, key_id: id.into() });
     rig.core.state().refused.insert("refused".into());
     let Inner { limiter, .. } = &*rig.resolver.0;

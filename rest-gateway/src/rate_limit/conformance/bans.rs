@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{AMPLE, Rig, key};
-use crate::rate_limit::{Ban, LimitKey, Outcome, Quota};
+use crate::rate_limit::{BanPeriod, LimitKey, Outcome, Quota};
 
 pub(super) async fn a_ban_is_the_keys_and_ends_by_itself(rig: &Rig) {
     let quota = Quota { per_minute: 1, per_day: 1_000 };
@@ -60,7 +60,7 @@ pub(super) async fn a_ban_that_is_newer_than_what_is_known_stays(rig: &Rig) {
     let limit_key = rig.new_key();
     let ban = rig.ban_from_now(&limit_key, Duration::from_mins(5)).await;
     let before = ban.from.minus(Duration::from_millis(1));
-    let older = Ban { from: before, until: ban.until.plus(Duration::from_hours(1)) };
+    let older = BanPeriod { from: before, until: ban.until.plus(Duration::from_hours(1)) };
     for known in [Some(older), None] {
         rig.set_ban_upto(&limit_key, known, before).await;
         assert_eq!(rig.take(&limit_key, AMPLE).await.ban, Some(ban), "{known:?}");
@@ -74,7 +74,7 @@ pub(super) async fn a_ban_that_is_newer_than_what_is_known_stays(rig: &Rig) {
 pub(super) async fn a_ban_by_a_clock_that_is_ahead_holds_at_once(rig: &Rig) {
     let limit_key = rig.new_key();
     let now = rig.inspect(&limit_key).await.decision.now;
-    let ban = Ban { from: now.plus(Duration::from_hours(1)), until: now.plus(Duration::from_hours(2)) };
+    let ban = BanPeriod { from: now.plus(Duration::from_hours(1)), until: now.plus(Duration::from_hours(2)) };
     rig.set_ban_upto(&limit_key, Some(ban), ban.from).await;
     let banned = rig.take(&limit_key, AMPLE).await;
     assert_eq!(banned.banned_until(), Some(ban.until));
@@ -106,7 +106,10 @@ pub(super) async fn all_that_is_kept_of_a_key_can_be_seen(rig: &Rig) {
 
     let banned = rig.take_many(98, &limit_key, quota).await;
     let limit_status = rig.inspect(&limit_key).await;
-    assert_eq!(limit_status.ban(), Some(Ban { from: banned.now, until: banned.banned_until().unwrap() }));
+    assert_eq!(
+        limit_status.ban(),
+        Some(BanPeriod { from: banned.now, until: banned.banned_until().unwrap() })
+    );
     assert_eq!((limit_status.refused_until, limit_status.strikes), (None, None));
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use petstore_clock::UnixMillis;
 use proptest::prelude::*;
 
-use super::{Record, peek, take};
+use super::{Record, inspect, take};
 use crate::rate_limit::{Decision, Outcome, Quota};
 
 const FREE: Quota = Quota { per_minute: 60, per_day: 1_000 };
@@ -61,7 +61,7 @@ impl Key {
     }
 
     fn banned(&self) -> bool {
-        peek(self.record, self.quota, self.now()).outcome == Outcome::Banned
+        inspect(self.record, self.quota, self.now()).decision.outcome == Outcome::Banned
     }
 
     /// Ignores 429 until it is banned; answers with the ban's length in milliseconds.
@@ -155,7 +155,7 @@ fn in_a_ban_the_minutes_limit_nothing_remaining_and_the_bans_end_are_shown() {
     let shown = banned.shown();
     assert_eq!((shown.limit, shown.remaining, Some(shown.resets_at)), (60, 0, banned.banned_until()));
     assert_eq!(banned.retry_after_secs(), Some(300), "299.9 s, rounded up");
-    assert_eq!(peek(key.record, FREE, key.now()), banned);
+    assert_eq!(inspect(key.record, FREE, key.now()).decision, banned);
 }
 
 #[test]

@@ -35,10 +35,7 @@ pub use self::{
     error::RedisCallError,
     url::{InvalidRedisUrl, RedisUrl},
 };
-use super::{
-    Ban, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter,
-    policy::{self, Record},
-};
+use super::{BanPeriod, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 
 /// The longest name of an installation.
 const LONGEST_NAME: usize = 64;
@@ -156,12 +153,7 @@ impl RedisLimiter {
     /// # Errors
     /// Redis would not decide.
     pub(super) async fn probe_once(&self) -> Result<UnixMillis, LimiterUnavailable> {
-        let taken = async {
-            match self.run(Step::probe()).await? {
-                Reply::Taken(taken) => Ok(taken.decision(PROBES).now),
-                Reply::Kept { .. } | Reply::Set => Err(RedisCallError::Protocol),
-            }
-        };
+        let taken = async { Ok(self.run(Step::probe()).await?.taken()?.decision(PROBES).now) };
         self.within(self.deadlines.decision, taken).await
     }
 
@@ -214,21 +206,6 @@ impl RedisLimiter {
             LimiterUnavailable
         })
     }
-
-    async fn read<T>(
-        &self,
-        limit_key: &LimitKey,
-        policy: impl FnOnce(Record, UnixMillis) -> T,
-    ) -> Result<T, LimiterUnavailable> {
-        let step = Step::read(&self.installation()?, limit_key);
-        let kept = async {
-            match self.run(step).await? {
-                Reply::Kept { now, record } => Ok(policy(record, now)),
-                Reply::Taken(_) | Reply::Set => Err(RedisCallError::Protocol),
-            }
-        };
-        self.within(self.deadlines.decision, kept).await
-    }
 }
 
 /// A decision, from when it waits for its call of the script to its answer. The call may serve other requests
@@ -257,22 +234,9 @@ impl RateLimiter for RedisLimiter {
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
             let step = Step::take(&self.installation()?, limit_key, quota);
-            let taken = async {
-                match self.run(step).await? {
-                    Reply::Taken(taken) => Ok(taken.decision(quota)),
-                    Reply::Kept { .. } | Reply::Set => Err(RedisCallError::Protocol),
-                }
-            };
+            let taken = async { Ok(self.run(step).await?.taken()?.decision(quota)) };
             self.within(self.deadlines.decision, taken).await
         })
-    }
-
-    fn peek<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(self.read(limit_key, move |record, now| policy::peek(record, quota, now)))
     }
 
     fn inspect<'a>(
@@ -280,13 +244,18 @@ impl RateLimiter for RedisLimiter {
         limit_key: &'a LimitKey,
         quota: Quota,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
-        Box::pin(self.read(limit_key, move |record, now| policy::inspect(record, quota, now)))
+        Box::pin(async move {
+            let step = Step::read(&self.installation()?, limit_key);
+            let kept = async { self.run(step).await?.kept() };
+            let (record, now) = self.within(self.deadlines.decision, kept).await?;
+            Ok(policy::inspect(record, quota, now))
+        })
     }
 
     fn set_ban<'a>(
         &'a self,
         limit_key: &'a LimitKey,
-        ban: Option<Ban>,
+        ban: Option<BanPeriod>,
         upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         Box::pin(async move {

@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::error::RedisCallError;
 use crate::rate_limit::{
-    Ban, Decision, Outcome, Quota, Scope,
+    BanPeriod, Decision, Outcome, Quota, Scope,
     abuse::{AbuseState, Span},
     policy::Record,
     windows::{Window, Windows},
@@ -82,6 +82,24 @@ pub(super) enum Reply {
     Set,
 }
 
+impl Reply {
+    /// The decision on a request.
+    pub(super) fn taken(self) -> Result<Taken, RedisCallError> {
+        match self {
+            Self::Taken(taken) => Ok(taken),
+            Self::Kept { .. } | Self::Set => Err(RedisCallError::Protocol),
+        }
+    }
+
+    /// What is kept, and Redis's time.
+    pub(super) fn kept(self) -> Result<(Record, UnixMillis), RedisCallError> {
+        match self {
+            Self::Kept { now, record } => Ok((record, now)),
+            Self::Taken(_) | Self::Set => Err(RedisCallError::Protocol),
+        }
+    }
+}
+
 /// A decision as the script made it.
 #[derive(Debug)]
 pub(super) struct Taken {
@@ -90,7 +108,7 @@ pub(super) struct Taken {
     is_strike: bool,
     /// After the request, and only what still runs.
     windows: Windows,
-    ban: Option<Ban>,
+    ban: Option<BanPeriod>,
 }
 
 impl Taken {
@@ -124,9 +142,9 @@ impl Fields<'_> {
         })
     }
 
-    fn ban(&mut self) -> Option<Ban> {
+    fn ban(&mut self) -> Option<BanPeriod> {
         let Span { from, until } = self.span()?;
-        Some(Ban { from: UnixMillis(from), until: UnixMillis(until) })
+        Some(BanPeriod { from: UnixMillis(from), until: UnixMillis(until) })
     }
 
     fn span(&mut self) -> Option<Span> {

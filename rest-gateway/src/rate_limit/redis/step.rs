@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::LazyLock};
 use petstore_clock::UnixMillis;
 use redis::{Cmd, Script};
 
-use crate::rate_limit::{Ban, LimitKey, Quota};
+use crate::rate_limit::{BanPeriod, LimitKey, Quota};
 
 const SOURCE: &str = include_str!("redis.lua");
 
@@ -70,7 +70,7 @@ impl Step {
     pub(super) fn ban(
         installation: &str,
         limit_key: &LimitKey,
-        ban: Option<Ban>,
+        ban: Option<BanPeriod>,
         upto: UnixMillis,
     ) -> Option<Self> {
         let moment = |moment: UnixMillis| moment.0.min(LAST_MOMENT);

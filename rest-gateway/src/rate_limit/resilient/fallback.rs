@@ -8,7 +8,7 @@ use std::{
 use petstore_clock::{Clock, UnixMillis};
 
 use crate::rate_limit::{
-    Ban, Decision, LimitKey, LimitStatus, Quota,
+    BanPeriod, Decision, LimitKey, LimitStatus, Quota,
     abuse::AbuseState,
     counter_store::CounterStore,
     policy::{self, Record},
@@ -74,12 +74,12 @@ impl Fallback {
     }
 
     /// What the shared counters would answer by what they last showed, at their time.
-    pub(super) fn as_seen(&self, limit_key: &LimitKey, quota: Quota) -> Decision {
-        policy::peek(self.seen.record(limit_key), quota, self.now())
+    pub(super) fn as_seen(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
+        policy::inspect(self.seen.record(limit_key), quota, self.now())
     }
 
     /// Sets or lifts a ban in all that this gateway knows of the key.
-    pub(super) fn set_ban(&self, limit_key: &LimitKey, ban: Option<Ban>, upto: UnixMillis) {
+    pub(super) fn set_ban(&self, limit_key: &LimitKey, ban: Option<BanPeriod>, upto: UnixMillis) {
         if matches!(limit_key, LimitKey::ApiKey { .. }) {
             self.seen.set_ban(limit_key, ban, upto, || self.now());
             self.own.set_ban(limit_key, ban, upto, || self.now());

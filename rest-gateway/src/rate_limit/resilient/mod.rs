@@ -30,7 +30,7 @@ use self::{
     fallback::Fallback,
 };
 use super::{
-    Ban, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
+    BanPeriod, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
     RedisLimiter, Scope,
     policy::{self, Record},
 };
@@ -151,11 +151,36 @@ impl ResilientLimiter {
 
     /// What Redis would answer an address that it refused before, until the refusal's end: such an address
     /// costs it nothing. Not so a key, whose refused requests are counted as strikes.
-    fn remembered(&self, limit_key: &LimitKey, quota: Quota) -> Option<Decision> {
+    fn remembered(&self, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
         if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared() {
             return None;
         }
-        Some(self.fallback.as_seen(limit_key, quota)).filter(|decision| decision.outcome != Outcome::Admitted)
+        let seen = self.fallback.as_seen(limit_key, quota);
+        Some(seen).filter(|seen| seen.decision.outcome != Outcome::Admitted)
+    }
+
+    /// Redis's answer about the key, if it is asked and answers in time, or else what becomes of the request
+    /// without Redis: `locally` by this gateway's own counts, `openly` by no counts at all.
+    async fn decide<T>(
+        &self,
+        limit_key: &LimitKey,
+        call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
+        decision: fn(&T) -> &Decision,
+        locally: impl FnOnce(&Fallback) -> T,
+        openly: impl FnOnce(UnixMillis) -> T,
+    ) -> Result<T, LimiterUnavailable> {
+        let asked_at = self.fallback.local_time();
+        if let Ok(answer) = self.call_redis(call).await {
+            self.fallback.learn(limit_key, decision(&answer), asked_at);
+            return Ok(answer);
+        }
+        let decided = match self.settings.on_failure {
+            OnRedisFailure::Local => locally(&self.fallback),
+            OnRedisFailure::Open => openly(self.fallback.now()),
+            OnRedisFailure::Closed => return Err(LimiterUnavailable),
+        };
+        self.decided_alone.fetch_add(1, Ordering::Relaxed);
+        Ok(decided)
     }
 
     /// Redis's answer to a request's question, if it is asked and answers in time.
@@ -194,21 +219,6 @@ impl ResilientLimiter {
         }
     }
 
-    /// What becomes of a request without Redis.
-    fn alone<T>(
-        &self,
-        locally: impl FnOnce(&Fallback) -> T,
-        openly: impl FnOnce(&Fallback) -> T,
-    ) -> Result<T, LimiterUnavailable> {
-        let decided = match self.settings.on_failure {
-            OnRedisFailure::Local => locally(&self.fallback),
-            OnRedisFailure::Open => openly(&self.fallback),
-            OnRedisFailure::Closed => return Err(LimiterUnavailable),
-        };
-        self.decided_alone.fetch_add(1, Ordering::Relaxed);
-        Ok(decided)
-    }
-
     /// Never held over an await: no future is made while it is held.
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
@@ -226,39 +236,17 @@ impl RateLimiter for ResilientLimiter {
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
-            if let Some(refusal) = self.remembered(limit_key, quota) {
-                return Ok(refusal);
+            if let Some(refused) = self.remembered(limit_key, quota) {
+                return Ok(refused.decision);
             }
-            let asked_at = self.fallback.local_time();
-            if let Ok(decision) = self.call_redis(self.redis.take(limit_key, quota)).await {
-                self.fallback.learn(limit_key, &decision, asked_at);
-                return Ok(decision);
-            }
-            self.alone(
+            self.decide(
+                limit_key,
+                self.redis.take(limit_key, quota),
+                |decision| decision,
                 |fallback| fallback.take(limit_key, quota),
-                |fallback| on_its_own(policy::take(Record::default(), quota, fallback.now()).0),
+                |now| on_its_own(policy::take(Record::default(), quota, now).0),
             )
-        })
-    }
-
-    fn peek<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move {
-            if let Some(refusal) = self.remembered(limit_key, quota) {
-                return Ok(refusal);
-            }
-            let asked_at = self.fallback.local_time();
-            if let Ok(decision) = self.call_redis(self.redis.peek(limit_key, quota)).await {
-                self.fallback.learn(limit_key, &decision, asked_at);
-                return Ok(decision);
-            }
-            self.alone(
-                |fallback| fallback.inspect(limit_key, quota).decision,
-                |fallback| on_its_own(policy::peek(Record::default(), quota, fallback.now())),
-            )
+            .await
         })
     }
 
@@ -268,25 +256,27 @@ impl RateLimiter for ResilientLimiter {
         quota: Quota,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
         Box::pin(async move {
-            let asked_at = self.fallback.local_time();
-            if let Ok(limit_status) = self.call_redis(self.redis.inspect(limit_key, quota)).await {
-                self.fallback.learn(limit_key, &limit_status.decision, asked_at);
-                return Ok(limit_status);
+            if let Some(refused) = self.remembered(limit_key, quota) {
+                return Ok(refused);
             }
-            self.alone(
+            self.decide(
+                limit_key,
+                self.redis.inspect(limit_key, quota),
+                |limit_status| &limit_status.decision,
                 |fallback| fallback.inspect(limit_key, quota),
-                |fallback| {
-                    let limit_status = policy::inspect(Record::default(), quota, fallback.now());
+                |now| {
+                    let limit_status = policy::inspect(Record::default(), quota, now);
                     LimitStatus { decision: on_its_own(limit_status.decision), ..limit_status }
                 },
             )
+            .await
         })
     }
 
     fn set_ban<'a>(
         &'a self,
         limit_key: &'a LimitKey,
-        ban: Option<Ban>,
+        ban: Option<BanPeriod>,
         upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         self.fallback.set_ban(limit_key, ban, upto);

@@ -20,9 +20,9 @@ use crate::{
 pub(in crate::routes) const DESCRIPTION: Description = Description {
     tag: ORDERS,
     summary: "List orders",
-    text: "Experimental: it may change or go away at any time. A page of the store's orders in ascending order of \
-           their identifier; every key sees all of them. Orders are placed by the store's own systems, and never \
-           change the status of an animal.",
+    text: "Experimental: it may change or go away at any time. A page of the store's orders in ascending \
+           order of their identifier; every key sees all of them. Orders are placed by the store's own \
+           systems, and never change the status of an animal.",
     parameters: &["Limit", "Cursor"],
     request_body: None,
     success: Success {

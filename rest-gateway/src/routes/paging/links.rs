@@ -26,8 +26,8 @@ impl ListUrl {
         self
     }
 
-    /// The `Link` field of a page: the next one, if there is one, and from any later page the first. `None` if
-    /// there is nothing to link to.
+    /// The `Link` field of a page: the next one, if there is one, and from any later page the first. `None`
+    /// if there is nothing to link to.
     pub(super) fn links(&self, next_cursor: Option<&str>, is_first: bool) -> Option<String> {
         let next = next_cursor.map(|cursor| {
             let mut next = self.clone();

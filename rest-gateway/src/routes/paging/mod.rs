@@ -78,8 +78,8 @@ where
 /// A page that the core refuses before it reads a row.
 const NO_PAGE: i32 = -1;
 
-/// Only the core can tell a good cursor from a bad one. So one beside other faults is put before it too, in a call
-/// that it refuses in any case: its refusal names the cursor or does not.
+/// Only the core can tell a good cursor from a bad one. So one beside other faults is put before it too, in a
+/// call that it refuses in any case: its refusal names the cursor or does not.
 async fn refuse<F>(query: Query<'_>, fetch: impl Fn(PageRequest) -> F) -> ApiError
 where
     F: Future<Output = Result<Page, ApiError>>,

@@ -7,8 +7,8 @@ use petstore_proto::v1::PetStatus;
 use super::parameters::{self, Parameter};
 use crate::json::{STATUS_WORDS, status_from_word};
 
-/// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other parameters
-/// are ignored.
+/// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other
+/// parameters are ignored.
 #[derive(Debug, PartialEq)]
 pub(in crate::routes) struct Query<'a> {
     pub(in crate::routes) limit: Result<Option<u8>, String>,
@@ -106,7 +106,8 @@ mod tests {
 
         #[test]
         fn only_1_to_100_are_limits(number: i64) {
-            prop_assert_eq!(Query::parse(&format!("limit={number}")).limit.is_ok(), (1..=100).contains(&number));
+            let query = format!("limit={number}");
+            prop_assert_eq!(Query::parse(&query).limit.is_ok(), (1..=100).contains(&number));
         }
     }
 }

@@ -5,10 +5,7 @@ use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::CreatePetRequest;
 use serde_json::{Value, json};
 
-use super::{
-    body,
-    idempotency_key::{IDEMPOTENCY_REPLAYED, IdempotencyKey},
-};
+use super::idempotency_key::{IDEMPOTENCY_REPLAYED, IdempotencyKey};
 use crate::{
     caller::Caller,
     error::{ApiError, responses},
@@ -18,6 +15,7 @@ use crate::{
         Description, Success, deprecation,
         description::{Link, PETS},
     },
+    request_body,
     routes::json_response,
 };
 
@@ -25,10 +23,10 @@ use crate::{
 pub(in crate::routes) const DESCRIPTION: Description = Description {
     tag: PETS,
     summary: "Add an animal",
-    text: "The body is strict JSON (RFC 8259): duplicate members, trailing data, invalid UTF-8, lone surrogates and \
-           nesting over 64 are refused. It is at most 64 KiB and arrives within 5 seconds.",
+    text: "The body is strict JSON (RFC 8259): duplicate members, trailing data, invalid UTF-8, lone \
+           surrogates and nesting over 64 are refused. It is at most 64 KiB and arrives within 5 seconds.",
     parameters: &["IdempotencyKey"],
-    request_body: Some(request_body),
+    request_body: Some(body),
     success: Success {
         status: "201",
         description: "The animal, with its identifier. It is stored durably.",
@@ -55,7 +53,7 @@ fn link_to_pet() -> Value {
     })
 }
 
-fn request_body() -> Value {
+fn body() -> Value {
     json!({
         "required": true,
         "content": {
@@ -76,7 +74,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = IdempotencyKey::from_headers(request.headers(), caller.account_id, &gateway.clock);
-    let body = body::read_json(request).await?;
+    let body = request_body::read_json(request).await?;
     let key = key?;
     let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: key.as_str().to_owned() };
     let created = gateway.core.call(message, caller).await.map_err(|error| key.explain(error))?;

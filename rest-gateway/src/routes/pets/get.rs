@@ -18,8 +18,8 @@ use crate::{
 pub(in crate::routes) const DESCRIPTION: Description = Description {
     tag: PETS,
     summary: "Get an animal",
-    text: "Deprecated: removed on 5 December 2030, when it begins to answer 410. List animals with a status filter \
-           instead.",
+    text: "Deprecated: removed on 5 December 2030, when it begins to answer 410. List animals with a status \
+           filter instead.",
     parameters: &["PetId"],
     request_body: None,
     success: Success {

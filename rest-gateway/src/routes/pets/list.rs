@@ -22,8 +22,8 @@ pub(in crate::routes) const DESCRIPTION: Description = Description {
     tag: PETS,
     summary: "List animals",
     text: "A page of animals in ascending order of their identifier. While more exist, the response carries \
-           X-Next-Cursor and Link rel=\"next\". An animal that was added before the walk over the pages began is \
-           seen exactly once. Unknown parameters are ignored.",
+           X-Next-Cursor and Link rel=\"next\". An animal that was added before the walk over the pages \
+           began is seen exactly once. Unknown parameters are ignored.",
     parameters: &["Limit", "Status", "Cursor"],
     request_body: None,
     success: Success {

@@ -1,6 +1,5 @@
 //! `/v1/pets`: the pets (docs/contract.md, 7).
 
-mod body;
 pub(super) mod create;
 pub(super) mod get;
 mod idempotency_key;

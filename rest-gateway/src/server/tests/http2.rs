@@ -14,7 +14,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const NO_SETTINGS: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
 /// `SETTINGS_INITIAL_WINDOW_SIZE` 0.
 const NO_WINDOW: &[u8] = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00";
-/// `GET /large` on stream 1: `:method: GET`, `:scheme: https`, and literally `:path` and `:authority` (RFC 7541).
+/// `GET /large` on stream 1: `:method: GET`, `:scheme: https`, and literally `:path` and `:authority` (RFC
+/// 7541).
 const GET_LARGE: &[u8] = b"\x00\x00\x0d\x01\x05\x00\x00\x00\x01\x82\x87\x04\x06/large\x01\x01h";
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;

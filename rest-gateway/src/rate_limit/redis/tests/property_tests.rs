@@ -13,7 +13,7 @@ use proptest::{
 
 use super::patient_limiter_by;
 use crate::rate_limit::{
-    Ban, InProcessLimiter, LimitKey, Outcome, Quota, RateLimiter,
+    BanPeriod, InProcessLimiter, LimitKey, Outcome, Quota, RateLimiter,
     conformance::{Ledger, key},
     policy::{self, Record},
 };
@@ -102,7 +102,7 @@ async fn the_same_trace_is_decided_alike_by_the_law_in_process_and_by_redis() {
                 }
                 Event::Plan(plan) => quota = plan,
                 Event::Ban(caller, millis) => {
-                    let ban = Ban { from: now, until: now.plus(Duration::from_millis(millis)) };
+                    let ban = BanPeriod { from: now, until: now.plus(Duration::from_millis(millis)) };
                     let limiters: [&dyn RateLimiter; 2] = [&in_process, &*in_redis];
                     set_ban(&mut ledger, &limiters, &callers[caller], Some(ban), now).await;
                 }
@@ -139,7 +139,7 @@ async fn set_ban(
     ledger: &mut Ledger,
     limiters: &[&dyn RateLimiter],
     limit_key: &LimitKey,
-    ban: Option<Ban>,
+    ban: Option<BanPeriod>,
     now: UnixMillis,
 ) {
     let (record, upto) = (ledger.record(limit_key), now.minus(Duration::from_secs(1)));

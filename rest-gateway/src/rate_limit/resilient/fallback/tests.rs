@@ -92,8 +92,8 @@ fn a_ban_that_was_seen_stays_in_force_and_is_the_keys_alone() {
     let until = UnixMillis(START.0 + 300_000);
     let banned = Decision {
         outcome: Outcome::Banned,
-        ban: Some(Ban { from: START, until }),
-        ..policy::peek(Record::default(), FREE, START)
+        ban: Some(BanPeriod { from: START, until }),
+        ..policy::inspect(Record::default(), FREE, START).decision
     };
     node.learn(&key("a"), &banned, START);
     assert_eq!(node.take(&key("a"), FREE).banned_until(), Some(until));
@@ -151,9 +151,9 @@ fn strikes_are_counted_alone_too() {
 fn a_ban_is_set_and_lifted_wherever_it_came_from() {
     let gateways = Gateways::new(1);
     let node = &gateways.nodes[0];
-    let ban = Ban { from: START, until: UnixMillis(START.0 + 300_000) };
+    let ban = BanPeriod { from: START, until: UnixMillis(START.0 + 300_000) };
     let is_banned = |name| node.take(&key(name), FREE).outcome == Outcome::Banned;
-    let seen = policy::peek(Record::default(), FREE, START);
+    let seen = policy::inspect(Record::default(), FREE, START).decision;
     let seen = Decision { outcome: Outcome::Banned, ban: Some(ban), ..seen };
     node.learn(&key("seen"), &seen, START);
     node.set_ban(&key("told"), Some(ban), START);
@@ -182,11 +182,11 @@ fn what_was_seen_of_a_refusal_ends_no_later_than_the_refusal() {
         let (refusal, _) = policy::take(record, quota, refused_at);
         hand.advance(Duration::from_millis(200));
         node.learn(&address, &refusal, UnixMillis(begin.0 + 100));
-        let outcome = || node.as_seen(&address, quota).outcome;
+        let outcome = || node.as_seen(&address, quota).decision.outcome;
         assert_eq!(outcome(), Outcome::RateLimited);
         hand.set(UnixMillis(begin.0 + 59_000));
         assert_eq!(outcome(), Outcome::RateLimited);
-        assert!(node.as_seen(&address, quota).retry_after_secs() <= Some(2));
+        assert!(node.as_seen(&address, quota).decision.retry_after_secs() <= Some(2));
         hand.set(UnixMillis(begin.0 + 60_050)); // when the shared window ends
         assert_eq!(outcome(), Outcome::Admitted, "by {skew} ms");
         hand.advance(Duration::from_mins(5));
@@ -230,7 +230,7 @@ proptest! {
         let quota = Quota { per_minute, per_day: 10_000 };
         let mut gateways = Gateways::new(count);
         gateways.shared_many(used, quota);
-        let last = policy::peek(gateways.shared, quota, START);
+        let last = policy::inspect(gateways.shared, quota, START).decision;
         gateways.nodes.iter().for_each(|node| node.learn(&key("a"), &last, START));
         let own: u64 = gateways.alone(quota).iter().sum();
         prop_assert!(own <= last.minute.remaining, "{own} of {}", last.minute.remaining);

@@ -17,7 +17,7 @@ const MAX_LEN: usize = 64 * 1024;
 const TIME: Duration = Duration::from_secs(5);
 
 /// The whole body of the request.
-pub(super) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
+pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     if !is_json(&parts.headers) {
         return Err(ApiError::UnsupportedMediaType);
@@ -37,8 +37,8 @@ pub(super) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
     }
 }
 
-/// Whether the body is declared as JSON in UTF-8 without a content coding, or not declared at all (RFC 8259 §8.1
-/// knows no other encoding, RFC 9110 §8.3 lets a recipient assume).
+/// Whether the body is declared as JSON in UTF-8 without a content coding, or not declared at all (RFC 8259
+/// §8.1 knows no other encoding, RFC 9110 §8.3 lets a recipient assume).
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
     let json = match (types.next(), types.next()) {
@@ -49,8 +49,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// `application/json`, whose parameters are without meaning (RFC 8259 §11) unless they contradict UTF-8. What is not of
-/// the form of RFC 9110 §8.3.1 is no media type: somebody may have meant another charset by it.
+/// `application/json`, whose parameters are without meaning (RFC 8259 §11) unless they contradict UTF-8. What
+/// is not of the form of RFC 9110 §8.3.1 is no media type: somebody may have meant another charset by it.
 fn is_json_type(media_type: &str) -> bool {
     let (essence, mut rest) = media_type.split_at(media_type.find(';').unwrap_or(media_type.len()));
     if !trimmed(essence).eq_ignore_ascii_case("application/json") {
@@ -74,8 +74,8 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches(WHITESPACE)
 }
 
-/// The name and value of the parameter that the text begins with, which may be left out, and what comes after it. A
-/// quoted value is taken as it is written: `\` makes no charset another one that is known.
+/// The name and value of the parameter that the text begins with, which may be left out, and what comes after
+/// it. A quoted value is taken as it is written: `\` makes no charset another one that is known.
 fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
     if text.is_empty() || text.starts_with(';') {
         return Some(("", "", text));

@@ -1,0 +1,177 @@
+//! The admin API on a gateway's admin port.
+
+use std::time::Duration;
+
+use petstore_core::domain::Role;
+use petstore_testkit::{Answer, Client, Plan, TestShop, eventually};
+use serde_json::json;
+
+const TOKEN: (&str, &str) = ("authorization", "Bearer pet_op_0000000000000000000000000000000000");
+
+/// Without a token.
+async fn send_as_nobody(admin: &Client, method: &str, path: &str) -> Answer {
+    admin.send(method, path, &[], "").await
+}
+
+#[tokio::test]
+async fn without_a_valid_token_every_operation_is_refused_and_what_was_open_stays_open() {
+    let shop = TestShop::open().await;
+    let admin = shop.admin();
+    for (method, path) in [
+        ("GET", "/admin/v1/accounts"),
+        ("POST", "/admin/v1/accounts/shop/suspend"),
+        ("GET", "/admin/v1/accounts/shop/limits"),
+        ("POST", "/admin/v1/keys/00000000-0000-0000-0000-000000000000/rotate"),
+        ("DELETE", "/admin/v1/keys/00000000-0000-0000-0000-000000000000/ban"),
+        ("GET", "/admin/v1/operators/current"),
+    ] {
+        let refused = send_as_nobody(&admin, method, path).await;
+        refused.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+        assert_eq!(refused.header("www-authenticate"), r#"Bearer realm="petstore-admin""#);
+        assert_eq!(refused.header("cache-control"), "no-store");
+    }
+    for open in ["/livez", "/readyz", "/metrics", "/admin/v1/openapi.json"] {
+        admin.get(open).await.assert_status(200);
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_it_is_on_the_public_port() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for path in ["/admin/v1/accounts", "/admin/v1/openapi.json", "/admin/v1"] {
+        client.get(path).await.assert_error_body(404, "ROUTE_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_served_is_an_error_as_on_the_public_port() {
+    let shop = TestShop::open().await;
+    let admin = shop.admin();
+    send_as_nobody(&admin, "GET", "/admin/v1/nothing").await.assert_error_body(404, "ROUTE_NOT_FOUND");
+    let refused = send_as_nobody(&admin, "PUT", "/admin/v1/accounts").await;
+    refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
+    assert_eq!(refused.header("allow"), "POST, GET, HEAD");
+    let refused = admin.send("GET", "/admin/v1/accounts?plan=gold", &[TOKEN], "").await;
+    refused.assert_error_body(400, "INVALID_PARAMETER");
+    assert_eq!(refused.message(), "plan must be one of free, pro, business, enterprise");
+}
+
+#[tokio::test]
+async fn a_page_of_the_web_cannot_use_it_by_a_name_of_its_own() {
+    let shop = TestShop::open().await;
+    let refused = shop.admin().send("GET", "/admin/v1/openapi.json", &[("host", "evil.example")], "").await;
+    refused.assert_error_body(421, "INVALID_REQUEST");
+}
+
+#[tokio::test]
+async fn its_document_describes_every_operation_and_its_errors() {
+    let shop = TestShop::open().await;
+    let document = shop.admin().get("/admin/v1/openapi.json").await.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    for path in [
+        "/admin/v1/accounts",
+        "/admin/v1/accounts/{account}",
+        "/admin/v1/accounts/{account}/limits",
+        "/admin/v1/keys/{key_id}/rotate",
+        "/admin/v1/bans",
+        "/admin/v1/usage",
+        "/admin/v1/audit-events",
+        "/admin/v1/operators",
+    ] {
+        assert!(paths.contains_key(path), "{path} is missing");
+    }
+    let plan = &document["components"]["schemas"]["Account"]["properties"]["plan"];
+    assert_eq!(plan["x-extensible-enum"], json!(["free", "pro", "business", "enterprise"]));
+    let codes = &document["components"]["responses"]["Error"]["x-error-codes"];
+    assert_eq!(codes["OPERATOR_NOT_PERMITTED"]["status"], 403);
+}
+
+/// An operator's token, as a header field.
+async fn operator(shop: &TestShop, name: &str, role: Role) -> String {
+    format!("Bearer {}", shop.operator_token(name, role).await)
+}
+
+/// A change reaches every gateway within five seconds; a busy machine may take longer.
+async fn answers_in_time(client: &Client, status: u16) {
+    eventually(Duration::from_secs(10), async || match client.get("/v1/pets").await.status() {
+        seen if seen == status => Ok(()),
+        seen => Err(seen.to_string()),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_operator_finds_why_an_account_was_refused_raises_its_plan_and_the_next_request_passes() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    let created = boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await;
+    let account = created.assert_status(201).json();
+    assert_eq!((&account["name"], &account["plan"]), (&json!("shop"), &json!("free")));
+    assert_eq!(account["limits"], json!({ "perMinute": 60, "perDay": 1_000 }));
+    let again = boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await;
+    again.assert_error_body(409, "ACCOUNT_EXISTS");
+
+    let created = boss.post("/admin/v1/accounts/shop/keys", &json!({ "label": "till" })).await;
+    let issued = created.assert_status(201).json();
+    let client = shop.anonymous().with_key(issued["apiKey"].as_str().unwrap());
+    client.sends(61, "/v1/pets").await.last().unwrap().assert_error(429, "RATE_LIMITED");
+
+    let limits = boss.get("/admin/v1/accounts/shop/limits").await.assert_status(200).json();
+    assert_eq!((&limits["minute"]["used"], &limits["minute"]["remaining"]), (&json!(60), &json!(0)));
+    let changed = boss.send("PATCH", "/admin/v1/accounts/shop", &[], r#"{"plan":"pro"}"#).await;
+    assert_eq!(changed.assert_status(200).json()["plan"], "pro");
+    answers_in_time(&client, 200).await;
+
+    let key = issued["key"]["id"].as_str().unwrap();
+    let ban = json!({ "reason": "too eager", "duration": "1h" });
+    let banned = boss.post(&format!("/admin/v1/keys/{key}/ban"), &ban).await.assert_status(201).json();
+    assert_eq!((&banned["account"], &banned["origin"]), (&json!("shop"), &json!("operator")));
+    answers_in_time(&client, 429).await;
+    let shown = boss.get(&format!("/admin/v1/accounts/shop/limits?keyId={key}")).await.json();
+    assert!(shown["ban"]["until"].is_string(), "{shown}");
+    boss.send("DELETE", &format!("/admin/v1/keys/{key}/ban"), &[], "").await.assert_status(200);
+    answers_in_time(&client, 200).await;
+
+    let events = boss.get("/admin/v1/audit-events?account=shop").await.assert_status(200).json();
+    let actions: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["action"]).collect();
+    assert_eq!(actions, ["LiftBan", "CreateBan", "UpdateAccount", "CreateKey", "CreateAccount"]);
+    assert_eq!(events["events"][0]["operator"], "boss");
+    assert_eq!(events["events"][0]["clientAddress"], "127.0.0.1");
+    assert!(!events.to_string().contains(issued["apiKey"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_viewer_reads_and_is_refused_every_change() {
+    let shop = TestShop::open().await;
+    let viewer = shop.admin().with_header("authorization", &operator(&shop, "eve", Role::Viewer).await);
+    let account = shop.account_on(Plan::Free).await;
+    let found = viewer.get("/admin/v1/accounts?nameContains=ACC&pageSize=1").await.assert_status(200).json();
+    assert_eq!(found["accounts"][0]["name"], account.to_string());
+    assert_eq!(viewer.get("/admin/v1/operators/current").await.json()["role"], "viewer");
+    for (method, path, body) in [
+        ("POST", "/admin/v1/accounts".to_owned(), r#"{"name":"x","plan":"free"}"#),
+        ("PATCH", format!("/admin/v1/accounts/{account}"), r#"{"plan":"pro"}"#),
+        ("POST", format!("/admin/v1/accounts/{account}/suspend"), ""),
+        ("POST", "/admin/v1/operators".to_owned(), r#"{"name":"x","role":"admin"}"#),
+    ] {
+        let refused = viewer.send(method, &path, &[], body).await;
+        refused.assert_error_body(403, "OPERATOR_NOT_PERMITTED");
+    }
+}
+
+#[tokio::test]
+async fn an_address_with_ten_wrong_tokens_in_a_minute_is_not_heard_for_the_rest_of_it() {
+    let shop = TestShop::open().await;
+    let wrong = shop.admin().with_header(TOKEN.0, TOKEN.1);
+    for _ in 0..10 {
+        wrong.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+    }
+    let refused = wrong.get("/admin/v1/bans").await;
+    refused.assert_error_body(429, "RATE_LIMITED");
+    let right = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    right.get("/admin/v1/bans").await.assert_error_body(429, "RATE_LIMITED");
+    shop.advance(Duration::from_secs(refused.retry_after()));
+    right.get("/admin/v1/bans").await.assert_status(200);
+}

@@ -1,0 +1,137 @@
+//! Why the admin API refuses or fails, and the table of its own error codes. The body is the Error object of
+//! the public interface.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::error::{ApiError, error_response};
+
+const REASON_PREFIX: &str = "ADMIN_ERROR_REASON_";
+
+/// Why there is an Error body instead of what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AdminError {
+    #[error("an operator token is required: send the header Authorization: Bearer pet_op_…")]
+    MissingToken,
+    /// What the core refused, in its own words.
+    #[error("{message}")]
+    Refused { reason: AdminErrorReason, message: String },
+    #[error("the core has no admin API: is it of an older release?")]
+    NotServed,
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+/// A code of the admin API.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AdminErrorCode {
+    pub(super) status: StatusCode,
+    /// What happened, and what to do.
+    pub(super) meaning: &'static str,
+}
+
+/// The row of a reason. Total, so that a new reason has to be explained before it compiles.
+pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
+    use AdminErrorReason as R;
+    let (status, meaning) = match reason {
+        R::InvalidOperatorToken => (
+            StatusCode::UNAUTHORIZED,
+            "No operator token was sent, or one that is unknown or revoked. An administrator creates \
+             operators. Failed attempts count against your address.",
+        ),
+        R::OperatorNotPermitted => (
+            StatusCode::FORBIDDEN,
+            "The operator's role does not allow this: viewers only read. Ask an administrator.",
+        ),
+        R::AccountNotFound => {
+            (StatusCode::NOT_FOUND, "There is no account with this name. It may have been renamed.")
+        }
+        R::AccountExists => (StatusCode::CONFLICT, "Another account has this name. Choose another one."),
+        R::KeyNotFound => (StatusCode::NOT_FOUND, "There is no key with this identifier."),
+        R::KeyNotActive => (
+            StatusCode::CONFLICT,
+            "The key is revoked or has expired, so that there is nothing to rotate. Create another one.",
+        ),
+        R::KeyOfAnotherEnvironment => (
+            StatusCode::CONFLICT,
+            "The key is of another environment than the request names. Name its own, or none.",
+        ),
+        R::OperatorNotFound => (StatusCode::NOT_FOUND, "There is no operator with this name."),
+        R::OperatorExists => (
+            StatusCode::CONFLICT,
+            "Another operator has this name, or had it and was revoked. Choose another one.",
+        ),
+        R::Unspecified => (StatusCode::INTERNAL_SERVER_ERROR, "Never sent."),
+    };
+    AdminErrorCode { status, meaning }
+}
+
+/// The code as it is written.
+pub(super) fn code(reason: AdminErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix(REASON_PREFIX).unwrap_or(name)
+}
+
+/// Every reason but the one that is never sent.
+pub(super) fn all() -> impl Iterator<Item = AdminErrorReason> {
+    const BOUND: i32 = 1_000; // far above the highest number in use
+    (1..BOUND).filter_map(|number| AdminErrorReason::try_from(number).ok())
+}
+
+impl AdminError {
+    /// Whether the core does not know the token.
+    pub(super) const fn is_invalid_token(&self) -> bool {
+        matches!(self, Self::Refused { reason: AdminErrorReason::InvalidOperatorToken, .. })
+    }
+}
+
+/// By the reason in the status's `ErrorInfo`; what the admin API has no reason for is as on the public
+/// interface.
+impl From<&Status> for AdminError {
+    fn from(status: &Status) -> Self {
+        let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN);
+        let reason = info
+            .and_then(|info| AdminErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason)))
+            .filter(|reason| *reason != AdminErrorReason::Unspecified);
+        match (reason, status.code()) {
+            (Some(reason), _) => Self::Refused { reason, message: status.message().to_owned() },
+            (None, Code::Unimplemented) => Self::NotServed,
+            (None, code) => {
+                let error = ApiError::from(status);
+                if error.status().is_server_error() {
+                    let error = crate::core_client::failure_text(status);
+                    tracing::warn!(?code, error, "a call of the admin service failed");
+                }
+                error.into()
+            }
+        }
+    }
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        let message = self.to_string();
+        let mut response = match self {
+            Self::Api(error) => error.into_response(),
+            Self::NotServed => error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &message),
+            Self::MissingToken => refusal(AdminErrorReason::InvalidOperatorToken, &message),
+            Self::Refused { reason, .. } => refusal(reason, &message),
+        };
+        let headers = response.headers_mut();
+        headers.remove(header::LINK); // to pages that are on the public port
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+fn refusal(reason: AdminErrorReason, message: &str) -> Response {
+    let mut response = error_response(explain(reason).status, code(reason), message);
+    if reason == AdminErrorReason::InvalidOperatorToken {
+        let challenge = HeaderValue::from_static(r#"Bearer realm="petstore-admin""#);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
+}

@@ -1,0 +1,223 @@
+//! Messages as JSON: as protobuf's own mapping has them, but with 64-bit integers as numbers and values of
+//! enumerations as words (`PLAN_FREE` is `free`), as on the public interface.
+
+use jiff::{SignedDuration, Timestamp};
+use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
+use serde_json::{Map, Value as Json, json};
+
+use super::error::AdminError;
+use crate::json::strict_members;
+
+const TIMESTAMP: &str = "google.protobuf.Timestamp";
+const DURATION: &str = "google.protobuf.Duration";
+const FIELD_MASK: &str = "google.protobuf.FieldMask";
+
+/// The members of a body, which is strict JSON. An empty body has none.
+pub(super) fn members(body: &[u8]) -> Result<Vec<(String, Json)>, AdminError> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(strict_members(body)?)
+}
+
+/// Sets the fields that the members name, and returns what is wrong with them. `within` is the path of the
+/// message.
+pub(super) fn set_members(
+    message: &mut DynamicMessage,
+    fields: &[FieldDescriptor],
+    members: &[(String, Json)],
+    within: &str,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (name, value) in members {
+        let path = format!("{within}{name}");
+        match fields.iter().find(|field| field.json_name() == name) {
+            None => faults.push(format!("{path} is no member of this object")),
+            Some(_) if value.is_null() => {} // as if it were left out
+            Some(field) if is_taken(message, field) => {
+                faults.push(format!("{path} cannot be given beside another member that says the same"));
+            }
+            Some(field) => {
+                if let Some(value) = to_value(&field.kind(), value, &path, &mut faults) {
+                    message.set_field(field, value);
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// Whether another field of its `oneof` is set.
+fn is_taken(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
+    let oneof = field.containing_oneof().filter(|_| !field.field_descriptor_proto().proto3_optional());
+    oneof.is_some_and(|oneof| oneof.fields().any(|other| message.has_field(&other)))
+}
+
+/// Sets a field that is written as text, in the path or the query, and returns what is wrong with it.
+pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, text: &str) -> Option<String> {
+    let json = match field.kind() {
+        Kind::Int32 | Kind::Int64 => text.parse::<i64>().map_or(json!(text), Json::from),
+        Kind::Bool => match text {
+            "true" => json!(true),
+            "false" => json!(false),
+            _ => json!(text),
+        },
+        _ => json!(text),
+    };
+    let mut faults = Vec::new();
+    if is_taken(message, field) || message.has_field(field) && field.containing_oneof().is_some() {
+        return Some(format!("{} is given twice", field.json_name()));
+    }
+    if let Some(value) = to_value(&field.kind(), &json, field.json_name(), &mut faults) {
+        message.set_field(field, value);
+    }
+    faults.pop()
+}
+
+/// The value of a field of that kind; `None`, and a fault more, if the JSON is none.
+fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> Option<Value> {
+    let (value, rule) = match kind {
+        Kind::Bool => (json.as_bool().map(Value::Bool), "true or false".to_owned()),
+        Kind::Int32 => {
+            let number = json.as_i64().and_then(|number| i32::try_from(number).ok());
+            (number.map(Value::I32), "a 32-bit integer".to_owned())
+        }
+        Kind::Int64 => (json.as_i64().map(Value::I64), "a 64-bit integer".to_owned()),
+        Kind::String => (json.as_str().map(|text| Value::String(text.to_owned())), "a string".to_owned()),
+        Kind::Enum(words) => {
+            let number = json.as_str().and_then(|word| number(words, word));
+            (number.map(Value::EnumNumber), format!("one of {}", self::words(words).join(", ")))
+        }
+        Kind::Message(message) => match message.full_name() {
+            TIMESTAMP => {
+                let moment = json.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+                let parts = moment.map(|moment| (moment.as_second(), moment.subsec_nanosecond()));
+                (seconds(kind, parts), "a moment such as 2026-11-22T09:00:00Z".to_owned())
+            }
+            DURATION => {
+                let duration = json.as_str().and_then(|text| text.parse::<SignedDuration>().ok());
+                let parts = duration.map(|duration| (duration.as_secs(), duration.subsec_nanos()));
+                (seconds(kind, parts), "a time such as 3600s or 2h".to_owned())
+            }
+            FIELD_MASK => {
+                let paths = json.as_str().map(|paths| paths.split(',').filter(|path| !path.is_empty()));
+                let paths = paths.map(|paths| paths.map(|path| Value::String(snake_case(path))).collect());
+                let mut mask = DynamicMessage::new(message.clone());
+                let mask = paths.map(|paths| {
+                    mask.set_field_by_name("paths", Value::List(paths));
+                    Value::Message(mask)
+                });
+                (mask, "names of members, separated by commas".to_owned())
+            }
+            _ => {
+                let Some(members) = json.as_object() else {
+                    faults.push(format!("{path} must be an object"));
+                    return None;
+                };
+                let members: Vec<_> =
+                    members.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+                let mut inner = DynamicMessage::new(message.clone());
+                let fields: Vec<_> = message.fields().collect();
+                let inner_faults = set_members(&mut inner, &fields, &members, &format!("{path}."));
+                let is_right = inner_faults.is_empty();
+                faults.extend(inner_faults);
+                return is_right.then_some(Value::Message(inner));
+            }
+        },
+        _ => (None, "of a kind that is known".to_owned()), // the service has no others; a test looks
+    };
+    if value.is_none() {
+        faults.push(format!("{path} must be {rule}"));
+    }
+    value
+}
+
+/// A message of seconds and nanoseconds.
+fn seconds(kind: &Kind, parts: Option<(i64, i32)>) -> Option<Value> {
+    let (Kind::Message(message), Some((seconds, nanos))) = (kind, parts) else { return None };
+    let mut value = DynamicMessage::new(message.clone());
+    value.set_field_by_name("seconds", Value::I64(seconds));
+    value.set_field_by_name("nanos", Value::I32(nanos));
+    Some(Value::Message(value))
+}
+
+/// A message as an object. Members without a value are left out, empty texts and lists are not.
+pub(super) fn from_message(message: &DynamicMessage) -> Json {
+    let name = message.descriptor();
+    let part = |field| message.get_field_by_name(field);
+    match name.full_name() {
+        TIMESTAMP | DURATION => {
+            let seconds = part("seconds").and_then(|value| value.as_i64()).unwrap_or_default();
+            let nanos = part("nanos").and_then(|value| value.as_i32()).unwrap_or_default();
+            if name.full_name() == DURATION {
+                return json!(format!("{seconds}s"));
+            }
+            Timestamp::new(seconds, nanos).map_or(Json::Null, |moment| json!(moment.to_string()))
+        }
+        _ => {
+            let fields = name.fields().filter(|field| {
+                let is_unspecified = matches!(field.kind(), Kind::Enum(_)) && !field.is_list();
+                message.has_field(field) || !field.supports_presence() && !is_unspecified
+            });
+            let member = |field: FieldDescriptor| {
+                (field.json_name().to_owned(), value_of(&field, &message.get_field(&field)))
+            };
+            Json::Object(fields.map(member).collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// A value without its field: a message, as the bodies of answers are.
+pub(super) fn from_value(value: &Value) -> Json {
+    value.as_message().map(from_message).unwrap_or_default()
+}
+
+fn value_of(field: &FieldDescriptor, value: &Value) -> Json {
+    match value {
+        Value::Bool(value) => json!(value),
+        Value::I32(value) => json!(value),
+        Value::I64(value) => json!(value),
+        Value::String(value) => json!(value),
+        Value::EnumNumber(number) => match field.kind() {
+            Kind::Enum(words) => word(&words, *number).map_or(json!(number), Json::from), // of a newer core
+            _ => Json::Null,
+        },
+        Value::Message(message) => from_message(message),
+        Value::List(values) => values.iter().map(|value| value_of(field, value)).collect(),
+        Value::U32(_) | Value::U64(_) | Value::F32(_) | Value::F64(_) | Value::Bytes(_) | Value::Map(_) => {
+            Json::Null
+        }
+    }
+}
+
+/// The words of an enumeration, without the one that stands for none.
+pub(super) fn words(words: &EnumDescriptor) -> Vec<String> {
+    words
+        .values()
+        .filter(|value| value.number() != 0)
+        .filter_map(|value| word(words, value.number()))
+        .collect()
+}
+
+/// `PLAN_FREE` of `Plan` is `free`.
+fn word(words: &EnumDescriptor, number: i32) -> Option<String> {
+    let value = words.get_value(number).filter(|_| number != 0)?;
+    let prefix = snake_case(words.name()).to_ascii_uppercase() + "_";
+    Some(value.name().strip_prefix(&prefix).unwrap_or(value.name()).to_ascii_lowercase())
+}
+
+fn number(words: &EnumDescriptor, written: &str) -> Option<i32> {
+    words.values().map(|value| value.number()).find(|number| word(words, *number).as_deref() == Some(written))
+}
+
+/// `perMinute` is `per_minute`, and `KeyState` `key_state`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for (index, letter) in name.chars().enumerate() {
+        if letter.is_ascii_uppercase() && index > 0 {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}

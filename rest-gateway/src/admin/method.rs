@@ -1,0 +1,201 @@
+//! The methods of the admin service, and the HTTP requests that stand for them (`google.api.http`), from the
+//! descriptors.
+
+use std::sync::LazyLock;
+
+use http::{Method, StatusCode, uri::PathAndQuery};
+use percent_encoding::percent_decode_str;
+use petstore_proto::FILE_DESCRIPTOR_SET;
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
+    ReflectMessage, ServiceDescriptor, Value,
+};
+
+use super::{error::AdminError, json};
+use crate::error::ApiError;
+
+const SERVICE: &str = "petstore.admin.v1.AdminService";
+
+/// Everything that `proto/` declares. What is built into the program can be read: a test does.
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap_or_default());
+
+/// A method of the admin service.
+#[derive(Clone, Debug)]
+pub(super) struct AdminMethod(MethodDescriptor);
+
+/// An HTTP request that stands for a method.
+#[derive(Clone, Debug)]
+pub(super) struct Binding {
+    pub(super) http_method: Method,
+    /// `{name}` stands for a segment, and is the field of that name.
+    pub(super) path: String,
+    /// The field that the body is, `*` for all that are not in the path; no body if it is `None`.
+    pub(super) body: Option<String>,
+    /// The field of the answer that is the body; all of it if it is `None`.
+    pub(super) response_body: Option<String>,
+}
+
+fn service() -> Option<ServiceDescriptor> {
+    POOL.get_service_by_name(SERVICE)
+}
+
+/// The method with this name.
+pub(super) fn find(name: &str) -> Option<AdminMethod> {
+    service()?.methods().find(|method| method.name() == name).map(AdminMethod)
+}
+
+/// Every method with each request that stands for it, in their order.
+pub(super) fn bindings() -> Vec<(AdminMethod, Binding)> {
+    let methods = service().into_iter().flat_map(|service| service.methods().collect::<Vec<_>>());
+    methods
+        .flat_map(|method| rules(&method).into_iter().map(move |rule| (AdminMethod(method.clone()), rule)))
+        .collect()
+}
+
+/// The annotation of a method, and its additional bindings.
+fn rules(method: &MethodDescriptor) -> Vec<Binding> {
+    let Some(extension) = POOL.get_extension_by_name("google.api.http") else { return Vec::new() };
+    let options = method.options();
+    let Some(rule) = options.get_extension(&extension).as_message().cloned() else { return Vec::new() };
+    let more = rule.get_field_by_name("additional_bindings");
+    let more = more.as_deref().and_then(Value::as_list).unwrap_or_default().iter();
+    let more = more.filter_map(Value::as_message).filter_map(Binding::read);
+    Binding::read(&rule).into_iter().chain(more.collect::<Vec<_>>()).collect()
+}
+
+impl AdminMethod {
+    pub(super) fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    pub(super) fn descriptor(&self) -> &MethodDescriptor {
+        &self.0
+    }
+
+    pub(super) fn output(&self) -> MessageDescriptor {
+        self.0.output()
+    }
+
+    /// An empty request.
+    pub(super) fn request(&self) -> DynamicMessage {
+        DynamicMessage::new(self.0.input())
+    }
+
+    pub(super) fn grpc_path(&self) -> PathAndQuery {
+        // Names of services and methods are always a path.
+        PathAndQuery::try_from(format!("/{SERVICE}/{}", self.name()))
+            .unwrap_or_else(|_| PathAndQuery::from_static("/"))
+    }
+
+    pub(super) fn success_status(&self) -> StatusCode {
+        if self.name().starts_with("Create") { StatusCode::CREATED } else { StatusCode::OK }
+    }
+}
+
+impl Binding {
+    fn read(rule: &DynamicMessage) -> Option<Self> {
+        let text = |field: &str| {
+            let value = rule.get_field_by_name(field)?.as_str()?.to_owned();
+            Some(value).filter(|value| !value.is_empty())
+        };
+        let verbs = [
+            ("get", Method::GET),
+            ("post", Method::POST),
+            ("patch", Method::PATCH),
+            ("delete", Method::DELETE),
+        ];
+        let (path, http_method) = verbs.into_iter().find_map(|(verb, method)| Some((text(verb)?, method)))?;
+        Some(Self { http_method, path, body: text("body"), response_body: text("response_body") })
+    }
+
+    /// Whether the field is in the path.
+    pub(super) fn is_in_path(&self, field: &FieldDescriptor) -> bool {
+        self.path.contains(&format!("{{{}}}", field.name()))
+    }
+
+    /// The fields that the body may have.
+    pub(super) fn body_fields(&self, input: &MessageDescriptor) -> Vec<FieldDescriptor> {
+        match self.body.as_deref() {
+            None => Vec::new(),
+            Some("*") => input.fields().filter(|field| !self.is_in_path(field)).collect(),
+            Some(name) => match input.get_field_by_name(name).map(|field| field.kind()) {
+                Some(Kind::Message(message)) => message.fields().collect(),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    /// The fields that are query parameters.
+    pub(super) fn query_fields(&self, input: &MessageDescriptor) -> Vec<FieldDescriptor> {
+        let body = self.body.as_deref();
+        let in_query = |field: &FieldDescriptor| {
+            body != Some("*") && body != Some(field.name()) && !self.is_in_path(field)
+        };
+        input.fields().filter(in_query).collect()
+    }
+
+    /// The request of the method that the HTTP request means. One error names every fault.
+    pub(super) fn message(
+        &self,
+        method: &AdminMethod,
+        path: &[(String, String)],
+        query: &str,
+        body: &[u8],
+    ) -> Result<DynamicMessage, AdminError> {
+        let input = method.0.input();
+        let mut message = method.request();
+        let mut faults = Vec::new();
+        match self.body.as_deref() {
+            None => {}
+            Some("*") => {
+                let members = json::members(body)?;
+                faults.extend(json::set_members(&mut message, &self.body_fields(&input), &members, ""));
+            }
+            Some(name) => {
+                let members = json::members(body)?;
+                let fields = self.body_fields(&input);
+                if let Some(field) = input.get_field_by_name(name)
+                    && let Kind::Message(inner) = field.kind()
+                {
+                    let mut inner = DynamicMessage::new(inner);
+                    faults.extend(json::set_members(&mut inner, &fields, &members, ""));
+                    message.set_field(&field, Value::Message(inner));
+                }
+                self.mask(&mut message, members.iter().map(|(name, _)| name.as_str()));
+            }
+        }
+        for (name, value) in path {
+            if let Some(field) = input.get_field_by_name(name) {
+                faults.extend(json::set_text(&mut message, &field, value));
+            }
+        }
+        let fields = self.query_fields(&input);
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let decoded =
+                |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);
+            let fault = match (decoded(name), decoded(value)) {
+                (Ok(name), Ok(value)) => match fields.iter().find(|field| field.json_name() == name) {
+                    Some(field) => json::set_text(&mut message, field, &value),
+                    None => Some(format!("{name} is no parameter of this operation")),
+                },
+                _ => Some("the query must be UTF-8".to_owned()),
+            };
+            faults.extend(fault);
+        }
+        if faults.is_empty() {
+            Ok(message)
+        } else {
+            Err(ApiError::InvalidParameter(faults.join("; ")).into())
+        }
+    }
+
+    /// A change names what it changes: by default the members of the body.
+    fn mask<'a>(&self, message: &mut DynamicMessage, members: impl Iterator<Item = &'a str>) {
+        let mask = message.descriptor().get_field_by_name("update_mask");
+        if let Some(field) = mask.filter(|_| self.http_method == Method::PATCH) {
+            json::set_text(message, &field, &members.collect::<Vec<_>>().join(","));
+        }
+    }
+}

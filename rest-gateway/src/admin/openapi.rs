@@ -1,0 +1,256 @@
+//! The OpenAPI document of the admin API, from the descriptors of the service and the comments in `proto/`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use prost_reflect::{FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value, json};
+
+use super::{
+    error, json as message_json, limits,
+    method::{self, AdminMethod, Binding},
+};
+use crate::json::{reference, schemas};
+
+const DESCRIPTION: &str = "\
+Operates the Animal Store Service: accounts, API keys, bans, usage, audit, operators. It is served on the \
+admin port of a gateway only.
+
+**Authentication.** Every operation needs an operator's token: `Authorization: Bearer <TOKEN>`, which begins \
+with `pet_op_`. Viewers read, administrators change things too, and every change is kept in the audit. An \
+address has 10 failed attempts a minute.
+
+**Errors.** Every failure is an Error object, as on the public interface. `code` is for machines, `message` \
+for people.";
+
+/// The whole document, OpenAPI 3.1.
+pub(super) fn document() -> Value {
+    let mut components = Components::default();
+    let mut paths = Map::new();
+    for (method, binding) in method::bindings() {
+        let path = paths.entry(binding.path.clone()).or_insert_with(|| json!({}));
+        path[binding.http_method.as_str().to_lowercase()] = components.operation(&method, &binding);
+    }
+    paths.insert(limits::PATH.to_owned(), json!({ "get": limit_status() }));
+    let mut schemas = components.schemas();
+    schemas.extend(shared_schemas());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Animal Store Service: admin API",
+            "description": DESCRIPTION,
+            "version": "1.0.0",
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": "/", "description": "The admin port that serves this document." }],
+        "security": [{ "OperatorToken": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "responses": { "Error": error_response() },
+            "securitySchemes": {
+                "OperatorToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "Operator token: pet_op_ and letters and digits",
+                    "description": "Shown once, when the operator is created.",
+                },
+            },
+        },
+    })
+}
+
+/// The message types that are referred to, and the comments of each file.
+#[derive(Default)]
+struct Components {
+    /// Those that are described already.
+    schemas: Map<String, Value>,
+    waiting: Vec<MessageDescriptor>,
+    seen: BTreeSet<String>,
+    comments: HashMap<String, HashMap<Vec<i32>, String>>,
+}
+
+impl Components {
+    fn operation(&mut self, method: &AdminMethod, binding: &Binding) -> Value {
+        let descriptor = method.descriptor();
+        let comment = self.comment(&descriptor.parent_service().parent_file(), descriptor.path());
+        let (summary, _) = comment.split_once(". ").unwrap_or((comment.trim_end_matches('.'), ""));
+        let input = descriptor.input();
+        let in_path = input.fields().filter(|field| binding.is_in_path(field));
+        let in_query = binding.query_fields(&input);
+        let parameters: Vec<_> = in_path
+            .map(|field| (field, "path"))
+            .chain(in_query.into_iter().map(|field| (field, "query")))
+            .map(|(field, place)| self.parameter(&field, place))
+            .collect();
+        let mut operation = json!({
+            "operationId": operation_id(method, binding),
+            "summary": summary,
+            "description": comment,
+        });
+        if !parameters.is_empty() {
+            operation["parameters"] = json!(parameters);
+        }
+        if binding.body.is_some() {
+            let body = self.object("", &binding.body_fields(&input));
+            operation["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
+        }
+        let output = descriptor.output();
+        let answer = match binding.response_body.as_deref().and_then(|name| output.get_field_by_name(name)) {
+            Some(field) => self.schema(&field),
+            None => self.message(&output),
+        };
+        let success =
+            json!({ "description": "Done.", "content": { "application/json": { "schema": answer } } });
+        operation["responses"] =
+            json!({ method.success_status().as_str(): success, "default": reference("responses", "Error") });
+        operation
+    }
+
+    fn parameter(&mut self, field: &FieldDescriptor, place: &str) -> Value {
+        let mut schema = self.schema(field);
+        let description = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
+        json!({
+            "name": if place == "path" { field.name() } else { field.json_name() },
+            "in": place,
+            "required": place == "path",
+            "description": description,
+            "schema": schema,
+        })
+    }
+
+    /// A reference to the schema of the message.
+    fn message(&mut self, message: &MessageDescriptor) -> Value {
+        if self.seen.insert(message.full_name().to_owned()) {
+            self.waiting.push(message.clone());
+        }
+        reference("schemas", message.name())
+    }
+
+    fn schema(&mut self, field: &FieldDescriptor) -> Value {
+        let mut schema = match field.kind() {
+            Kind::Bool => json!({ "type": "boolean" }),
+            Kind::Int32 => json!({ "type": "integer", "format": "int32" }),
+            Kind::Int64 => json!({ "type": "integer", "format": "int64" }),
+            Kind::Enum(words) => {
+                json!({ "type": "string", "x-extensible-enum": message_json::words(&words) })
+            }
+            Kind::Message(message) => match message.full_name() {
+                "google.protobuf.Timestamp" => json!({ "type": "string", "format": "date-time" }),
+                "google.protobuf.Duration" => json!({ "type": "string", "examples": ["3600s"] }),
+                "google.protobuf.FieldMask" => json!({ "type": "string", "examples": ["name,plan"] }),
+                _ => self.message(&message),
+            },
+            _ => json!({ "type": "string" }),
+        };
+        if field.is_list() {
+            schema = json!({ "type": "array", "items": schema });
+        }
+        let comment = self.comment(&field.parent_message().parent_file(), field.path());
+        if !comment.is_empty() {
+            schema["description"] = json!(comment);
+        }
+        schema
+    }
+
+    fn object(&mut self, description: &str, fields: &[FieldDescriptor]) -> Value {
+        let properties: Map<_, _> =
+            fields.iter().map(|field| (field.json_name().to_owned(), self.schema(field))).collect();
+        let mut object = json!({ "type": "object", "properties": properties });
+        if !description.is_empty() {
+            object["description"] = json!(description);
+        }
+        object
+    }
+
+    /// Every schema that is referred to, also by another schema.
+    fn schemas(mut self) -> Map<String, Value> {
+        while let Some(message) = self.waiting.pop() {
+            let description = self.comment(&message.parent_file(), message.path());
+            let fields: Vec<_> = message.fields().collect();
+            let schema = self.object(&description, &fields);
+            self.schemas.insert(message.name().to_owned(), schema);
+        }
+        self.schemas.sort_keys();
+        self.schemas
+    }
+
+    /// The comment before the element at this path, on one line.
+    fn comment(&mut self, file: &FileDescriptor, path: &[i32]) -> String {
+        let comments = self.comments.entry(file.name().to_owned()).or_insert_with(|| comments(file));
+        comments.get(path).cloned().unwrap_or_default()
+    }
+}
+
+fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
+    let info = file.file_descriptor_proto().source_code_info.clone().unwrap_or_default();
+    let words = |comment: &str| comment.split_whitespace().collect::<Vec<_>>().join(" ");
+    info.location
+        .into_iter()
+        .map(|location| (location.path, words(location.leading_comments.as_deref().unwrap_or_default())))
+        .filter(|(_, comment)| !comment.is_empty())
+        .collect()
+}
+
+/// The name of the method; with an account in the path of a method that also has another path, that is said
+/// too.
+fn operation_id(method: &AdminMethod, binding: &Binding) -> String {
+    let name = method.name();
+    let (first, rest) = name.split_at(1.min(name.len()));
+    let is_further = method::bindings()
+        .iter()
+        .find(|(other, _)| other.name() == name)
+        .is_some_and(|(_, other)| other.path != binding.path);
+    format!("{}{rest}{}", first.to_ascii_lowercase(), if is_further { "OfAccount" } else { "" })
+}
+
+fn limit_status() -> Value {
+    json!({
+        "operationId": "getLimitStatus",
+        "summary": "Tells how much of its limits an account has used",
+        "description": "From the limiter that this gateway uses now. With a key, also the key's strikes and \
+                        ban.",
+        "parameters": [
+            { "name": "account", "in": "path", "required": true, "schema": { "type": "string" },
+              "description": "The account's name." },
+            { "name": "keyId", "in": "query", "schema": { "type": "string" },
+              "description": "The identifier of one of its keys." },
+        ],
+        "responses": {
+            "200": {
+                "description": "The windows, strikes and ban.",
+                "content": { "application/json": { "schema": reference("schemas", "LimitStatus") } },
+            },
+            "default": reference("responses", "Error"),
+        },
+    })
+}
+
+/// Schemas of the public interface that are used here too.
+fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
+    let of_public: HashMap<_, _> = schemas().collect();
+    let mut status = of_public.get("Usage").cloned().unwrap_or_default();
+    for member in ["plan", "days"] {
+        status["properties"].as_object_mut().and_then(|properties| properties.shift_remove(member));
+    }
+    status["required"] = json!(["minute", "day", "strikes"]);
+    status["description"] = json!("What an account has used of its limits, and how a key stands.");
+    let window = of_public.get("UsageWindow").cloned().unwrap_or_default();
+    let error = crate::error::responses::schema();
+    [("LimitStatus", status), ("UsageWindow", window), ("Error", error)]
+        .into_iter()
+        .map(|(name, schema)| (name.to_owned(), schema))
+}
+
+/// Any failure: the codes of the admin API with what each means, beside those of the public interface.
+fn error_response() -> Value {
+    let rows = error::all().map(|reason| {
+        let row = error::explain(reason);
+        let explained = json!({ "status": row.status.as_u16(), "meaning": row.meaning });
+        (error::code(reason).to_owned(), explained)
+    });
+    json!({
+        "description": "The request failed. 429 and 503 say in Retry-After when to try again.",
+        "content": { "application/json": { "schema": reference("schemas", "Error") } },
+        "x-error-codes": rows.collect::<Map<_, _>>(),
+    })
+}

@@ -1,0 +1,281 @@
+//! Against a core that answers as the test says: what a request becomes, and an answer.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use axum::body::{Body, to_bytes};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use petstore_api_key::Environment;
+use petstore_clock::Clock;
+use petstore_proto::admin::v1 as admin;
+use petstore_telemetry::traces::Traces;
+use prost::Message;
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use tower::{BoxError, ServiceExt, service_fn};
+
+use super::*;
+use crate::{GatewaySettings, core_client::CoreTransport, rate_limit::InProcessLimiter};
+
+/// What a call brought to the core: its path, header fields and message.
+type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;
+
+struct Rig {
+    router: Router,
+    calls: Calls,
+}
+
+impl Rig {
+    /// With a core that answers every call so.
+    fn new(answer: Result<Vec<u8>, Status>) -> Self {
+        let calls = Calls::default();
+        let core = {
+            let calls = Arc::clone(&calls);
+            service_fn(move |request: Request<tonic::body::Body>| {
+                let (calls, answer) = (Arc::clone(&calls), answer.clone());
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    let message = body.get(5..).unwrap_or_default().to_vec(); // after the frame's head
+                    calls.lock().unwrap().push((head.uri.path().to_owned(), head.headers, message));
+                    Ok::<_, Infallible>(match answer {
+                        Ok(message) => grpc(&message),
+                        Err(status) => status.into_http(),
+                    })
+                }
+            })
+        };
+        let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
+        let settings = GatewaySettings {
+            environment: Environment::Production,
+            trusted_proxies: crate::client_address::TrustedProxies::default(),
+            cors_origins: Vec::new(),
+            bans: true,
+            traces: Traces::default(),
+        };
+        let (clock, _) = Clock::manual(petstore_clock::UnixMillis(1_795_200_000_000));
+        let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
+        Self { router: admin_router(Gateway::new(settings, core, limiter, clock)), calls }
+    }
+
+    fn answering(message: &impl Message) -> Self {
+        Self::new(Ok(message.encode_to_vec()))
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        self.send_as(Some("Bearer pet_op_x"), method, path, body).await
+    }
+
+    async fn send_as(&self, token: Option<&str>, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    /// The last call, with its message.
+    fn last<M: Message + Default>(&self) -> (String, HeaderMap, M) {
+        let (path, headers, message) =
+            self.calls.lock().unwrap().last().cloned().expect("the core was called");
+        (path, headers, M::decode(message.as_slice()).unwrap())
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.lock().unwrap().len()
+    }
+}
+
+fn grpc(message: &[u8]) -> Response<tonic::body::Body> {
+    let mut frame = vec![0];
+    frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend(message);
+    let body = http_body_util::Full::from(frame).map_err(|never: Infallible| match never {});
+    let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]);
+    let body = body.with_trailers(async move { Some(Ok(trailers)) });
+    Response::builder().header("content-type", "application/grpc").body(tonic::body::Body::new(body)).unwrap()
+}
+
+fn refused(reason: &str) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, petstore_proto::ERROR_DOMAIN, [] as [(String, String); 0]);
+    Status::with_error_details(Code::FailedPrecondition, "said by the core", details)
+}
+
+fn account() -> admin::Account {
+    admin::Account {
+        id: 7,
+        name: "shop".into(),
+        plan: admin::Plan::Free.into(),
+        limits: Some(admin::Limits { per_minute: 60, per_day: 1_000 }),
+        create_time: Some(prost_types::Timestamp { seconds: 1_795_200_000, nanos: 0 }),
+        ..admin::Account::default()
+    }
+}
+
+#[tokio::test]
+async fn an_account_is_json_in_the_words_of_the_public_interface() {
+    let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
+    let (status, body) = rig.send("GET", "/admin/v1/accounts/shop", "").await;
+    let expected = json!({
+        "id": 7,
+        "name": "shop",
+        "plan": "free",
+        "limits": { "perMinute": 60, "perDay": 1000 },
+        "createTime": "2026-11-20T18:40:00Z",
+        "suspendReason": "",
+    });
+    assert_eq!((status, body), (200, expected));
+    let (path, headers, message) = rig.last::<admin::GetAccountRequest>();
+    assert_eq!(path, "/petstore.admin.v1.AdminService/GetAccount");
+    assert_eq!(message.account, "shop");
+    assert_eq!(headers["authorization"], "Bearer pet_op_x");
+    assert_eq!(headers["petstore-client-address"], "0.0.0.0");
+}
+
+#[tokio::test]
+async fn parameters_and_bodies_become_fields() {
+    let rig = Rig::answering(&admin::ListAccountsResponse::default());
+    let query = "pageSize=5&nameContains=a%20b&plan=pro&suspended=false";
+    let (status, body) = rig.send("GET", &format!("/admin/v1/accounts?{query}"), "").await;
+    assert_eq!((status, body), (200, json!({ "accounts": [], "nextPageToken": "" })));
+    let (_, _, message) = rig.last::<admin::ListAccountsRequest>();
+    let expected = admin::ListAccountsRequest {
+        page_size: 5,
+        name_contains: "a b".into(),
+        plan: admin::Plan::Pro.into(),
+        suspended: Some(false),
+        ..admin::ListAccountsRequest::default()
+    };
+    assert_eq!(message, expected);
+
+    let rig = Rig::answering(&admin::CreateKeyResponse::default());
+    let (status, _) = rig.send("POST", "/admin/v1/accounts/shop/keys", r#"{"label":"ci","ttl":"2h"}"#).await;
+    assert_eq!(status, 201);
+    let (_, _, message) = rig.last::<admin::CreateKeyRequest>();
+    let ttl = prost_types::Duration { seconds: 7_200, nanos: 0 };
+    let expiration = Some(admin::create_key_request::Expiration::Ttl(ttl));
+    let expected = admin::CreateKeyRequest {
+        account: "shop".into(),
+        label: "ci".into(),
+        expiration,
+        ..admin::CreateKeyRequest::default()
+    };
+    assert_eq!(message, expected);
+
+    let rig = Rig::answering(&admin::UpdateAccountResponse { account: Some(account()) });
+    let body = r#"{"plan":"enterprise","limits":{"perMinute":5,"perDay":50}}"#;
+    assert_eq!(rig.send("PATCH", "/admin/v1/accounts/shop", body).await.0, 200);
+    let (_, _, message) = rig.last::<admin::UpdateAccountRequest>();
+    assert_eq!(message.update_mask.unwrap().paths, ["plan", "limits"]);
+    let values = message.values.unwrap();
+    assert_eq!(values.plan(), admin::Plan::Enterprise);
+    assert_eq!(values.limits, Some(admin::Limits { per_minute: 5, per_day: 50 }));
+}
+
+#[tokio::test]
+async fn what_is_not_right_is_refused_in_one_message_before_the_core_is_asked() {
+    let rig = Rig::answering(&admin::CreateBanResponse::default());
+    let body = r#"{"reason":5,"duration":"soon","x":1}"#;
+    let (status, refusal) = rig.send("POST", "/admin/v1/keys/k/ban", body).await;
+    let message = "reason must be a string; duration must be a time such as 3600s or 2h; \
+                   x is no member of this object";
+    assert_eq!(
+        (status, &refusal["code"], &refusal["message"]),
+        (400, &json!("INVALID_PARAMETER"), &json!(message))
+    );
+    for (method, path, body, message) in [
+        ("GET", "/admin/v1/accounts?plans=free", "", "plans is no parameter of this operation"),
+        ("GET", "/admin/v1/accounts?plan=gold", "", "plan must be one of free, pro, business, enterprise"),
+        ("GET", "/admin/v1/accounts?pageSize=1&pageSize=x", "", "pageSize must be a 32-bit integer"),
+        (
+            "POST",
+            "/admin/v1/keys/k/ban",
+            r#"{"duration":"1h","endTime":"2026-11-23T09:00:00Z"}"#,
+            "endTime cannot be given beside another member that says the same",
+        ),
+        ("POST", "/admin/v1/keys/k/ban", r#"{"keyId":"other"}"#, "keyId is no member of this object"),
+    ] {
+        let (status, refusal) = rig.send(method, path, body).await;
+        assert_eq!((status, &refusal["message"]), (400, &json!(message)), "{path}");
+    }
+    let (status, refusal) = rig.send("POST", "/admin/v1/keys/k/ban", r#"{"reason":"a","reason":"b"}"#).await;
+    assert_eq!((status, &refusal["code"]), (400, &json!("MALFORMED_JSON")));
+    assert_eq!(rig.send("PUT", "/admin/v1/accounts", "").await.1["code"], "METHOD_NOT_ALLOWED");
+    assert_eq!(rig.send("GET", "/admin/v1/nothing", "").await.1["code"], "ROUTE_NOT_FOUND");
+    assert_eq!(rig.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_core_is_an_error_of_the_table() {
+    for (reason, expected) in [
+        ("ACCOUNT_NOT_FOUND", (404, "ACCOUNT_NOT_FOUND", "said by the core")),
+        ("OPERATOR_NOT_PERMITTED", (403, "OPERATOR_NOT_PERMITTED", "said by the core")),
+        ("KEY_NOT_ACTIVE", (409, "KEY_NOT_ACTIVE", "said by the core")),
+        ("VALIDATION_FAILED", (400, "VALIDATION_FAILED", "said by the core")),
+    ] {
+        let rig = Rig::new(Err(refused(reason)));
+        let (status, body) = rig.send("GET", "/admin/v1/accounts/shop", "").await;
+        let (code, message) = (body["code"].as_str().unwrap(), body["message"].as_str().unwrap());
+        assert_eq!((status, code, message), expected);
+        assert_eq!(body["status"], status);
+    }
+    let rig = Rig::new(Err(Status::unimplemented("")));
+    assert_eq!(rig.send("GET", "/admin/v1/bans", "").await.0, 503);
+}
+
+#[tokio::test]
+async fn without_a_token_nobody_is_asked_and_after_ten_wrong_ones_neither() {
+    let rig = Rig::new(Err(refused("INVALID_OPERATOR_TOKEN")));
+    for token in [None, Some("Basic x"), Some("Bearer "), Some("Bearer")] {
+        let (status, body) = rig.send_as(token, "GET", "/admin/v1/bans", "").await;
+        assert_eq!((status, &body["code"]), (401, &json!("INVALID_OPERATOR_TOKEN")));
+    }
+    assert_eq!(rig.calls(), 0);
+    for _ in 0..10 {
+        assert_eq!(rig.send("GET", "/admin/v1/bans", "").await.0, 401);
+    }
+    let (status, body) = rig.send("GET", "/admin/v1/bans", "").await;
+    assert_eq!((status, &body["code"]), (429, &json!("RATE_LIMITED")));
+    assert_eq!(rig.calls(), 10);
+}
+
+#[tokio::test]
+async fn the_limits_of_an_account_are_shown_to_whom_the_core_shows_the_account() {
+    let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
+    let (status, body) = rig.send("GET", "/admin/v1/accounts/shop/limits?keyId=k", "").await;
+    assert_eq!(
+        (status, &body["minute"]["limit"], &body["day"]["remaining"]),
+        (200, &json!(60), &json!(1_000))
+    );
+    let rig = Rig::new(Err(refused("ACCOUNT_NOT_FOUND")));
+    assert_eq!(rig.send("GET", "/admin/v1/accounts/shop/limits", "").await.0, 404);
+}
+
+#[test]
+fn every_method_has_a_path_and_every_field_a_kind_that_is_known() {
+    let bindings = method::bindings();
+    let methods: std::collections::BTreeSet<_> =
+        bindings.iter().map(|(method, _)| method.name().to_owned()).collect();
+    assert!(methods.len() >= 22, "{methods:?}");
+    let document = openapi::document();
+    for (method, binding) in &bindings {
+        assert!(binding.path.starts_with("/admin/v1/"), "{binding:?}");
+        let verb = binding.http_method.as_str().to_lowercase();
+        let described = &document["paths"][&binding.path][verb];
+        assert!(!described["summary"].as_str().unwrap().is_empty(), "{}", method.name());
+    }
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().unwrap();
+        assert!(document.pointer(pointer).is_some(), "{pointer} leads nowhere");
+    }
+}
