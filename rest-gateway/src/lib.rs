@@ -7,6 +7,7 @@ mod admin;
 pub mod bulk;
 mod caller;
 pub mod client_address;
+mod console;
 pub mod core_client;
 mod cors;
 mod docs;
@@ -29,6 +30,7 @@ pub mod tls;
 mod usage;
 
 pub use admin::admin_router;
+pub use console::console;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewaySettings, PartState, Readiness};
 pub use json::{BanBody, LimitStatusBody, WindowBody};

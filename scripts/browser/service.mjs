@@ -11,8 +11,8 @@ const START_LIMIT_MS = 20_000;
 const ANY_PORT = "127.0.0.1:0";
 const BINARY = resolve(process.env.PETSTORE_BINARY ?? "target/debug/petstore");
 
-// { origin, key, folder, run, stop }: where REST is served, the first key of the store, where its data is, commands of
-// `petstore` on that store, and how to end it all.
+// { origin, admin, key, operatorToken, folder, run, stop }: where REST and the admin port are, the first key of the store
+// and its first operator's token, where its data is, commands of `petstore` on that store, and how to end it all.
 export async function startService() {
   const folder = await mkdtemp(join(tmpdir(), "petstore-browser-"));
   const args = ["serve", "--http-addr", ANY_PORT, "--grpc-addr", ANY_PORT, "--admin-addr", ANY_PORT];
@@ -26,16 +26,17 @@ export async function startService() {
   };
   const run = (...command) => promisify(execFile)(BINARY, command, { cwd: folder });
   try {
-    const origin = await announced(child);
-    const key = (await readFile(join(folder, "data/first-api-key"), "utf8")).trim();
-    return { origin, key, folder, run, stop };
+    const { origin, admin } = await announced(child);
+    const secret = async (name) => (await readFile(join(folder, "data", name), "utf8")).trim();
+    const [key, operatorToken] = [await secret("first-api-key"), await secret("first-operator-token").catch(() => null)];
+    return { origin, admin, key, operatorToken, folder, run, stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-// The origin, once everything listens: the line with the store is the last that every start prints.
+// The addresses, once everything listens: the line with the store is the last that every start prints.
 async function announced(child) {
   let out = "";
   let log = "";
@@ -49,7 +50,7 @@ async function announced(child) {
       out += chunk;
       if (!/^store .*$/m.test(out)) return;
       clearTimeout(timer);
-      resolve(out.match(/^REST +(http:\/\/.+)\/v1$/m)[1]);
+      resolve({ origin: out.match(/^REST +(http:\/\/.+)\/v1$/m)[1], admin: out.match(/^admin +(http:\/\/\S+)/m)[1] });
     });
   });
 }

@@ -16,6 +16,7 @@ mod bans;
 mod batch;
 mod cli;
 mod connections;
+mod console;
 mod cors;
 mod create_pet;
 mod deprecation;

@@ -22,7 +22,7 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use html::Page;
-use resource::{Resource, strict};
+pub(crate) use resource::{Resource, strict};
 
 use crate::error::codes;
 

@@ -28,22 +28,22 @@ const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
 
 /// A page or an asset. Clones share the body.
 #[derive(Clone, Debug)]
-pub(super) struct Resource {
+pub(crate) struct Resource {
     status: StatusCode,
     content: Representation,
 }
 
 impl Resource {
-    pub(super) fn html(status: StatusCode, body: String) -> Self {
+    pub(crate) fn html(status: StatusCode, body: String) -> Self {
         Self::new(status, "text/html; charset=utf-8", body)
     }
 
-    pub(super) fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self { status, content: Representation::new(media_type, body) }
     }
 
     /// The resource; or 304 if the client says that it has it.
-    pub(super) fn answer(&self, request: &HeaderMap) -> Response {
+    pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
         strict(if self.status == StatusCode::OK {
             self.content.answer(request)
         } else {
@@ -53,7 +53,7 @@ impl Resource {
 }
 
 /// The response with what every answer carries.
-pub(super) fn strict(mut response: Response) -> Response {
+pub(crate) fn strict(mut response: Response) -> Response {
     response.headers_mut().extend(ON_EVERY_ANSWER);
     response
 }

@@ -17,7 +17,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
-use petstore_gateway::admin_router;
+use petstore_clock::Clock;
+use petstore_gateway::{admin_router, console};
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
@@ -90,6 +91,8 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
         .route("/metrics", get(show_metrics))
         .route("/limits/{account}", post(limits::status))
         .route("/admin/v1/{*path}", any(admin_api))
+        .route("/console", any(admin_api))
+        .route("/console/{*path}", any(admin_api))
         .route("/log-level", get(log_level).put(set_log_level))
         .layer(middleware::from_fn_with_state(names.into(), host::check));
     Router::new()
@@ -107,14 +110,17 @@ async fn readyz(State(health): State<Health>) -> Response {
     answer(status, &readiness.body())
 }
 
-/// The admin API, if this is the port of a gateway. It is made with the first request: it takes memory that few
-/// gateways need.
+/// The admin API and the console, if this is the port of a gateway. They are made with the first request: they take
+/// memory that few gateways need.
 async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
         return not_found().await;
     };
-    let router = health.admin_api.get_or_init(|| admin_router(gateway)).clone();
-    router.oneshot(request).await.unwrap_or_else(|never| match never {})
+    let router = health.admin_api.get_or_init(|| {
+        let api = admin_router(gateway);
+        console(api.clone(), Clock::system()).merge(api)
+    });
+    router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }
 
 async fn log_level() -> Response {
@@ -141,8 +147,8 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 async fn not_found() -> Response {
-    let paths =
-        "the admin port has /livez, /readyz, /metrics, /limits, /log-level, and that of a gateway /admin/v1";
+    let paths = "the admin port has /livez, /readyz, /metrics, /limits, /log-level, and that of a gateway /admin/v1 \
+                 and /console";
     refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 

@@ -1,0 +1,105 @@
+//! The operator console on a gateway's admin port. `scripts/browser` drives it in a browser.
+
+use petstore_core::domain::Role;
+use petstore_testkit::{Answer, Client, Plan, TestShop};
+use serde_json::json;
+
+/// What the console's own pages send.
+const OF_CONSOLE: (&str, &str) = ("petstore-console", "1");
+
+/// A browser at the admin port, signed in with that token; the cookie is in it.
+async fn signed_in(shop: &TestShop, token: &str) -> Client {
+    let answer = sign_in(shop, token).await;
+    answer.assert_status(200);
+    let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    shop.admin().with_header(OF_CONSOLE.0, OF_CONSOLE.1).with_header("cookie", &cookie)
+}
+
+/// An Error, without the rate limit headers that are `/v1`'s.
+#[track_caller]
+fn assert_refused(answer: &Answer, status: u16, code: &str) {
+    answer.assert_status(status);
+    assert_eq!(
+        (&answer.json()["code"], &answer.json()["status"]),
+        (&json!(code), &json!(status)),
+        "{answer:?}"
+    );
+}
+
+async fn sign_in(shop: &TestShop, token: &str) -> Answer {
+    let body = json!({ "token": token }).to_string();
+    shop.admin().send("POST", "/console/session", &[OF_CONSOLE], body).await
+}
+
+#[tokio::test]
+async fn the_console_is_on_the_admin_port_alone_and_loads_nothing_from_elsewhere() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for path in ["/console", "/console/accounts/shop", "/console/assets/main.mjs"] {
+        let page = shop.admin().get(path).await;
+        page.assert_status(200);
+        assert!(page.header("content-security-policy").starts_with("default-src 'none'; "), "{page:?}");
+        assert_refused(&client.get(path).await, 404, "ROUTE_NOT_FOUND");
+    }
+    assert_refused(&client.get("/console/session").await, 404, "ROUTE_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_page_of_the_web_cannot_reach_it_by_a_name_of_its_own() {
+    let shop = TestShop::open().await;
+    for path in ["/console", "/console/api/accounts"] {
+        let refused = shop.admin().send("GET", path, &[("host", "evil.example"), OF_CONSOLE], "").await;
+        assert_refused(&refused, 421, "INVALID_REQUEST");
+    }
+}
+
+#[tokio::test]
+async fn what_an_operator_does_in_the_console_is_in_the_audit_with_name_and_address() {
+    let shop = TestShop::open().await;
+    let token = shop.operator_token("anna", Role::Admin).await;
+    let console = signed_in(&shop, &token).await;
+    let account = json!({ "name": "zoo", "plan": "free" });
+    console.post("/console/api/accounts", &account).await.assert_status(201);
+    let changed = console.send("PATCH", "/console/api/accounts/zoo", &[], r#"{"plan":"pro"}"#).await;
+    assert_eq!(changed.assert_status(200).json()["limits"], json!({ "perMinute": 300, "perDay": 10_000 }));
+
+    let events = console.get("/console/api/audit-events?account=zoo").await.json();
+    let event = &events["events"][0];
+    assert_eq!((&event["action"], &event["operator"]), (&json!("UpdateAccount"), &json!("anna")));
+    assert_eq!(event["clientAddress"], "127.0.0.1");
+}
+
+#[tokio::test]
+async fn a_viewer_is_refused_what_changes_something() {
+    let shop = TestShop::open().await;
+    let token = shop.operator_token("eve", Role::Viewer).await;
+    let console = signed_in(&shop, &token).await;
+    console.get("/console/api/accounts").await.assert_status(200);
+    let account = json!({ "name": "zoo", "plan": "free" });
+    let refused = console.post("/console/api/accounts", &account).await;
+    assert_refused(&refused, 403, "OPERATOR_NOT_PERMITTED");
+}
+
+#[tokio::test]
+async fn a_session_ends_when_its_token_is_revoked() {
+    let shop = TestShop::open().await;
+    let boss = signed_in(&shop, &shop.operator_token("boss", Role::Admin).await).await;
+    let token = shop.operator_token("eve", Role::Viewer).await;
+    let console = signed_in(&shop, &token).await;
+    boss.send("POST", "/console/api/operators/eve/revoke", &[], "").await.assert_status(200);
+    let refused = console.get("/console/api/accounts").await;
+    assert_refused(&refused, 401, "INVALID_OPERATOR_TOKEN");
+    assert!(refused.header("set-cookie").contains("Max-Age=0"), "{refused:?}");
+    assert_refused(&sign_in(&shop, &token).await, 401, "INVALID_OPERATOR_TOKEN");
+}
+
+#[tokio::test]
+async fn whoever_guesses_tokens_is_told_to_wait() {
+    let shop = TestShop::open().await;
+    let guess = "pet_op_0000000000000000000000000000000000";
+    let mut statuses = Vec::new();
+    for _ in 0..12 {
+        statuses.push(sign_in(&shop, guess).await.status());
+    }
+    assert_eq!((statuses[0], statuses[11]), (401, 429), "{statuses:?}");
+}

@@ -1,0 +1,123 @@
+// One account: plan, windows, keys, the last 30 days.
+
+import { planFields, planOf } from "./accounts.mjs";
+import { createKey, getAccount, getLimits, getUsage, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
+import { filledIn, requestChart } from "./chart.mjs";
+import { ask, showSecret } from "./dialog.mjs";
+import { element } from "./element.mjs";
+import { date, keyName, limits, moment, plan, relative } from "./format.mjs";
+import { details, field, growingTable, head, keyLink, keyStateTag, link, panel, planTag, problem, tag, windowMeter } from "./view.mjs";
+
+const DAY = 86_400_000;
+
+export async function accountPage({ subject: name, isAdmin, again }) {
+  const account = await getAccount(name);
+  const [windows, days, keys] = await Promise.all([windowsOf(name), last30Days({ account: name }), keysOf(name)].map((part) => part.catch((error) => problem(error))));
+  const actions = isAdmin && [
+    button("Change plan", () => changePlan(account, again)),
+    button("Rename", () => rename(account)),
+    account.suspendTime ? button("Resume", () => resume(account, again)) : button("Suspend", () => suspend(account, again), "danger"),
+  ];
+  return [
+    head(account.name, { tags: [planTag(account), account.suspendTime && tag("suspended", "bad")], actions: [actions] }),
+    account.suspendTime && element("p", { class: "callout warning" }, "Suspended since ", moment(account.suspendTime), account.suspendReason ? `: ${account.suspendReason}` : "."),
+    panel(
+      "Limits",
+      details([["Plan", `${plan(account)}: ${limits(account)}`], ["Created", moment(account.createTime)], ["Identifier", String(account.id)]]),
+      windows,
+      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Why was it refused?"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "What operators did to it")),
+    ),
+    panel("Keys", keys, isAdmin && element("p", { class: "more" }, button("New key", () => newKey(account, again)))),
+    panel("The last 30 days", days),
+  ];
+}
+
+const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);
+
+async function windowsOf(name) {
+  const { minute, day } = await getLimits(name);
+  return element("div", { class: "meters" }, windowMeter("This minute", minute, relative), windowMeter("Today", day, relative));
+}
+
+// A chart of days; of an account, or of one of its keys.
+export async function last30Days(subject) {
+  const { periods = [] } = await getUsage({ ...subject, interval: "day" });
+  const first = (Math.floor(Date.now() / DAY) - 29) * DAY;
+  return requestChart("Requests by day, UTC", filledIn(periods, { first, length: DAY, count: 30, label: date }));
+}
+
+async function keysOf(account) {
+  const load = async (pageToken) => {
+    const { keys = [], nextPageToken } = await listKeys({ account, pageSize: 50, pageToken });
+    return { rows: keys, next: nextPageToken };
+  };
+  return growingTable(KEY_COLUMNS, load, "It has no keys.");
+}
+
+export const KEY_COLUMNS = [
+  ["Key", (key) => keyLink(key.id, keyName(key))],
+  ["State", keyStateTag],
+  ["Ends with", (key) => element("code", {}, key.lastFour)],
+  ["Created", (key) => moment(key.createTime)],
+  ["Last used", (key) => moment(key.lastUseTime)],
+  ["Expires", (key) => moment(key.expireTime)],
+];
+
+async function changePlan(account, again) {
+  const changed = await ask({
+    title: `Change the plan of ${account.name}`,
+    text: "It acts in the windows that are running. Gateways follow within 5 seconds.",
+    fields: planFields({ plan: plan(account), limits: account.limits }),
+    confirm: "Change plan",
+    act: (chosen) => updateAccount(account.name, planOf(chosen)),
+  });
+  if (changed) await again(`${account.name} is on plan ${plan(changed)} now`);
+}
+
+async function rename(account) {
+  const changed = await ask({
+    title: `Rename ${account.name}`,
+    text: "Keys, usage and bans stay with the account.",
+    fields: [field("New name", "name", { required: true, maxlength: 64, value: account.name })],
+    confirm: "Rename",
+    act: ({ name }) => updateAccount(account.name, { name }),
+  });
+  if (changed) location.replace(`/console/accounts/${encodeURIComponent(changed.name)}`);
+}
+
+async function suspend(account, again) {
+  const done = await ask({
+    title: `Suspend ${account.name}?`,
+    text: `Every request with any key of ${account.name} will be refused, within 5 seconds, until you resume it.`,
+    fields: [field("Reason", "reason", { maxlength: 200, hint: "Its users are told this with each refused request." })],
+    confirm: `Suspend ${account.name}`,
+    isDestructive: true,
+    act: ({ reason }) => suspendAccount(account.name, reason),
+  });
+  if (done) await again(`${account.name} is suspended`);
+}
+
+async function resume(account, again) {
+  const done = await ask({
+    title: `Resume ${account.name}?`,
+    text: "Its keys work again within 5 seconds.",
+    confirm: "Resume",
+    act: () => resumeAccount(account.name),
+  });
+  if (done) await again(`${account.name} is resumed`);
+}
+
+async function newKey(account, again) {
+  const made = await ask({
+    title: `New key for ${account.name}`,
+    fields: [
+      field("Label", "label", { maxlength: 64, hint: "What operators call it; may be empty." }),
+      field("Expires", "days", { options: [["", "never"], ["30", "in 30 days"], ["90", "in 90 days"], ["365", "in 365 days"]], value: "" }),
+    ],
+    confirm: "Make key",
+    act: ({ label, days }) => createKey(account.name, { label, ttl: days && `${days * 86_400}s` }),
+  });
+  if (!made) return;
+  await showSecret({ title: "The new key", text: `Give it to ${account.name} now: it is never shown again.`, secret: made.apiKey });
+  await again("The key was made");
+}

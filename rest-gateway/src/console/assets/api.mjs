@@ -1,0 +1,83 @@
+// The admin API as the console sees it: /console/api/… is /admin/v1/… under the session.
+
+const HEADERS = { "Petstore-Console": "1" };
+
+// An answer that is no success. `code` and `message` are those of its Error.
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    Object.assign(this, { status, code });
+  }
+}
+
+async function request(method, path, body) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: body === undefined ? HEADERS : { ...HEADERS, "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      cache: "no-store",
+      redirect: "error",
+      signal: AbortSignal.timeout(15_000),
+    });
+  } catch (error) {
+    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? "No answer came within 15 seconds." : "The gateway could not be reached.");
+  }
+  const text = await response.text();
+  const parsed = parse(text);
+  if (response.ok) return parsed;
+  throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", parsed?.message ?? `The answer was ${response.status}.`);
+}
+
+function parse(text) {
+  try {
+    return text === "" ? {} : JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+// With the parameters that are not empty.
+function withQuery(path, parameters) {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  return query.size > 0 ? `${path}?${query}` : path;
+}
+
+const at = (...segments) => `/console/api/${segments.map(encodeURIComponent).join("/")}`;
+const get = (path, parameters = {}) => request("GET", withQuery(path, parameters));
+
+// Sessions.
+export const signIn = (token) => request("POST", "/console/session", { token });
+export const signOut = () => request("DELETE", "/console/session");
+export const currentOperator = () => get(at("operators", "current"));
+
+// Accounts.
+export const listAccounts = (filters) => get(at("accounts"), filters);
+export const getAccount = (name) => get(at("accounts", name));
+export const createAccount = (account) => request("POST", at("accounts"), account);
+export const updateAccount = (name, values) => request("PATCH", at("accounts", name), values); // what it has is what changes
+export const suspendAccount = (name, reason) => request("POST", at("accounts", name, "suspend"), { reason });
+export const resumeAccount = (name) => request("POST", at("accounts", name, "resume"));
+export const getLimits = (name) => get(at("accounts", name, "limits"));
+
+// Keys and bans.
+export const listKeys = (filters) => get(at("keys"), filters);
+export const getKey = (id) => get(at("keys", id));
+export const createKey = (account, { label, ttl }) => request("POST", at("accounts", account, "keys"), { label, ...(ttl && { ttl }) });
+export const rotateKey = (id, grace) => request("POST", at("keys", id, "rotate"), { grace });
+export const revokeKey = (id) => request("POST", at("keys", id, "revoke"));
+export const banKey = (id, reason, duration) => request("POST", at("keys", id, "ban"), { reason, duration });
+export const liftBan = (id) => request("DELETE", at("keys", id, "ban"));
+export const listBans = (filters) => get(at("bans"), filters);
+
+// What happened.
+export const getUsage = (parameters) => get(at("usage"), parameters);
+export const listDeprecatedUse = () => get(at("deprecated-use"));
+export const explainRefusal = (subject) => get(at("refusals"), subject);
+export const listAuditEvents = (filters) => get(at("audit-events"), filters);
+
+// Operators.
+export const listOperators = (filters) => get(at("operators"), filters);
+export const createOperator = (name, role) => request("POST", at("operators"), { name, role });
+export const revokeOperator = (name) => request("POST", at("operators", name, "revoke"));

@@ -1,0 +1,88 @@
+// What operators have changed.
+
+import { filters } from "./accounts.mjs";
+import { listAuditEvents } from "./api.mjs";
+import { element } from "./element.mjs";
+import { moment } from "./format.mjs";
+import { accountLink, field, growingTable, head, keyLink, link } from "./view.mjs";
+
+export async function auditPage({ parameters }) {
+  const [operator, account, key, from, to] = ["operator", "account", "key", "from", "to"].map((each) => parameters.get(each) ?? "");
+  const load = async (pageToken) => {
+    const { events = [], nextPageToken } = await listAuditEvents({ operator, account, keyId: key, startTime: midnight(from), endTime: midnight(to, 1), pageSize: 50, pageToken });
+    return { rows: events, next: nextPageToken };
+  };
+  const columns = [
+    ["When", (event) => moment(event.createTime)],
+    ["Who", (event) => [link(`/console/audit?operator=${encodeURIComponent(event.operator)}`, event.operator), event.clientAddress && ` from ${event.clientAddress}`]],
+    ["What", (event) => spaced(event.action)],
+    ["To", target],
+    ["Change", changes],
+  ];
+  return [
+    head("Audit"),
+    filters(
+      field("Operator", "operator", { type: "search", value: operator }),
+      field("Account", "account", { type: "search", value: account }),
+      field("From day (UTC)", "from", { type: "date", value: from }),
+      field("To day (UTC)", "to", { type: "date", value: to }),
+      key && field("Key", "key", { value: key }),
+    ),
+    element("section", { class: "panel", "aria-label": "Events found" }, await growingTable(columns, load, "Nothing was changed.")),
+  ];
+}
+
+// The beginning of a day, or of the one so many days later.
+function midnight(day, later = 0) {
+  if (day === "") return "";
+  return new Date(Date.parse(`${day}T00:00:00Z`) + later * 86_400_000).toISOString();
+}
+
+// "SuspendAccount" as "Suspend account".
+function spaced(action) {
+  const words = action.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+function target(event) {
+  return [
+    event.account && accountLink(event.account),
+    event.keyId && [event.account && " ", keyLink(event.keyId, "key …", event.keyId.slice(-12))],
+    event.targetOperator && ["operator ", event.targetOperator],
+  ];
+}
+
+// The members that differ, before and after.
+function changes(event) {
+  const [before, { old, new: made, ...others }] = [event.beforeJson, event.afterJson].map(parsed);
+  // A rotation tells two keys: the old one as it is now, and the new one.
+  const after = { ...others, ...old, ...named("new key's ", made) };
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => text(before[name]) !== text(after[name]));
+  if (names.length === 0) return "";
+  return element(
+    "ul",
+    { class: "changes" },
+    names.map((name) =>
+      element(
+        "li",
+        {},
+        `${name}: `,
+        name in before && element("del", {}, text(before[name])),
+        name in before && name in after && " → ",
+        name in after && element("ins", {}, text(after[name])),
+      ),
+    ),
+  );
+}
+
+const named = (prefix, members) => Object.fromEntries(Object.entries(members ?? {}).map(([name, value]) => [prefix + name, value]));
+
+function parsed(json) {
+  try {
+    return JSON.parse(json || "{}") ?? {};
+  } catch {
+    return {};
+  }
+}
+
+const text = (value) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));

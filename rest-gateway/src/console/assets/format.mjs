@@ -1,0 +1,47 @@
+// Values as people read them. Times are UTC, as in the logs and in what customers are told.
+
+import { element } from "./element.mjs";
+
+const DATE = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
+const TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+const HOUR = new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: "UTC" });
+
+export const number = (value) => Number(value ?? 0).toLocaleString("en-US");
+export const date = (iso) => DATE.format(new Date(iso));
+export const time = (iso) => `${new Date(iso).toISOString().slice(11, 19)} UTC`;
+export const hour = (iso) => `${HOUR.format(new Date(iso))} UTC`;
+
+// A moment, or what stands for none.
+export function moment(iso, none = "never") {
+  if (!iso) return element("span", { class: "nothing" }, none);
+  return element("time", { datetime: iso, title: `${iso}, ${relative(iso)}` }, `${TIME.format(new Date(iso))} UTC`);
+}
+
+// Such as "in 5 minutes" or "3 days ago".
+export function relative(iso) {
+  const seconds = Math.round((new Date(iso) - Date.now()) / 1000);
+  const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  for (const [unit, length] of [["day", 86_400], ["hour", 3_600], ["minute", 60]]) {
+    if (Math.abs(seconds) >= length) return words.format(Math.trunc(seconds / length), unit);
+  }
+  return words.format(seconds, "second");
+}
+
+// The word of an enumeration's value, such as "free" of PLAN_FREE.
+export function word(value, prefix) {
+  return (value ?? "").replace(new RegExp(`^${prefix}_`), "").toLowerCase();
+}
+
+export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+export const plan = (account) => word(account.plan, "PLAN");
+
+// The limits of an account, such as "60 a minute, 1,000 a day".
+export function limits(account) {
+  const { perMinute, perDay } = account.limits ?? {};
+  return perMinute ? `${number(perMinute)} a minute, ${number(perDay)} a day` : "";
+}
+
+// A key as operators name it: its label, or the end of the key.
+export function keyName(key) {
+  return key.label || `…${key.lastFour}`;
+}

@@ -1,0 +1,95 @@
+// One key: what is known of it, its requests, and what can be done to it.
+
+import { last30Days } from "./account.mjs";
+import { banKey, getKey, liftBan, revokeKey, rotateKey } from "./api.mjs";
+import { ask, showSecret } from "./dialog.mjs";
+import { element } from "./element.mjs";
+import { capitalized, keyName, moment, word } from "./format.mjs";
+import { banOrigin } from "./keys.mjs";
+import { accountLink, details, field, head, keyStateTag, link, panel, problem } from "./view.mjs";
+
+const DURATIONS = [["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"]];
+const GRACES = [["86400", "24 hours"], ["0", "not at all: the old key ends at once"], ["3600", "1 hour"], ["604800", "7 days"]];
+
+export async function keyPage({ subject: id, isAdmin, again }) {
+  const key = await getKey(id);
+  const days = await last30Days({ account: key.account, keyId: id }).catch((error) => problem(error));
+  const isActive = word(key.state, "KEY_STATE") === "active";
+  const actions = isAdmin && [
+    isActive && button("Rotate", () => rotate(key, again)),
+    key.ban ? button("Lift ban", () => lift(key, again)) : isActive && button("Ban", () => ban(key, again), "danger"),
+    isActive && button("Revoke", () => revoke(key, again), "danger"),
+  ];
+  return [
+    head(`Key ${keyName(key)}`, { tags: [keyStateTag(key)], actions: [actions] }),
+    key.ban && element("p", { class: "callout warning" }, "Banned by ", banOrigin(key.ban), " until ", moment(key.ban.endTime), key.ban.reason ? `: ${key.ban.reason}` : "."),
+    panel(
+      "About",
+      details([
+        ["Account", accountLink(key.account)],
+        ["Label", key.label || element("span", { class: "nothing" }, "none")],
+        ["Environment", capitalized(word(key.environment, "ENVIRONMENT"))],
+        ["Ends with", element("code", {}, key.lastFour)],
+        ["Identifier", element("code", {}, key.id)],
+        ["Created", moment(key.createTime)],
+        ["Last used", moment(key.lastUseTime)],
+        ["Expires", moment(key.expireTime)],
+        key.revokeTime && ["Revoked", moment(key.revokeTime)],
+      ]),
+      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Why was it refused?"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "What operators did to it")),
+    ),
+    panel("The last 30 days", days),
+  ];
+}
+
+const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);
+const named = (key) => `${keyName(key)} of ${key.account}`;
+
+async function rotate(key, again) {
+  const made = await ask({
+    title: `Rotate ${named(key)}`,
+    text: "A new key takes its place. Both work until the time is over.",
+    fields: [field("The old key goes on working for", "grace", { options: GRACES, value: "86400" })],
+    confirm: "Rotate",
+    act: ({ grace }) => rotateKey(key.id, `${grace}s`),
+  });
+  if (!made) return;
+  await showSecret({ title: "The new key", text: `Give it to ${key.account} now: it is never shown again.`, secret: made.apiKey });
+  await again("The key was rotated");
+}
+
+async function revoke(key, again) {
+  const done = await ask({
+    title: `Revoke ${named(key)}?`,
+    text: "Every request with it will be refused within 5 seconds. This is final: a revoked key cannot be used again.",
+    confirm: `Revoke ${keyName(key)}`,
+    isDestructive: true,
+    act: () => revokeKey(key.id),
+  });
+  if (done) await again("The key is revoked");
+}
+
+async function ban(key, again) {
+  const done = await ask({
+    title: `Ban ${named(key)}?`,
+    text: "Every request with it will be refused, within 5 seconds, until the ban ends or you lift it.",
+    fields: [
+      field("For", "duration", { options: DURATIONS, value: "3600" }),
+      field("Reason", "reason", { maxlength: 200, hint: "The key's owner is told this with each refused request." }),
+    ],
+    confirm: `Ban ${keyName(key)}`,
+    isDestructive: true,
+    act: ({ reason, duration }) => banKey(key.id, reason, `${duration}s`),
+  });
+  if (done) await again("The key is banned");
+}
+
+async function lift(key, again) {
+  const done = await ask({
+    title: `Lift the ban of ${named(key)}?`,
+    text: "The key works again within 5 seconds, and the ban is forgotten: the next one is as short as a first one.",
+    confirm: "Lift ban",
+    act: () => liftBan(key.id),
+  });
+  if (done) await again("The ban is lifted");
+}

@@ -1,0 +1,301 @@
+//! What the console promises, asked over its routes, in front of an admin API that knows one token.
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, Method, StatusCode, header};
+use petstore_clock::{Clock, ManualClock, UnixMillis};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::console;
+
+const TOKEN: &str = "pet_op_0123456789abcdefghijABCDEFGHIJ012345";
+const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000);
+
+/// Tells what it was asked, or answers 401 without the token and to the path `/admin/v1/revoked`.
+async fn admin_api(request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let known = format!("Bearer {TOKEN}");
+    if head.headers[header::AUTHORIZATION] != known.as_str() || head.uri.path() == "/admin/v1/revoked" {
+        return (StatusCode::UNAUTHORIZED, "{}").into_response();
+    }
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    let told = json!({
+        "method": head.method.as_str(),
+        "target": head.uri.to_string(),
+        "cookie": head.headers.contains_key(header::COOKIE),
+        "body": String::from_utf8(body.to_vec()).unwrap(),
+    });
+    told.to_string().into_response()
+}
+
+/// A browser with a cookie at most.
+struct Browser {
+    console: Router,
+    hand: ManualClock,
+    cookie: Option<String>,
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    fn set_cookie(&self) -> Option<&str> {
+        self.headers.get(header::SET_COOKIE).map(|value| value.to_str().unwrap())
+    }
+}
+
+impl Browser {
+    fn new() -> Self {
+        let (clock, hand) = Clock::manual(NOON);
+        Self { console: console(Router::new().fallback(admin_api), clock), hand, cookie: None }
+    }
+
+    async fn sends(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
+        let mut request = Request::builder()
+            .method(Method::from_bytes(method.as_bytes()).unwrap())
+            .uri(path)
+            .header(header::HOST, "127.0.0.1:9090");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        if let Some(cookie) = &self.cookie {
+            request = request.header(header::COOKIE, cookie);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let response = self.console.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap();
+        Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: String::from_utf8_lossy(&body).into(),
+        }
+    }
+
+    /// As the console's own pages do.
+    async fn asks(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.sends(method, path, &[("petstore-console", "1"), ("sec-fetch-site", "same-origin")], body).await
+    }
+
+    async fn signs_in(&mut self) -> Answer {
+        let answer = self.asks("POST", "/console/session", &json!({ "token": TOKEN }).to_string()).await;
+        if let Some(cookie) = answer.set_cookie() {
+            self.cookie = cookie.split(';').next().map(str::to_owned);
+        }
+        answer
+    }
+}
+
+#[tokio::test]
+async fn who_signs_in_gets_a_cookie_that_no_script_and_no_other_site_can_use() {
+    let mut browser = Browser::new();
+    let answer = browser.signs_in().await;
+    assert_eq!((answer.status, &answer.json()["target"]), (200, &json!("/admin/v1/operators/current")));
+    let cookie = answer.set_cookie().unwrap();
+    let (id, attributes) = cookie.split_once("; ").unwrap();
+    assert_eq!(attributes, "Path=/console; Max-Age=28800; HttpOnly; SameSite=Strict");
+    let id = id.strip_prefix("petstore-console9090=").unwrap();
+    assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    assert!(!cookie.contains(TOKEN) && !answer.body.contains(TOKEN));
+    assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store");
+}
+
+#[tokio::test]
+async fn over_https_the_cookie_is_secure() {
+    let browser = Browser::new();
+    let fields = [("petstore-console", "1"), ("origin", "https://console.internal")];
+    let answer =
+        browser.sends("POST", "/console/session", &fields, &json!({ "token": TOKEN }).to_string()).await;
+    assert!(answer.set_cookie().unwrap().ends_with("; SameSite=Strict; Secure"), "{:?}", answer.headers);
+}
+
+#[tokio::test]
+async fn a_token_that_is_none_opens_no_session() {
+    let browser = Browser::new();
+    for (body, status) in [
+        (json!({ "token": "pet_op_wrong" }).to_string(), 401),
+        (json!({ "token": "pet_live_0123456789" }).to_string(), 400),
+        (json!({ "token": "pet_op_a b" }).to_string(), 400),
+        (json!({ "token": "pet_op_a\r\nX: y" }).to_string(), 400),
+        (json!({}).to_string(), 400),
+        ("nonsense".to_owned(), 400),
+        ("x".repeat(2000), 413),
+    ] {
+        let answer = browser.asks("POST", "/console/session", &body).await;
+        assert_eq!((answer.status, answer.set_cookie()), (status, None), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_asks_the_admin_api_with_the_token_and_without_the_cookie() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    let answer =
+        browser.asks("PATCH", "/console/api/accounts/a%2Fb?updateMask=plan", "{\"plan\":\"pro\"}").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.json(),
+        json!({
+            "method": "PATCH",
+            "target": "/admin/v1/accounts/a%2Fb?updateMask=plan",
+            "cookie": false,
+            "body": "{\"plan\":\"pro\"}",
+        })
+    );
+    assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store");
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_of_the_consoles_own_pages_is_refused_with_the_cookie_too() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    for fields in [
+        vec![],
+        vec![("sec-fetch-site", "same-origin")],
+        vec![("petstore-console", "1"), ("sec-fetch-site", "cross-site")],
+        vec![("petstore-console", "1"), ("sec-fetch-site", "same-site")],
+        vec![("petstore-console", "1"), ("sec-fetch-site", "none")],
+    ] {
+        for (method, path) in [
+            ("POST", "/console/session"),
+            ("DELETE", "/console/session"),
+            ("POST", "/console/api/accounts/a/suspend"),
+            ("GET", "/console/api/accounts"),
+        ] {
+            let answer = browser.sends(method, path, &fields, "{}").await;
+            assert_eq!((answer.status, answer.json()["code"].as_str()), (403, Some("CROSS_SITE_REQUEST")));
+            assert_eq!(answer.set_cookie(), None);
+        }
+    }
+    let preflight =
+        [("origin", "https://evil.example"), ("access-control-request-headers", "petstore-console")];
+    let answer = browser.sends("OPTIONS", "/console/api/accounts", &preflight, "").await;
+    assert_eq!((answer.status, answer.headers.get("access-control-allow-origin")), (403, None));
+    assert_eq!(browser.asks("GET", "/console/api/accounts", "").await.status, 200, "it is still signed in");
+}
+
+#[tokio::test]
+async fn a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it() {
+    let planted = format!("petstore-console9090={}", "a".repeat(64));
+    let mut browser = Browser { cookie: Some(planted.clone()), ..Browser::new() };
+    browser.signs_in().await;
+    assert_ne!(browser.cookie.as_ref(), Some(&planted));
+    let first = browser.cookie.clone();
+    browser.signs_in().await;
+    let second = browser.cookie.clone();
+    assert_ne!(first, second);
+    for (cookie, status) in [(Some(planted), 401), (first, 401), (second, 200)] {
+        browser.cookie = cookie;
+        assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn without_a_session_nothing_is_asked() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    let right = browser.cookie.clone().unwrap();
+    let another_port = right.replace("9090", "9091");
+    for cookie in [
+        "",
+        "petstore-console9090=",
+        "petstore-console9090=0",
+        "x=y",
+        &another_port,
+        &format!("{right}; {right}"),
+    ] {
+        browser.cookie = Some(cookie.to_owned());
+        let answer = browser.asks("GET", "/console/api/accounts", "").await;
+        assert_eq!(
+            (answer.status, answer.json()["code"].as_str()),
+            (401, Some("INVALID_OPERATOR_TOKEN")),
+            "{cookie}"
+        );
+    }
+    browser.cookie = Some(format!("theme=dark; {right}"));
+    assert_eq!(browser.asks("GET", "/console/api/accounts", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_session_lasts_8_hours() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    browser.hand.advance(Duration::from_hours(8) - Duration::from_secs(1));
+    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 200);
+    browser.hand.advance(Duration::from_secs(1));
+    let answer = browser.asks("GET", "/console/api/x", "").await;
+    assert_eq!(answer.status, 401);
+    assert!(answer.set_cookie().unwrap().starts_with("petstore-console9090=; Path=/console; Max-Age=0; "));
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token_and_when_the_operator_signs_out() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    assert_eq!(browser.asks("GET", "/console/api/revoked", "").await.status, 401);
+    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 401);
+
+    browser.signs_in().await;
+    let out = browser.asks("DELETE", "/console/session", "").await;
+    assert_eq!(out.status, 204);
+    assert!(out.set_cookie().unwrap().contains("Max-Age=0"));
+    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_thousand_sign_ins_make_room_for_the_next_by_ending_the_oldest() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    let oldest = browser.cookie.take();
+    browser.hand.advance(Duration::from_secs(1));
+    for _ in 0..1_000 {
+        browser.cookie = None;
+        browser.signs_in().await;
+    }
+    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 200);
+    browser.cookie = oldest;
+    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 401);
+}
+
+#[tokio::test]
+async fn every_page_is_there_and_loads_nothing_but_what_is_embedded() {
+    let browser = Browser::new();
+    let mut to_fetch: Vec<String> =
+        ["/console", "/console/accounts", "/console/accounts/a.b", "/console/keys/k", "/console/audit"]
+            .map(str::to_owned)
+            .into();
+    let mut seen = Vec::new();
+    while let Some(path) = to_fetch.pop() {
+        if seen.contains(&path) {
+            continue;
+        }
+        let answer = browser.sends("GET", &path, &[], "").await;
+        assert_eq!(answer.status, 200, "{path}");
+        let policy = answer.headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"));
+        for forbidden in [" style=\"", " onclick=", "innerHTML", "https://"] {
+            assert!(!answer.body.contains(forbidden), "{path} has {forbidden}");
+        }
+        let quoted = answer.body.split('"').filter(|part| part.starts_with("/console/assets/"));
+        let imported = answer.body.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next());
+        to_fetch
+            .extend(quoted.map(str::to_owned).chain(imported.map(|name| format!("/console/assets/{name}"))));
+        seen.push(path);
+    }
+    assert!(seen.len() > 20, "{seen:?}");
+    assert_eq!(browser.sends("GET", "/console/", &[], "").await.headers[header::LOCATION], "/console");
+}

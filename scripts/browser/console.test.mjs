@@ -1,0 +1,336 @@
+// The operator console as operators use it: in a browser, against the running service.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { after, before, test } from "node:test";
+
+import { DESKTOP, PHONE, launch, openPage, screenshot, seriousFaults } from "./browser.mjs";
+import { startService } from "./service.mjs";
+
+// Gateways follow what operators change within this time.
+const FOLLOW_MS = 5_000;
+
+let service;
+let browser;
+before(async () => {
+  service = await startService();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+// A request of a customer.
+const get = (key, path = "/v1/pets") => fetch(service.origin + path, { headers: { Authorization: `Bearer ${key}` } });
+
+// Waits until a customer's request has that status, no longer than gateways may take to follow.
+async function followed(key, status, code) {
+  const until = performance.now() + FOLLOW_MS;
+  for (;;) {
+    const answer = await get(key);
+    if (answer.status === status && (!code || (await answer.json()).code === code)) return;
+    assert.ok(performance.now() < until, `it is still ${answer.status}, not ${status}`);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+// The console, signed in.
+async function console_(t, { options = DESKTOP, token = service.operatorToken, path = "/console" } = {}) {
+  const page = await openPage(t, browser, service.admin, options);
+  await page.goto(path);
+  await page.getByLabel("Operator token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Sign out" }).waitFor();
+  await page.locator("h1").waitFor();
+  return page;
+}
+
+const go = (page, name) => page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
+
+// Makes an account with a key, in the console; returns the key.
+async function makeAccount(page, name, { label = "" } = {}) {
+  await go(page, "Accounts");
+  await page.getByRole("button", { name: "New account" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill(name);
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  await page.getByRole("heading", { name, level: 1 }).waitFor();
+  return makeKey(page, label);
+}
+
+async function makeKey(page, label = "") {
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("dialog").getByLabel("Label").fill(label);
+  await page.getByRole("button", { name: "Make key" }).click();
+  return secretShown(page);
+}
+
+// The secret of the dialog that shows one, which is closed then.
+async function secretShown(page) {
+  const secret = await page.getByRole("dialog").locator("code.secret").textContent();
+  await page.getByRole("button", { name: "I have kept it" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  return secret;
+}
+
+for (const [size, options] of [["desktop, light", DESKTOP], ["phone, dark", { ...PHONE, colorScheme: "dark" }]]) {
+  test(`an operator's day: ${size}`, async (t) => {
+    const name = size.startsWith("phone") ? "mobile-zoo" : "city-zoo";
+    const shot = (what) => screenshot(page, `console-${what}-${size.replace(", ", "-")}`, { fullPage: true });
+    const page = await console_(t, { options });
+    const key = await makeAccount(page, name, { label: "shop front" });
+    await followed(key, 200);
+
+    // The customer asks for too much, and asks the operator why it is refused.
+    let refused;
+    for (let requests = 0; requests <= 130 && refused?.status !== 429; requests++) refused = await get(key);
+    assert.equal(refused.status, 429);
+    await go(page, "Why refused?");
+    await page.getByLabel("Account or key identifier").fill(name);
+    await page.getByRole("button", { name: "Show" }).click();
+    const answer = page.getByRole("article").filter({ hasText: "RATE_LIMITED" }).first();
+    await answer.waitFor();
+    assert.match(await answer.locator(".because").textContent(), /60/);
+    await answer.getByText("in force").waitFor();
+    assert.match(await answer.textContent(), /To mend it/);
+    await shot("refusal");
+
+    // The plan is raised, and the next request passes.
+    await answer.getByRole("link", { name }).click();
+    await page.getByRole("heading", { name, level: 1 }).waitFor();
+    const meter = page.getByRole("meter", { name: "This minute: requests used" });
+    assert.equal(await meter.getAttribute("aria-valuemax"), "60");
+    assert.equal(await meter.getAttribute("aria-valuenow"), "60");
+    await shot("account");
+    await page.getByRole("button", { name: "Change plan" }).click();
+    await page.getByRole("dialog").getByLabel("Plan").selectOption("business");
+    await shot("change-plan");
+    await page.getByRole("dialog").getByRole("button", { name: "Change plan" }).click();
+    await page.getByRole("status").filter({ hasText: "on plan business" }).waitFor();
+    await followed(key, 200);
+
+    // The key is rotated: the old one goes on working for a day.
+    await page.getByRole("link", { name: "shop front" }).click();
+    await page.getByRole("button", { name: "Rotate" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
+    const newKey = await secretShown(page);
+    assert.notEqual(newKey, key);
+    await followed(newKey, 200);
+    assert.equal((await get(key)).status, 200);
+
+    // It is banned, and the ban is lifted.
+    await page.getByRole("button", { name: "Ban", exact: true }).click();
+    await page.getByRole("dialog").getByLabel("Reason").fill("Scrapes the catalogue");
+    await page.getByRole("dialog").getByRole("button", { name: "Ban shop front" }).click();
+    await page.getByText("Banned by an operator").waitFor();
+    await followed(key, 429, "API_KEY_BANNED");
+    assert.match((await (await get(key)).json()).message, /Scrapes the catalogue/);
+    await shot("key");
+    await go(page, "Bans");
+    await page.getByText("Scrapes the catalogue").waitFor();
+    await page.getByRole("link", { name: /[0-9a-f-]{36}/ }).first().click();
+    await page.getByRole("button", { name: "Lift ban" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Lift ban" }).click();
+    await page.getByRole("status").filter({ hasText: "lifted" }).waitFor();
+    await followed(key, 200);
+
+    // All of it is in the audit, newest first, and no key is.
+    await go(page, "Audit");
+    await page.getByLabel("Account").fill(name);
+    await page.getByRole("button", { name: "Show" }).click();
+    await page.getByText("Lift ban").waitFor();
+    const actions = await page.locator("td[data-label=What]").allTextContents();
+    assert.deepEqual(actions, ["Lift ban", "Create ban", "Rotate key", "Update account", "Create key", "Create account"]);
+    const whole = await page.locator("main").textContent();
+    assert.match(whole, /free.*→.*business/);
+    for (const secret of [key, newKey]) assert.ok(!whole.includes(secret) && !whole.includes(secret.slice(9, 40)));
+    await shot("audit");
+  });
+
+  test(`every page is without serious faults and fits: ${size}`, async (t) => {
+    const page = await console_(t, { options });
+    const id = (await page.evaluate(async () => (await fetch("/console/api/keys", { headers: { "Petstore-Console": "1" } })).json())).keys[0].id;
+    const paths = ["", "/accounts", "/accounts/first", "/keys", `/keys/${id}`, "/bans", "/refusals", "/refusals?subject=first", "/audit", "/operators"];
+    for (const path of paths) {
+      await page.goto(`/console${path}`);
+      await page.locator("h1").waitFor();
+      assert.deepEqual(await page.getByRole("alert").filter({ hasText: /\S/ }).allTextContents(), [], path);
+      assert.deepEqual(await seriousFaults(page), [], path);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} scrolls sideways`);
+      await screenshot(page, `console${path.replaceAll(/[^a-z]+/g, "-")}-${size.replace(", ", "-")}`, { fullPage: true });
+    }
+    await page.goto("/console/accounts/first");
+    await page.getByRole("button", { name: "Change plan" }).click();
+    assert.deepEqual(await seriousFaults(page), []);
+  });
+}
+
+test("a viewer sees no buttons that change things, and the server refuses them too", async (t) => {
+  const admin = await console_(t, { path: "/console/operators" });
+  await admin.getByRole("button", { name: "New operator" }).click();
+  await admin.getByRole("dialog").getByLabel("Name").fill("auditor");
+  await admin.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  const token = await secretShown(admin);
+  assert.match(token, /^pet_op_/);
+
+  const page = await console_(t, { token });
+  await page.getByText("auditor (viewer)").waitFor();
+  const { keys } = await asks(page, "GET", "keys");
+  for (const path of ["", "/accounts", "/accounts/first", `/keys/${keys[0].id}`, "/bans", "/operators"]) {
+    await page.goto(`/console${path}`);
+    await page.locator("h1").waitFor();
+    const buttons = await page.getByRole("button").allTextContents();
+    assert.deepEqual(buttons.filter((name) => !["Sign out", "Show", "More"].includes(name)), [], path);
+  }
+  for (const [method, path] of [["POST", "accounts/first/suspend"], ["POST", `keys/${keys[0].id}/revoke`], ["POST", `keys/${keys[0].id}/rotate`], ["DELETE", `keys/${keys[0].id}/ban`], ["POST", "operators/auditor/revoke"]]) {
+    assert.equal((await asks(page, method, path)).code, "OPERATOR_NOT_PERMITTED", path);
+  }
+
+  // The viewer's token is revoked: the session ends with it.
+  await admin.getByRole("button", { name: "Revoke auditor" }).click();
+  await admin.getByRole("dialog").getByRole("button", { name: "Revoke auditor" }).click();
+  await admin.getByRole("status").filter({ hasText: "revoked" }).waitFor();
+  await page.goto("/console/accounts");
+  await page.getByLabel("Operator token").waitFor();
+  await page.getByLabel("Operator token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("This is not the token of an operator").waitFor();
+});
+
+// What the API answers to a request from the page.
+function asks(page, method, path) {
+  return page.evaluate(
+    async ([method, path]) => {
+      const init = method === "GET" ? {} : { body: "{}" };
+      const headers = { "Petstore-Console": "1", "Content-Type": "application/json" };
+      return (await fetch(`/console/api/${path}`, { method, headers, ...init })).json();
+    },
+    [method, path],
+  );
+}
+
+test("names, labels and reasons are text, whatever they hold", async (t) => {
+  const page = await console_(t);
+  const nasty = `<img src=x onerror="document.title='hit'">`;
+  await makeAccount(page, "xss", { label: nasty });
+  await page.getByRole("link", { name: nasty }).click();
+  await page.getByRole("heading", { name: `Key ${nasty}` }).waitFor();
+  await page.getByRole("button", { name: "Ban", exact: true }).click();
+  await page.getByRole("dialog").getByLabel("Reason").fill(`${nasty}</p><script>document.title='hit'</script>`);
+  await page.getByRole("dialog").getByRole("button", { name: /^Ban / }).click();
+  await page.getByText("Banned by an operator").waitFor();
+  for (const path of ["/accounts/xss", "/bans", "/audit?account=xss", "/keys", `/refusals?subject=${encodeURIComponent("xss")}`, `/accounts/${encodeURIComponent(nasty)}`, `/refusals?subject=${encodeURIComponent(nasty)}`]) {
+    await page.goto(`/console${path}`);
+    await page.locator("main > *").first().waitFor();
+    assert.equal(await page.locator("main img, main script").count(), 0, path);
+    assert.doesNotMatch(await page.title(), /^hit/);
+  }
+});
+
+test("neither a token nor a key stays in the browser", async (t) => {
+  const page = await console_(t);
+  const key = await makeAccount(page, "secrets");
+  const traces = await page.evaluate(async () => [
+    document.documentElement.outerHTML,
+    location.href,
+    document.cookie,
+    JSON.stringify([...Object.entries(localStorage), ...Object.entries(sessionStorage)]),
+    JSON.stringify(await indexedDB.databases()),
+    JSON.stringify(history.state),
+  ]);
+  for (const secret of [service.operatorToken, key]) {
+    for (const trace of traces) assert.ok(!trace.includes(secret), trace.slice(0, 200));
+  }
+  const [cookie, ...others] = await page.context().cookies(`${service.admin}/console`);
+  assert.deepEqual(others, []);
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path], [true, "Strict", "/console"]);
+  assert.ok(!cookie.value.includes("pet_op_"));
+  assert.ok(cookie.expires - Date.now() / 1000 <= 8 * 3600);
+
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Operator token").waitFor();
+  await page.context().addCookies([cookie]);
+  await page.goto("/console/accounts");
+  await page.getByLabel("Operator token").waitFor();
+});
+
+test("a page of another origin can do nothing with an operator's session", async (t) => {
+  const page = await console_(t);
+  const evil = createServer((request, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<p>hello</p>"));
+  await new Promise((listening) => evil.listen(0, "127.0.0.1", listening));
+  t.after(() => {
+    evil.closeAllConnections();
+    evil.close();
+  });
+  // The same host and so the same site: SameSite alone would let its requests carry the cookie.
+  const other = await page.context().browser().newContext({ storageState: await page.context().storageState() });
+  t.after(() => other.close());
+  const stranger = await other.newPage();
+  await stranger.goto(`http://127.0.0.1:${evil.address().port}/`);
+  const outcomes = await stranger.evaluate(async (admin) => {
+    const tried = [
+      [`${admin}/console/api/accounts/first/suspend`, { method: "POST", mode: "no-cors", credentials: "include", body: "{}" }],
+      [`${admin}/console/api/accounts/first/suspend`, { method: "POST", credentials: "include", headers: { "Petstore-Console": "1" }, body: "{}" }],
+      [`${admin}/console/api/accounts`, { credentials: "include", headers: { "Petstore-Console": "1" } }],
+      [`${admin}/console/session`, { method: "POST", mode: "no-cors", credentials: "include", body: "{}" }],
+    ];
+    return Promise.all(tried.map(([url, init]) => fetch(url, init).then((answer) => answer.type, () => "refused")));
+  }, service.admin);
+  assert.deepEqual(outcomes, ["opaque", "refused", "refused", "opaque"]);
+  assert.equal((await asks(page, "GET", "accounts/first")).suspendTime, undefined);
+});
+
+test("the keyboard is enough, and Escape changes nothing", async (t) => {
+  const page = await openPage(t, browser, service.admin);
+  await page.goto("/console/accounts/first");
+  await page.getByLabel("Operator token").waitFor();
+  assert.equal(await page.locator(":focus").getAttribute("id"), "token");
+  await page.keyboard.type(service.operatorToken);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "first", level: 1 }).waitFor();
+  const suspend = page.getByRole("button", { name: "Suspend" });
+  for (let presses = 0; presses < 10 && !(await suspend.evaluate((node) => node === document.activeElement)); presses++) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog", { name: "Suspend first?" }).waitFor();
+  assert.equal(await page.locator(":focus").getAttribute("name"), "reason");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.ok(await suspend.evaluate((node) => node === document.activeElement), "the focus is where it was");
+  assert.equal((await asks(page, "GET", "accounts/first")).suspendTime, undefined);
+});
+
+test("a suspended account is refused and told why, until it is resumed", async (t) => {
+  const page = await console_(t);
+  const key = await makeAccount(page, "late-payer");
+  await followed(key, 200);
+  await page.getByRole("button", { name: "Suspend" }).click();
+  await page.getByRole("dialog").getByLabel("Reason").fill("The bill of October");
+  await page.getByRole("dialog").getByRole("button", { name: "Suspend late-payer" }).click();
+  await page.getByText("The bill of October").waitFor();
+  await followed(key, 403);
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
+  await page.getByRole("status").filter({ hasText: "resumed" }).waitFor();
+  await followed(key, 200);
+});
+
+// The last test, for its address is refused afterwards.
+test("whoever guesses tokens is told to wait", async (t) => {
+  const page = await openPage(t, browser, service.admin);
+  await page.goto("/console");
+  await page.getByLabel("Operator token").waitFor();
+  const statuses = await page.evaluate(async () => {
+    const seen = [];
+    for (let attempt = 0; attempt < 1_000 && seen.at(-1) !== 429; attempt++) {
+      const headers = { "Petstore-Console": "1", "Content-Type": "application/json" };
+      const token = `pet_op_${"0".repeat(36 - String(attempt).length)}${attempt}`;
+      seen.push((await fetch("/console/session", { method: "POST", headers, body: JSON.stringify({ token }) })).status);
+    }
+    return seen;
+  });
+  assert.equal(statuses.at(-1), 429);
+  assert.ok(statuses.slice(0, -1).every((status) => status === 401), statuses.slice(0, 5).join());
+  await page.getByLabel("Operator token").fill(`pet_op_${"1".repeat(36)}`);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").filter({ hasText: /wait|later|many/i }).waitFor();
+});
