@@ -62,7 +62,7 @@ pub(crate) use pets::Pets;
 use connection::{Connections, Session};
 use creations::InFlight;
 use database_url::Place;
-use pets::{PetCreates, PetReads};
+use pets::{PetCache, PetCreates, PetReads};
 use replicas::Replicas;
 
 /// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
@@ -82,6 +82,7 @@ static LOCAL: Actor = Actor::LOCAL;
 pub struct Store {
     writer: Connections,
     reader: Connections,
+    pet_cache: PetCache,
     pet_reads: PetReads,
     creates: PetCreates,
     deadline: Duration,
@@ -162,8 +163,16 @@ impl Store {
         }
     }
 
+    /// The same store, which keeps so many of the pets that were read last in memory, for a minute each. Without
+    /// this, and for 0, it keeps none.
+    #[must_use]
+    pub fn with_pet_cache(self, pets: u32) -> Self {
+        Self { pet_cache: PetCache::of(pets), ..self }
+    }
+
     fn on_sqlite(writer: Connections, reader: Connections) -> Self {
         Self {
+            pet_cache: PetCache::of(0),
             pet_reads: PetReads::new(reader.clone(), reader.clone(), reader.clone()),
             creates: PetCreates::new(writer.clone(), writer.clone()),
             writer,
@@ -178,6 +187,7 @@ impl Store {
         Self {
             writer: connections.any.clone(),
             reader: connections.any,
+            pet_cache: PetCache::of(0),
             pet_reads: connections.pet_reads,
             creates: connections.creates,
             deadline: POSTGRES_DEADLINE,

@@ -5,9 +5,11 @@ use sea_orm::{ActiveValue::Set, DbErr};
 use super::{Store, entity::pet};
 use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
 
+mod cache;
 mod creates;
 mod reads;
 
+pub(super) use cache::PetCache;
 pub(super) use creates::{CONNECTIONS as CREATE_CONNECTIONS, PetCreates, is_name_in_use};
 pub(super) use reads::{GET_CONNECTIONS, LIST_CONNECTIONS, PetReads};
 
@@ -37,12 +39,17 @@ impl Pets<'_> {
     /// The pet, if there is one. A replica that has it is as good as the primary, for a pet never changes;
     /// one that lacks it may only be late.
     pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
+        if let Some(pet) = self.0.pet_cache.get(id) {
+            return Ok(Some(pet));
+        }
         let on_replica = self.0.read_from_replica(|replica| async move { replica.find(id.0).await });
         let mut row = on_replica.await.flatten();
         if row.is_none() {
             row = self.0.retry_read(|| self.0.pet_reads.find(id.0)).await?;
         }
-        row.map(Pet::try_from).transpose()
+        let pet = row.map(Pet::try_from).transpose()?;
+        pet.iter().for_each(|pet| self.0.pet_cache.keep(pet));
+        Ok(pet)
     }
 
     /// One page, from a replica if there is one. Costs the same at any depth: it begins where the page before

@@ -39,6 +39,7 @@ async fn start(settings: &CoreSettings, clock: Clock) -> Result<(Process, Startu
     let traces = process.trace("petstore-core", &settings.process)?;
     let admin_addr = process.serve_admin(admin);
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
+    let store = store.with_pet_cache(settings.store.pet_cache);
     let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);
     let grpc_addr = process.serve_grpc(grpc, &settings.grpc, security, core);
     process.ready();

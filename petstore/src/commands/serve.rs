@@ -116,6 +116,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let admin_addr = process.serve_admin(admin);
     let environment = settings.environment.environment;
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
+    let store = store.with_pet_cache(settings.store.pet_cache);
     let first_key_file = first_secrets::create_account(&store, &url, environment, &clock).await?;
     if let Some(file) = first_secrets::create_operator(&store, &url, &clock).await? {
         tracing::info!(file = %file.display(), "wrote the token of the first operator, an admin");

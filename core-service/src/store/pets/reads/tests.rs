@@ -101,6 +101,20 @@ async fn pets_that_are_read_together_are_those_that_were_asked_for() {
     assert_eq!(sent.load(Ordering::Relaxed), 3, "and it is bounded how many");
 }
 
+#[tokio::test]
+async fn a_pet_that_was_read_is_kept_and_one_that_was_missed_is_not() {
+    let (store, _home) = filled(2).await;
+    let (store, sent) = counted(store.with_pet_cache(1_000));
+    let find = async |id| store.pets().find(PetId(id)).await.unwrap().map(|pet| pet.name.as_str().to_owned());
+    for _ in 0..3 {
+        assert_eq!(find(1).await.as_deref(), Some("pet 0"));
+    }
+    assert_eq!(sent.load(Ordering::Relaxed), 1);
+    assert_eq!(find(3).await, None);
+    let added = store.pets().insert(NewPet::named("Rex")).await.unwrap();
+    assert_eq!((added.id, find(3).await.as_deref()), (PetId(3), Some("Rex")));
+}
+
 /// A plan that was made once has to be right for all values, also where it was made while the table was
 /// empty.
 #[tokio::test]
