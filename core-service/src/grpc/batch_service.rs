@@ -37,7 +37,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 impl BatchService for Core {
     type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
 
-    /// Every call is bounded by itself ([`Core::answer_call`]); all of them end when the gateway gives the batch up.
+    /// Every call is bounded by itself (`Core::answer_call`); all of them end when the gateway gives the batch up.
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let started = started(&request);
         let calls = request.into_inner().calls;

@@ -40,7 +40,9 @@ pub(crate) async fn counted() -> Costs {
     let key = key(&installation).await;
 
     let admin = ["--admin-addr", "127.0.0.1:0"];
-    let core = traced.start(&[["core", "--grpc-addr", "127.0.0.1:0"].as_slice(), &admin].concat()).await;
+    let core = traced
+        .start(&[["core", "--grpc-addr", "127.0.0.1:0", "--pet-cache", "0"].as_slice(), &admin].concat())
+        .await;
     let core_url = format!("http://{}", core.address("gRPC"));
     let redis_url = redis.url();
     let flags = ["gateway", "--http-addr", "127.0.0.1:0", "--core-url", &core_url, "--redis-url", &redis_url];

@@ -39,7 +39,8 @@ def fill_sqlite(path, pets, accounts):
         database.execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
             "INSERT INTO pets (name, category_id, status) SELECT 'pet-' || i, i % 97, nullif(i % 4, 0) FROM n", (pets,))
-        account = f"INSERT INTO accounts VALUES (?, ?, 'enterprise', {UNLIMITED}, {UNLIMITED}, 1, 0)"
+        account = ("INSERT INTO accounts (id, name, plan, per_minute, per_day, created_at, revision) "
+                   f"VALUES (?, ?, 'enterprise', {UNLIMITED}, {UNLIMITED}, 1, 0)")
         api_key = ("INSERT INTO api_keys (id, account_id, digest, prefix, last_four, created_at) "
                    "VALUES (?, ?, ?, ?, ?, 1)")
         for of_account, of_key in rows(accounts):

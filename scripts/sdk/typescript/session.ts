@@ -102,7 +102,7 @@ export const refusedByTheCompiler = () => [
   // @ts-expect-error a status that does not exist
   client.GET("/pets", { params: { query: { status: "lost" } } }),
   // @ts-expect-error a path that does not exist
-  client.GET("/pets"),
+  client.GET("/cats"),
   // @ts-expect-error a required member is missing
   client.POST("/pets", { body: { name: "Rex" } }),
   // @ts-expect-error a member is misspelled
