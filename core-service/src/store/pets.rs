@@ -48,7 +48,9 @@ impl Pets<'_> {
             row = self.0.retry_read(|| self.0.pet_reads.find(id.0)).await?;
         }
         let pet = row.map(Pet::try_from).transpose()?;
-        pet.iter().for_each(|pet| self.0.pet_cache.keep(pet));
+        if let Some(pet) = &pet {
+            self.0.pet_cache.keep(pet);
+        }
         Ok(pet)
     }
 
