@@ -1,5 +1,5 @@
-//! What `petstore --version` says besides the version: the commit, if it is known, and the build's profile and target.
-//! `BUILD_COMMIT` names the commit where there is no git, as in the container image.
+//! What `petstore --version` says besides the version: the commit, if it is known, and the build's profile
+//! and target. `BUILD_COMMIT` names the commit where there is no git, as in the container image.
 
 use std::{env, process::Command};
 

@@ -1,4 +1,5 @@
-//! What the operator's commands share: the client of `AdminService`, over gRPC or in this process on the store.
+//! What the operator's commands share: the client of `AdminService`, over gRPC or in this process on the
+//! store.
 
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ pub(crate) struct AdminSettings {
 pub(crate) type AdminClient = AdminServiceClient<InterceptedService<CoreTransport, Credential>>;
 
 impl AdminSettings {
-    /// Calls the core, which is one behind a gRPC port or one in this process on the store. That must exist and have the
-    /// schema of this version.
+    /// Calls the core, which is one behind a gRPC port or one in this process on the store. That must exist
+    /// and have the schema of this version.
     pub(crate) fn call<T>(
         &self,
         work: impl AsyncFnOnce(AdminClient) -> Result<T, CliError>,

@@ -17,8 +17,8 @@ use crate::{
     settings::{CoreAddressSettings, CoreUrlSettings, DatabaseSettings, InvalidSetting, secret_file},
 };
 
-/// Which core a command calls; `C` says how one behind a gRPC port is reached. Accepts the flags of both targets. A flag
-/// takes precedence over a variable, and the default is the store.
+/// Which core a command calls; `C` says how one behind a gRPC port is reached. Accepts the flags of both
+/// targets. A flag takes precedence over a variable, and the default is the store.
 #[derive(Clone, Debug)]
 pub(crate) enum CoreTarget<C> {
     Remote(Box<C>),
@@ -41,14 +41,15 @@ pub(crate) struct OperatorCoreSettings {
     #[command(flatten)]
     core: CoreUrlSettings,
 
-    /// A file with the operator's token, mode 0600, for the core at --core-url. Without a core or a token, the command
-    /// works on the store of --database-url
+    /// A file with the operator's token, mode 0600, for the core at --core-url. Without a core or a token,
+    /// the command works on the store of --database-url
     #[arg(long, env = "PETSTORE_OPERATOR_TOKEN_FILE", value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
 }
 
 impl RemoteCore for OperatorCoreSettings {
-    /// Not `core_url`: on the machine of a gateway its variable is set, and a command without a token is for the store.
+    /// Not `core_url`: on the machine of a gateway its variable is set, and a command without a token is for
+    /// the store.
     const SELECTED_BY: &'static str = "operator_token_file";
 }
 

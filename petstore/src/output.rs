@@ -94,7 +94,8 @@ impl Confirmation {
     }
 }
 
-/// A table whose columns are as wide as their widest cell, two spaces apart. On a terminal with colour its head is bold.
+/// A table whose columns are as wide as their widest cell, two spaces apart. On a terminal with colour its
+/// head is bold.
 pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let is_bold = logs::has_colour(&io::stdout());
     let head: Vec<_> = head.iter().map(|&name| name.to_owned()).collect();

@@ -74,8 +74,8 @@ impl fmt::Display for KeyState {
     }
 }
 
-/// What operators call a key: 1 to 64 characters, not blank, without control characters, API keys and operator
-/// tokens.
+/// What operators call a key: 1 to 64 characters, not blank, without control characters, API keys and
+/// operator tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyLabel(String);
 

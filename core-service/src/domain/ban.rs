@@ -28,8 +28,8 @@ pub enum BanOrigin {
     Operator(Option<StatedReason>),
 }
 
-/// Why an operator bans a key or suspends an account, as its owner is told: 1 to 200 characters, not blank, without
-/// control characters, API keys and operator tokens.
+/// Why an operator bans a key or suspends an account, as its owner is told: 1 to 200 characters, not blank,
+/// without control characters, API keys and operator tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatedReason(String);
 

@@ -7,8 +7,8 @@ use petstore_clock::UnixMillis;
 
 use super::{AccountName, Violation};
 
-/// What an operator is called; unique, also among those that were revoked. The rules are those of [`AccountName`],
-/// and `local` is taken.
+/// What an operator is called; unique, also among those that were revoked. The rules are those of
+/// [`AccountName`], and `local` is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorName(Cow<'static, str>);
 

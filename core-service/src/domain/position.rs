@@ -2,8 +2,8 @@
 
 use super::{PageToken, Violation};
 
-/// A list of operators that is walked page by page. A token leads on in its own list only; its filters are not in
-/// it.
+/// A list of operators that is walked page by page. A token leads on in its own list only; its filters are
+/// not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminList {
     Accounts,

@@ -1,4 +1,5 @@
-//! `petstore.internal.v1.BatchService`: the calls of a gateway that waited at the same moment, in one message.
+//! `petstore.internal.v1.BatchService`: the calls of a gateway that waited at the same moment, in one
+//! message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +38,8 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 impl BatchService for Core {
     type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
 
-    /// Every call is bounded by itself (`Core::answer_call`); all of them end when the gateway gives the batch up.
+    /// Every call is bounded by itself (`Core::answer_call`); all of them end when the gateway gives the
+    /// batch up.
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let started = started(&request);
         let calls = request.into_inner().calls;

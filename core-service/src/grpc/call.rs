@@ -17,10 +17,11 @@ use super::{
 };
 use crate::{Core, domain::PetStoreError};
 
-/// How long a call may take, from its first byte, if its caller does not ask for less; and how long each step of a stream.
+/// How long a call may take, from its first byte, if its caller does not ask for less; and how long each step
+/// of a stream.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
-/// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own timer,
-/// whose answer has no reason, does not come first.
+/// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own
+/// timer, whose answer has no reason, does not come first.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// What a caller says of a call, besides its message.
@@ -66,8 +67,8 @@ impl Core {
         self.answer_within(MAX_DURATION, self.capacity.of(rpc), rpc, request, work).await
     }
 
-    /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its caller
-    /// likes. Meanwhile it takes nothing from the calls that can be answered at once.
+    /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its
+    /// caller likes. Meanwhile it takes nothing from the calls that can be answered at once.
     pub(super) async fn answer_stream<M, T, F>(
         &self,
         rpc: &'static str,
@@ -134,12 +135,13 @@ impl Core {
         span.describe(|| grpc::call(rpc));
         let bounded = async {
             let _permit = capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
-            // Nothing is shared with the work that a panic could leave half changed: the store undoes what was
-            // not committed.
+            // Nothing is shared with the work that a panic could leave half changed: the store undoes what
+            // was not committed.
             let work = AssertUnwindSafe(async { work().await }).catch_unwind();
             match time::timeout(deadline, work).await {
                 Ok(Ok(result)) => result,
-                Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())), // the panic hook has logged where
+                // The panic hook has logged where.
+                Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())),
                 Err(_) => Err(PetStoreError::DeadlineExceeded),
             }
         };
@@ -173,8 +175,8 @@ fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
     }
 }
 
-/// The duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). `None` if it is malformed:
-/// the field is then passed over, as tonic does.
+/// The duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). `None` if it is
+/// malformed: the field is then passed over, as tonic does.
 fn grpc_timeout(value: &str) -> Option<Duration> {
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {

@@ -6,14 +6,14 @@ use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 const KEY: &str = "x-request-id";
 
-/// An id of the form that REST takes too: 8 to 64 letters, digits, `.`, `_` or `-`. It comes back in the answer's
-/// metadata, and with a failure as `google.rpc.RequestInfo`.
+/// An id of the form that REST takes too: 8 to 64 letters, digits, `.`, `_` or `-`. It comes back in the
+/// answer's metadata, and with a failure as `google.rpc.RequestInfo`.
 #[derive(Clone, Debug)]
 pub(super) struct CallId(MetadataValue<Ascii>);
 
 impl CallId {
-    /// The call's id, if it has one. Ignores an id of another form, which could be meant to forge a log line, and one
-    /// that contains an API key, which must not be logged.
+    /// The call's id, if it has one. Ignores an id of another form, which could be meant to forge a log line,
+    /// and one that contains an API key, which must not be logged.
     pub(super) fn from_metadata(metadata: &MetadataMap) -> Option<Self> {
         Self::parse(metadata.get(KEY)?.as_bytes())
     }

@@ -36,8 +36,8 @@ impl CallMetrics {
         vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
     }
 
-    /// Counts a call that was answered, under its method's name without the service's; with it if operators called,
-    /// since some names are those of other methods.
+    /// Counts a call that was answered, under its method's name without the service's; with it if operators
+    /// called, since some names are those of other methods.
     pub(super) fn answered(&self, rpc: &str, took: Duration, failure: Option<&PetStoreError>) {
         let is_admin = rpc.starts_with(admin::PACKAGE);
         let name = if is_admin { rpc.rsplit('.').next() } else { rpc.rsplit('/').next() };

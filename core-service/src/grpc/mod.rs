@@ -1,7 +1,7 @@
 //! The core over gRPC. The only place that names tonic.
 //!
-//! A method parses its request, calls the store and answers; `call` puts the same bounds around each, on every
-//! transport, and `status` turns a failure into a `Status`.
+//! A method parses its request, calls the store and answers; `call` puts the same bounds around each, on
+//! every transport, and `status` turns a failure into a `Status`.
 
 use std::convert::Infallible;
 
@@ -81,8 +81,8 @@ pub fn in_memory(
     ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(services(core).prepare())
 }
 
-/// The same for a program that has the store itself, and so needs no token: its calls of `AdminService` are those of
-/// the operator `local`. It must not forward anybody else's calls.
+/// The same for a program that has the store itself, and so needs no token: its calls of `AdminService` are
+/// those of the operator `local`. It must not forward anybody else's calls.
 #[must_use]
 pub fn in_memory_as_local_operator(
     core: &Core,

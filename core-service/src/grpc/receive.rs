@@ -1,5 +1,5 @@
-//! Bounds on messages that are still on their way to a method: how long they may take, and how many bytes of them the
-//! server keeps. tonic has no setting for either: it begins to count when a message is whole.
+//! Bounds on messages that are still on their way to a method: how long they may take, and how many bytes of
+//! them the server keeps. tonic has no setting for either: it begins to count when a message is whole.
 
 use std::{
     pin::Pin,
@@ -39,8 +39,8 @@ const MIB: usize = 1024 * 1024;
 /// One connection may take so much of a budget that others are left the rest.
 const CONNECTION_SHARE: usize = 4;
 
-/// The bytes of calls that are not answered yet. Calls that cannot do without each other have a budget of their own,
-/// so that a flood of one kind never refuses another. Clones share them; none is ever closed.
+/// The bytes of calls that are not answered yet. Calls that cannot do without each other have a budget of
+/// their own, so that a flood of one kind never refuses another. Clones share them; none is ever closed.
 #[derive(Clone, Debug)]
 pub(super) struct Budgets {
     /// Calls about pets and orders, alone or in batches: 12 of the largest messages on one connection.
@@ -85,7 +85,8 @@ impl Budgets {
 const _: () = assert!(MAX_BULK_MESSAGE * 12 <= 64 * MIB / CONNECTION_SHARE);
 const _: () = assert!(MAX_MESSAGE * 16 <= 16 * MIB / CONNECTION_SHARE);
 
-/// Puts the bounds around every service of a server. A connection's own budgets are an extension of its requests.
+/// Puts the bounds around every service of a server. A connection's own budgets are an extension of its
+/// requests.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiveBounds {
     budgets: Budgets,
@@ -106,7 +107,8 @@ impl<S> Layer<S> for ReceiveBounds {
     }
 }
 
-/// When the first header fields of a call had come, as an extension of its request: its deadline runs from then on.
+/// When the first header fields of a call had come, as an extension of its request: its deadline runs from
+/// then on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallBegin(pub(super) Instant);
 
@@ -206,8 +208,8 @@ struct Call {
 }
 
 impl Call {
-    /// The status for a call whose message does not come. Anybody could repeat it at will: so there is no line in the log
-    /// above debug.
+    /// The status for a call whose message does not come. Anybody could repeat it at will: so there is no
+    /// line in the log above debug.
     fn refuse(&self, error: &PetStoreError) -> Status {
         let rpc = self.uri.path().trim_start_matches('/');
         tracing::debug!(rpc, "{rpc} failed before its message was whole: {error}");
@@ -235,7 +237,8 @@ struct ReceivedBody {
     held: Arc<Held>,
     pace: Pace,
     call: Call,
-    /// There was no place for the call at all. Said when the message is asked for, which only known methods do.
+    /// There was no place for the call at all. Said when the message is asked for, which only known methods
+    /// do.
     is_refused: bool,
     /// Set when the peer has to be waited for.
     timer: Option<Pin<Box<Sleep>>>,
@@ -254,7 +257,8 @@ impl http_body::Body for ReceivedBody {
             return Poll::Ready(Some(Err(this.call.refuse(&PetStoreError::Overloaded))));
         }
         if let Pace::Stream(framing) = &this.pace {
-            this.held.keep(CALL_OVERHEAD + framing.unfinished()); // whoever asks for more has taken what was whole
+            // Whoever asks for more has taken what was whole.
+            this.held.keep(CALL_OVERHEAD + framing.unfinished());
         }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {

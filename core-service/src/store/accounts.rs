@@ -1,6 +1,5 @@
 //! Accounts in the database.
 
-use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::{Set, Unchanged},
@@ -12,15 +11,12 @@ use super::{
     Session, Store, audit,
     changes::next_revision,
     entity::account::{self, Column, moment_column},
-    fault, keys,
+    fault,
 };
 use crate::domain::{
-    Account, AccountId, AccountName, AccountUpdate, Actor, ApiKeyRecord, Change, ListAccounts, NewApiKey,
-    PetStoreError, Plan, PlanUpdate, StatedReason, Subject, Suspension, account_json,
+    Account, AccountId, AccountName, AccountUpdate, Actor, Change, ListAccounts, PetStoreError, Plan,
+    PlanUpdate, StatedReason, Subject, Suspension, account_json,
 };
-
-/// The name of the account that a new store begins with.
-const FIRST_ACCOUNT: &str = "first";
 
 /// The accounts of a store.
 #[derive(Clone, Copy, Debug)]
@@ -51,33 +47,6 @@ impl<'a> Accounts<'a> {
         self.store
             .transaction(move |transaction| {
                 Box::pin(async move { insert(transaction, &actor, &name, plan, now).await })
-            })
-            .await
-    }
-
-    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction: of
-    /// several processes that start on a new store at once, one succeeds. The key is the caller's, so that it can
-    /// be in safe keeping before the account exists: no crash leaves an account whose key nobody has.
-    ///
-    /// # Errors
-    ///
-    /// The store's error.
-    pub async fn create_first(
-        self,
-        key: &ApiKey,
-        now: UnixMillis,
-    ) -> Result<Option<ApiKeyRecord>, PetStoreError> {
-        let (actor, name) = (self.actor.clone(), AccountName::parse(FIRST_ACCOUNT)?);
-        let key = NewApiKey::new(key, None, now);
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                        return Ok(None);
-                    }
-                    let account = insert(transaction, &actor, &name, Plan::Free, key.created_at).await?;
-                    keys::insert(transaction, &actor, (account.id, account.name), key).await.map(Some)
-                })
             })
             .await
     }
@@ -197,7 +166,8 @@ impl<'a> Accounts<'a> {
         self.change(name, "ResumeAccount", now, |account| Ok(Account { suspension: None, ..account })).await
     }
 
-    /// Puts what `change` makes of the account in its place, and records that; does nothing if it stays the same.
+    /// Puts what `change` makes of the account in its place, and records that; does nothing if it stays the
+    /// same.
     async fn change(
         self,
         name: &AccountName,
@@ -236,7 +206,8 @@ pub(super) async fn find(transaction: &Session, name: &AccountName) -> Result<Ac
     row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
 }
 
-async fn insert(
+/// Adds an account, in a transaction.
+pub(super) async fn insert(
     transaction: &Session,
     actor: &Actor,
     name: &AccountName,

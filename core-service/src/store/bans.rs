@@ -74,7 +74,8 @@ impl<'a> Bans<'a> {
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if `length` is nothing, [`PetStoreError::KeyNotFound`], or the store's error.
+    /// [`PetStoreError::Invalid`] if `length` is nothing, [`PetStoreError::KeyNotFound`], or the store's
+    /// error.
     pub async fn add(
         self,
         id: KeyId,
@@ -102,9 +103,9 @@ impl<'a> Bans<'a> {
         self.set(id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
     }
 
-    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that is. It
-    /// is `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is newer holds.
-    /// Returns the key too.
+    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that
+    /// is. It is `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is
+    /// newer holds. Returns the key too.
     async fn set(
         self,
         id: KeyId,

@@ -7,13 +7,10 @@ use super::{
     Store,
     entity::{account::moment_column, create_request, pet},
     fault,
+    in_flight::InFlightKey,
     pets::is_name_in_use,
 };
 use crate::domain::{Created, IdempotencyKey, NewPet, Pet, PetId, PetStoreError};
-
-mod in_flight;
-
-pub(super) use in_flight::{InFlight, InFlightKey};
 
 /// How often one call tries: again after an expired key was removed, and again on another connection.
 const ATTEMPTS: usize = 3;

@@ -71,8 +71,8 @@ pub enum DatabaseUrlError {
     HasParameters,
     /// It begins with `postgres://`, and what follows is not understood.
     #[error(
-        "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters \
-         in its parts percent-encoded"
+        "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special \
+         characters in its parts percent-encoded"
     )]
     InvalidPostgres,
     /// The database is not named.

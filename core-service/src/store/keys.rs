@@ -58,8 +58,8 @@ impl<'a> Keys<'a> {
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if it were to be expired already, [`PetStoreError::AccountNotFound`], or the
-    /// store's error.
+    /// [`PetStoreError::Invalid`] if it were to be expired already, [`PetStoreError::AccountNotFound`], or
+    /// the store's error.
     pub async fn create_labelled(
         self,
         account: &AccountName,

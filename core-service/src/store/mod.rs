@@ -27,7 +27,9 @@ mod creations;
 mod database_url;
 mod entity;
 mod fault;
+mod first_account;
 mod imports;
+mod in_flight;
 mod insert;
 mod keys;
 mod metrics;
@@ -60,8 +62,8 @@ pub(crate) use orders::Orders;
 pub(crate) use pets::Pets;
 
 use connection::{Connections, Session};
-use creations::InFlight;
 use database_url::Place;
+use in_flight::CreationsInFlight;
 use pets::{PetCache, PetCreates, PetReads};
 use replicas::Replicas;
 
@@ -86,7 +88,7 @@ pub struct Store {
     pet_reads: PetReads,
     creates: PetCreates,
     deadline: Duration,
-    in_flight: InFlight,
+    in_flight: CreationsInFlight,
     replicas: Replicas,
 }
 
@@ -108,7 +110,8 @@ impl Store {
         Orders(self)
     }
 
-    /// The accounts. Whoever changes them is recorded as the local operator, unless [`Accounts::by`] says otherwise.
+    /// The accounts. Whoever changes them is recorded as the local operator, unless [`Accounts::by`] says
+    /// otherwise.
     #[must_use]
     pub fn accounts(&self) -> Accounts<'_> {
         Accounts { store: self, actor: &LOCAL }
@@ -163,8 +166,8 @@ impl Store {
         }
     }
 
-    /// The same store, which keeps so many of the pets that were read last in memory, for a minute each. Without
-    /// this, and for 0, it keeps none.
+    /// The same store, which keeps so many of the pets that were read last in memory, for a minute each.
+    /// Without this, and for 0, it keeps none.
     #[must_use]
     pub fn with_pet_cache(self, pets: u32) -> Self {
         Self { pet_cache: PetCache::of(pets), ..self }
@@ -178,7 +181,7 @@ impl Store {
             writer,
             reader,
             deadline: SQLITE_DEADLINE,
-            in_flight: InFlight::default(),
+            in_flight: CreationsInFlight::default(),
             replicas: Replicas::default(),
         }
     }
@@ -191,7 +194,7 @@ impl Store {
             pet_reads: connections.pet_reads,
             creates: connections.creates,
             deadline: POSTGRES_DEADLINE,
-            in_flight: InFlight::default(),
+            in_flight: CreationsInFlight::default(),
             replicas: Replicas::default(),
         }
     }

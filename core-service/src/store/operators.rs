@@ -62,8 +62,8 @@ impl<'a> Operators<'a> {
         Ok(IssuedOperator { operator, token })
     }
 
-    /// Creates operator `first`, an admin with this token, if there is no operator yet, in one transaction. The
-    /// token is the caller's, so that it can be in safe keeping before the operator exists.
+    /// Creates operator `first`, an admin with this token, if there is no operator yet, in one transaction.
+    /// The token is the caller's, so that it can be in safe keeping before the operator exists.
     ///
     /// # Errors
     ///
@@ -173,7 +173,8 @@ impl<'a> Operators<'a> {
                 })
                 .await;
             if let Err(error) = noted {
-                tracing::debug!("the use of an operator token was not noted: {error}"); // the next call tries again
+                // The next call tries again.
+                tracing::debug!("the use of an operator token was not noted: {error}");
             }
         }
         Ok(Some(operator))

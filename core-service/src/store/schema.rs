@@ -47,8 +47,8 @@ pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenE
     status(url).await
 }
 
-/// The result of work on a connection of its own, which is closed afterwards. On SQLite the work is tried again
-/// while another process holds the file.
+/// The result of work on a connection of its own, which is closed afterwards. On SQLite the work is tried
+/// again while another process holds the file.
 async fn on_connection<T>(
     url: &DatabaseUrl,
     work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,

@@ -88,7 +88,8 @@ impl Usage<'_> {
         Ok(self.since(account, since, "").await?.days)
     }
 
-    /// The counts since a day, of one account or of all together, ascending; days without requests are left out.
+    /// The counts since a day, of one account or of all together, ascending; days without requests are left
+    /// out.
     pub(crate) async fn by_day(
         self,
         account: Option<AccountId>,

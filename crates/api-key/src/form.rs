@@ -1,5 +1,5 @@
-//! The form that keys and operator tokens share: a prefix, 30 random base62 characters, and 6 of a checksum over
-//! all that precedes.
+//! The form that keys and operator tokens share: a prefix, 30 random base62 characters, and 6 of a checksum
+//! over all that precedes.
 
 use rand::distr::{Alphanumeric, Distribution};
 
@@ -11,7 +11,8 @@ pub(crate) const SECRET_LEN: usize = RANDOM_LEN + CHECKSUM_LEN;
 /// Digits in ascending order, then upper case, then lower case.
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A new secret, from a CSPRNG that the operating system seeds. `LEN` is that of the prefix and [`SECRET_LEN`].
+/// A new secret, from a CSPRNG that the operating system seeds. `LEN` is that of the prefix and
+/// [`SECRET_LEN`].
 pub(crate) fn generate<const LEN: usize>(prefix: &str) -> [u8; LEN] {
     let mut secret = [0; LEN];
     let (signed, sum) = secret.split_at_mut(LEN - CHECKSUM_LEN);

@@ -19,8 +19,8 @@
 //! assert!(ApiKey::parse(&written[..44]).is_none());
 //! ```
 //!
-//! [`OperatorToken`] is what an operator shows: of the same form, with a prefix of its own. [`ServiceToken`] is
-//! the secret between gateway and core: no client has it.
+//! [`OperatorToken`] is what an operator shows: of the same form, with a prefix of its own. [`ServiceToken`]
+//! is the secret between gateway and core: no client has it.
 
 use std::{fmt, str::FromStr};
 
@@ -126,9 +126,9 @@ impl ApiKey {
         prefixes.into_iter().find_map(|prefix| form::parse(prefix, written)).map(Self)
     }
 
-    /// Whether a key or an operator token may begin anywhere in the text, which then must not be logged, stored or
-    /// sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt gives away nearly as
-    /// much as a whole one.
+    /// Whether a key or an operator token may begin anywhere in the text, which then must not be logged,
+    /// stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt gives
+    /// away nearly as much as a whole one.
     #[must_use]
     pub fn begins_in(text: &str) -> bool {
         PREFIXES.iter().any(|prefix| {

@@ -8,8 +8,8 @@ use super::{KeyDigest, form};
 
 const TOKEN_LEN: usize = OperatorToken::PREFIX.len() + form::SECRET_LEN;
 
-/// A whole operator token: `pet_op_`, 30 random base62 characters and 6 of checksum. Like a key it has no voice:
-/// no `Display`, and a `Debug` that shows only the prefix.
+/// A whole operator token: `pet_op_`, 30 random base62 characters and 6 of checksum. Like a key it has no
+/// voice: no `Display`, and a `Debug` that shows only the prefix.
 ///
 /// ```
 /// use petstore_api_key::OperatorToken;
@@ -17,7 +17,8 @@ const TOKEN_LEN: usize = OperatorToken::PREFIX.len() + form::SECRET_LEN;
 /// let token = OperatorToken::generate();
 /// let shown = OperatorToken::parse(token.expose()).expect("a whole token");
 /// assert_eq!(shown.digest(), token.digest());
-/// assert!(OperatorToken::parse("pet_op_000000000000000000000000000000000000").is_none()); // a wrong checksum
+/// assert!(OperatorToken::parse("pet_op_000000000000000000000000000000000000").is_none()); // a wrong
+/// checksum
 /// ```
 #[derive(Clone)]
 pub struct OperatorToken([u8; TOKEN_LEN]);
@@ -32,7 +33,8 @@ impl OperatorToken {
         Self(form::generate(Self::PREFIX))
     }
 
-    /// The token that is written so, if its form and checksum are right: whether it exists is another question.
+    /// The token that is written so, if its form and checksum are right: whether it exists is another
+    /// question.
     #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
         form::parse(Self::PREFIX, written).map(Self)

@@ -1,5 +1,5 @@
-//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways learn of them within seconds,
-//! also if they count in Redis.
+//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways learn of them within
+//! seconds, also if they count in Redis.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ pub(crate) enum Ban {
         /// How long, as in 1h. The next automatic ban of the key is twice as long, up to a day
         #[arg(long = "for", value_parser = ban_length, value_name = "TIME")]
         length: Duration,
-        /// Why, in up to 200 characters. The owner of the key sees it in each refusal, and `ban list` shows it
+        /// Why, in up to 200 characters. The owner of the key sees it in each refusal, and `ban list` shows
+        /// it
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]

@@ -32,7 +32,8 @@ pub(crate) enum Key {
         /// After how long the key expires, as in 90d; by default never
         #[arg(long, value_parser = duration::parse, value_name = "TIME")]
         expires_in: Option<Duration>,
-        /// production or staging: keys begin with `pet_live_` or `pet_test_`. By default that of the core, or production
+        /// production or staging: keys begin with `pet_live_` or `pet_test_`. By default that of the core, or
+        /// production
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
         #[command(flatten)]
@@ -69,8 +70,8 @@ pub(crate) enum Key {
         /// How long the old key remains valid beside the new one
         #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
-        /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as the
-        /// old one
+        /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as
+        /// the old one
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
         #[command(flatten)]

@@ -1,4 +1,5 @@
-//! `petstore operator`: who may administer the service. A token is shown once, when it is created, and never again.
+//! `petstore operator`: who may administer the service. A token is shown once, when it is created, and never
+//! again.
 
 use clap::{Subcommand, ValueEnum};
 use petstore_proto::admin::v1 as admin_v1;

@@ -1,4 +1,5 @@
-//! `petstore completions` and `petstore man`: what a shell and `man` need, from the definitions of the command line.
+//! `petstore completions` and `petstore man`: what a shell and `man` need, from the definitions of the
+//! command line.
 
 use std::{fs, io, path::PathBuf};
 

@@ -1,8 +1,9 @@
 //! The first API key and the first operator token of a new store, so that the service can be tried at once.
 //!
-//! The order decides what a crash can leave behind. The file is written and synced first, then the account with its key,
-//! or the operator, is committed. A crash in between leaves a file and a store without them: the next start takes the
-//! secret from the file. So there is never an account whose key nobody has, nor an operator without a token.
+//! The order decides what a crash can leave behind. The file is written and synced first, then the account
+//! with its key, or the operator, is committed. A crash in between leaves a file and a store without them:
+//! the next start takes the secret from the file. So there is never an account whose key nobody has, nor an
+//! operator without a token.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -80,8 +81,8 @@ pub(crate) async fn create_account(
         }
         let is_of_it = move |key: &ApiKey| key.environment() == environment;
         let key = keep(file.clone(), move || ApiKey::generate(environment), is_of_it).await?;
-        // Whatever happens from here on, the file stays: if there is no account yet, the next start makes one for this
-        // key; and if another process was faster, it may be with this key.
+        // Whatever happens from here on, the file stays: if there is no account yet, the next start makes one
+        // for this key; and if another process was faster, it may be with this key.
         Ok(store.accounts().create_first(&key, clock.now()).await?.is_some())
     };
     match create.await {
@@ -116,7 +117,8 @@ fn beside(url: &DatabaseUrl, name: &str) -> Option<PathBuf> {
     url.sqlite_file().map(|store| store.with_file_name(name))
 }
 
-/// Keeps a new secret in a new file, or takes the one that an interrupted start left there, if it is acceptable.
+/// Keeps a new secret in a new file, or takes the one that an interrupted start left there, if it is
+/// acceptable.
 async fn keep<S: Secret>(
     file: PathBuf,
     generate: impl FnOnce() -> S + Send + 'static,

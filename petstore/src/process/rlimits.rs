@@ -2,8 +2,8 @@
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Forbids core dumps, which would contain keys, tokens and passwords, and keeps other processes of the same user from
-/// reading this one's memory. If the system refuses, that is logged and the process serves anyway.
+/// Forbids core dumps, which would contain keys, tokens and passwords, and keeps other processes of the same
+/// user from reading this one's memory. If the system refuses, that is logged and the process serves anyway.
 pub(crate) fn forbid_core_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     // Only if it is needed: a system may forbid the call itself.
@@ -29,7 +29,8 @@ pub(crate) fn raise_open_files() {
     }
 }
 
-/// How many connections each part of the process may have, so that no part uses up the file descriptors of another.
+/// How many connections each part of the process may have, so that no part uses up the file descriptors of
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     /// To the ports of REST together.

@@ -22,8 +22,8 @@ pub struct CoreAddressSettings {
 /// Where a core is, and the certificates for TLS.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoreUrlSettings {
-    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway starts also
-    /// without the core, and is ready when the core has answered
+    /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway starts
+    /// also without the core, and is ready when the core has answered
     #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
     pub core_url: String,
 

@@ -46,12 +46,13 @@ pub struct LimiterSettings {
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 
-    /// How long Redis may take to answer. No flag: who waits longer for Redis than this is better off without it.
+    /// How long Redis may take to answer. No flag: who waits longer for Redis than this is better off without
+    /// it.
     #[arg(skip)]
     pub redis_deadlines: RedisDeadlines,
 
-    /// Whether counts in Redis are by the process's clock instead of Redis's own, which gateways share. No flag:
-    /// clocks of several machines differ.
+    /// Whether counts in Redis are by the process's clock instead of Redis's own, which gateways share. No
+    /// flag: clocks of several machines differ.
     #[arg(skip)]
     pub redis_by_process_clock: bool,
 }

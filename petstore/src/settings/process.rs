@@ -34,8 +34,8 @@ pub struct ProcessSettings {
     #[arg(value_parser = duration::parse)]
     pub drain_deadline: Duration,
 
-    /// How many threads serve requests, 1 to 1024; by default one on a machine of one or two cores, and one per
-    /// core on a larger one
+    /// How many threads serve requests, 1 to 1024; by default one on a machine of one or two cores, and one
+    /// per core on a larger one
     #[arg(long, env = "PETSTORE_WORKER_THREADS", value_name = "NUMBER", value_parser = worker_threads)]
     pub worker_threads: Option<NonZeroUsize>,
 
@@ -62,8 +62,8 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
-    /// How many threads serve requests. On a small machine a second one costs more, in wake-ups, than it gives: the
-    /// database, Redis or the other half of the service needs the other core.
+    /// How many threads serve requests. On a small machine a second one costs more, in wake-ups, than it
+    /// gives: the database, Redis or the other half of the service needs the other core.
     pub(crate) fn worker_threads(&self) -> NonZeroUsize {
         self.worker_threads.unwrap_or_else(|| {
             let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);

@@ -37,8 +37,8 @@ pub struct StoreSettings {
     #[arg(long, env = "PETSTORE_REPLICA_URL_FILE", conflicts_with = "replica_url", value_name = "FILE")]
     pub replica_url_file: Option<PathBuf>,
 
-    /// How many of the pets that were read last a core keeps in memory, for a minute each, so that it need not ask the
-    /// database for them again; 0 for none
+    /// How many of the pets that were read last a core keeps in memory, for a minute each, so that it need
+    /// not ask the database for them again; 0 for none
     #[arg(long, env = "PETSTORE_PET_CACHE", default_value_t = 10_000, value_name = "PETS")]
     pub pet_cache: u32,
 

@@ -38,8 +38,8 @@ use requests::{Connection, Operation};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What is counted is counted for so many parts of the load, and the least of them is taken: so what happens by
-/// the clock does not count, however slow the machine is.
+/// What is counted is counted for so many parts of the load, and the least of them is taken: so what happens
+/// by the clock does not count, however slow the machine is.
 pub(crate) const PARTS: usize = 8;
 
 /// How many requests a part has.

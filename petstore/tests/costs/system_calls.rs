@@ -100,7 +100,8 @@ fn script(folder: &Path) -> PathBuf {
     let first: String = allowed.trim().chars().take_while(char::is_ascii_digit).collect();
     let binary = env!("CARGO_BIN_EXE_petstore");
     let text = format!(
-        "#!/bin/sh\nexec taskset -c {first} strace -D -f -qq -e signal=none -o \"$1.calls\" '{binary}' \"$@\"\n"
+        "#!/bin/sh\n\
+         exec taskset -c {first} strace -D -f -qq -e signal=none -o \"$1.calls\" '{binary}' \"$@\"\n"
     );
     let path = folder.join("traced");
     fs::write(&path, text).expect("a script");

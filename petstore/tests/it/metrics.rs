@@ -206,7 +206,8 @@ async fn nothing_that_a_stranger_sends_becomes_a_label() {
             write!(
                 requests,
                 "{method} /v1/stranger-{n}/pets?stranger={n} HTTP/1.1\r\nHost: h\r\n\
-                 X-Request-Id: stranger-{n:08}\r\nUser-Agent: stranger/{n}\r\nAuthorization: Bearer {key}\r\n{last}\r\n"
+                 X-Request-Id: stranger-{n:08}\r\nUser-Agent: stranger/{n}\r\n\
+                 Authorization: Bearer {key}\r\n{last}\r\n"
             )
             .unwrap();
         }

@@ -61,7 +61,8 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
         "{refused:?}"
     );
 
-    // 3. Without a valid key the line names no account: the address finds it, and the state of the key explains it.
+    // 3. Without a valid key the line names no account: the address finds it, and the state of the key
+    //    explains it.
     let strangers = eventually(TOLD, async || {
         let is_401 = |line: &Value| line["status"] == 401 && line["client"] == "127.0.0.1";
         let strangers = lines(&server.stderr(), is_401);

@@ -54,7 +54,8 @@ impl Sessions {
 
     /// Opens a session under an identifier that nobody knows yet.
     pub(super) fn open(&self, token: OperatorToken) -> SessionId {
-        let half = || format!("{:032x}", rand::random::<u128>()); // from a CSPRNG that the operating system seeds
+        // From a CSPRNG that the operating system seeds.
+        let half = || format!("{:032x}", rand::random::<u128>());
         let id = SessionId(half() + &half());
         let now = self.clock.now();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,9 @@
-//! Calls that wait at the same moment travel to the core in one message, and their answers come back as they are known.
+//! Calls that wait at the same moment travel to the core in one message, and their answers come back as they
+//! are known.
 //!
-//! Nobody waits for company: the first call goes at once, in a batch of its own. What comes while the core has not
-//! begun to answer gathers, and goes as the next batch. A batch that is slow to answer holds up the next one for
-//! [`HOLD`] at most. Each call keeps its own deadline, and giving one up cancels no other.
+//! Nobody waits for company: the first call goes at once, in a batch of its own. What comes while the core
+//! has not begun to answer gathers, and goes as the next batch. A batch that is slow to answer holds up the
+//! next one for [`HOLD`] at most. Each call keeps its own deadline, and giving one up cancels no other.
 
 use std::{
     collections::VecDeque,
@@ -45,8 +46,8 @@ const MAX_UNANSWERED: usize = 2;
 const HOLD: Duration = Duration::from_millis(2);
 /// Calls under way in all batches, as many as a connection carries by itself; more wait.
 const MAX_UNDER_WAY: usize = 128;
-/// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has 64 KiB at most, it
-/// stays below the 256 KiB that a core takes.
+/// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has
+/// 64 KiB at most, it stays below the 256 KiB that a core takes.
 const MAX_BYTES: usize = 128 * 1024;
 /// A core that does not know batches is asked so long after that again: it may have been replaced.
 const RECHECK: Duration = Duration::from_secs(30);

@@ -1,13 +1,14 @@
 //! Whether the core is called at all: a circuit breaker.
 //!
-//! A call that takes long does not prove that the core hangs: its database may be slow, and a creation may have to wait
-//! for others. So a call that was not answered within [`PATIENCE`], or whose answer was lost, raises a suspicion, and
-//! the core is sent a probe that it answers from memory: gRPC's health check, whatever its answer is. Only when no probe
-//! is answered for [`WINDOW`] does the breaker open. Then the calls under way are given up, others fail without being
-//! sent, and one probe at a time goes on until one is answered: that closes the breaker.
+//! A call that takes long does not prove that the core hangs: its database may be slow, and a creation may
+//! have to wait for others. So a call that was not answered within [`PATIENCE`], or whose answer was lost,
+//! raises a suspicion, and the core is sent a probe that it answers from memory: gRPC's health check,
+//! whatever its answer is. Only when no probe is answered for [`WINDOW`] does the breaker open. Then the
+//! calls under way are given up, others fail without being sent, and one probe at a time goes on until one is
+//! answered: that closes the breaker.
 //!
-//! It has no hold as the breaker of the limiter has, because nobody steps in for the core: what it answers again is asked
-//! for at once.
+//! It has no hold as the breaker of the limiter has, because nobody steps in for the core: what it answers
+//! again is asked for at once.
 
 use std::{
     fmt,
@@ -32,11 +33,12 @@ use tower::ServiceExt;
 
 use super::transport::{NamedTransport, TransportError};
 
-/// How long a call waits before the core is suspected to hang; and how old the last good probe has to be by then.
+/// How long a call waits before the core is suspected to hang; and how old the last good probe has to be by
+/// then.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// For so long no probe is answered before the breaker opens. With [`PATIENCE`] and the time that machines take, a call
-/// to a core that hangs fails within 1.2 s.
+/// For so long no probe is answered before the breaker opens. With [`PATIENCE`] and the time that machines
+/// take, a call to a core that hangs fails within 1.2 s.
 const WINDOW: Duration = Duration::from_millis(800);
 
 /// Between two probes, while the breaker is open: so the core's return is noticed within a second.

@@ -38,7 +38,8 @@ pub struct CoreConnection {
 }
 
 impl CoreConnection {
-    /// A core in the same process: what it is often called for takes no message, the rest goes over `transport`.
+    /// A core in the same process: what it is often called for takes no message, the rest goes over
+    /// `transport`.
     #[must_use]
     pub fn in_process(transport: CoreTransport, calls: InProcessCalls) -> Self {
         Self { transport, in_process: Some(calls) }
@@ -106,7 +107,8 @@ impl CoreClient {
         &self.retries
     }
 
-    /// Calls the core on behalf of `caller`, together with what else waits to be called, as [`call_alone`] does.
+    /// Calls the core on behalf of `caller`, together with what else waits to be called, as [`call_alone`]
+    /// does.
     pub(crate) async fn call<M: BatchedMessage>(
         &self,
         message: M,
@@ -182,8 +184,9 @@ fn traceparent(trace: &HeaderMap) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Calls the core on behalf of `caller`, within the deadline also when the core does not keep to it, and once more if
-/// the answer is lost: `rpc` has to mean the same when it arrives twice. A failure is logged here, once.
+/// Calls the core on behalf of `caller`, within the deadline also when the core does not keep to it, and once
+/// more if the answer is lost: `rpc` has to mean the same when it arrives twice. A failure is logged here,
+/// once.
 pub(crate) async fn call_alone<M, T, F>(
     message: M,
     caller: &Caller,

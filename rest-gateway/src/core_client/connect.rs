@@ -25,8 +25,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where a core is, and how gateway and core prove themselves to each other.
 #[derive(Debug)]
 pub struct CoreAddress {
-    /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`. With https, the core's certificate must be for
-    /// `HOST`.
+    /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`. With https, the core's certificate must be
+    /// for `HOST`.
     pub url: String,
     /// What https needs.
     pub tls: Option<CoreTls>,
@@ -64,9 +64,9 @@ pub enum InvalidCoreAddress {
     Tls(#[source] tonic::transport::Error),
 }
 
-/// The transport to the core at `address`. It connects with the first call and again whenever the connection is
-/// lost. What a gateway asks by itself has a connection of its own, and does not wait behind the calls of clients when
-/// these are as many as a connection carries. To be called inside a Tokio runtime.
+/// The transport to the core at `address`. It connects with the first call and again whenever the connection
+/// is lost. What a gateway asks by itself has a connection of its own, and does not wait behind the calls of
+/// clients when these are as many as a connection carries. To be called inside a Tokio runtime.
 ///
 /// # Errors
 /// [`InvalidCoreAddress`] when the address contradicts itself or cannot be read.
@@ -117,8 +117,8 @@ fn is_batch(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|rpc| rpc.starts_with(batch_service_server::SERVICE_NAME))
 }
 
-/// Whether the URL is `SCHEME://HOST:PORT` without a user and a path, which would be passed over, or `unix://` with a path
-/// from the root, for a relative one would depend on where the process was started.
+/// Whether the URL is `SCHEME://HOST:PORT` without a user and a path, which would be passed over, or
+/// `unix://` with a path from the root, for a relative one would depend on where the process was started.
 fn names_a_port_and_nothing_else(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     if scheme.eq_ignore_ascii_case("unix") {
@@ -134,7 +134,8 @@ fn names_a_port_and_nothing_else(url: &str) -> bool {
 
 /// Marked so that neither a log nor HTTP/2's table of header fields keeps it.
 fn credential(token: &ServiceToken) -> Option<HeaderValue> {
-    let mut credential = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?; // a token is ASCII
+    // A token is ASCII.
+    let mut credential = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
     credential.set_sensitive(true);
     Some(credential)
 }

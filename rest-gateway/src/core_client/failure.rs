@@ -4,8 +4,8 @@ use std::error::Error;
 
 use tonic::{Code, Status};
 
-/// Why a call to the core failed, in one line: what the core said or, if it was not reached, the first cause that is
-/// known, as in `connection refused`. Without details, which are for programs.
+/// Why a call to the core failed, in one line: what the core said or, if it was not reached, the first cause
+/// that is known, as in `connection refused`. Without details, which are for programs.
 #[must_use]
 pub fn failure_text(status: &Status) -> String {
     let mut innermost: Option<&(dyn Error + 'static)> = status.source();

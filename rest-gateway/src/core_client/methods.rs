@@ -25,7 +25,8 @@ impl From<TracedTransport> for SingleCalls {
     }
 }
 
-/// The message of a unary method that may be called in a batch. Called twice, it has to mean the same as once.
+/// The message of a unary method that may be called in a batch. Called twice, it has to mean the same as
+/// once.
 pub(crate) trait BatchedMessage: Clone + Send + 'static {
     /// What the method answers with.
     type Response: Send;
@@ -43,7 +44,10 @@ pub(crate) trait BatchedMessage: Clone + Send + 'static {
 }
 
 macro_rules! batched {
-    ($request:ty => $response:ty, $variant:ident, $method:literal, $client:ident.$rpc:ident $(, #[$lint:meta])?) => {
+    (
+        $request:ty => $response:ty, $variant:ident, $method:literal, $client:ident.$rpc:ident
+        $(, #[$lint:meta])?
+    ) => {
         impl BatchedMessage for $request {
             type Response = $response;
             const METHOD: &'static str = $method;
@@ -71,4 +75,5 @@ batched!(GetPetRequest => GetPetResponse, GetPet, "petstore.v1.PetStore/GetPet",
     #[expect(deprecated, reason = "served until its removal date")]);
 batched!(ListPetsRequest => ListPetsResponse, ListPets, "petstore.v1.PetStore/ListPets", pets.list_pets);
 batched!(CreatePetRequest => CreatePetResponse, CreatePet, "petstore.v1.PetStore/CreatePet", pets.create_pet);
-batched!(ListOrdersRequest => ListOrdersResponse, ListOrders, "petstore.v1.StoreService/ListOrders", orders.list_orders);
+batched!(ListOrdersRequest => ListOrdersResponse, ListOrders, "petstore.v1.StoreService/ListOrders",
+    orders.list_orders);

@@ -16,8 +16,8 @@ use crate::error::is_transport_failure;
 /// Between the two attempts, so that gateways that lost the same core do not all come back at once.
 const PAUSE_MILLIS: std::ops::RangeInclusive<u64> = 25..=75;
 
-/// A fifth of the calls may be repeated, so that an outage is not answered with twice the load. Beyond that a few,
-/// and never more than a burst's worth.
+/// A fifth of the calls may be repeated, so that an outage is not answered with twice the load. Beyond that a
+/// few, and never more than a burst's worth.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     /// In tenths of a retry.
@@ -36,7 +36,8 @@ impl RetryBudget {
 
     fn earn(&self) {
         let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(PER_CALL).min(MOST));
-        let _ = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned); // an error: it is full
+        // An error: it is full.
+        let _ = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
     }
 
     fn spend(&self) -> bool {
@@ -45,8 +46,8 @@ impl RetryBudget {
     }
 }
 
-/// Makes the attempt, and once more if the connection broke after the question was sent. An attempt is handed the
-/// time that is left. Only for calls that mean the same when they arrive twice.
+/// Makes the attempt, and once more if the connection broke after the question was sent. An attempt is handed
+/// the time that is left. Only for calls that mean the same when they arrive twice.
 pub(crate) async fn retry_once<T, F>(
     budget: &RetryBudget,
     deadline: Instant,
@@ -72,8 +73,8 @@ where
     }
 }
 
-/// Whether the answer was lost. A core that cannot be reached at all was not asked, and is not back in milliseconds;
-/// whoever waited in vain waits no second time; and one that answers nobody is not asked.
+/// Whether the answer was lost. A core that cannot be reached at all was not asked, and is not back in
+/// milliseconds; whoever waited in vain waits no second time; and one that answers nobody is not asked.
 fn was_lost(status: &Status) -> bool {
     is_transport_failure(status)
         && !is_caused_by::<ConnectError>(status)

@@ -16,8 +16,8 @@ use super::{
     transport::{CoreTransport, NamedTransport, TransportError},
 };
 
-/// A [`CoreTransport`] whose calls are parts of the request that they are made for, and that gives up calls while the
-/// core answers nobody. Clones share the breaker.
+/// A [`CoreTransport`] whose calls are parts of the request that they are made for, and that gives up calls
+/// while the core answers nobody. Clones share the breaker.
 #[derive(Clone, Debug)]
 pub(crate) struct TracedTransport {
     core: NamedTransport,

@@ -45,8 +45,8 @@ impl From<TransportError> for Status {
     }
 }
 
-/// A [`CoreTransport`] whose error has a name. With a boxed error, the compiler cannot see that the futures of the
-/// generated clients are `Send` (rust-lang/rust#110338).
+/// A [`CoreTransport`] whose error has a name. With a boxed error, the compiler cannot see that the futures
+/// of the generated clients are `Send` (rust-lang/rust#110338).
 #[derive(Clone)]
 pub(super) struct NamedTransport(pub(super) CoreTransport);
 
@@ -72,8 +72,9 @@ impl fmt::Debug for NamedTransport {
     }
 }
 
-/// Lets through what a gRPC server says: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC over
-/// HTTP2, "HTTP2 Transport Mapping"). Anything else was said by a proxy on the way, and its body is no message.
+/// Lets through what a gRPC server says: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC
+/// over HTTP2, "HTTP2 Transport Mapping"). Anything else was said by a proxy on the way, and its body is no
+/// message.
 fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
     if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {
         return Ok(response);

@@ -169,10 +169,10 @@ pub(crate) const fn explain(reason: ErrorReason) -> ErrorCode {
         R::AccountSuspended => row(
             S::FORBIDDEN,
             None,
-            "The operator has suspended the account that the key belongs to. All its keys are refused until the \
-             account is resumed. The message tells the operator's reason, if there is one.",
-            "Contact the operator. The keys work again as soon as the account is resumed; do not make new ones. \
-             Refused requests count against your address, not against the account's limits.",
+            "The operator has suspended the account that the key belongs to. All its keys are refused until \
+             the account is resumed. The message tells the operator's reason, if there is one.",
+            "Contact the operator. The keys work again as soon as the account is resumed; do not make new \
+             ones. Refused requests count against your address, not against the account's limits.",
         ),
         R::InvalidIdempotencyKey => row(
             S::BAD_REQUEST,

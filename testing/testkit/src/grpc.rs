@@ -27,8 +27,8 @@ pub async fn channel(address: SocketAddr) -> Channel {
     endpoint.connect().await.expect("the gRPC port accepts connections")
 }
 
-/// A connection over TLS to the port, whose certificate must be the authority's; with `shown`, one that shows a
-/// certificate itself.
+/// A connection over TLS to the port, whose certificate must be the authority's; with `shown`, one that shows
+/// a certificate itself.
 ///
 /// # Errors
 ///
@@ -65,8 +65,8 @@ pub fn silence<T: Send + 'static>() -> impl Stream<Item = T> + Send + 'static {
     tokio_stream::pending()
 }
 
-/// Makes a call whose message says that it has so many bytes, brings `sent` of them and stays open; how the service
-/// ends it.
+/// Makes a call whose message says that it has so many bytes, brings `sent` of them and stays open; how the
+/// service ends it.
 pub async fn unfinished_call(mut channel: Channel, path: &str, announced: u32, sent: usize) -> Status {
     let head = [&[0][..], &announced.to_be_bytes()].concat();
     let frames =

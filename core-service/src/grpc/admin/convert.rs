@@ -112,7 +112,8 @@ pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> 
 /// The plan with those limits; limits of other plans than enterprise are theirs, or refused.
 pub(super) fn plan(number: i32, limits: Option<pb::Limits>) -> Result<Plan, Violations> {
     let name = plan_name(number)?.ok_or(Violation::new("plan", "is required"))?;
-    let number = |number: i64| u64::try_from(number).unwrap_or_default(); // 0 is refused like a negative number
+    // 0 is refused like a negative number.
+    let number = |number: i64| u64::try_from(number).unwrap_or_default();
     let (per_minute, per_day) =
         limits.map(|limits| (number(limits.per_minute), number(limits.per_day))).unzip();
     Plan::parse(name, per_minute, per_day)

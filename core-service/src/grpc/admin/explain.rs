@@ -107,7 +107,8 @@ fn of_ban(key: &ApiKeyRecord, ban: &Ban) -> pb::RefusalExplanation {
         BanOrigin::Limiter => (
             RefusalCause::LimiterBan,
             format!("Key {id} is banned from {from} until {until}, because it kept sending after 429."),
-            "Have its users wait for Retry-After after a 429, and lift the ban if it is not to be waited out.",
+            "Have its users wait for Retry-After after a 429, and lift the ban if it is not to be waited \
+             out.",
         ),
         BanOrigin::Operator(reason) => (
             RefusalCause::OperatorBan,
@@ -172,15 +173,15 @@ fn of_limits(
         code: "RATE_LIMITED".to_owned(),
         limit: number(limits.per_minute),
         sentence: format!(
-            "{} requests of account {name} were refused in the UTC day {}, because they came faster than the {} \
-             a minute that its plan {} allows.",
+            "{} requests of account {name} were refused in the UTC day {}, because they came faster than \
+             the {} a minute that its plan {} allows.",
             counted.refused,
             today.day,
             limits.per_minute,
             account.plan.name(),
         ),
-        remedy: "Raise the account's plan, which acts at once, or have its users spread their requests and wait \
-                 for Retry-After after a 429."
+        remedy: "Raise the account's plan, which acts at once, or have its users spread their requests and \
+                 wait for Retry-After after a 429."
             .to_owned(),
         ..told
     })

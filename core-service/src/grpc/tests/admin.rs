@@ -540,12 +540,12 @@ async fn a_refusal_is_explained_by_what_is_in_force_first() {
         usage.report_usage(ReportUsageRequest { reporter: "gateway".into(), number, rows }).await.unwrap();
     };
     report(1, 60).await;
-    let minute = "4 requests of account acme were refused in the UTC day 2027-01-15, because they came faster than the \
-                  60 a minute that its plan free allows.";
+    let minute = "4 requests of account acme were refused in the UTC day 2027-01-15, because they came \
+                  faster than the 60 a minute that its plan free allows.";
     assert_eq!(of_account().await, [("RATE_LIMITED".to_owned(), false, minute.to_owned())]);
     report(2, 940).await;
-    let day = "Account acme has used all 1000 requests that its plan free allows in the UTC day 2027-01-15; more are \
-               refused until 2027-01-16T00:00:00Z.";
+    let day = "Account acme has used all 1000 requests that its plan free allows in the UTC day \
+               2027-01-15; more are refused until 2027-01-16T00:00:00Z.";
     assert_eq!(of_account().await, [("QUOTA_EXCEEDED".to_owned(), true, day.to_owned())]);
 
     shop.hand.advance(Duration::from_mins(1));

@@ -1,6 +1,6 @@
 use std::{collections::HashSet, time::Duration};
 
-use petstore_api_key::Environment;
+use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, ManualClock};
 
 use super::*;

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - A job that reads sends nothing but `SELECT`.
-//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing else
-//!   can begin or end one.
+//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing
+//!   else can begin or end one.
 //! - On PostgreSQL a job may be one statement that writes. Its rows say whether it was committed
 //!   ([`Connections::write`]). On SQLite it may be one text that holds a whole transaction
 //!   ([`Session::transact`]).

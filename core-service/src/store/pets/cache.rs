@@ -6,14 +6,14 @@ use moka::sync::Cache;
 
 use crate::domain::{Pet, PetId};
 
-/// How long a pet is kept. Nothing changes a pet; but a server that took over from a lost one may lack the last of them,
-/// and a database may be restored from a copy while cores run.
+/// How long a pet is kept. Nothing changes a pet; but a server that took over from a lost one may lack the
+/// last of them, and a database may be restored from a copy while cores run.
 const KEPT: Duration = Duration::from_mins(1);
 
 /// The pets that were read last, up to so many. Clones share them.
 ///
-/// That there is no such pet is never remembered: it may be added at any time. An operation that changes pets has to
-/// keep what it writes here, and to see to the caches of other cores.
+/// That there is no such pet is never remembered: it may be added at any time. An operation that changes pets
+/// has to keep what it writes here, and to see to the caches of other cores.
 #[derive(Clone)]
 pub(in crate::store) struct PetCache(Option<Cache<i64, Pet>>);
 

@@ -10,9 +10,9 @@ use crate::{
     store::{
         Session,
         connection::{Access, BatchError, Batched, Batches, Connections, Turns},
-        creations::InFlightKey,
         entity::account::moment_column,
         fault,
+        in_flight::InFlightKey,
         insert::committed,
     },
 };

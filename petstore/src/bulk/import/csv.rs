@@ -30,8 +30,8 @@ pub(super) struct Table {
 struct Columns([Option<usize>; bulk::COLUMNS.len()]);
 
 impl Columns {
-    /// `None` if a column is named twice, or one that is required is not named. Others are ignored, as members that a
-    /// pet does not have.
+    /// `None` if a column is named twice, or one that is required is not named. Others are ignored, as
+    /// members that a pet does not have.
     fn parse<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut columns = Self::default();
         for (index, cell) in head.enumerate() {

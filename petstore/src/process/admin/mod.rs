@@ -110,8 +110,8 @@ async fn readyz(State(health): State<Health>) -> Response {
     answer(status, &readiness.body())
 }
 
-/// The admin API and the console, if this is the port of a gateway. They are made with the first request: they take
-/// memory that few gateways need.
+/// The admin API and the console, if this is the port of a gateway. They are made with the first request:
+/// they take memory that few gateways need.
 async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
         return not_found().await;
@@ -147,8 +147,8 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 async fn not_found() -> Response {
-    let paths = "the admin port has /livez, /readyz, /metrics, /limits, /log-level, and that of a gateway /admin/v1 \
-                 and /console";
+    let paths = "the admin port has /livez, /readyz, /metrics, /limits, /log-level, and that of a \
+                 gateway /admin/v1 and /console";
     refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 

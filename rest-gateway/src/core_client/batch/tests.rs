@@ -267,7 +267,8 @@ async fn a_batch_that_is_lost_is_made_up_by_second_attempts_of_its_calls() {
     for (pet_id, answer) in (1..).zip(join_all(calls).await) {
         assert_eq!(answer.unwrap().pet.unwrap().id, pet_id);
     }
-    assert!(attempts.load(Ordering::Relaxed) >= 2, "{attempts:?}"); // a probe of the breaker may be among them
+    // A probe of the breaker may be among them.
+    assert!(attempts.load(Ordering::Relaxed) >= 2, "{attempts:?}");
 }
 
 #[tokio::test]

@@ -121,8 +121,11 @@ fn a_status_that_was_not_given_is_left_out() {
 fn pets_are_a_bare_array() {
     assert_eq!(pets_body(&[]), b"[]");
     let two = [pet(1, "A", 1, PetStatus::Sold), pet(2, "B", 1, PetStatus::Pending)];
-    let expected = r#"[{"id":1,"name":"A","categoryId":1,"status":"sold"},{"id":2,"name":"B","categoryId":1,"status":"pending"}]"#;
-    assert_eq!(pets_body(&two), expected.as_bytes());
+    let expected = [
+        r#"[{"id":1,"name":"A","categoryId":1,"status":"sold"},"#,
+        r#"{"id":2,"name":"B","categoryId":1,"status":"pending"}]"#,
+    ];
+    assert_eq!(pets_body(&two), expected.concat().as_bytes());
 }
 
 proptest! {

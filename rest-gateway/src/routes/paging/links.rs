@@ -74,8 +74,9 @@ mod tests {
 
     #[test]
     fn later_pages_also_link_to_the_first() {
-        let expected = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next", </v1/pets?limit=5&status=sold>; rel="first""#;
-        assert_eq!(narrow().links(Some("abc"), false).unwrap(), expected);
+        let next = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next""#;
+        let first = r#"</v1/pets?limit=5&status=sold>; rel="first""#;
+        assert_eq!(narrow().links(Some("abc"), false).unwrap(), format!("{next}, {first}"));
         assert_eq!(bare().links(None, false).unwrap(), r#"</v1/pets>; rel="first""#);
     }
 

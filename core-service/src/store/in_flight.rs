@@ -1,4 +1,4 @@
-//! Which creations are in flight.
+//! Which creations with an idempotency key are in flight.
 
 use std::{
     collections::HashSet,
@@ -11,27 +11,27 @@ use crate::domain::IdempotencyKey;
 
 /// The keys of the creations that this process is working on: at most as many as calls at once.
 #[derive(Clone, Default)]
-pub(in crate::store) struct InFlight(Arc<Mutex<HashSet<IdempotencyKey>>>);
+pub(super) struct CreationsInFlight(Arc<Mutex<HashSet<IdempotencyKey>>>);
 
 /// The key of a creation in flight, which ends when the last clone is dropped.
 #[derive(Clone)]
-pub(in crate::store) struct InFlightKey(Arc<Entry>);
+pub(super) struct InFlightKey(Arc<Entry>);
 
 struct Entry {
-    in_flight: InFlight,
+    in_flight: CreationsInFlight,
     key: IdempotencyKey,
 }
 
 impl InFlightKey {
     /// What is stored of the key: never its text, since a client may have put a secret into it.
-    pub(in crate::store) fn digest(&self) -> Vec<u8> {
+    pub(super) fn digest(&self) -> Vec<u8> {
         Sha256::digest(self.0.key.as_str()).to_vec()
     }
 }
 
-impl InFlight {
+impl CreationsInFlight {
     /// `None` if a creation with that key is in flight already.
-    pub(in crate::store) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
+    pub(super) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
         self.keys()
             .insert(key.clone())
             .then(|| InFlightKey(Arc::new(Entry { in_flight: self.clone(), key: key.clone() })))

@@ -1,0 +1,41 @@
+//! The account that a new store begins with.
+
+use petstore_api_key::ApiKey;
+use petstore_clock::UnixMillis;
+use sea_orm::{EntityTrait, QuerySelect};
+
+use super::{Accounts, accounts, entity::account, keys};
+use crate::domain::{AccountName, ApiKeyRecord, NewApiKey, PetStoreError, Plan};
+
+/// Its name.
+const FIRST_ACCOUNT: &str = "first";
+
+impl Accounts<'_> {
+    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction:
+    /// of several processes that start on a new store at once, one succeeds. The key is the caller's, so that
+    /// it can be in safe keeping before the account exists: no crash leaves an account whose key nobody has.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn create_first(
+        self,
+        key: &ApiKey,
+        now: UnixMillis,
+    ) -> Result<Option<ApiKeyRecord>, PetStoreError> {
+        let (actor, name) = (self.actor.clone(), AccountName::parse(FIRST_ACCOUNT)?);
+        let key = NewApiKey::new(key, None, now);
+        self.store
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                        return Ok(None);
+                    }
+                    let account =
+                        accounts::insert(transaction, &actor, &name, Plan::Free, key.created_at).await?;
+                    keys::insert(transaction, &actor, (account.id, account.name), key).await.map(Some)
+                })
+            })
+            .await
+    }
+}

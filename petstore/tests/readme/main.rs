@@ -1,0 +1,63 @@
+//! What the README and `docs/` claim, held against the code; and what CONTRIBUTING asks of the code's text.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "clippy does not know that helpers of tests are tests"
+)]
+
+use std::{fs, path::Path};
+
+mod descriptor;
+mod references;
+mod sessions;
+mod source;
+mod tables;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The paths of the files under a folder of the repository.
+fn paths(folder: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().unwrap().is_dir() {
+            paths.extend(self::paths(&path));
+        } else {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+/// The files under a folder of the repository, with their text. Pictures are left out.
+fn files(folder: &str) -> Vec<(String, String)> {
+    let is_picture = |path: &String| Path::new(path).extension().is_some_and(|extension| extension == "png");
+    paths(folder)
+        .into_iter()
+        .filter(|path| !is_picture(path))
+        .map(|path| {
+            let text = read(&path);
+            (path, text)
+        })
+        .collect()
+}
+
+/// Every page for people: in the root, in `deploy` and below `docs`.
+fn pages() -> Vec<(String, String)> {
+    let in_root =
+        fs::read_dir(ROOT).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let in_root = in_root.filter(|name| is_page(name)).map(|name| (name.clone(), read(&name)));
+    let pages: Vec<_> =
+        in_root.chain(files("deploy")).chain(files("docs")).filter(|(path, _)| is_page(path)).collect();
+    assert!(pages.len() > 10, "only {} pages were found", pages.len());
+    pages
+}
+
+fn is_page(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
+}

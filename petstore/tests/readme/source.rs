@@ -1,0 +1,145 @@
+//! What CONTRIBUTING asks of the text of the code.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use crate::files;
+
+/// The crates, whose code is in `src` below.
+const CRATES: [&str; 11] = [
+    "core-service",
+    "crates/api-key",
+    "crates/clock",
+    "crates/plans",
+    "crates/telemetry",
+    "migrations",
+    "petstore",
+    "rest-gateway",
+    "testing/open-loop",
+    "testing/servers",
+    "testing/testkit",
+];
+
+const MAX_WIDTH: usize = 110;
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+}
+
+#[test]
+fn no_line_of_rust_is_wider_than_the_style_allows() {
+    let mut wide = Vec::new();
+    for folder in CRATES.into_iter().chain(["proto"]) {
+        for (path, text) in files(folder).into_iter().filter(|(path, _)| is_rust(path)) {
+            let lines = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > MAX_WIDTH);
+            wide.extend(lines.map(|(number, _)| format!("{path}:{number}")));
+        }
+    }
+    assert!(wide.is_empty(), "more than {MAX_WIDTH} characters: {wide:#?}");
+}
+
+/// A module by its path in the crate; the crate itself has none.
+type Module = Vec<String>;
+
+/// The modules of a crate that have files of their own, with their text, without tests.
+fn modules(name: &str) -> BTreeMap<Module, String> {
+    let src = format!("{name}/src/");
+    let is_test = |part: &String| part == "tests" || part.ends_with("_tests");
+    files(&src[..src.len() - 1])
+        .into_iter()
+        .filter(|(path, _)| is_rust(path))
+        .map(|(path, text)| {
+            let path = path.trim_start_matches(&src).trim_end_matches(".rs");
+            let parts = path.split('/').filter(|part| !["mod", "lib", "main"].contains(part));
+            let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(&*text, |(code, _)| code);
+            (parts.map(str::to_owned).collect::<Module>(), code.to_owned())
+        })
+        .filter(|(module, _)| !module.iter().any(is_test))
+        .collect()
+}
+
+/// The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn flatten(tree: &str) -> Vec<String> {
+    let Some((prefix, rest)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
+    let group = rest.rsplit_once('}').map_or(rest, |(group, _)| group);
+    let mut depth = 0;
+    let members = group.split(|c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    members.flat_map(flatten).map(|path| format!("{}{path}", prefix.trim())).collect()
+}
+
+/// The paths that begin with `crate`, `self` or `super`, wherever a file names them.
+fn named_paths(code: &str) -> Vec<String> {
+    let lines = code.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    let code = lines.collect::<Vec<_>>().join(" ");
+    let mut named = Vec::new();
+    for statement in code.split(';') {
+        match statement.rsplit_once("use ") {
+            Some((_, tree)) => named.extend(flatten(tree)),
+            None => named.extend(
+                statement.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c))).map(str::to_owned),
+            ),
+        }
+    }
+    named.retain(|path| ["crate::", "self::", "super::"].iter().any(|start| path.starts_with(start)));
+    named
+}
+
+/// The module that a path leads to from another one, as far as modules go.
+fn resolve(path: &str, from: &Module, modules: &BTreeMap<Module, String>) -> Module {
+    let mut found = from.clone();
+    for part in path.split("::") {
+        match part {
+            "crate" => found.clear(),
+            "self" => {}
+            "super" => drop(found.pop()),
+            name => {
+                found.push(name.to_owned());
+                if !modules.keys().any(|module| module.starts_with(&found)) {
+                    found.pop();
+                    return found;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Which modules each module needs, among those beside it: `a::b` needs `a::c` if anything below the first
+/// names anything below the second.
+fn needs(modules: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>> {
+    let mut needs = BTreeMap::<_, BTreeSet<_>>::new();
+    for (module, code) in modules {
+        for path in named_paths(code) {
+            let named = resolve(&path, module, modules);
+            let common = module.iter().zip(&named).take_while(|(one, other)| one == other).count();
+            if common < module.len().min(named.len()) {
+                needs.entry(module[..=common].to_vec()).or_default().insert(named[..=common].to_vec());
+            }
+        }
+    }
+    needs
+}
+
+#[test]
+fn no_modules_beside_each_other_import_each_other_in_a_circle() {
+    let mut imports = 0;
+    for name in CRATES {
+        let needs = needs(&modules(name));
+        for (start, direct) in &needs {
+            imports += direct.len();
+            let (mut reached, mut next) = (BTreeSet::new(), Vec::from_iter(direct));
+            while let Some(module) = next.pop() {
+                if reached.insert(module) {
+                    next.extend(needs.get(module).into_iter().flatten());
+                }
+            }
+            assert!(!reached.contains(start), "{name}: {start:?} needs itself, by way of one of {direct:?}");
+        }
+    }
+    assert!(imports > 300, "only {imports} imports were found");
+}
