@@ -20,7 +20,7 @@ use crate::{
 
 /// What an operator chooses.
 #[derive(Debug)]
-pub struct GatewaySettings {
+pub struct GatewayOptions {
     /// Whose keys are accepted.
     pub environment: Environment,
     /// The peers whose `X-Forwarded-For` is believed.
@@ -40,7 +40,7 @@ pub struct Gateway(Arc<GatewayState>);
 /// What handlers and layers see.
 #[derive(Debug)]
 pub(crate) struct GatewayState {
-    pub(crate) settings: GatewaySettings,
+    pub(crate) settings: GatewayOptions,
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyResolver,
@@ -53,7 +53,7 @@ impl Gateway {
     /// A gateway in front of `core`, that counts with `limiter`.
     #[must_use]
     pub fn new(
-        settings: GatewaySettings,
+        settings: GatewayOptions,
         core: impl Into<CoreConnection>,
         limiter: Arc<dyn RateLimiter>,
         clock: Clock,
@@ -113,7 +113,7 @@ impl Gateway {
 
     /// How ready the gateway is now.
     #[must_use]
-    pub fn readiness(&self) -> Readiness {
+    pub fn readiness(&self) -> GatewayReadiness {
         let is_up = self.0.keys.core_is_up() && !self.0.core.breaker().is_open();
         let core = match (self.0.keys.core_answered_once(), is_up) {
             (false, _) => PartState::Down,
@@ -121,7 +121,7 @@ impl Gateway {
             (true, true) => PartState::Ok,
         };
         let limiter = if self.0.limiter.is_degraded() { PartState::Degraded } else { PartState::Ok };
-        Readiness { core, limiter }
+        GatewayReadiness { core, limiter }
     }
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for PartState {
 
 /// How ready the gateway is, part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Readiness {
+pub struct GatewayReadiness {
     /// The core: down until it has answered once, later degraded while it does not answer, because another
     /// gateway would fare no better.
     pub core: PartState,
@@ -157,7 +157,7 @@ pub struct Readiness {
     pub limiter: PartState,
 }
 
-impl Readiness {
+impl GatewayReadiness {
     /// The gateway as a whole: as its worst part.
     #[must_use]
     pub fn overall(&self) -> PartState {

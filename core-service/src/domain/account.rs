@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use petstore_clock::UnixMillis;
-use petstore_plans::FixedPlan;
+use petstore_plans::Quota;
 
 use super::{PageSize, StatedReason, Violation, Violations};
 
@@ -142,24 +142,6 @@ impl FromStr for AccountName {
     }
 }
 
-/// How many requests an account may make. The day's number may be the smaller one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// In a minute.
-    pub per_minute: u64,
-    /// In a UTC day.
-    pub per_day: u64,
-}
-
-impl Quota {
-    /// The largest number that may be agreed upon.
-    pub const MAX: u64 = 1_000_000_000;
-
-    const fn of(plan: FixedPlan) -> Self {
-        Self { per_minute: plan.per_minute, per_day: plan.per_day }
-    }
-}
-
 /// How much an account may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -174,11 +156,14 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// The largest number that may be agreed upon.
+    pub const MAX_LIMIT: u64 = 1_000_000_000;
+
     /// The names of the plans.
     pub const NAMES: [&'static str; 4] = ["free", "pro", "business", "enterprise"];
 
-    /// The plan of that name. Enterprise needs both numbers, each from 1 to [`Quota::MAX`]; the other plans
-    /// have theirs, and take none.
+    /// The plan of that name. Enterprise needs both numbers, each from 1 to [`Self::MAX_LIMIT`]; the other
+    /// plans have theirs, and take none.
     ///
     /// # Errors
     ///
@@ -199,7 +184,7 @@ impl Plan {
 
     fn enterprise(per_minute: Option<u64>, per_day: Option<u64>) -> Result<Self, Violations> {
         let agreed = |field, number: Option<u64>| match number {
-            Some(number @ 1..=Quota::MAX) => Ok(number),
+            Some(number @ 1..=Self::MAX_LIMIT) => Ok(number),
             Some(_) => Err(Violation::new(field, "must be from 1 to 1000000000")),
             None => Err(Violation::new(field, "is required on plan enterprise")),
         };
@@ -227,9 +212,9 @@ impl Plan {
     #[must_use]
     pub const fn quota(self) -> Quota {
         match self {
-            Self::Free => Quota::of(petstore_plans::FREE),
-            Self::Pro => Quota::of(petstore_plans::PRO),
-            Self::Business => Quota::of(petstore_plans::BUSINESS),
+            Self::Free => petstore_plans::FREE.quota,
+            Self::Pro => petstore_plans::PRO.quota,
+            Self::Business => petstore_plans::BUSINESS.quota,
             Self::Enterprise(quota) => quota,
         }
     }
@@ -280,12 +265,12 @@ mod tests {
             Ok(Plan::Enterprise(Quota { per_minute: 500, per_day: 50 })),
             "the day's number may be the smaller one"
         );
-        assert!(parse(Some(Quota::MAX), Some(1)).is_ok());
+        assert!(parse(Some(Plan::MAX_LIMIT), Some(1)).is_ok());
         assert_eq!(
             parse(None, Some(0)).unwrap_err().to_string(),
             "per-minute is required on plan enterprise; per-day must be from 1 to 1000000000"
         );
-        assert!(parse(Some(Quota::MAX + 1), Some(1)).is_err());
+        assert!(parse(Some(Plan::MAX_LIMIT + 1), Some(1)).is_err());
     }
 
     #[test]

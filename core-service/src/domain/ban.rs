@@ -130,7 +130,7 @@ impl BanNote {
 
 /// A ban in force, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BanRecord {
+pub struct BannedKey {
     /// The key.
     pub key_id: KeyId,
     /// The account that it belongs to.

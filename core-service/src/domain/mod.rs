@@ -19,13 +19,15 @@ mod usage;
 mod violation;
 
 pub(crate) use account::ListAccounts;
-pub use account::{Account, AccountId, AccountName, AccountUpdate, Plan, PlanUpdate, Quota, Suspension};
+pub use petstore_plans::Quota;
+
+pub use account::{Account, AccountId, AccountName, AccountUpdate, Plan, PlanUpdate, Suspension};
 pub use api_key::{ApiKeyRecord, IssuedKey, KeyId, KeyLabel, KeyState, RotatedKey};
 pub(crate) use api_key::{ListKeys, NewApiKey};
 pub use audit::AuditEvent;
 pub(crate) use audit::{Change, ListAuditEvents, Subject, account_json, ban_json, key_json, operator_json};
 pub(crate) use ban::BanNote;
-pub use ban::{Ban, BanOrigin, BanRecord, StatedReason};
+pub use ban::{Ban, BanOrigin, BannedKey, StatedReason};
 pub use batch::{Batch, BatchViolations};
 pub use error::{Cause, PetStoreError};
 pub use idempotency_key::{Created, IdempotencyKey};

@@ -48,7 +48,7 @@ pub use connection::Listener;
 use message_size::MessageSizeRouter;
 pub(crate) use metrics::CallMetrics;
 pub use security::{InvalidTls, Security, TlsFiles};
-pub use server::{ServerLimits, serve};
+pub use server::{GrpcServerLimits, serve};
 
 /// The largest message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.
 const MAX_MESSAGE: usize = 256 * 1024;

@@ -23,7 +23,7 @@ const CUT_GRACE: Duration = Duration::from_secs(1);
 
 /// The bounds of a server that its process chooses.
 #[derive(Clone, Copy, Debug)]
-pub struct ServerLimits {
+pub struct GrpcServerLimits {
     /// Connections at once; more wait until one closes. Gateways hold two each; others call over a few.
     pub connections: usize,
     /// How long the calls under way may take at the end before they are cut off.
@@ -32,7 +32,7 @@ pub struct ServerLimits {
 
 /// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then
 /// no connection is accepted any more, callers are told that theirs ends (GOAWAY), and the calls under way
-/// have [`ServerLimits::drain_deadline`] to end before they are cut off.
+/// have [`GrpcServerLimits::drain_deadline`] to end before they are cut off.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub async fn serve(
     security: Security,
     core: Core,
     shutdown: impl Future<Output = ()> + Send + 'static,
-    limits: ServerLimits,
+    limits: GrpcServerLimits,
 ) -> io::Result<()> {
     let health = health::check(&core.store).await;
     let (health_service, reporter) = health::service(health);

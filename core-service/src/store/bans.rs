@@ -19,7 +19,7 @@ use super::{
     keys::{self, name_of},
 };
 use crate::domain::{
-    AccountId, Actor, ApiKeyRecord, Ban, BanNote, BanOrigin, BanRecord, Change, KeyId, PetStoreError,
+    AccountId, Actor, ApiKeyRecord, Ban, BanNote, BanOrigin, BannedKey, Change, KeyId, PetStoreError,
     StatedReason, Subject, ban_json,
 };
 
@@ -82,13 +82,13 @@ impl<'a> Bans<'a> {
         length: Duration,
         reason: Option<StatedReason>,
         now: UnixMillis,
-    ) -> Result<BanRecord, PetStoreError> {
+    ) -> Result<BannedKey, PetStoreError> {
         let decide = move |from: UnixMillis| {
             Ok(BanNote::Banned(Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?))
         };
         let (note, key) = self.set(id, "CreateBan", now, decide).await?;
         match note {
-            BanNote::Banned(ban) => Ok(BanRecord { key_id: id, account: key.account, ban }),
+            BanNote::Banned(ban) => Ok(BannedKey { key_id: id, account: key.account, ban }),
             BanNote::Lifted(_) => Err(PetStoreError::Bug("a ban that was imposed is lifted".into())),
         }
     }
@@ -149,7 +149,7 @@ impl<'a> Bans<'a> {
     /// # Errors
     ///
     /// The store's error.
-    pub async fn list(self, now: UnixMillis) -> Result<Vec<BanRecord>, PetStoreError> {
+    pub async fn list(self, now: UnixMillis) -> Result<Vec<BannedKey>, PetStoreError> {
         self.page(now, None, None, None).await
     }
 
@@ -161,7 +161,7 @@ impl<'a> Bans<'a> {
         account: Option<AccountId>,
         after: Option<(UnixMillis, KeyId)>,
         limit: Option<u64>,
-    ) -> Result<Vec<BanRecord>, PetStoreError> {
+    ) -> Result<Vec<BannedKey>, PetStoreError> {
         let after = after.map(|(end, key_id)| {
             let (end, key_id) = (moment_column(end), key_id.to_string());
             let at_that_end = ban::Column::EndsAt.eq(end).and(ban::Column::KeyId.gt(key_id));
@@ -185,7 +185,7 @@ impl<'a> Bans<'a> {
             let key_id = row.key_id.clone();
             let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
             let bug = || PetStoreError::Bug(format!("a ban is of key {key_id}").into());
-            Some(key_id.parse().map_err(|_| bug()).map(|key_id| BanRecord {
+            Some(key_id.parse().map_err(|_| bug()).map(|key_id| BannedKey {
                 key_id,
                 account: name_of(account),
                 ban,

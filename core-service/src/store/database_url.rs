@@ -16,11 +16,11 @@ pub use postgres_address::PostgresAddress;
 /// (`sqlite://data/petstore.db`), and taken as it is written: nothing is decoded. Or
 /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, see [`PostgresAddress`].
 #[derive(Clone)]
-pub struct DatabaseUrl(Place);
+pub struct DatabaseUrl(DatabaseLocation);
 
 /// What a [`DatabaseUrl`] leads to.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum DatabaseLocation {
     /// The file.
     Sqlite(PathBuf),
     /// The database.
@@ -32,8 +32,8 @@ impl DatabaseUrl {
     #[must_use]
     pub fn sqlite_file(&self) -> Option<&Path> {
         match &self.0 {
-            Place::Sqlite(path) => Some(path),
-            Place::Postgres(_) => None,
+            DatabaseLocation::Sqlite(path) => Some(path),
+            DatabaseLocation::Postgres(_) => None,
         }
     }
 
@@ -42,14 +42,14 @@ impl DatabaseUrl {
     #[must_use]
     pub fn may_replicate(&self, store: &Self) -> bool {
         match (&self.0, &store.0) {
-            (Place::Postgres(here), Place::Postgres(there)) => {
+            (DatabaseLocation::Postgres(here), DatabaseLocation::Postgres(there)) => {
                 here.database() == there.database() && here.host() != there.host()
             }
             _ => false,
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn location(&self) -> &DatabaseLocation {
         &self.0
     }
 }
@@ -95,9 +95,9 @@ impl FromStr for DatabaseUrl {
             "sqlite" => match rest {
                 "" => Err(DatabaseUrlError::NoPath),
                 path if path.contains('?') => Err(DatabaseUrlError::HasParameters),
-                path => Ok(Self(Place::Sqlite(path.into()))),
+                path => Ok(Self(DatabaseLocation::Sqlite(path.into()))),
             },
-            "postgres" | "postgresql" => Ok(Self(Place::Postgres(Box::new(url.parse()?)))),
+            "postgres" | "postgresql" => Ok(Self(DatabaseLocation::Postgres(Box::new(url.parse()?)))),
             _ => {
                 let is_scheme =
                     scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
@@ -115,8 +115,8 @@ impl FromStr for DatabaseUrl {
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
-            Place::Postgres(address) => address.fmt(f),
+            DatabaseLocation::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
+            DatabaseLocation::Postgres(address) => address.fmt(f),
         }
     }
 }

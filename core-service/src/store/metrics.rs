@@ -3,7 +3,7 @@
 use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
 };
-use petstore_telemetry::traces::{Description, KeyValue, Span, SpanKind};
+use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use sea_orm::DbBackend;
 
 use super::{
@@ -97,15 +97,15 @@ fn system(connections: &Connections) -> &'static str {
 }
 
 /// A statement as its span describes it. Its text has placeholders where values go.
-fn describe([system, operation]: [&'static str; 2], sql: &str) -> Description {
+fn describe([system, operation]: [&'static str; 2], sql: &str) -> SpanDescription {
     let mut attributes = vec![
         KeyValue::new("db.system.name", system),
         KeyValue::new("db.operation.name", operation),
         KeyValue::new("db.query.text", sql.to_owned()),
     ];
-    let Some(table) = table(sql) else { return Description { name: operation.into(), attributes } };
+    let Some(table) = table(sql) else { return SpanDescription { name: operation.into(), attributes } };
     attributes.push(KeyValue::new("db.collection.name", table.to_owned()));
-    Description { name: format!("{operation} {table}").into(), attributes }
+    SpanDescription { name: format!("{operation} {table}").into(), attributes }
 }
 
 #[cfg(test)]

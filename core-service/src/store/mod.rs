@@ -62,7 +62,7 @@ pub(crate) use orders::Orders;
 pub(crate) use pets::Pets;
 
 use connection::{Connections, Session};
-use database_url::Place;
+use database_url::DatabaseLocation;
 use in_flight::CreationsInFlight;
 use pets::{PetCache, PetCreates, PetReads};
 use replicas::Replicas;
@@ -160,9 +160,9 @@ impl Store {
     pub async fn open(url: &DatabaseUrl, options: OpenOptions) -> Result<Self, OpenError> {
         // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's
         // bounds.
-        match url.place() {
-            Place::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
-            Place::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
+        match url.location() {
+            DatabaseLocation::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
+            DatabaseLocation::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
         }
     }
 

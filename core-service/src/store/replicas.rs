@@ -16,7 +16,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 
 use super::{OpenError, Store, connection::Connections, pets::PetReads, postgres};
-use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::Place};
+use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::DatabaseLocation};
 
 /// How long a replica may take before the primary is asked instead.
 const DEADLINE: Duration = Duration::from_millis(200);
@@ -62,7 +62,9 @@ impl Store {
     pub fn with_replicas(mut self, url: &DatabaseUrl, replicas: &[DatabaseUrl]) -> Result<Self, OpenError> {
         let mut all = Vec::with_capacity(replicas.len());
         for replica in replicas {
-            let Place::Postgres(address) = replica.place() else { return Err(OpenError::NotReplicated) };
+            let DatabaseLocation::Postgres(address) = replica.location() else {
+                return Err(OpenError::NotReplicated);
+            };
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }

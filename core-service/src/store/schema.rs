@@ -6,7 +6,7 @@ use petstore_migrations::{down as take_back, losses as read_losses, status as re
 use sea_orm::{DatabaseConnection, DbErr};
 
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
-use crate::{DatabaseUrl, store::database_url::Place};
+use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
 
 /// Every change of the schema, oldest first, and whether the store has it. Changes nothing.
 ///
@@ -53,13 +53,13 @@ async fn on_connection<T>(
     url: &DatabaseUrl,
     work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,
 ) -> Result<T, OpenError> {
-    let (connection, result) = match url.place() {
-        Place::Sqlite(path) => {
+    let (connection, result) = match url.location() {
+        DatabaseLocation::Sqlite(path) => {
             let connection = sqlite::for_schema(path, false).await?;
             let result = sqlite::retry_while_busy(path, || work(&connection)).await;
             (connection, result)
         }
-        Place::Postgres(address) => {
+        DatabaseLocation::Postgres(address) => {
             let connection = postgres::for_schema(url, address).await?;
             let result = work(&connection).await.map_err(|error| postgres::explain(url, error));
             (connection, result)

@@ -13,7 +13,7 @@ use sea_orm::{
 use tempfile::TempDir;
 
 use super::{OpenOptions, Store, schema};
-use crate::{DatabaseUrl, store::database_url::Place};
+use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
@@ -87,9 +87,11 @@ pub(crate) async fn open_file(folder: &Path) -> Store {
 
 /// A transaction of another process on the store, which on SQLite holds the lock for writing.
 pub(crate) async fn foreign_transaction(url: &DatabaseUrl) -> DatabaseTransaction {
-    let url = match url.place() {
-        Place::Sqlite(path) => format!("sqlite://{}", path.display()),
-        Place::Postgres(address) => format!("postgres://postgres@{}/{}", address.host(), address.database()),
+    let url = match url.location() {
+        DatabaseLocation::Sqlite(path) => format!("sqlite://{}", path.display()),
+        DatabaseLocation::Postgres(address) => {
+            format!("postgres://postgres@{}/{}", address.host(), address.database())
+        }
     };
     let options = TransactionOptions {
         sqlite_transaction_mode: url.starts_with("sqlite").then_some(SqliteTransactionMode::Immediate),

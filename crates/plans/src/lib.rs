@@ -1,22 +1,30 @@
 //! The plans with fixed limits (docs/contract.md, 6.1). The core enforces them, the documentation shows them.
 
+/// How many requests an account, or a client address, may make. The day's number may be the smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    /// Requests per minute; at least 1, below 2⁵³.
+    pub per_minute: u64,
+    /// Requests per UTC day; at least 1, below 2⁵³.
+    pub per_day: u64,
+}
+
 /// A plan, and how many requests it allows to an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedPlan {
     /// As an account has it.
     pub name: &'static str,
-    /// In a minute.
-    pub per_minute: u64,
-    /// In a UTC day.
-    pub per_day: u64,
+    /// For an account with it.
+    pub quota: Quota,
 }
 
 /// The plan of an account that has no other.
-pub const FREE: FixedPlan = FixedPlan { name: "free", per_minute: 60, per_day: 1_000 };
+pub const FREE: FixedPlan = FixedPlan { name: "free", quota: Quota { per_minute: 60, per_day: 1_000 } };
 /// The one above.
-pub const PRO: FixedPlan = FixedPlan { name: "pro", per_minute: 300, per_day: 10_000 };
+pub const PRO: FixedPlan = FixedPlan { name: "pro", quota: Quota { per_minute: 300, per_day: 10_000 } };
 /// The largest with fixed limits.
-pub const BUSINESS: FixedPlan = FixedPlan { name: "business", per_minute: 1_000, per_day: 100_000 };
+pub const BUSINESS: FixedPlan =
+    FixedPlan { name: "business", quota: Quota { per_minute: 1_000, per_day: 100_000 } };
 
 /// All of them, the smallest first.
 pub const FIXED: [FixedPlan; 3] = [FREE, PRO, BUSINESS];

@@ -38,18 +38,18 @@ pub(crate) enum Verb {
     Migrate(migrate::Migrate),
     /// Manage accounts and their plans
     #[command(subcommand)]
-    Account(account::Account),
+    Account(account::AccountCommand),
     /// Manage API keys
     #[command(subcommand)]
-    Key(key::Key),
+    Key(key::KeyCommand),
     /// Manage bans of API keys
     #[command(subcommand)]
-    Ban(ban::Ban),
+    Ban(ban::BanCommand),
     /// Show the usage and limits of an account
     Usage(usage::UsageSettings),
     /// Manage operators and their tokens
     #[command(subcommand)]
-    Operator(operator::Operator),
+    Operator(operator::OperatorCommand),
     /// Show what operators have changed
     Audit(audit::AuditSettings),
     /// Explain why requests were refused in the last 24 hours

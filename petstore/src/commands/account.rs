@@ -1,11 +1,11 @@
 //! `petstore account`: accounts and their plans.
 
 use clap::{Subcommand, builder::PossibleValuesParser};
-use petstore_core::domain::{AccountName, Plan, Quota};
+use petstore_core::domain::{AccountName, Plan};
 use petstore_proto::admin::v1 as admin_v1;
 use petstore_proto::admin::v1::{
-    Account as Record, CreateAccountRequest, GetAccountRequest, Limits, ListAccountsRequest,
-    ResumeAccountRequest, SuspendAccountRequest, UpdateAccountRequest,
+    Account, CreateAccountRequest, GetAccountRequest, Limits, ListAccountsRequest, ResumeAccountRequest,
+    SuspendAccountRequest, UpdateAccountRequest,
 };
 use prost_types::FieldMask;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Account {
+pub(crate) enum AccountCommand {
     /// Create an account; `petstore key create` creates its keys
     Create {
         /// Its name: 1 to 64 letters, digits, dots, underscores and hyphens
@@ -91,11 +91,11 @@ pub(crate) struct PlanSettings {
     plan: String,
 
     /// Requests per minute; required for plan enterprise, and only there
-    #[arg(long, value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
+    #[arg(long, value_parser = whole_number(1..=Plan::MAX_LIMIT), value_name = "N")]
     per_minute: Option<u64>,
 
     /// Requests per UTC day; required for plan enterprise, and only there
-    #[arg(long, value_parser = whole_number(1..=Quota::MAX), value_name = "N")]
+    #[arg(long, value_parser = whole_number(1..=Plan::MAX_LIMIT), value_name = "N")]
     per_day: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ impl PlanSettings {
     }
 
     /// An account of this name on this plan, for a request.
-    fn account(&self, name: &AccountName) -> Result<Record, InvalidSetting> {
+    fn account(&self, name: &AccountName) -> Result<Account, InvalidSetting> {
         let plan = self.plan()?;
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let quota = plan.quota();
@@ -117,18 +117,18 @@ impl PlanSettings {
             Plan::Business => admin_v1::Plan::Business,
             Plan::Enterprise(_) => admin_v1::Plan::Enterprise,
         };
-        Ok(Record {
+        Ok(Account {
             name: name.to_string(),
             plan: wire.into(),
             limits: (wire == admin_v1::Plan::Enterprise).then_some(limits),
-            ..Record::default()
+            ..Account::default()
         })
     }
 }
 
-pub(crate) fn run(verb: Account) -> Result<(), CliError> {
+pub(crate) fn run(verb: AccountCommand) -> Result<(), CliError> {
     match verb {
-        Account::Create { name, plan, settings } => {
+        AccountCommand::Create { name, plan, settings } => {
             let account = Some(plan.account(&name)?);
             let account = settings.call(async |mut client| {
                 Ok(client.create_account(CreateAccountRequest { account }).await?.into_inner().account)
@@ -137,7 +137,7 @@ pub(crate) fn run(verb: Account) -> Result<(), CliError> {
                 format!("created account {} on plan {}\n", account.name, plan_name(account))
             })
         }
-        Account::List(settings) => {
+        AccountCommand::List(settings) => {
             let accounts = settings.call(async |client| {
                 let page = async |page_token| {
                     let request =
@@ -149,32 +149,32 @@ pub(crate) fn run(verb: Account) -> Result<(), CliError> {
             })?;
             settings.print(|| table(&accounts), || accounts.iter().map(json).collect())
         }
-        Account::Show { name, settings } => {
+        AccountCommand::Show { name, settings } => {
             let request = GetAccountRequest { account: name.to_string(), account_id: 0 };
             let account = settings
                 .call(async |mut client| Ok(client.get_account(request).await?.into_inner().account))?;
             changed(&settings, account, |account| table(std::slice::from_ref(account)))
         }
-        Account::SetPlan { name, plan, settings } => {
+        AccountCommand::SetPlan { name, plan, settings } => {
             let values = plan.account(&name)?;
             let account = update(&settings, &name, values, "plan")?;
             changed(&settings, account, |account| {
                 format!("account {} is on plan {}\n", account.name, plan_name(account))
             })
         }
-        Account::Rename { name, new_name, settings } => {
-            let values = Record { name: new_name.to_string(), ..Record::default() };
+        AccountCommand::Rename { name, new_name, settings } => {
+            let values = Account { name: new_name.to_string(), ..Account::default() };
             let account = update(&settings, &name, values, "name")?;
             changed(&settings, account, |account| format!("account {name} is now {}\n", account.name))
         }
-        Account::Suspend { name, reason, confirmation, settings } => {
+        AccountCommand::Suspend { name, reason, confirmation, settings } => {
             confirmation.ask(&format!("refuse all keys of account {name} until it is resumed?"))?;
             let request = SuspendAccountRequest { account: name.to_string(), reason };
             let account = settings
                 .call(async |mut client| Ok(client.suspend_account(request).await?.into_inner().account))?;
             changed(&settings, account, |account| format!("account {} is suspended\n", account.name))
         }
-        Account::Resume { name, settings } => {
+        AccountCommand::Resume { name, settings } => {
             let request = ResumeAccountRequest { account: name.to_string() };
             let account = settings
                 .call(async |mut client| Ok(client.resume_account(request).await?.into_inner().account))?;
@@ -187,9 +187,9 @@ pub(crate) fn run(verb: Account) -> Result<(), CliError> {
 fn update(
     settings: &AdminSettings,
     name: &AccountName,
-    values: Record,
+    values: Account,
     field: &str,
-) -> Result<Option<Record>, CliError> {
+) -> Result<Option<Account>, CliError> {
     let request = UpdateAccountRequest {
         account: name.to_string(),
         values: Some(values),
@@ -201,24 +201,24 @@ fn update(
 /// Prints an account of an answer.
 fn changed(
     settings: &AdminSettings,
-    account: Option<Record>,
-    text: impl FnOnce(&Record) -> String,
+    account: Option<Account>,
+    text: impl FnOnce(&Account) -> String,
 ) -> Result<(), CliError> {
     let account = account.ok_or_else(|| Status::internal("the core's answer has no account"))?;
     settings.print(|| text(&account), || json(&account))
 }
 
 /// The plan as the command line names it.
-pub(crate) fn plan_name(account: &Record) -> String {
+pub(crate) fn plan_name(account: &Account) -> String {
     value_name(account.plan().as_str_name(), "PLAN_")
 }
 
 /// The limits of the account's plan.
-pub(crate) fn limits(account: &Record) -> Limits {
+pub(crate) fn limits(account: &Account) -> Limits {
     account.limits.unwrap_or_default()
 }
 
-fn table(accounts: &[Record]) -> String {
+fn table(accounts: &[Account]) -> String {
     let is_any_suspended = accounts.iter().any(|account| account.suspend_time.is_some());
     let rows: Vec<_> = accounts
         .iter()
@@ -246,7 +246,7 @@ fn table(accounts: &[Record]) -> String {
     columns(&head, &rows)
 }
 
-fn json(account: &Record) -> Value {
+fn json(account: &Account) -> Value {
     let Limits { per_minute, per_day } = limits(account);
     let mut json = json!({
         "id": account.id,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use petstore_core::domain::{KeyId, StatedReason};
 use petstore_proto::admin::v1::{
-    Ban as Record, BanOrigin, CreateBanRequest, LiftBanRequest, ListBansRequest, create_ban_request::End,
+    Ban, BanOrigin, CreateBanRequest, LiftBanRequest, ListBansRequest, create_ban_request::End,
 };
 use serde_json::{Value, json};
 use tonic::Status;
@@ -23,7 +23,7 @@ use crate::{
 const MAX_LENGTH: Duration = Duration::from_hours(24 * 366);
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Ban {
+pub(crate) enum BanCommand {
     /// List the bans in force; the one that ends first comes first
     List {
         #[command(flatten)]
@@ -52,9 +52,9 @@ pub(crate) enum Ban {
     },
 }
 
-pub(crate) fn run(verb: Ban) -> Result<(), CliError> {
+pub(crate) fn run(verb: BanCommand) -> Result<(), CliError> {
     match verb {
-        Ban::List { settings } => {
+        BanCommand::List { settings } => {
             let bans = settings.call(async |client| {
                 let page = async |page_token| {
                     let request =
@@ -66,13 +66,13 @@ pub(crate) fn run(verb: Ban) -> Result<(), CliError> {
             })?;
             settings.print(|| table(&bans), || bans.iter().map(row_json).collect())
         }
-        Ban::Lift { id, settings } => {
+        BanCommand::Lift { id, settings } => {
             let key_id = key_id(&id)?.to_string();
             let request = LiftBanRequest { key_id: key_id.clone() };
             settings.call(async |mut client| Ok(client.lift_ban(request).await?))?;
             settings.print(|| format!("key {key_id} is not banned\n"), || json!({ "key": key_id }))
         }
-        Ban::Add { id, length, reason, settings } => {
+        BanCommand::Add { id, length, reason, settings } => {
             let id: KeyId = key_id(&id)?;
             let request = CreateBanRequest {
                 key_id: id.to_string(),
@@ -104,7 +104,7 @@ fn ban_reason(written: &str) -> Result<String, InvalidSetting> {
     Ok(reason.as_str().to_owned())
 }
 
-fn table(bans: &[Record]) -> String {
+fn table(bans: &[Ban]) -> String {
     let rows: Vec<_> = bans
         .iter()
         .map(|ban| {
@@ -121,7 +121,7 @@ fn table(bans: &[Record]) -> String {
     columns(&["KEY", "ACCOUNT", "FROM", "UNTIL", "BY", "REASON"], &rows)
 }
 
-fn row_json(ban: &Record) -> Value {
+fn row_json(ban: &Ban) -> Value {
     json!({
         "key": ban.key_id,
         "account": ban.account,
@@ -133,6 +133,6 @@ fn row_json(ban: &Record) -> Value {
 }
 
 /// Who imposed a ban: `limiter` or `operator`.
-fn origin(ban: &Record) -> String {
+fn origin(ban: &Ban) -> String {
     value_name(ban.origin().as_str_name(), "BAN_ORIGIN_")
 }

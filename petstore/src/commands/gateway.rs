@@ -50,7 +50,7 @@ impl GatewaySettings {
 
 /// A gateway, running. If it is dropped instead of stopped, requests in flight are lost.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningGateway {
     /// Where REST is served; the real port, if 0 was asked for.
     pub http_addr: Option<SocketAddr>,
     /// Where REST is served over HTTPS.
@@ -60,7 +60,7 @@ pub struct Running {
     process: Process,
 }
 
-impl Running {
+impl RunningGateway {
     /// Stops the gateway as SIGTERM does.
     pub async fn stop(self) {
         self.process.stop().await;
@@ -73,7 +73,7 @@ impl Running {
 /// # Errors
 ///
 /// When a setting cannot be used or a port cannot be listened on. Then nothing runs.
-pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, StartError> {
+pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<RunningGateway, StartError> {
     let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;
     let rest = bind_rest(&settings.edge).await?;
@@ -88,7 +88,7 @@ pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<Running, S
     let gateway = Gateway::new(edge, core, limiter, clock);
     let rest = process.serve_rest(rest, &settings.edge, gateway);
     process.ready();
-    Ok(Running { http_addr: rest.http, https_addr: rest.https, admin_addr, process })
+    Ok(RunningGateway { http_addr: rest.http, https_addr: rest.https, admin_addr, process })
 }
 
 pub(crate) fn run(settings: GatewaySettings, warnings: &[String]) -> Result<(), ProcessError> {

@@ -7,7 +7,7 @@ use petstore_api_key::Environment;
 use petstore_core::domain::{AccountName, KeyId};
 use petstore_proto::admin::v1 as admin_v1;
 use petstore_proto::admin::v1::{
-    CreateKeyRequest, GetKeyRequest, Key as Record, ListKeysRequest, RevokeKeyRequest, RotateKeyRequest,
+    CreateKeyRequest, GetKeyRequest, Key, ListKeysRequest, RevokeKeyRequest, RotateKeyRequest,
     create_key_request::Expiration,
 };
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Key {
+pub(crate) enum KeyCommand {
     /// Create a key and print it, once
     Create {
         #[command(flatten)]
@@ -92,9 +92,15 @@ impl AccountSetting {
     }
 }
 
-pub(crate) fn run(verb: Key) -> Result<(), CliError> {
+pub(crate) fn run(verb: KeyCommand) -> Result<(), CliError> {
     match verb {
-        Key::Create { account: AccountSetting { account }, label, expires_in, environment, settings } => {
+        KeyCommand::Create {
+            account: AccountSetting { account },
+            label,
+            expires_in,
+            environment,
+            settings,
+        } => {
             let request = CreateKeyRequest {
                 account: account.to_string(),
                 label,
@@ -105,7 +111,7 @@ pub(crate) fn run(verb: Key) -> Result<(), CliError> {
                 settings.call(async |mut client| Ok(client.create_key(request).await?.into_inner()))?;
             show_once(created.key, &created.api_key, &settings)
         }
-        Key::List { account, settings } => {
+        KeyCommand::List { account, settings } => {
             let name = account.as_ref().map(ToString::to_string).unwrap_or_default();
             let keys = settings.call(async |client| Ok(list(&client, &name).await?))?;
             settings.print(
@@ -113,14 +119,14 @@ pub(crate) fn run(verb: Key) -> Result<(), CliError> {
                 || keys.iter().map(|key| Value::Object(members(key))).collect(),
             )
         }
-        Key::Show { id, settings } => {
+        KeyCommand::Show { id, settings } => {
             let request = GetKeyRequest { key_id: key_id(&id)?.to_string() };
             let key = present(
                 settings.call(async |mut client| Ok(client.get_key(request).await?.into_inner().key))?,
             )?;
             settings.print(|| table(std::slice::from_ref(&key), true), || Value::Object(members(&key)))
         }
-        Key::Revoke { id, confirmation, settings } => {
+        KeyCommand::Revoke { id, confirmation, settings } => {
             let id = key_id(&id)?;
             confirmation.ask(&format!("revoke key {id} for good?"))?;
             let request = RevokeKeyRequest { key_id: id.to_string() };
@@ -129,7 +135,7 @@ pub(crate) fn run(verb: Key) -> Result<(), CliError> {
             )?;
             settings.print(|| format!("key {id} is revoked\n"), || Value::Object(members(&key)))
         }
-        Key::Rotate { id, grace, environment, settings } => {
+        KeyCommand::Rotate { id, grace, environment, settings } => {
             let request = RotateKeyRequest {
                 key_id: key_id(&id)?.to_string(),
                 grace: Some(admin::duration(grace)),
@@ -143,7 +149,7 @@ pub(crate) fn run(verb: Key) -> Result<(), CliError> {
 }
 
 /// The keys of the account, or of all accounts if the name is empty.
-pub(crate) async fn list(client: &AdminClient, account: &str) -> Result<Vec<Record>, Status> {
+pub(crate) async fn list(client: &AdminClient, account: &str) -> Result<Vec<Key>, Status> {
     let page = async |page_token| {
         let request = ListKeysRequest { page_size: PAGE_SIZE, page_token, account: account.to_owned() };
         let page = client.clone().list_keys(request).await?.into_inner();
@@ -167,12 +173,12 @@ fn wire(environment: Option<Environment>) -> admin_v1::Environment {
     }
 }
 
-fn present(key: Option<Record>) -> Result<Record, Status> {
+fn present(key: Option<Key>) -> Result<Key, Status> {
     key.ok_or_else(|| Status::internal("the core's answer has no key"))
 }
 
 /// Shows a new key, alone on stdout, so that it can be piped to where it is kept.
-fn show_once(key: Option<Record>, api_key: &str, settings: &AdminSettings) -> Result<(), CliError> {
+fn show_once(key: Option<Key>, api_key: &str, settings: &AdminSettings) -> Result<(), CliError> {
     let key = present(key)?;
     let json = || {
         let mut members = members(&key);
@@ -189,7 +195,7 @@ fn show_once(key: Option<Record>, api_key: &str, settings: &AdminSettings) -> Re
     Ok(())
 }
 
-fn table(keys: &[Record], with_account: bool) -> String {
+fn table(keys: &[Key], with_account: bool) -> String {
     let with_label = keys.iter().any(|key| !key.label.is_empty());
     let rows: Vec<_> = keys
         .iter()
@@ -213,7 +219,7 @@ fn table(keys: &[Record], with_account: bool) -> String {
     columns(&head, &rows)
 }
 
-fn members(key: &Record) -> Map<String, Value> {
+fn members(key: &Key) -> Map<String, Value> {
     let moment =
         |moment: &Option<prost_types::Timestamp>| moment.as_ref().map(|moment| written(Some(moment), ""));
     let mut members: Map<String, Value> = [
@@ -239,7 +245,7 @@ fn members(key: &Record) -> Map<String, Value> {
     members
 }
 
-fn prefix(key: &Record) -> &'static str {
+fn prefix(key: &Key) -> &'static str {
     let environment = match key.environment() {
         admin_v1::Environment::Staging => Environment::Staging,
         admin_v1::Environment::Unspecified | admin_v1::Environment::Production => Environment::Production,
@@ -247,7 +253,7 @@ fn prefix(key: &Record) -> &'static str {
     environment.key_prefix()
 }
 
-fn state(key: &Record) -> String {
+fn state(key: &Key) -> String {
     value_name(key.state().as_str_name(), "KEY_STATE_")
 }
 

@@ -4,7 +4,7 @@
 use clap::{Subcommand, ValueEnum};
 use petstore_proto::admin::v1 as admin_v1;
 use petstore_proto::admin::v1::{
-    CreateOperatorRequest, ListOperatorsRequest, Operator as Record, RevokeOperatorRequest,
+    CreateOperatorRequest, ListOperatorsRequest, Operator, RevokeOperatorRequest,
 };
 use serde_json::{Value, json};
 use tonic::Status;
@@ -16,14 +16,14 @@ use crate::{
 };
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Operator {
+pub(crate) enum OperatorCommand {
     /// Create an operator and print its token, once
     Create {
         /// Its name: 1 to 64 letters, digits, dots, underscores and hyphens
         name: String,
         /// What it may do
         #[arg(long, value_enum, value_name = "ROLE")]
-        role: Role,
+        role: RoleName,
         #[command(flatten)]
         settings: AdminSettings,
     },
@@ -42,31 +42,31 @@ pub(crate) enum Operator {
 
 /// What an operator may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Role {
+pub(crate) enum RoleName {
     /// Read everything
     Viewer,
     /// Read and change everything
     Admin,
 }
 
-impl From<Role> for admin_v1::Role {
-    fn from(role: Role) -> Self {
+impl From<RoleName> for admin_v1::Role {
+    fn from(role: RoleName) -> Self {
         match role {
-            Role::Viewer => Self::Viewer,
-            Role::Admin => Self::Admin,
+            RoleName::Viewer => Self::Viewer,
+            RoleName::Admin => Self::Admin,
         }
     }
 }
 
-pub(crate) fn run(verb: Operator) -> Result<(), CliError> {
+pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
     match verb {
-        Operator::Create { name, role, settings } => {
+        OperatorCommand::Create { name, role, settings } => {
             let request = CreateOperatorRequest { name, role: admin_v1::Role::from(role).into() };
             let created =
                 settings.call(async |mut client| Ok(client.create_operator(request).await?.into_inner()))?;
             show_once(&present(created.operator)?, &created.token, &settings)
         }
-        Operator::List(settings) => {
+        OperatorCommand::List(settings) => {
             let operators = settings.call(async |client| {
                 let page = async |page_token| {
                     let request = ListOperatorsRequest { page_size: PAGE_SIZE, page_token };
@@ -77,7 +77,7 @@ pub(crate) fn run(verb: Operator) -> Result<(), CliError> {
             })?;
             settings.print(|| table(&operators), || operators.iter().map(json).collect())
         }
-        Operator::Revoke { name, confirmation, settings } => {
+        OperatorCommand::Revoke { name, confirmation, settings } => {
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
             let request = RevokeOperatorRequest { name };
             let operator = present(settings.call(async |mut client| {
@@ -88,12 +88,12 @@ pub(crate) fn run(verb: Operator) -> Result<(), CliError> {
     }
 }
 
-fn present(operator: Option<Record>) -> Result<Record, Status> {
+fn present(operator: Option<Operator>) -> Result<Operator, Status> {
     operator.ok_or_else(|| Status::internal("the core's answer has no operator"))
 }
 
 /// Shows a new token, alone on stdout, so that it can be piped to where it is kept.
-fn show_once(operator: &Record, token: &str, settings: &AdminSettings) -> Result<(), CliError> {
+fn show_once(operator: &Operator, token: &str, settings: &AdminSettings) -> Result<(), CliError> {
     let json = || {
         let mut json = json(operator);
         json["token"] = token.into();
@@ -115,7 +115,7 @@ fn show_once(operator: &Record, token: &str, settings: &AdminSettings) -> Result
     Ok(())
 }
 
-fn table(operators: &[Record]) -> String {
+fn table(operators: &[Operator]) -> String {
     let rows: Vec<_> = operators
         .iter()
         .map(|operator| {
@@ -132,7 +132,7 @@ fn table(operators: &[Record]) -> String {
     columns(&["NAME", "ROLE", "TOKEN ENDS IN", "CREATED", "LAST USED", "REVOKED"], &rows)
 }
 
-fn json(operator: &Record) -> Value {
+fn json(operator: &Operator) -> Value {
     let moment =
         |moment: &Option<prost_types::Timestamp>| moment.as_ref().map(|moment| written(Some(moment), ""));
     json!({
@@ -145,6 +145,6 @@ fn json(operator: &Record) -> Value {
     })
 }
 
-fn role(operator: &Record) -> String {
+fn role(operator: &Operator) -> String {
     value_name(operator.role().as_str_name(), "ROLE_")
 }

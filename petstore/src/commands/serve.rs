@@ -59,7 +59,7 @@ impl ServeSettings {
 
 /// The whole service, running. If it is dropped instead of stopped, requests in flight are lost.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningService {
     /// Where REST is served; the real port, if 0 was asked for.
     pub http_addr: Option<SocketAddr>,
     /// Where REST is served over HTTPS.
@@ -74,7 +74,7 @@ pub struct Running {
     process: Process,
 }
 
-impl Running {
+impl RunningService {
     /// The store, for changes while the service runs.
     #[must_use]
     pub fn store(&self) -> &Store {
@@ -101,7 +101,7 @@ impl Running {
 ///
 /// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
 /// runs.
-pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, StartError> {
+pub async fn start(settings: ServeSettings, clock: Clock) -> Result<RunningService, StartError> {
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
@@ -137,7 +137,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<Running, Sta
     let grpc_addr = process.serve_grpc(grpc, &settings.grpc, security, core);
     let rest = process.serve_rest(rest, &settings.edge, gateway);
     process.ready();
-    Ok(Running {
+    Ok(RunningService {
         http_addr: rest.http,
         https_addr: rest.https,
         grpc_addr,

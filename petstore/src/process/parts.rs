@@ -169,7 +169,7 @@ impl Process {
             Ok(())
         });
         let BoundGrpc { listener, addr, file } = port;
-        let limits = grpc::ServerLimits {
+        let limits = grpc::GrpcServerLimits {
             connections: self.connection_limits.grpc,
             drain_deadline: self.drain_deadline,
         };

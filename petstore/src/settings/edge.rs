@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use petstore_api_key::Environment;
 use petstore_gateway::{
-    CorsOrigin, GatewaySettings,
+    CorsOrigin, GatewayOptions,
     client_address::{Cidr, TrustedProxies},
 };
 use petstore_telemetry::traces::Traces;
@@ -94,8 +94,8 @@ impl EdgeSettings {
         TrustedProxies::new(self.trusted_proxy.clone())
     }
 
-    pub(crate) fn gateway(&self, environment: Environment, traces: Traces) -> GatewaySettings {
-        GatewaySettings {
+    pub(crate) fn gateway(&self, environment: Environment, traces: Traces) -> GatewayOptions {
+        GatewayOptions {
             environment,
             trusted_proxies: self.trusted_proxies(),
             cors_origins: self.cors_origin.clone(),

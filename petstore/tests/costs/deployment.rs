@@ -35,7 +35,7 @@ pub(crate) struct Deployment {
     /// Where REST is served.
     pub(crate) rest: SocketAddr,
     pub(crate) key: String,
-    core: serve::Running,
+    core: serve::RunningService,
     servers: Option<Servers>,
     _folder: TempDir,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Deployment {
 struct Servers {
     redis: RedisServer,
     postgres: PostgresProxy,
-    _gateway: gateway::Running,
+    _gateway: gateway::RunningGateway,
     _postgres: PostgresServer,
 }
 
@@ -115,14 +115,14 @@ impl Deployment {
     }
 }
 
-async fn serve(database: &str) -> serve::Running {
+async fn serve(database: &str) -> serve::RunningService {
     let flags = ["--database-url", database];
     let settings = ServeSettings::from_flags([FREE.as_slice(), &CORE_FLAGS, &flags].concat());
     let settings = settings.unwrap_or_else(|error| panic!("{error}"));
     serve::start(settings, Clock::system()).await.expect("the service starts")
 }
 
-async fn key(core: &serve::Running) -> String {
+async fn key(core: &serve::RunningService) -> String {
     let (store, now) = (core.store(), Clock::system().now());
     let account = AccountName::parse("costs").expect("a name");
     store.accounts().create(&account, Plan::Enterprise(UNLIMITED), now).await.expect("a new account");

@@ -143,3 +143,32 @@ fn no_modules_beside_each_other_import_each_other_in_a_circle() {
     }
     assert!(imports > 300, "only {imports} imports were found");
 }
+
+/// The types that a file declares for its whole crate or for others.
+fn declared_types(code: &str) -> impl Iterator<Item = &str> {
+    code.lines().map(str::trim_start).filter_map(|line| {
+        let line = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) "))?;
+        let (keyword, name) = line.split_once(' ')?;
+        let is_type = ["enum", "struct", "trait", "type"].contains(&keyword);
+        is_type.then(|| name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next())?
+    })
+}
+
+#[test]
+fn no_two_types_that_many_files_can_name_have_the_same_name() {
+    let mut declared = BTreeMap::<String, Vec<String>>::new();
+    let is_product = |name: &&str| !name.starts_with("testing/");
+    for name in CRATES.into_iter().filter(is_product) {
+        for (module, code) in modules(name) {
+            // SeaORM and its migrations prescribe the names of these.
+            if name != "migrations" && !module.contains(&"entity".to_owned()) {
+                for found in declared_types(&code) {
+                    declared.entry(found.to_owned()).or_default().push(format!("{name} {module:?}"));
+                }
+            }
+        }
+    }
+    assert!(declared.len() > 200, "only {} types were found", declared.len());
+    declared.retain(|_, places| places.len() > 1);
+    assert!(declared.is_empty(), "one name, one thing: {declared:#?}");
+}

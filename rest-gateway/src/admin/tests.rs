@@ -19,7 +19,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::*;
-use crate::{GatewaySettings, core_client::CoreTransport, rate_limit::InProcessLimiter};
+use crate::{GatewayOptions, core_client::CoreTransport, rate_limit::InProcessLimiter};
 
 /// What a call brought to the core: its path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;
@@ -50,7 +50,7 @@ impl Rig {
             })
         };
         let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
-        let settings = GatewaySettings {
+        let settings = GatewayOptions {
             environment: Environment::Production,
             trusted_proxies: crate::client_address::TrustedProxies::default(),
             cors_origins: Vec::new(),

@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response};
-use petstore_telemetry::traces::{Description, Span, SpanKind, grpc};
+use petstore_telemetry::traces::{Span, SpanDescription, SpanKind, grpc};
 use tonic::{Status, body::Body};
 use tower::{Service, ServiceExt};
 
@@ -66,7 +66,7 @@ impl Service<Request<Body>> for TracedTransport {
 pub(super) fn span(method: impl Into<std::borrow::Cow<'static, str>>) -> Span {
     Span::child(SpanKind::Client, || {
         let name = method.into();
-        Description { name: name.clone(), attributes: grpc::call(name).into() }
+        SpanDescription { name: name.clone(), attributes: grpc::call(name).into() }
     })
 }
 

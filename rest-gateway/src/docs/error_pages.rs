@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use petstore_proto::v1::ErrorReason;
 
-use super::html::{Page, escaped, prose};
+use super::html::{HtmlPage, escaped, prose};
 use crate::error::{
     codes::{self, explain},
     examples::example,
@@ -29,7 +29,7 @@ pub(super) fn error_page(reason: ErrorReason) -> String {
         operator = about.operator.map(for_operators).unwrap_or_default(),
         example = escaped(&format!("{:#}", example(reason))),
     );
-    Page { title: code, description: "What this error code means, and what to do", main: &main }.render()
+    HtmlPage { title: code, description: "What this error code means, and what to do", main: &main }.render()
 }
 
 /// The list of all codes, by status.
@@ -53,8 +53,12 @@ pub(super) fn index() -> String {
         );
     }
     let main = include_str!("assets/errors.html").replace("{rows}", &rows);
-    Page { title: "Error codes", description: "Every error code of the Animal Store Service", main: &main }
-        .render()
+    HtmlPage {
+        title: "Error codes",
+        description: "Every error code of the Animal Store Service",
+        main: &main,
+    }
+    .render()
 }
 
 /// A paragraph of HTML.

@@ -2,7 +2,7 @@
 
 /// A page before it is put into the frame.
 #[derive(Debug)]
-pub(super) struct Page<'a> {
+pub(super) struct HtmlPage<'a> {
     /// Plain text, for the tab.
     pub(super) title: &'a str,
     /// Plain text: what the page is about, in a line.
@@ -11,7 +11,7 @@ pub(super) struct Page<'a> {
     pub(super) main: &'a str,
 }
 
-impl Page<'_> {
+impl HtmlPage<'_> {
     /// The whole HTML document.
     pub(super) fn render(&self) -> String {
         include_str!("assets/frame.html")

@@ -21,7 +21,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use html::Page;
+use html::HtmlPage;
 pub(crate) use resource::{Resource, strict};
 
 use crate::error::codes;
@@ -94,13 +94,13 @@ where
 
 /// A page that stands in for another.
 fn page(status: StatusCode, title: &str, main: &str) -> Resource {
-    Resource::html(status, Page { title, description: title, main }.render())
+    Resource::html(status, HtmlPage { title, description: title, main }.render())
 }
 
 /// Everything that is served, with its path.
 fn resources() -> Vec<(String, Resource)> {
     let main = include_str!("assets/docs.html").replace("{plans}", &topics::plans_table());
-    let home = Page {
+    let home = HtmlPage {
         title: "Animal Store Service",
         description: "How to use the Animal Store Service, with every operation to try",
         main: &main,

@@ -160,8 +160,8 @@ async fn the_plans_are_a_table_with_the_limits_that_are_enforced() {
             let name = capitalized(plan.name);
             let row = format!(
                 "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td></tr>",
-                grouped(plan.per_minute),
-                grouped(plan.per_day)
+                grouped(plan.quota.per_minute),
+                grouped(plan.quota.per_day)
             );
             assert_eq!(page.matches(&row).count(), 1, "{path}: {row}");
         }
@@ -174,7 +174,7 @@ fn texts_that_name_the_limits_of_plans_have_those_of_the_table() {
     let minute = explain(ErrorReason::RateLimited).meaning;
     let day = explain(ErrorReason::QuotaExceeded).meaning;
     for plan in petstore_plans::FIXED {
-        let [per_minute, per_day] = [plan.per_minute, plan.per_day].map(grouped);
+        let [per_minute, per_day] = [plan.quota.per_minute, plan.quota.per_day].map(grouped);
         let name = capitalized(plan.name);
         assert!(description.contains(&format!("{name} {per_minute} and {per_day}")), "{description}");
         for (text, number) in [(minute, per_minute), (day, per_day)] {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use petstore_plans::{ENTERPRISE, FIXED};
 
-use super::{html::Page, samples};
+use super::{html::HtmlPage, samples};
 
 /// A page about one topic. Its HTML may hold `{plans}` and, at the start of a line, `{sample NAME}`.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ const TOPICS: [Topic; 3] = [
 pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
     TOPICS.iter().map(|topic| {
         let main = samples::filled_in(topic.main).replace("{plans}", &plans_table());
-        (topic.path, Page { title: topic.title, description: topic.description, main: &main }.render())
+        (topic.path, HtmlPage { title: topic.title, description: topic.description, main: &main }.render())
     })
 }
 
@@ -48,7 +48,7 @@ pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
 pub(super) fn plans_table() -> String {
     let mut rows = String::new();
     for plan in FIXED {
-        let (minute, day) = (grouped(plan.per_minute), grouped(plan.per_day));
+        let (minute, day) = (grouped(plan.quota.per_minute), grouped(plan.quota.per_day));
         let _ = writeln!(
             // cannot fail: it is a String
             rows,

@@ -126,7 +126,7 @@ impl KeyService {
     /// it again.
     pub(super) async fn report_ban(
         &self,
-        report: &bans::Report,
+        report: &bans::BanReport,
     ) -> Result<Option<ReportBanResponse>, CoreAway> {
         let ban = Some(bans::ban_to_core(report.ban));
         let report = ReportBanRequest { key_id: report.key_id.to_string(), ban };

@@ -11,7 +11,10 @@ use crate::{
     gateway::GatewayState,
     keys::KnownKey,
     operation::Counts,
-    rate_limit::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView},
+    rate_limit::{
+        ADDRESS_QUOTA, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope,
+        USAGE_QUOTA, WindowView,
+    },
 };
 
 /// Whether a request may pass, and the counters that judged it.
@@ -46,7 +49,7 @@ pub(super) async fn admit(
             take(gateway, &limit_key, quota, Ok(key)).await
         }
         Err(error) if is_free(&error) => Admission::not_counted(Err(error)),
-        Err(error) => take(gateway, &LimitKey::Address(context.address), Quota::ADDRESS, Err(error)).await,
+        Err(error) => take(gateway, &LimitKey::Address(context.address), ADDRESS_QUOTA, Err(error)).await,
     }
 }
 
@@ -61,7 +64,7 @@ const fn is_free(error: &ApiError) -> bool {
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
-    let admission = take(gateway, &own, Quota::USAGE, Ok(key)).await;
+    let admission = take(gateway, &own, USAGE_QUOTA, Ok(key)).await;
     if admission.verdict.is_err() {
         return admission;
     }
@@ -111,8 +114,8 @@ async fn take(
 
 /// What to show for a request that was not counted: the client address's values.
 pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Decision {
-    let decision = gateway.limiter.peek(&LimitKey::Address(address), Quota::ADDRESS).await;
-    decision.unwrap_or_else(|LimiterUnavailable| undecided(Quota::ADDRESS, gateway.clock.now()))
+    let decision = gateway.limiter.peek(&LimitKey::Address(address), ADDRESS_QUOTA).await;
+    decision.unwrap_or_else(|LimiterUnavailable| undecided(ADDRESS_QUOTA, gateway.clock.now()))
 }
 
 /// What to show while nothing can be counted: nothing is left until the next try, a second from now, when

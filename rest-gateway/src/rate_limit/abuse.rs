@@ -32,14 +32,14 @@ const SKEW: u64 = MINUTE;
 
 /// From a moment to just before another, in Unix milliseconds; the default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct TimeSpan {
     /// The first moment in it.
     pub(crate) from: u64,
     /// The first moment after it.
     pub(crate) until: u64,
 }
 
-impl Span {
+impl TimeSpan {
     fn new(from: u64, length: u64) -> Self {
         Self { from, until: from.saturating_add(length) }
     }
@@ -54,13 +54,13 @@ impl Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AbuseState {
     /// The refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
-    pub(crate) refused: Span,
+    pub(crate) refused: TimeSpan,
     /// The ten minutes in which strikes are being counted.
-    pub(crate) striking: Span,
+    pub(crate) striking: TimeSpan,
     /// Strikes in them.
     pub(crate) strikes: u64,
     /// The last ban, remembered for a day after its end.
-    pub(crate) ban: Span,
+    pub(crate) ban: TimeSpan,
     /// How long that ban was imposed for, in milliseconds: the next one is twice as long.
     pub(crate) ban_length: u64,
 }
@@ -75,7 +75,7 @@ impl AbuseState {
         if self.striking.holds(now) {
             (current.striking, current.strikes) = (self.striking, self.strikes);
         }
-        let remembered = Span { until: self.ban.until.saturating_add(BAN_MEMORY), ..self.ban };
+        let remembered = TimeSpan { until: self.ban.until.saturating_add(BAN_MEMORY), ..self.ban };
         if self.ban_length > 0 && remembered.holds(now) {
             (current.ban, current.ban_length) = (self.ban, self.ban_length);
         }
@@ -84,7 +84,7 @@ impl AbuseState {
 
     /// The ban that is in force.
     pub(crate) fn ban_in_force(self, now: u64) -> Option<BanPeriod> {
-        let Span { from, until } = self.ban;
+        let TimeSpan { from, until } = self.ban;
         self.ban.holds(now).then_some(BanPeriod { from: UnixMillis(from), until: UnixMillis(until) })
     }
 
@@ -99,7 +99,7 @@ impl AbuseState {
             _ if has_one && current.ban.from > upto.0 => current,
             Some(ban) if has_one && current.ban.until == ban.until.0 => current,
             Some(ban) => {
-                let span = Span { from: ban.from.0.min(now), until: ban.until.0 };
+                let span = TimeSpan { from: ban.from.0.min(now), until: ban.until.0 };
                 Self { ban: span, ban_length: span.until.saturating_sub(span.from), ..Self::default() }
             }
             None if has_one => Self::default(),
@@ -110,14 +110,14 @@ impl AbuseState {
     /// After a request that was let in. Past the grace it ends the refused period instead of being a strike:
     /// the key is not being refused any more, whatever it was told before (its plan may have been raised).
     pub(crate) fn admitted(self, now: u64) -> Self {
-        if self.in_grace(now) { self } else { Self { refused: Span::default(), ..self } }
+        if self.in_grace(now) { self } else { Self { refused: TimeSpan::default(), ..self } }
     }
 
     /// After a request that the windows refused for `retry_after` milliseconds, and whether that was a
     /// strike. To be asked of [`Self::at`].
     pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> (Self, bool) {
         if !self.refused.holds(now) {
-            return (Self { refused: Span::new(now, retry_after), ..self }, false);
+            return (Self { refused: TimeSpan::new(now, retry_after), ..self }, false);
         }
         if self.in_grace(now) { (self, false) } else { (self.struck(now, per_minute), true) }
     }
@@ -128,7 +128,7 @@ impl AbuseState {
     }
 
     fn struck(self, now: u64, per_minute: u64) -> Self {
-        let striking = if self.strikes == 0 { Span::new(now, STRIKES_SPAN) } else { self.striking };
+        let striking = if self.strikes == 0 { TimeSpan::new(now, STRIKES_SPAN) } else { self.striking };
         let strikes = self.strikes + 1;
         if strikes <= FEWEST_STRIKES.max(per_minute.saturating_mul(2)) {
             return Self { striking, strikes, ..self };
@@ -136,6 +136,6 @@ impl AbuseState {
         // A ban settles what led to it: after it, a 429 opens a new refused period and strikes count from
         // zero.
         let ban_length = if self.ban_length == 0 { FIRST_BAN } else { LONGEST_BAN.min(self.ban_length * 2) };
-        Self { ban: Span::new(now, ban_length), ban_length, ..Self::default() }
+        Self { ban: TimeSpan::new(now, ban_length), ban_length, ..Self::default() }
     }
 }

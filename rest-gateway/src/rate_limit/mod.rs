@@ -24,6 +24,7 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 
+pub(crate) use self::quota::{ADDRESS_QUOTA, USAGE_QUOTA};
 pub use self::{
     ban::{BanCause, BanPeriod},
     decision::{Decision, Outcome, Scope},

@@ -6,7 +6,7 @@
 use petstore_clock::UnixMillis;
 
 use super::{
-    abuse::{AbuseState, Span},
+    abuse::{AbuseState, TimeSpan},
     ban::BanPeriod,
     decision::{Decision, Outcome, Scope},
     limit_status::{LimitStatus, Strikes},
@@ -49,7 +49,7 @@ pub(crate) fn inspect(record: Record, quota: Quota, now: UnixMillis) -> LimitSta
     let AbuseState { refused, striking, strikes, ban, ban_length } = abuse;
     LimitStatus {
         decision,
-        refused_until: (refused != Span::default()).then_some(UnixMillis(refused.until)),
+        refused_until: (refused != TimeSpan::default()).then_some(UnixMillis(refused.until)),
         strikes: (strikes > 0).then_some(Strikes { count: strikes, resets_at: UnixMillis(striking.until) }),
         last_ban: (ban_length > 0)
             .then_some(BanPeriod { from: UnixMillis(ban.from), until: UnixMillis(ban.until) }),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
 use super::*;
-use crate::{GatewaySettings, client_address::TrustedProxies, rate_limit::InProcessLimiter};
+use crate::{GatewayOptions, client_address::TrustedProxies, rate_limit::InProcessLimiter};
 
 const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000); // 2026-11-20T12:00:00Z
 
@@ -46,7 +46,7 @@ fn gateway(cors_origins: &[&str]) -> RestApp {
 
 fn without_core(cors_origins: &[&str]) -> Gateway {
     let (clock, _) = Clock::manual(NOON);
-    let settings = GatewaySettings {
+    let settings = GatewayOptions {
         environment: Environment::Production,
         trusted_proxies: TrustedProxies::default(),
         cors_origins: cors_origins.iter().map(|origin| origin.parse().unwrap()).collect(),

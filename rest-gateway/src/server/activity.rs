@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What a connection of HTTP/1.1 waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ConnectionPhase {
     /// The first byte of a request.
     Idle,
     /// The rest of a request's head.
@@ -48,11 +48,11 @@ const REQUEST: u64 = 2;
 const NEXT_REQUEST: u64 = PHASES + 1;
 
 impl Snapshot {
-    pub(super) fn phase(self) -> Phase {
+    pub(super) fn phase(self) -> ConnectionPhase {
         match self.0 & PHASES {
-            HEAD => Phase::Head,
-            REQUEST => Phase::Request,
-            _ => Phase::Idle,
+            HEAD => ConnectionPhase::Head,
+            REQUEST => ConnectionPhase::Request,
+            _ => ConnectionPhase::Idle,
         }
     }
 
@@ -89,21 +89,21 @@ impl Activity {
     }
 
     /// A request's head is whole. The request lasts until what is given back is dropped.
-    pub(super) fn request_received(&self) -> InFlight {
+    pub(super) fn request_received(&self) -> RequestInFlight {
         let began = Snapshot((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
         self.note(began);
-        InFlight { activity: self.clone(), began }
+        RequestInFlight { activity: self.clone(), began }
     }
 }
 
 /// A request that is under way, until this is dropped.
 #[derive(Debug)]
-pub(super) struct InFlight {
+pub(super) struct RequestInFlight {
     activity: Activity,
     began: Snapshot,
 }
 
-impl InFlight {
+impl RequestInFlight {
     /// Whether its answer is to be the last of the connection.
     pub(super) fn is_last(&self) -> bool {
         let shared = &self.activity.0;
@@ -111,7 +111,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         if self.activity.now() == self.began {
             self.activity.note(Snapshot(self.began.0 & !PHASES));
@@ -123,11 +123,11 @@ impl Drop for InFlight {
 #[derive(Debug)]
 pub(super) struct TrackedBody<B> {
     body: B,
-    _in_flight: Option<InFlight>,
+    _in_flight: Option<RequestInFlight>,
 }
 
 impl<B> TrackedBody<B> {
-    pub(super) fn new(body: B, in_flight: Option<InFlight>) -> Self {
+    pub(super) fn new(body: B, in_flight: Option<RequestInFlight>) -> Self {
         Self { body, _in_flight: in_flight }
     }
 }
@@ -222,14 +222,14 @@ mod tests {
     fn a_request_begins_with_its_first_byte_and_ends_with_its_answer() {
         let activity = Activity::new(Arc::default());
         assert!(activity.now().is_before_first_request());
-        assert_eq!(activity.now().phase(), Phase::Idle);
+        assert_eq!(activity.now().phase(), ConnectionPhase::Idle);
         activity.byte_received();
-        assert_eq!(activity.now().phase(), Phase::Head);
+        assert_eq!(activity.now().phase(), ConnectionPhase::Head);
         let request = activity.request_received();
         activity.byte_received(); // of its body
-        assert_eq!(activity.now().phase(), Phase::Request);
+        assert_eq!(activity.now().phase(), ConnectionPhase::Request);
         drop(request);
-        assert_eq!(activity.now().phase(), Phase::Idle);
+        assert_eq!(activity.now().phase(), ConnectionPhase::Idle);
         assert!(!activity.now().is_before_first_request());
     }
 

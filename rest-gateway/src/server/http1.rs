@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{
     App,
-    activity::{Activity, InFlight, ObservedStream, Phase, Snapshot, TrackedBody},
+    activity::{Activity, ConnectionPhase, ObservedStream, RequestInFlight, Snapshot, TrackedBody},
     drain::{DrainState, DrainWatch},
     limits::ServerLimits,
     with_jitter,
@@ -149,10 +149,12 @@ impl<'a> ConnectionTimer<'a> {
             return since + limits.connection_age_grace;
         }
         let of_phase = match self.activity.phase() {
-            Phase::Idle => Some(self.idle_until()),
-            Phase::Head => Some(self.since + limits.header_read_timeout),
-            Phase::Request if self.is_expired => Some(self.expires_at + limits.connection_age_grace),
-            Phase::Request => None,
+            ConnectionPhase::Idle => Some(self.idle_until()),
+            ConnectionPhase::Head => Some(self.since + limits.header_read_timeout),
+            ConnectionPhase::Request if self.is_expired => {
+                Some(self.expires_at + limits.connection_age_grace)
+            }
+            ConnectionPhase::Request => None,
         };
         match of_phase {
             Some(due) if self.is_expired => due,
@@ -188,11 +190,11 @@ impl<'a> ConnectionTimer<'a> {
             return Some(DueAction::LastAnswer);
         }
         match self.activity.phase() {
-            Phase::Idle | Phase::Head => {
+            ConnectionPhase::Idle | ConnectionPhase::Head => {
                 self.closing_since = Some(now);
                 Some(DueAction::Close)
             }
-            Phase::Request => Some(DueAction::CutOff),
+            ConnectionPhase::Request => Some(DueAction::CutOff),
         }
     }
 }
@@ -223,7 +225,7 @@ impl Service<Request<Incoming>> for Http1Service {
 pub(super) struct ResponseFuture {
     answer: BoxFuture<'static, AppResponse>,
     /// Until the answer is here, whose body then has it.
-    in_flight: Option<InFlight>,
+    in_flight: Option<RequestInFlight>,
 }
 
 impl Future for ResponseFuture {
@@ -232,7 +234,7 @@ impl Future for ResponseFuture {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = ready!(self.answer.as_mut().poll(context));
         let in_flight = self.in_flight.take();
-        if in_flight.as_ref().is_some_and(InFlight::is_last) {
+        if in_flight.as_ref().is_some_and(RequestInFlight::is_last) {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Poll::Ready(Ok(answer.map(|body| TrackedBody::new(body, in_flight))))

@@ -22,7 +22,7 @@ use petstore::{
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::domain::{
-    AccountName, BanRecord, IssuedKey, KeyId, OperatorName, Plan, Quota, Role, StatedReason,
+    AccountName, BannedKey, IssuedKey, KeyId, OperatorName, Plan, Quota, Role, StatedReason,
 };
 use tempfile::TempDir;
 
@@ -43,9 +43,9 @@ const SOON: Duration = Duration::from_secs(10);
 /// same tests hold every limiter to the same promises. Everything ends when it is dropped.
 #[derive(Debug)]
 pub struct TestShop {
-    running: serve::Running,
+    running: serve::RunningService,
     /// Those beside the first, which runs in one process with the core.
-    further_gateways: Vec<gateway::Running>,
+    further_gateways: Vec<gateway::RunningGateway>,
     clock: Clock,
     hand: ManualClock,
     environment: Environment,
@@ -295,7 +295,7 @@ impl TestShop {
     }
 
     /// The bans that the store knows.
-    pub async fn bans(&self) -> Vec<BanRecord> {
+    pub async fn bans(&self) -> Vec<BannedKey> {
         self.running.store().bans().list(self.clock.now()).await.expect("the store answers")
     }
 

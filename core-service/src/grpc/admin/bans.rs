@@ -8,13 +8,13 @@ use petstore_proto::admin::v1::{self as pb, create_ban_request::End};
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{AdminList, BanRecord, KeyId, PageToken, PetStoreError, StatedReason, Violation},
+    domain::{AdminList, BannedKey, KeyId, PageToken, PetStoreError, StatedReason, Violation},
 };
 
 /// The longest ban: what is to last longer is revoked.
 const LONGEST: Duration = Duration::from_hours(24 * 366);
 
-fn wire(record: &BanRecord) -> pb::Ban {
+fn wire(record: &BannedKey) -> pb::Ban {
     convert::ban(record.key_id, &record.account, &record.ban)
 }
 

@@ -60,7 +60,7 @@ impl Shop {
         let (stop, stopped) = oneshot::channel();
         let stopped = async { stopped.await.unwrap_or_default() };
         let (listener, security) = (Listener::Tcp(listener), Security::default());
-        let limits = ServerLimits { connections: 1_024, drain_deadline };
+        let limits = GrpcServerLimits { connections: 1_024, drain_deadline };
         let task = tokio::spawn(serve(listener, security, self.core.clone(), stopped, limits));
         Server { address, stop, task }
     }

@@ -41,7 +41,7 @@ impl Shop {
         self.records().await.into_iter().map(|record| record.ban).collect()
     }
 
-    async fn records(&self) -> Vec<BanRecord> {
+    async fn records(&self) -> Vec<BannedKey> {
         self.store.bans().list(self.clock.now()).await.unwrap()
     }
 
@@ -72,7 +72,7 @@ async fn a_ban_is_listed_with_key_and_account_until_its_end() {
     let ban = shop.add(MINUTE, None).await;
     let listed = shop.records().await;
     let account = AccountName::parse("acme").unwrap();
-    assert_eq!(listed, [BanRecord { key_id: shop.key, account, ban }]);
+    assert_eq!(listed, [BannedKey { key_id: shop.key, account, ban }]);
     shop.hand.advance(MINUTE);
     assert_eq!(shop.listed().await, []);
 }

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::*;
 use crate::{
     domain::{Batch, IdempotencyKey, NewPet, PetId, PetStoreError},
-    store::database_url::Place,
+    store::database_url::DatabaseLocation,
     store::{
         OpenOptions, Store,
         entity::{pet, revision},
@@ -42,13 +42,13 @@ fn row() -> pet::ActiveModel {
 
 /// One connection, so that each job has to use the one that the job before has left.
 fn one_connection(url: &crate::DatabaseUrl) -> Settings {
-    let target = match url.place() {
-        Place::Sqlite(path) => {
+    let target = match url.location() {
+        DatabaseLocation::Sqlite(path) => {
             let options =
                 sea_orm::sqlx::sqlite::SqliteConnectOptions::new().filename(path).foreign_keys(true);
             Target::Sqlite(Box::new(options.busy_timeout(Duration::from_millis(100))))
         }
-        Place::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
+        DatabaseLocation::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
     };
     Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None }
 }

@@ -28,7 +28,7 @@ use opentelemetry_sdk::trace::SdkTracer;
 
 pub use self::{
     export::{Exporter, ExporterSettings, InvalidEndpoint, OtlpEndpoint, SpanMetrics},
-    span::{Current, Description, Span, Within},
+    span::{Current, Span, SpanDescription, Within},
 };
 
 /// Begins the spans of requests. Clones record to the same place.

@@ -38,9 +38,9 @@ impl Span {
     /// Begins a part of what the current span does. Without a current span that is recorded, it is
     /// [`Self::none`], and nothing is asked for its description.
     #[must_use]
-    pub fn child(kind: SpanKind, describe: impl FnOnce() -> Description) -> Self {
+    pub fn child(kind: SpanKind, describe: impl FnOnce() -> SpanDescription) -> Self {
         let begin = |parent: &Context, tracer: &SdkTracer| {
-            let Description { name, attributes } = describe();
+            let SpanDescription { name, attributes } = describe();
             let builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
             let span = builder.start_with_context(tracer, parent);
             parent.with_span(span)
@@ -49,9 +49,9 @@ impl Span {
     }
 
     /// Takes note of a part of what the current span did, which has just ended.
-    pub fn past(kind: SpanKind, took: Duration, failed: bool, describe: impl FnOnce() -> Description) {
+    pub fn past(kind: SpanKind, took: Duration, failed: bool, describe: impl FnOnce() -> SpanDescription) {
         if_recorded(|parent, tracer| {
-            let Description { name, attributes } = describe();
+            let SpanDescription { name, attributes } = describe();
             let ended = opentelemetry::time::now();
             let mut builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
             builder.start_time = ended.checked_sub(took);
@@ -138,7 +138,7 @@ fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
 
 /// What a span says of its work.
 #[derive(Clone, Debug)]
-pub struct Description {
+pub struct SpanDescription {
     /// Few different ones: what is particular to this work is an attribute.
     pub name: Cow<'static, str>,
     /// Names and values.

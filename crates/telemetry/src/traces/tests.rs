@@ -60,7 +60,7 @@ fn request(traces: &Traces, fields: &[(&'static str, &'static str)]) -> Span {
 }
 
 fn child() -> Span {
-    Span::child(SpanKind::Client, || Description { name: "child".into(), attributes: Vec::new() })
+    Span::child(SpanKind::Client, || SpanDescription { name: "child".into(), attributes: Vec::new() })
 }
 
 /// What a service that is asked as part of the current span is told.
@@ -78,7 +78,7 @@ async fn what_happens_within_a_span_is_a_part_of_it() {
         .within(async {
             tokio::task::yield_now().await;
             let child = child();
-            Span::past(SpanKind::Client, Duration::from_millis(5), true, || Description {
+            Span::past(SpanKind::Client, Duration::from_millis(5), true, || SpanDescription {
                 name: "past".into(),
                 attributes: vec![KeyValue::new("a", 1)],
             });

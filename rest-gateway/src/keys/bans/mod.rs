@@ -13,8 +13,8 @@ use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1 as internal;
 use tokio::sync::Notify;
 
-use self::records::{BanRecord, BanRecords, Correction, Source, Verdict};
-pub(super) use self::records::{LastBan, Report};
+pub(super) use self::records::{BanReport, LastBan};
+use self::records::{Correction, KnownBan, KnownBans, Source, Verdict};
 use super::changes::Stamp;
 use crate::rate_limit::{
     BanCause, BanPeriod, Decision, LimitKey, LimiterUnavailable, Outcome, Quota, RateLimiter,
@@ -24,7 +24,7 @@ use crate::rate_limit::{
 #[derive(Debug)]
 pub(super) struct Bans {
     limiter: Arc<dyn RateLimiter>,
-    records: RwLock<BanRecords>,
+    records: RwLock<KnownBans>,
     imposed: Notify,
 }
 
@@ -88,7 +88,7 @@ impl Bans {
     /// The core's answer to a report: it has weighed the reported ban, and what it answers holds.
     pub(super) async fn report_accepted(
         &self,
-        report: &Report,
+        report: &BanReport,
         from_core: Option<LastBan>,
         stamp: Stamp,
         now: UnixMillis,
@@ -98,7 +98,7 @@ impl Bans {
     }
 
     /// The core refuses the report. The ban stays, and is not reported again.
-    pub(super) fn refused(&self, report: &Report) {
+    pub(super) fn refused(&self, report: &BanReport) {
         if let Some(record) = self.write().by_key.get_mut(&report.key_id)
             && record.last.is(report.ban)
         {
@@ -107,12 +107,12 @@ impl Bans {
     }
 
     /// The bans that the core is to be told of.
-    pub(super) fn unreported(&self) -> Vec<Report> {
+    pub(super) fn unreported(&self) -> Vec<BanReport> {
         let records = self.read();
         let due = records.by_key.iter().filter(|(_, record)| record.source == Source::Unreported);
         due.filter_map(|(key_id, record)| match record.last {
             LastBan::Banned(ban, _) => {
-                Some(Report { key_id: Arc::clone(key_id), account_id: record.account_id, ban })
+                Some(BanReport { key_id: Arc::clone(key_id), account_id: record.account_id, ban })
             }
             LastBan::Lifted(_) => None,
         })
@@ -135,7 +135,7 @@ impl Bans {
     ) {
         let mut records = self.write();
         if records.by_key.get(key_id).is_none_or(|known| known.last.moment() < ban.from) {
-            let record = BanRecord::new(account_id, LastBan::Banned(ban, cause), Source::Unreported);
+            let record = KnownBan::new(account_id, LastBan::Banned(ban, cause), Source::Unreported);
             records.put(key_id, record, now);
             self.imposed.notify_one();
         }
@@ -157,11 +157,11 @@ impl Bans {
 
     // Neither is ever held over an await.
 
-    fn read(&self) -> RwLockReadGuard<'_, BanRecords> {
+    fn read(&self) -> RwLockReadGuard<'_, KnownBans> {
         self.records.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BanRecords> {
+    fn write(&self) -> RwLockWriteGuard<'_, KnownBans> {
         self.records.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,14 +17,14 @@ const MEMORY: Duration = Duration::from_hours(24);
 pub(super) const FIRST_SWEEP: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct BanRecords {
-    pub(super) by_key: HashMap<Arc<str>, BanRecord>,
+pub(super) struct KnownBans {
+    pub(super) by_key: HashMap<Arc<str>, KnownBan>,
     sweep_at: usize,
 }
 
 /// What is known of a key's bans.
 #[derive(Clone, Debug)]
-pub(super) struct BanRecord {
+pub(super) struct KnownBan {
     pub(super) account_id: i64,
     pub(super) last: LastBan,
     pub(super) source: Source,
@@ -69,13 +69,13 @@ pub(super) enum Verdict {
 
 /// A ban that the core is to be told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::keys) struct Report {
+pub(in crate::keys) struct BanReport {
     pub(in crate::keys) key_id: Arc<str>,
     pub(in crate::keys) account_id: i64,
     pub(in crate::keys) ban: BanPeriod,
 }
 
-impl BanRecords {
+impl KnownBans {
     /// Holds a decision against what is known of the key.
     pub(super) fn judge(&self, key_id: &Arc<str>, decision: &Decision) -> Verdict {
         let Some(known) = self.by_key.get(key_id).map(|record| &record.last) else {
@@ -119,7 +119,7 @@ impl BanRecords {
             (_, Some(from_core)) => from_core,
         };
         let before = known.map(|known| known.last.clone());
-        self.put(key_id, BanRecord::new(stamp.account_id, last.clone(), Source::from_stamp(stamp)), now);
+        self.put(key_id, KnownBan::new(stamp.account_id, last.clone(), Source::from_stamp(stamp)), now);
         match before {
             Some(before) if before.is_alike(&last) => None, // the limiter was told
             Some(before) => Some(last.correction_after(before.moment())),
@@ -129,7 +129,7 @@ impl BanRecords {
 
     pub(super) fn report_accepted(
         &mut self,
-        report: &Report,
+        report: &BanReport,
         from_core: Option<LastBan>,
         stamp: Stamp,
         now: UnixMillis,
@@ -140,11 +140,11 @@ impl BanRecords {
         }
         let last = from_core.unwrap_or(LastBan::Lifted(report.ban.from));
         let correction = (!last.is(report.ban)).then(|| last.correction_after(report.ban.from));
-        self.put(&report.key_id, BanRecord::new(stamp.account_id, last, Source::from_stamp(stamp)), now);
+        self.put(&report.key_id, KnownBan::new(stamp.account_id, last, Source::from_stamp(stamp)), now);
         correction
     }
 
-    pub(super) fn put(&mut self, key_id: &Arc<str>, record: BanRecord, now: UnixMillis) {
+    pub(super) fn put(&mut self, key_id: &Arc<str>, record: KnownBan, now: UnixMillis) {
         if self.by_key.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.by_key.retain(|_, record| now < record.forget_at);
             self.sweep_at = self.by_key.len().saturating_mul(2);
@@ -153,7 +153,7 @@ impl BanRecords {
     }
 }
 
-impl BanRecord {
+impl KnownBan {
     pub(super) fn new(account_id: i64, last: LastBan, source: Source) -> Self {
         let end = match last {
             LastBan::Banned(ban, _) => ban.until,

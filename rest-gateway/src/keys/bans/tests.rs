@@ -50,13 +50,13 @@ impl Rig {
     }
 
     /// Ignores 429 until it is banned.
-    async fn provokes_a_ban(&self) -> Report {
+    async fn provokes_a_ban(&self) -> BanReport {
         self.comes_close_to_a_ban().await;
         assert_eq!(self.sends().await.outcome, Outcome::Banned);
         self.report()
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> BanReport {
         let [report] = &self.bans.unreported()[..] else { panic!("one report is due") };
         report.clone()
     }

@@ -20,7 +20,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::traces::{Description, KeyValue, Span, SpanKind};
+use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 
@@ -210,10 +210,10 @@ impl RedisLimiter {
 
 /// A decision, from when it waits for its call of the script to its answer. The call may serve other requests
 /// too: each has a span of its own for it, so that each is one tree.
-fn describe() -> Description {
+fn describe() -> SpanDescription {
     let attributes =
         vec![KeyValue::new("db.system.name", "redis"), KeyValue::new("db.operation.name", "EVALSHA")];
-    Description { name: "EVALSHA".into(), attributes }
+    SpanDescription { name: "EVALSHA".into(), attributes }
 }
 
 /// Whether all servers that answered say `maxmemory_policy:noeviction`.

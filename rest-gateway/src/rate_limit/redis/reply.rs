@@ -6,7 +6,7 @@ use redis::Value;
 use super::error::RedisCallError;
 use crate::rate_limit::{
     BanPeriod, Decision, Outcome, Quota, Scope,
-    abuse::{AbuseState, Span},
+    abuse::{AbuseState, TimeSpan},
     policy::Record,
     windows::{Window, Windows},
 };
@@ -143,12 +143,12 @@ impl Fields<'_> {
     }
 
     fn ban(&mut self) -> Option<BanPeriod> {
-        let Span { from, until } = self.span()?;
+        let TimeSpan { from, until } = self.span()?;
         Some(BanPeriod { from: UnixMillis(from), until: UnixMillis(until) })
     }
 
-    fn span(&mut self) -> Option<Span> {
-        Some(Span { from: self.moment()?, until: self.moment()? })
+    fn span(&mut self) -> Option<TimeSpan> {
+        Some(TimeSpan { from: self.moment()?, until: self.moment()? })
     }
 
     fn moment(&mut self) -> Option<u64> {

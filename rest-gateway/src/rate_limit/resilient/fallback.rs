@@ -12,6 +12,7 @@ use crate::rate_limit::{
     abuse::AbuseState,
     counter_store::CounterStore,
     policy::{self, Record},
+    quota::share,
     windows::Windows,
 };
 
@@ -91,7 +92,7 @@ impl Fallback {
         let seen = self.seen.record(limit_key);
         let step = |own: Record, now| {
             let seen = self.part(seen, now);
-            let (decision, next) = policy::take(joined(seen, own, now), quota.share(self.gateways), now);
+            let (decision, next) = policy::take(joined(seen, own, now), share(quota, self.gateways), now);
             // A ban that was seen is not of this gateway's making.
             let abuse = if is_banned(seen, now) { own.abuse } else { next.abuse };
             (decision, Record { windows: next.windows.less(seen.windows), abuse })
@@ -103,7 +104,7 @@ impl Fallback {
     pub(super) fn inspect(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
         let now = self.now();
         let joined = joined(self.part(self.seen.record(limit_key), now), self.own.record(limit_key), now);
-        let limit_status = policy::inspect(joined, quota.share(self.gateways), now);
+        let limit_status = policy::inspect(joined, share(quota, self.gateways), now);
         LimitStatus { decision: super::on_its_own(limit_status.decision), ..limit_status }
     }
 

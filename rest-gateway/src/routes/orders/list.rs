@@ -13,7 +13,7 @@ use crate::{
         Description, Success,
         description::{Link, ORDERS},
     },
-    routes::paging::{self, Page, PageRequest, Query},
+    routes::paging::{self, AnsweredPage, PageRequest, Query},
 };
 
 /// What the OpenAPI document says of it.
@@ -41,7 +41,11 @@ pub(crate) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
     paging::list("/v1/store/orders", query, |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
         let page = gateway.core.call(request, caller).await?;
-        Ok(Page { body: orders_body(&page.orders), next_page_token: page.next_page_token, status: None })
+        Ok(AnsweredPage {
+            body: orders_body(&page.orders),
+            next_page_token: page.next_page_token,
+            status: None,
+        })
     })
     .await
 }

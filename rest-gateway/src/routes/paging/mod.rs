@@ -42,7 +42,7 @@ pub(in crate::routes) struct PageRequest {
 
 /// A page as the core has it.
 #[derive(Debug)]
-pub(in crate::routes) struct Page {
+pub(in crate::routes) struct AnsweredPage {
     pub(in crate::routes) body: Vec<u8>,
     /// Empty: it is the last page.
     pub(in crate::routes) next_page_token: String,
@@ -57,7 +57,7 @@ pub(in crate::routes) async fn list<F>(
     fetch: impl Fn(PageRequest) -> F,
 ) -> Result<Response, ApiError>
 where
-    F: Future<Output = Result<Page, ApiError>>,
+    F: Future<Output = Result<AnsweredPage, ApiError>>,
 {
     let Query { limit: Ok(limit), status: Ok(status), cursor: Ok(cursor) } = query else {
         return Err(refuse(query, fetch).await);
@@ -82,7 +82,7 @@ const NO_PAGE: i32 = -1;
 /// call that it refuses in any case: its refusal names the cursor or does not.
 async fn refuse<F>(query: Query<'_>, fetch: impl Fn(PageRequest) -> F) -> ApiError
 where
-    F: Future<Output = Result<Page, ApiError>>,
+    F: Future<Output = Result<AnsweredPage, ApiError>>,
 {
     let Query { limit, status, cursor } = query;
     let cursor = match cursor {

@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::CreatePetRequest;
 use serde_json::{Value, json};
 
-use super::idempotency_key::{IDEMPOTENCY_REPLAYED, IdempotencyKey};
+use super::idempotency_key::{CreationKey, IDEMPOTENCY_REPLAYED};
 use crate::{
     caller::Caller,
     error::{ApiError, responses},
@@ -73,7 +73,7 @@ pub(crate) async fn create(
     caller: &Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = IdempotencyKey::from_headers(request.headers(), caller.account_id, &gateway.clock);
+    let key = CreationKey::from_headers(request.headers(), caller.account_id, &gateway.clock);
     let body = request_body::read_json(request).await?;
     let key = key?;
     let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: key.as_str().to_owned() };

@@ -14,14 +14,14 @@ const MAX_LEN: usize = 255;
 
 /// The name of a creation, by which the core recognises its repetitions.
 #[derive(Debug, PartialEq)]
-pub(super) enum IdempotencyKey {
+pub(super) enum CreationKey {
     /// The client's, prefixed with its account.
     FromClient(String),
     /// Nobody else's: so that this gateway can ask again when an answer is lost.
     Generated(String),
 }
 
-impl IdempotencyKey {
+impl CreationKey {
     /// The key of a request of the account.
     pub(super) fn from_headers(
         headers: &HeaderMap,
@@ -76,17 +76,17 @@ mod tests {
 
     use super::*;
 
-    fn parse(keys: &[&[u8]]) -> Result<IdempotencyKey, ApiError> {
+    fn parse(keys: &[&[u8]]) -> Result<CreationKey, ApiError> {
         let mut headers = HeaderMap::new();
         for key in keys {
             headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(key).unwrap());
         }
-        IdempotencyKey::from_headers(&headers, 7, &Clock::system())
+        CreationKey::from_headers(&headers, 7, &Clock::system())
     }
 
     #[test]
     fn a_key_is_one_field_of_1_to_255_visible_ascii_characters() {
-        assert_eq!(parse(&[b"a/\"b!~"]), Ok(IdempotencyKey::FromClient("rest/7/a/\"b!~".to_owned())));
+        assert_eq!(parse(&[b"a/\"b!~"]), Ok(CreationKey::FromClient("rest/7/a/\"b!~".to_owned())));
         assert!(parse(&[&[b'x'; 255]]).is_ok());
         let bad: [&[&[u8]]; 6] =
             [&[b""], &[b"a b"], &[b"a\tb"], &[b"\xc3\xa9"], &[&[b'x'; 256]], &[b"a", b"a"]];
@@ -98,6 +98,6 @@ mod tests {
     #[test]
     fn without_a_key_every_request_has_a_name_of_its_own() {
         let (one, other) = (parse(&[]).unwrap(), parse(&[]).unwrap());
-        assert!(matches!(one, IdempotencyKey::Generated(_)) && one != other);
+        assert!(matches!(one, CreationKey::Generated(_)) && one != other);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         Description, Success,
         description::{Link, PETS},
     },
-    routes::paging::{self, Page, PageRequest, Query},
+    routes::paging::{self, AnsweredPage, PageRequest, Query},
 };
 
 /// What the OpenAPI document says of it.
@@ -50,7 +50,7 @@ pub(crate) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
             let request = ListPetsRequest { page_size, page_token, status: status.into() };
             let page = gateway.core.call(request, caller).await?;
             let (body, status) = (pets_body(&page.pets), PetStatus::try_from(page.status).ok());
-            Ok(Page { body, next_page_token: page.next_page_token, status })
+            Ok(AnsweredPage { body, next_page_token: page.next_page_token, status })
         },
     )
     .await

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
 use super::{AMPLE, named, patient_limiter, settings};
-use crate::rate_limit::{LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance::key};
+use crate::rate_limit::{
+    ADDRESS_QUOTA, LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance::key,
+};
 
 const HOUR: i64 = 3_600_000;
 
@@ -48,7 +50,7 @@ async fn a_stranger_who_asks_for_little_vanishes_soon() {
     let address = LimitKey::Address("192.0.2.1".parse::<IpAddr>().unwrap().into());
     for requests in [1, 100] {
         for _ in 0..requests {
-            limiter.take(&address, Quota::ADDRESS).await.unwrap();
+            limiter.take(&address, ADDRESS_QUOTA).await.unwrap();
         }
         let left = ttl(&redis, "pet:live-test:{192.0.2.1}").await;
         let at_most = 120_000 + 864 * 101;

@@ -202,7 +202,7 @@ proptest! {
         requests in vec((0..5usize, any::<bool>(), 0..100u64), 1..600),
     ) {
         let quota = Quota { per_minute: 1_000, per_day };
-        let share = quota.share(NonZeroU16::new(count).unwrap()).per_day;
+        let share = share(quota, NonZeroU16::new(count).unwrap()).per_day;
         let mut gateways = Gateways::new(count);
         let (mut shared, mut own) = (0, vec![0; usize::from(count)]);
         for (node, alone, pause) in requests {
