@@ -1,6 +1,6 @@
 //! Who administers the service.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
@@ -91,6 +91,11 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// A session expires after this time, used or not.
+    pub(crate) const SESSION_TTL: Duration = Duration::from_hours(8);
+    /// The sessions that an operator may have at once. One more ends the oldest.
+    pub(crate) const MAX_SESSIONS: u64 = 50;
+
     /// Whoever has the store itself.
     #[must_use]
     pub const fn local() -> Self {

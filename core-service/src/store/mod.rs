@@ -34,6 +34,7 @@ mod insert;
 mod keys;
 mod metrics;
 mod open;
+mod operator_sessions;
 mod operators;
 mod orders;
 mod pets;

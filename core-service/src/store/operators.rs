@@ -5,7 +5,8 @@ use std::time::Duration;
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::Expr,
 };
 
 use super::{
@@ -148,13 +149,22 @@ impl<'a> Operators<'a> {
         rows.into_iter().map(|row| Ok((row.id, row.try_into()?))).collect()
     }
 
-    /// The operator whose token has that digest, if it is not revoked. Takes note of the use.
+    /// The operator whose token has that digest, if it is not revoked.
     pub(crate) async fn authenticate(
         self,
         digest: KeyDigest,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
-        let find = operator::Entity::find().filter(Column::Digest.eq(digest.0.to_vec()));
+        self.admit(Condition::all().add(Column::Digest.eq(digest.0.to_vec())), now).await
+    }
+
+    /// The operator whom that condition names, if there is one and it is not revoked. Takes note of the use.
+    pub(super) async fn admit(
+        self,
+        condition: Condition,
+        now: UnixMillis,
+    ) -> Result<Option<Operator>, PetStoreError> {
+        let find = operator::Entity::find().filter(condition);
         let Some(row) = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop() else {
             return Ok(None);
         };

@@ -1,5 +1,5 @@
-//! The form that keys and operator tokens share: a prefix, 30 random base62 characters, and 6 of a checksum
-//! over all that precedes.
+//! The form that keys and the tokens of operators share: a prefix, 30 random base62 characters, and 6 of a
+//! checksum over all that precedes.
 
 use rand::distr::{Alphanumeric, Distribution};
 

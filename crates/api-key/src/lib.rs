@@ -19,8 +19,9 @@
 //! assert!(ApiKey::parse(&written[..44]).is_none());
 //! ```
 //!
-//! [`OperatorToken`] is what an operator shows: of the same form, with a prefix of its own. [`ServiceToken`]
-//! is the secret between gateway and core: no client has it.
+//! [`OperatorToken`] is what an operator shows, and [`SessionToken`] what an operator's browser shows
+//! instead: of the same form, with prefixes of their own. [`ServiceToken`] is the secret between gateway and
+//! core: no client has it.
 
 use std::{fmt, str::FromStr};
 
@@ -29,15 +30,21 @@ use sha2::{Digest, Sha256};
 mod form;
 mod operator_token;
 mod service_token;
+mod session_token;
 
 pub use operator_token::OperatorToken;
 pub use service_token::{InvalidServiceToken, ServiceToken};
+pub use session_token::SessionToken;
 
 const KEY_LEN: usize = "pet_live_".len() + form::SECRET_LEN;
 
-/// What keys and operator tokens begin with.
-const PREFIXES: [&str; 3] =
-    [Environment::Production.key_prefix(), Environment::Staging.key_prefix(), OperatorToken::PREFIX];
+/// What keys and the tokens of operators begin with.
+const PREFIXES: [&str; 4] = [
+    Environment::Production.key_prefix(),
+    Environment::Staging.key_prefix(),
+    OperatorToken::PREFIX,
+    SessionToken::PREFIX,
+];
 
 /// Which installation a key belongs to: the two never accept each other's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,7 +133,7 @@ impl ApiKey {
         prefixes.into_iter().find_map(|prefix| form::parse(prefix, written)).map(Self)
     }
 
-    /// Whether a key or an operator token may begin anywhere in the text, which then must not be logged,
+    /// Whether a key or a token of an operator may begin anywhere in the text, which then must not be logged,
     /// stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt gives
     /// away nearly as much as a whole one.
     #[must_use]
@@ -173,7 +180,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// SHA-256 of a whole key or operator token.
+/// SHA-256 of a whole key, operator token or session token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
@@ -230,8 +237,8 @@ mod tests {
                 assert!(ApiKey::begins_in(text), "{text}");
             }
         }
-        for text in ["pet_op_", "a.PET_OP_x"] {
-            assert!(ApiKey::begins_in(text), "an operator token: {text}");
+        for text in ["pet_op_", "a.PET_OP_x", "pet_ses_"] {
+            assert!(ApiKey::begins_in(text), "a token of an operator: {text}");
         }
         for text in ["", "pet_live", "pet-live-order", "pet_dead_order", "order-66"] {
             assert!(!ApiKey::begins_in(text), "{text}");

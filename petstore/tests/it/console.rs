@@ -1,5 +1,7 @@
 //! The operator console on a gateway's admin port. `scripts/browser` drives it in a browser.
 
+use std::time::Duration;
+
 use petstore_core::domain::Role;
 use petstore_testkit::{Answer, Client, Plan, TestShop};
 use serde_json::json;
@@ -11,8 +13,16 @@ const OF_CONSOLE: (&str, &str) = ("petstore-console", "1");
 async fn signed_in(shop: &TestShop, token: &str) -> Client {
     let answer = sign_in(shop, token).await;
     answer.assert_status(200);
-    let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
-    shop.admin().with_header(OF_CONSOLE.0, OF_CONSOLE.1).with_header("cookie", &cookie)
+    with_cookie(&shop.admin(), &answer)
+}
+
+/// The same browser at that admin port, as if every gateway were at one address: the cookie's name has its
+/// port.
+fn with_cookie(admin: &Client, signed_in: &Answer) -> Client {
+    let cookie = signed_in.header("set-cookie").split(';').next().unwrap();
+    let (_, token) = cookie.split_once('=').unwrap();
+    let cookie = format!("petstore-console{}={token}", admin.address().port());
+    admin.with_header(OF_CONSOLE.0, OF_CONSOLE.1).with_header("cookie", &cookie)
 }
 
 /// An Error, without the rate limit headers that are `/v1`'s.
@@ -91,6 +101,48 @@ async fn a_session_ends_when_its_token_is_revoked() {
     assert_refused(&refused, 401, "INVALID_OPERATOR_TOKEN");
     assert!(refused.header("set-cookie").contains("Max-Age=0"), "{refused:?}");
     assert_refused(&sign_in(&shop, &token).await, 401, "INVALID_OPERATOR_TOKEN");
+}
+
+#[tokio::test]
+async fn a_session_holds_on_every_gateway_until_the_operator_signs_out_on_one() {
+    let shop = TestShop::open_apart(2).await;
+    let token = shop.operator_token("anna", Role::Admin).await;
+    let answer = sign_in(&shop, &token).await;
+    let [first, second]: [Client; 2] =
+        shop.admins().iter().map(|admin| with_cookie(admin, &answer)).collect::<Vec<_>>().try_into().unwrap();
+    second.post("/console/api/accounts", &json!({ "name": "zoo", "plan": "free" })).await.assert_status(201);
+    first.get("/console/api/accounts/zoo").await.assert_status(200);
+
+    let out = second.send("DELETE", "/console/session", &[], "").await;
+    assert!(out.assert_status(204).header("set-cookie").contains("Max-Age=0"), "{out:?}");
+    for gateway in [first, second] {
+        let refused = gateway.get("/console/api/accounts").await;
+        assert_refused(&refused, 401, "INVALID_OPERATOR_TOKEN");
+    }
+}
+
+#[tokio::test]
+async fn a_session_lasts_8_hours_wherever_it_is_used() {
+    let shop = TestShop::open_apart(2).await;
+    let answer = sign_in(&shop, &shop.operator_token("anna", Role::Viewer).await).await;
+    assert!(answer.header("set-cookie").contains("; Max-Age=28800; "), "{answer:?}");
+    let second = with_cookie(&shop.admins()[1], &answer);
+    shop.advance(Duration::from_hours(8) - Duration::from_secs(1));
+    second.get("/console/api/accounts").await.assert_status(200);
+    shop.advance(Duration::from_secs(1));
+    assert_refused(&second.get("/console/api/accounts").await, 401, "INVALID_OPERATOR_TOKEN");
+}
+
+#[tokio::test]
+async fn a_new_sign_in_ends_the_session_that_the_browser_had() {
+    let shop = TestShop::open().await;
+    let token = shop.operator_token("anna", Role::Admin).await;
+    let browser = signed_in(&shop, &token).await;
+    let body = json!({ "token": token }).to_string();
+    let again = browser.send("POST", "/console/session", &[], body).await;
+    again.assert_status(200);
+    assert_refused(&browser.get("/console/api/accounts").await, 401, "INVALID_OPERATOR_TOKEN");
+    with_cookie(&shop.admin(), &again).get("/console/api/accounts").await.assert_status(200);
 }
 
 #[tokio::test]

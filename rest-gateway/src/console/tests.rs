@@ -1,6 +1,9 @@
 //! What the console promises, asked over its routes, in front of an admin API that knows one token.
 
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 
 use axum::{
     Router,
@@ -9,36 +12,56 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, Method, StatusCode, header};
-use petstore_clock::{Clock, ManualClock, UnixMillis};
+use petstore_api_key::SessionToken;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::console;
 
 const TOKEN: &str = "pet_op_0123456789abcdefghijABCDEFGHIJ012345";
-const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000);
 
-/// Tells what it was asked, or answers 401 without the token and to the path `/admin/v1/revoked`.
-async fn admin_api(request: Request) -> Response {
+/// The tokens of the sessions that are open.
+type OpenSessions = Arc<Mutex<HashSet<String>>>;
+
+/// Opens and ends sessions, and else tells what it was asked, or answers 401 without a token that it knows.
+async fn admin_api(sessions: OpenSessions, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let known = format!("Bearer {TOKEN}");
-    if head.headers[header::AUTHORIZATION] != known.as_str() || head.uri.path() == "/admin/v1/revoked" {
-        return (StatusCode::UNAUTHORIZED, "{}").into_response();
-    }
+    let shown =
+        head.headers[header::AUTHORIZATION].to_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned();
     let body = to_bytes(body, usize::MAX).await.unwrap();
-    let told = json!({
-        "method": head.method.as_str(),
-        "target": head.uri.to_string(),
-        "cookie": head.headers.contains_key(header::COOKIE),
-        "body": String::from_utf8(body.to_vec()).unwrap(),
-    });
-    told.to_string().into_response()
+    let mut sessions = sessions.lock().unwrap();
+    let known = if head.uri == "/admin/v1/sessions" { shown == TOKEN } else { sessions.contains(&shown) };
+    match (known, head.method.as_str(), head.uri.path()) {
+        (false, ..) => {
+            let refusal = json!({ "code": "INVALID_OPERATOR_TOKEN", "message": "no", "status": 401 });
+            (StatusCode::UNAUTHORIZED, refusal.to_string()).into_response()
+        }
+        (true, "POST", "/admin/v1/sessions") => {
+            let token = SessionToken::generate().expose().to_owned();
+            sessions.insert(token.clone());
+            let opened = json!({ "operator": { "name": "ann" }, "token": token, "ttl": "28800s" });
+            (StatusCode::CREATED, opened.to_string()).into_response()
+        }
+        (true, "DELETE", "/admin/v1/sessions/current") => {
+            sessions.remove(&shown);
+            "{}".into_response()
+        }
+        (true, method, _) => {
+            let told = json!({
+                "method": method,
+                "target": head.uri.to_string(),
+                "cookie": head.headers.contains_key(header::COOKIE),
+                "body": String::from_utf8(body.to_vec()).unwrap(),
+            });
+            told.to_string().into_response()
+        }
+    }
 }
 
 /// A browser with a cookie at most.
 struct Browser {
     console: Router,
-    hand: ManualClock,
+    sessions: OpenSessions,
     cookie: Option<String>,
 }
 
@@ -60,8 +83,10 @@ impl Answer {
 
 impl Browser {
     fn new() -> Self {
-        let (clock, hand) = Clock::manual(NOON);
-        Self { console: console(Router::new().fallback(admin_api), clock), hand, cookie: None }
+        let sessions = OpenSessions::default();
+        let shared = Arc::clone(&sessions);
+        let api = Router::new().fallback(async move |request| admin_api(Arc::clone(&shared), request).await);
+        Self { console: console(api), sessions, cookie: None }
     }
 
     async fn sends(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
@@ -104,13 +129,13 @@ impl Browser {
 async fn who_signs_in_gets_a_cookie_that_no_script_and_no_other_site_can_use() {
     let mut browser = Browser::new();
     let answer = browser.signs_in().await;
-    assert_eq!((answer.status, &answer.json()["target"]), (200, &json!("/admin/v1/operators/current")));
+    assert_eq!((answer.status, answer.json()), (200, json!({ "name": "ann" })));
     let cookie = answer.set_cookie().unwrap();
     let (id, attributes) = cookie.split_once("; ").unwrap();
     assert_eq!(attributes, "Path=/console; Max-Age=28800; HttpOnly; SameSite=Strict");
-    let id = id.strip_prefix("petstore-console9090=").unwrap();
-    assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
-    assert!(!cookie.contains(TOKEN) && !answer.body.contains(TOKEN));
+    let token = id.strip_prefix("petstore-console9090=").unwrap();
+    assert!(browser.sessions.lock().unwrap().contains(token), "{token}");
+    assert!(!cookie.contains(TOKEN) && !answer.body.contains(TOKEN) && !answer.body.contains(token));
     assert_eq!(answer.headers[header::CACHE_CONTROL], "no-store");
 }
 
@@ -190,8 +215,9 @@ async fn a_request_that_is_not_of_the_consoles_own_pages_is_refused_with_the_coo
 
 #[tokio::test]
 async fn a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it() {
-    let planted = format!("petstore-console9090={}", "a".repeat(64));
-    let mut browser = Browser { cookie: Some(planted.clone()), ..Browser::new() };
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    let planted = browser.cookie.clone().unwrap(); // an attacker's own session, and so one that is valid
     browser.signs_in().await;
     assert_ne!(browser.cookie.as_ref(), Some(&planted));
     let first = browser.cookie.clone();
@@ -214,6 +240,8 @@ async fn without_a_session_nothing_is_asked() {
         "",
         "petstore-console9090=",
         "petstore-console9090=0",
+        &format!("petstore-console9090={TOKEN}"),
+        &format!("petstore-console9090={}", SessionToken::generate().expose()),
         "x=y",
         &another_port,
         &format!("{right}; {right}"),
@@ -231,44 +259,35 @@ async fn without_a_session_nothing_is_asked() {
 }
 
 #[tokio::test]
-async fn a_session_lasts_8_hours() {
+async fn a_session_that_the_core_knows_no_longer_is_taken_from_the_browser() {
     let mut browser = Browser::new();
     browser.signs_in().await;
-    browser.hand.advance(Duration::from_hours(8) - Duration::from_secs(1));
-    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 200);
-    browser.hand.advance(Duration::from_secs(1));
+    browser.sessions.lock().unwrap().clear();
     let answer = browser.asks("GET", "/console/api/x", "").await;
     assert_eq!(answer.status, 401);
     assert!(answer.set_cookie().unwrap().starts_with("petstore-console9090=; Path=/console; Max-Age=0; "));
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_token_and_when_the_operator_signs_out() {
+async fn signing_out_ends_the_session_itself() {
     let mut browser = Browser::new();
-    browser.signs_in().await;
-    assert_eq!(browser.asks("GET", "/console/api/revoked", "").await.status, 401);
-    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 401);
-
     browser.signs_in().await;
     let out = browser.asks("DELETE", "/console/session", "").await;
     assert_eq!(out.status, 204);
     assert!(out.set_cookie().unwrap().contains("Max-Age=0"));
+    assert!(browser.sessions.lock().unwrap().is_empty());
     assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 401);
+    assert_eq!(browser.asks("DELETE", "/console/session", "").await.status, 204, "once more changes nothing");
 }
 
 #[tokio::test]
-async fn a_thousand_sign_ins_make_room_for_the_next_by_ending_the_oldest() {
-    let mut browser = Browser::new();
-    browser.signs_in().await;
-    let oldest = browser.cookie.take();
-    browser.hand.advance(Duration::from_secs(1));
-    for _ in 0..1_000 {
-        browser.cookie = None;
-        browser.signs_in().await;
-    }
-    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 200);
-    browser.cookie = oldest;
-    assert_eq!(browser.asks("GET", "/console/api/x", "").await.status, 401);
+async fn who_signs_out_is_told_when_the_session_could_not_be_ended() {
+    let away = Router::new().fallback(async || (StatusCode::SERVICE_UNAVAILABLE, "{}"));
+    let cookie = format!("petstore-console9090={}", SessionToken::generate().expose());
+    let browser = Browser { console: console(away), cookie: Some(cookie), ..Browser::new() };
+    let out = browser.asks("DELETE", "/console/session", "").await;
+    assert_eq!(out.status, 503);
+    assert!(out.set_cookie().unwrap().contains("Max-Age=0"), "the browser forgets it all the same");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Who administers: the operator whose token a call carries, and from where.
+//! Who administers: the operator whose token, or session's token, a call carries, and from where.
 
 use http::{HeaderMap, header::AUTHORIZATION};
-use petstore_api_key::{ApiKey, OperatorToken};
+use petstore_api_key::{ApiKey, OperatorToken, SessionToken};
 use petstore_clock::UnixMillis;
 use tonic::{Request, Response, Status};
 
@@ -24,28 +24,32 @@ pub(in crate::grpc) struct LocalOperator;
 pub(super) struct Caller {
     pub(super) operator: Operator,
     pub(super) actor: Actor,
+    pub(super) credentials: Credentials,
     pub(super) now: UnixMillis,
 }
 
 /// What a call shows.
-enum Credentials {
+#[derive(Debug)]
+pub(super) enum Credentials {
     Local,
     Token(OperatorToken),
+    Session(SessionToken),
     /// None, or none that could be a token.
     None,
 }
 
 impl Credentials {
-    /// `authorization: Bearer pet_op_…`, once; the scheme in any case (RFC 9110 §11.1).
+    /// `authorization: Bearer pet_op_…` or `pet_ses_…`, once; the scheme in any case (RFC 9110 §11.1).
     fn from_headers(headers: &HeaderMap) -> Self {
         let mut credentials = headers.get_all(AUTHORIZATION).into_iter();
         let (Some(credential), None) = (credentials.next(), credentials.next()) else { return Self::None };
         let shown = credential.to_str().ok().and_then(|credential| credential.split_once(' '));
         let Some((scheme, token)) = shown else { return Self::None };
-        match OperatorToken::parse(token) {
-            Some(token) if scheme.eq_ignore_ascii_case("bearer") => Self::Token(token),
-            Some(_) | None => Self::None,
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Self::None;
         }
+        let session = || SessionToken::parse(token).map(Self::Session);
+        OperatorToken::parse(token).map(Self::Token).or_else(session).unwrap_or(Self::None)
     }
 }
 
@@ -78,20 +82,20 @@ impl Core {
         };
         self.answer(rpc, request, |message| async move {
             let now = self.clock.now();
-            let operator = match credentials {
-                Credentials::Local => Operator::local(),
-                Credentials::None => return Err(PetStoreError::InvalidOperatorToken),
-                Credentials::Token(token) => {
-                    let found = self.store.operators().authenticate(token.digest(), now).await?;
-                    found.ok_or(PetStoreError::InvalidOperatorToken)?
-                }
+            let operators = self.store.operators();
+            let operator = match &credentials {
+                Credentials::Local => Some(Operator::local()),
+                Credentials::None => None,
+                Credentials::Token(token) => operators.authenticate(token.digest(), now).await?,
+                Credentials::Session(token) => operators.authenticate_session(token.digest(), now).await?,
             };
+            let operator = operator.ok_or(PetStoreError::InvalidOperatorToken)?;
             if operator.role < needed {
                 let Operator { name: operator, role, .. } = operator;
                 return Err(PetStoreError::OperatorNotPermitted { operator, role });
             }
             let actor = Actor { operator: operator.name.clone(), client_address };
-            work(Caller { operator, actor, now }, message).await
+            work(Caller { operator, actor, credentials, now }, message).await
         })
         .await
     }

@@ -13,6 +13,7 @@ mod convert;
 mod explain;
 mod keys;
 mod operators;
+mod sessions;
 mod usage;
 
 pub(super) use caller::LocalOperator;
@@ -62,6 +63,8 @@ methods! {
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
         explain::explain;
     list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse audit::list;
+    create_session "CreateSession" Viewer CreateSessionRequest CreateSessionResponse sessions::create;
+    end_session "EndSession" Viewer EndSessionRequest EndSessionResponse sessions::end;
     get_current_operator "GetCurrentOperator" Viewer GetCurrentOperatorRequest GetCurrentOperatorResponse
         operators::current;
     create_operator "CreateOperator" Admin CreateOperatorRequest CreateOperatorResponse operators::create;

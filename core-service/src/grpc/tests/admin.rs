@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::*;
 use crate::domain::{AccountName, OperatorName, Plan, Role};
 
+mod sessions;
+
 type Admin = AdminServiceClient<Transport>;
 
 /// A client that is the local operator.

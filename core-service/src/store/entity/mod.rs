@@ -8,6 +8,7 @@ pub(super) mod create_request;
 pub(super) mod import;
 pub(super) mod installation;
 pub(super) mod operator;
+pub(super) mod operator_session;
 pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod revision;

@@ -17,7 +17,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
-use petstore_clock::Clock;
 use petstore_gateway::{admin_router, console};
 use petstore_telemetry::{
     logs,
@@ -118,7 +117,7 @@ async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     };
     let router = health.admin_api.get_or_init(|| {
         let api = admin_router(gateway);
-        console(api.clone(), Clock::system()).merge(api)
+        console(api.clone()).merge(api)
     });
     router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }

@@ -77,8 +77,8 @@ function showFrame(operator) {
   );
   navigation.hidden = false;
   const leave = async () => {
-    await signOut().catch(() => {});
-    showSignIn();
+    const failure = await signOut().then(() => null, (error) => error);
+    showSignIn(failure ? `You are signed out of this browser, but the session could not be ended: ${failure.message} It ends by itself within 8 hours.` : "");
   };
   place("session").replaceChildren(
     element("span", {}, operator.name, isViewer(operator) ? " (viewer)" : ""),

@@ -1,0 +1,42 @@
+//! Sessions of operators.
+
+use petstore_proto::admin::v1 as pb;
+
+use super::{
+    caller::{Caller, Credentials},
+    convert,
+};
+use crate::{
+    Core,
+    domain::{Operator, PetStoreError},
+};
+
+/// For the operator's token alone: a session that opened others would last for ever.
+pub(super) async fn create(
+    core: &Core,
+    caller: Caller,
+    _: pb::CreateSessionRequest,
+) -> Result<pb::CreateSessionResponse, PetStoreError> {
+    let Credentials::Token(_) = caller.credentials else {
+        return Err(PetStoreError::InvalidOperatorToken);
+    };
+    let operators = core.store.operators().by(&caller.actor);
+    let token = operators.open_session(&caller.operator.name, caller.now).await?;
+    Ok(pb::CreateSessionResponse {
+        operator: Some(convert::operator(&caller.operator)),
+        token: token.expose().to_owned(),
+        ttl: prost_types::Duration::try_from(Operator::SESSION_TTL).ok(),
+    })
+}
+
+pub(super) async fn end(
+    core: &Core,
+    caller: Caller,
+    _: pb::EndSessionRequest,
+) -> Result<pb::EndSessionResponse, PetStoreError> {
+    if let Credentials::Session(token) = &caller.credentials {
+        let operators = core.store.operators().by(&caller.actor);
+        operators.end_session(&caller.operator.name, token.digest(), caller.now).await?;
+    }
+    Ok(pb::EndSessionResponse {})
+}
