@@ -5,14 +5,14 @@ use petstore_proto::v1::{NewPet, Pet};
 
 use crate::{
     error::{ApiError, code},
-    json,
+    json::pet::{self, pet_body, pet_cells},
 };
 
 /// The columns of a table of pets, after the identifier: the members that a new pet may have.
-pub const COLUMNS: [&str; 3] = json::MEMBERS;
+pub const COLUMNS: [&str; 3] = pet::MEMBERS;
 
 /// The columns that a table must have.
-pub const REQUIRED_COLUMNS: [&str; 2] = json::REQUIRED;
+pub const REQUIRED_COLUMNS: [&str; 2] = pet::REQUIRED;
 
 /// Why a row of a file is not a pet. The core judges the values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ impl From<ApiError> for RowError {
 ///
 /// What that operation answers.
 pub fn from_json(text: &[u8]) -> Result<NewPet, RowError> {
-    Ok(json::new_pet(text)?)
+    Ok(pet::new_pet(text)?)
 }
 
 /// The pet in the cells of the [`COLUMNS`]: a cell that is not there, or empty, is a member that is left out.
@@ -45,17 +45,17 @@ pub fn from_json(text: &[u8]) -> Result<NewPet, RowError> {
 ///
 /// What the same members in JSON are refused with.
 pub fn from_cells(cells: [Option<&str>; COLUMNS.len()]) -> Result<NewPet, RowError> {
-    Ok(json::new_pet_from_cells(cells)?)
+    Ok(pet::new_pet_from_cells(cells)?)
 }
 
 /// The pet as JSON, as it is answered with.
 #[must_use]
 pub fn to_json(pet: &Pet) -> Vec<u8> {
-    json::pet_body(pet)
+    pet_body(pet)
 }
 
 /// The pet's identifier and the cells of the [`COLUMNS`].
 #[must_use]
 pub fn to_cells(pet: &Pet) -> [String; COLUMNS.len() + 1] {
-    json::pet_cells(pet)
+    pet_cells(pet)
 }

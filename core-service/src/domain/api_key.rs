@@ -6,7 +6,7 @@ use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{AccountId, AccountName, PageSize, Violation};
+use super::{AccountId, AccountName, PageSize, Violation, text::parse_line};
 
 /// Identifies a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,16 +86,7 @@ impl KeyLabel {
     ///
     /// What would be right.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
-        let refused = |rule| Err(Violation::new("label", rule));
-        if raw.trim().is_empty() || raw.chars().count() > Self::MAX_CHARS {
-            refused("must be 1 to 64 characters long and not blank")
-        } else if raw.chars().any(char::is_control) {
-            refused("must not contain control characters")
-        } else if ApiKey::begins_in(raw) {
-            refused("must not contain an API key")
-        } else {
-            Ok(Self(raw.to_owned()))
-        }
+        parse_line("label", raw, Self::MAX_CHARS, "must be 1 to 64 characters long and not blank").map(Self)
     }
 
     /// The label in a message, in which an empty one means that there is none.

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 
-use super::{AccountName, KeyId, Violation};
+use super::{AccountName, KeyId, Violation, text::parse_line};
 
 /// A time in which every request of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,22 +33,13 @@ pub enum BanOrigin {
 pub struct StatedReason(String);
 
 impl StatedReason {
-    const MAX_LENGTH: usize = 200;
+    const MAX_CHARS: usize = 200;
 
     /// # Errors
     ///
     /// What would be right.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
-        let refused = |rule| Err(Violation::new("reason", rule));
-        if raw.trim().is_empty() || raw.chars().count() > Self::MAX_LENGTH {
-            refused("must be 1 to 200 characters long and not blank")
-        } else if raw.chars().any(char::is_control) {
-            refused("must not contain control characters")
-        } else if ApiKey::begins_in(raw) {
-            refused("must not contain an API key")
-        } else {
-            Ok(Self(raw.to_owned()))
-        }
+        parse_line("reason", raw, Self::MAX_CHARS, "must be 1 to 200 characters long and not blank").map(Self)
     }
 
     /// The reason in a message, in which an empty one means that none is given.

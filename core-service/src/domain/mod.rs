@@ -15,6 +15,7 @@ mod page;
 mod page_token;
 mod pet;
 mod position;
+mod text;
 mod usage;
 mod violation;
 

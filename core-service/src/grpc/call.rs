@@ -64,7 +64,7 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        self.answer_within(MAX_DURATION, self.capacity.of(rpc), rpc, request, work).await
+        self.answer_within(MAX_DURATION, self.capacity.for_method(rpc), rpc, request, work).await
     }
 
     /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its
@@ -91,7 +91,7 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let answered = self.bounded(MAX_DURATION, self.capacity.of(rpc), rpc, context, work).await;
+        let answered = self.bounded(MAX_DURATION, self.capacity.for_method(rpc), rpc, context, work).await;
         answered.map_err(|error| to_status(rpc, context.id.as_ref(), &error))
     }
 

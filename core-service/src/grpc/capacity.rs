@@ -31,7 +31,7 @@ pub(crate) struct Capacity {
 
 impl Capacity {
     /// The permits of a unary call, which is `package.Service/Method`.
-    pub(super) fn of(&self, rpc: &str) -> &Semaphore {
+    pub(super) fn for_method(&self, rpc: &str) -> &Semaphore {
         if rpc.starts_with(INTERNAL_PACKAGES) { &self.internal_calls } else { &self.calls }
     }
 }

@@ -96,7 +96,7 @@ impl Connection {
         socket.set_read_timeout(Some(READ_TIMEOUT));
         socket.set_write_timeout(Some(WRITE_TIMEOUT));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        Self { socket: Box::pin(socket), cut: cut.boxed(), budgets: Budgets::of_connection(), _place: place }
+        Self { socket: Box::pin(socket), cut: cut.boxed(), budgets: Budgets::for_connection(), _place: place }
     }
 
     /// HTTP/2 always has a read pending, so that a cut is noticed at once.

@@ -41,22 +41,7 @@ pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> St
         PetStoreError::Unavailable(_) | PetStoreError::Overloaded | PetStoreError::RequestInProgress => {
             details.set_retry_info(Some(RETRY_DELAY));
         }
-        PetStoreError::IdempotencyKeyReused
-        | PetStoreError::PetNotFound(_)
-        | PetStoreError::OrderNotFound(_)
-        | PetStoreError::InvalidOrderTransition { .. }
-        | PetStoreError::InvalidOperatorToken
-        | PetStoreError::OperatorNotPermitted { .. }
-        | PetStoreError::OperatorNotFound(_)
-        | PetStoreError::OperatorExists(_)
-        | PetStoreError::AccountExists(_)
-        | PetStoreError::AccountNotFound(_)
-        | PetStoreError::AccountIdNotFound(_)
-        | PetStoreError::KeyNotFound(_)
-        | PetStoreError::KeyNotActive { .. }
-        | PetStoreError::KeyOfAnotherEnvironment { .. }
-        | PetStoreError::DeadlineExceeded
-        | PetStoreError::Bug(_) => {}
+        _ => {}
     }
     Status::with_error_details(code(error), error.to_string(), details)
 }
@@ -112,41 +97,17 @@ fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
     details.add_bad_request_violation(violation.field, violation.rule);
 }
 
-fn log(rpc: &'static str, call_id: Option<&str>, code: &str, error: &PetStoreError) {
-    match error {
-        PetStoreError::Unavailable(cause) => {
-            let cause = chain(cause.as_ref());
-            tracing::warn!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
+/// A fault of the service needs someone, an outage may pass, and a refusal is of interest to its caller only.
+fn log(rpc: &'static str, call_id: Option<&str>, reason: &str, error: &PetStoreError) {
+    let cause = error.source().map(chain);
+    match code(error) {
+        Code::Internal => {
+            tracing::error!(rpc, request_id = call_id, code = reason, error = cause, "{rpc} failed: {error}");
         }
-        PetStoreError::Overloaded | PetStoreError::DeadlineExceeded => {
-            tracing::warn!(rpc, request_id = call_id, code, "{rpc} failed: {error}");
+        Code::Unavailable | Code::DeadlineExceeded => {
+            tracing::warn!(rpc, request_id = call_id, code = reason, error = cause, "{rpc} failed: {error}");
         }
-        PetStoreError::Bug(cause) => {
-            let cause = chain(cause.as_ref());
-            tracing::error!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
-        }
-        PetStoreError::Invalid(_)
-        | PetStoreError::InvalidBatch(_)
-        | PetStoreError::InvalidParameter(_)
-        | PetStoreError::InvalidCursor(_)
-        | PetStoreError::InvalidIdempotencyKey(_)
-        | PetStoreError::IdempotencyKeyReused
-        | PetStoreError::RequestInProgress
-        | PetStoreError::PetNotFound(_)
-        | PetStoreError::OrderNotFound(_)
-        | PetStoreError::InvalidOrderTransition { .. }
-        | PetStoreError::InvalidOperatorToken
-        | PetStoreError::OperatorNotPermitted { .. }
-        | PetStoreError::OperatorNotFound(_)
-        | PetStoreError::OperatorExists(_)
-        | PetStoreError::AccountExists(_)
-        | PetStoreError::AccountNotFound(_)
-        | PetStoreError::AccountIdNotFound(_)
-        | PetStoreError::KeyNotFound(_)
-        | PetStoreError::KeyNotActive { .. }
-        | PetStoreError::KeyOfAnotherEnvironment { .. } => {
-            tracing::debug!(rpc, request_id = call_id, code, "{rpc} refused");
-        }
+        _ => tracing::debug!(rpc, request_id = call_id, code = reason, "{rpc} refused"),
     }
 }
 

@@ -47,9 +47,7 @@ impl Creations<'_> {
                     Err(NotAdded::InProgress) => return Err(PetStoreError::RequestInProgress),
                     Err(NotAdded::KeyTaken) => {
                         if let Some(pet) = self.find_created(&key, now).await? {
-                            let is_same = (&pet.name, pet.category_id, pet.status)
-                                == (&new.name, new.category_id, new.status);
-                            return if is_same {
+                            return if new.clone().with_id(pet.id) == pet {
                                 Ok(Created { pet, replayed: true })
                             } else {
                                 Err(PetStoreError::IdempotencyKeyReused)

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{AdminState, error::AdminError, method, not_stored};
 use crate::{
     error::ApiError,
-    json::LimitStatusBody,
+    json::usage::LimitStatusBody,
     rate_limit::{LimitKey, Quota},
     routes::json_response,
 };

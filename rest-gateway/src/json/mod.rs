@@ -4,24 +4,16 @@
 //! are good is the core's to say.
 
 mod document;
-mod order;
-mod pet;
+pub(crate) mod order;
+pub(crate) mod pet;
 mod schema;
-mod usage;
+pub(crate) mod usage;
 
 use serde_json::Value;
 
 use crate::error::ApiError;
 
-pub(crate) use order::orders_body;
-pub(crate) use pet::pet_status_word;
-pub(crate) use pet::{
-    MEMBERS, REQUIRED, STATUS_WORDS, new_pet, new_pet_from_cells, pet_body, pet_cells, pets_body,
-    status_from_word,
-};
 pub(crate) use schema::reference;
-pub(crate) use usage::usage_body;
-pub use usage::{BanBody, LimitStatusBody, WindowBody};
 
 /// The members of a body that has to be a JSON object, with their values.
 pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {

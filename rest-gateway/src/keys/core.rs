@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::bans;
 use crate::{
-    core_client::{RetryBudget, TracedTransport, failure_text, is_final_refusal, retry_once},
+    core_client::{ReportAnswers, RetryBudget, TracedTransport, failure_text, retry_once},
     error::is_transport_failure,
 };
 
@@ -43,10 +43,8 @@ pub(super) struct KeyService {
     is_away: AtomicBool,
     /// Whether the log says that the core refuses to tell of changes.
     was_refused: AtomicBool,
-    /// Whether the log says that the core refuses reports of bans.
-    are_bans_refused: AtomicBool,
-    /// Whether the log says that the core refuses reports of when keys were last used.
-    are_uses_refused: AtomicBool,
+    ban_reports: ReportAnswers,
+    use_reports: ReportAnswers,
 }
 
 impl KeyService {
@@ -57,8 +55,8 @@ impl KeyService {
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
             was_refused: AtomicBool::new(false),
-            are_bans_refused: AtomicBool::new(false),
-            are_uses_refused: AtomicBool::new(false),
+            ban_reports: ReportAnswers::new("a report of a ban: it will not outlast the limiter"),
+            use_reports: ReportAnswers::new("a report of when API keys were last used"),
         }
     }
 
@@ -131,26 +129,10 @@ impl KeyService {
         let ban = Some(bans::ban_to_core(report.ban));
         let report = ReportBanRequest { key_id: report.key_id.to_string(), ban };
         let answer = within_deadline(self.client.clone().report_ban(request(report))).await;
-        match answer {
-            Ok(answer) => {
-                self.are_bans_refused.store(false, Ordering::Relaxed);
-                Ok(Some(answer))
-            }
-            Err(status) if is_final_refusal(&status) => {
-                if !self.are_bans_refused.swap(true, Ordering::Relaxed) {
-                    let error = failure_text(&status);
-                    tracing::error!(
-                        error,
-                        "the core refuses a report of a ban: it will not outlast the limiter"
-                    );
-                }
-                Ok(None)
-            }
-            Err(status) => {
-                tracing::debug!(error = failure_text(&status), "could not report a ban");
-                Err(CoreAway)
-            }
-        }
+        self.ban_reports.judge(answer).map_err(|status| {
+            tracing::debug!(error = failure_text(&status), "could not report a ban");
+            CoreAway
+        })
     }
 
     /// Reports uses, in batches, until the core does not answer or the deadline passes. What is refused or
@@ -159,19 +141,8 @@ impl KeyService {
         let report = async {
             for batch in uses.chunks(MAX_REPORT) {
                 let batch = ReportUseRequest { uses: batch.to_vec() };
-                match within_deadline(self.client.clone().report_use(request(batch))).await {
-                    Ok(_) => self.are_uses_refused.store(false, Ordering::Relaxed),
-                    Err(status) if is_final_refusal(&status) => {
-                        if !self.are_uses_refused.swap(true, Ordering::Relaxed) {
-                            let error = failure_text(&status);
-                            tracing::error!(
-                                error,
-                                "the core refuses a report of when API keys were last used"
-                            );
-                        }
-                    }
-                    Err(status) => return Err(status),
-                }
+                let answer = within_deadline(self.client.clone().report_use(request(batch))).await;
+                self.use_reports.judge(answer)?;
             }
             Ok(())
         };

@@ -8,7 +8,7 @@ use crate::{
     caller::Caller,
     error::{ApiError, responses},
     gateway::GatewayState,
-    json::usage_body,
+    json::usage::usage_body,
     operation::{Description, Success, description::ACCOUNT},
     rate_limit::LimitStatus,
     routes::json_response,

@@ -3,11 +3,7 @@
 
 mod ledger;
 
-use std::{
-    future::Future,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{future::Future, time::Duration};
 
 use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
@@ -18,7 +14,7 @@ use tonic::{Request, Status};
 use self::ledger::{Ledger, Unreported};
 use crate::{
     caller::Caller,
-    core_client::{RetryBudget, TracedTransport, call_alone, failure_text, is_final_refusal},
+    core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, failure_text},
     error::ApiError,
 };
 
@@ -40,8 +36,7 @@ pub(crate) struct UsageCounter {
     clock: Clock,
     ledger: Ledger,
     refused: IntCounter,
-    /// Whether the last report was refused: said once, not every few seconds.
-    is_refused: AtomicBool,
+    answers: ReportAnswers,
 }
 
 impl UsageCounter {
@@ -56,7 +51,7 @@ impl UsageCounter {
                 "petstore_usage_reports_refused_total",
                 "Reports of usage that the core refused; what they counted is lost.",
             ),
-            is_refused: AtomicBool::new(false),
+            answers: ReportAnswers::new("reports of usage: they are not counted"),
         }
     }
 
@@ -96,18 +91,11 @@ impl UsageCounter {
             request.set_timeout(REPORT_DEADLINE);
             let mut core = self.core.clone();
             let answer = timeout(REPORT_DEADLINE, core.report_usage(request)).await;
-            match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))) {
-                Ok(_) => {
-                    self.is_refused.store(false, Ordering::Relaxed);
-                    self.ledger.answered(number);
-                }
-                Err(refusal) if is_final_refusal(&refusal) => {
-                    self.refused.inc();
-                    if !self.is_refused.swap(true, Ordering::Relaxed) {
-                        tracing::error!(
-                            error = failure_text(&refusal),
-                            "the core refuses reports of usage: they are not counted"
-                        );
+            let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")));
+            match self.answers.judge(answer) {
+                Ok(taken) => {
+                    if taken.is_none() {
+                        self.refused.inc();
                     }
                     self.ledger.answered(number);
                 }

@@ -88,11 +88,11 @@ where
         let Self { kind, work, result, span, .. } = self;
         Box::pin(span.within(async move {
             if let Some(work) = work.take() {
-                *result = Some(match kind {
-                    Kind::Transaction => in_transaction(session, work).await,
-                    Kind::Read | Kind::Write => work(session).await,
-                    #[cfg(test)]
-                    Kind::Unchecked => work(session).await,
+                let is_transaction = *kind == Kind::Transaction;
+                *result = Some(if is_transaction {
+                    in_transaction(session, work).await
+                } else {
+                    work(session).await
                 });
             }
         }))

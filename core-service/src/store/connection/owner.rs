@@ -91,7 +91,7 @@ struct OpenConnection {
     session: Session,
     opened_at: Instant,
     used_at: Instant,
-    _open: Counted,
+    _open: CountGuard,
 }
 
 impl Owner {
@@ -130,14 +130,14 @@ impl Owner {
             session,
             opened_at: now,
             used_at: now,
-            _open: Counted::one(&self.shared, |shared| &shared.open),
+            _open: CountGuard::new(&self.shared, |shared| &shared.open),
         })
     }
 
     /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, and where the job panics
     /// or goes on for too long, the connection is cut: the database undoes what was not committed.
     async fn run_job(&mut self, job: &mut Job, mut connection: OpenConnection) {
-        let _busy = Counted::one(&self.shared, |shared| &shared.busy);
+        let _busy = CountGuard::new(&self.shared, |shared| &shared.busy);
         // What panics is not used again.
         let running = AssertUnwindSafe(job.run(&mut connection.session)).catch_unwind();
         let failure = match self.shared.settings.job_timeout {
@@ -212,19 +212,19 @@ fn may_accept_soon(error: &sqlx::Error) -> bool {
 }
 
 /// Adds one to a count until it is dropped.
-struct Counted {
+struct CountGuard {
     shared: Arc<Shared>,
     count: fn(&Shared) -> &AtomicUsize,
 }
 
-impl Counted {
-    fn one(shared: &Arc<Shared>, count: fn(&Shared) -> &AtomicUsize) -> Self {
+impl CountGuard {
+    fn new(shared: &Arc<Shared>, count: fn(&Shared) -> &AtomicUsize) -> Self {
         count(shared).fetch_add(1, Ordering::Relaxed);
         Self { shared: Arc::clone(shared), count }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         (self.count)(&self.shared).fetch_sub(1, Ordering::Relaxed);
     }

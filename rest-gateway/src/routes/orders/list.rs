@@ -8,7 +8,7 @@ use crate::{
     caller::Caller,
     error::{ApiError, responses},
     gateway::GatewayState,
-    json::orders_body,
+    json::order::orders_body,
     operation::{
         Description, Success,
         description::{Link, ORDERS},

@@ -13,7 +13,7 @@ use links::ListUrl;
 pub(in crate::routes) use query::Query;
 
 use crate::{
-    error::ApiError, json::pet_status_word, operation::description::HeaderFields, routes::json_response,
+    error::ApiError, json::pet::pet_status_word, operation::description::HeaderFields, routes::json_response,
 };
 
 /// The header fields of a page in the OpenAPI document.

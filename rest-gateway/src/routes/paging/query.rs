@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use petstore_proto::v1::PetStatus;
 
 use super::parameters::{self, Parameter};
-use crate::json::{STATUS_WORDS, status_from_word};
+use crate::json::pet::{STATUS_WORDS, status_from_word};
 
 /// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other
 /// parameters are ignored.

@@ -10,7 +10,10 @@ use crate::{
     caller::Caller,
     error::{ApiError, responses},
     gateway::GatewayState,
-    json::{new_pet, pet_body, reference},
+    json::{
+        pet::{new_pet, pet_body},
+        reference,
+    },
     operation::{
         Description, Success, deprecation,
         description::{Link, PETS},

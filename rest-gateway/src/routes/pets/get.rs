@@ -9,7 +9,7 @@ use crate::{
     caller::Caller,
     error::{ApiError, responses},
     gateway::GatewayState,
-    json::pet_body,
+    json::pet::pet_body,
     operation::{Description, Success, deprecation, description::PETS},
     routes::json_response,
 };

@@ -9,7 +9,7 @@ use crate::{
     caller::Caller,
     error::{ApiError, responses},
     gateway::GatewayState,
-    json::pets_body,
+    json::pet::pets_body,
     operation::{
         Description, Success,
         description::{Link, PETS},

@@ -1,0 +1,39 @@
+//! What the core answers to the reports of a gateway.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tonic::Status;
+
+use super::failure::{failure_text, is_final_refusal};
+
+/// Judges the answers to reports of one kind. The log gets one line when the core begins to refuse them, not
+/// one for each.
+#[derive(Debug)]
+pub(crate) struct ReportAnswers {
+    /// What the log says that the core refuses, and what that means.
+    reports: &'static str,
+    is_refused: AtomicBool,
+}
+
+impl ReportAnswers {
+    pub(crate) const fn new(reports: &'static str) -> Self {
+        Self { reports, is_refused: AtomicBool::new(false) }
+    }
+
+    /// The answer to a report; `None` if the core refuses it, and would refuse it again.
+    pub(crate) fn judge<T>(&self, answer: Result<T, Status>) -> Result<Option<T>, Status> {
+        match answer {
+            Ok(answer) => {
+                self.is_refused.store(false, Ordering::Relaxed);
+                Ok(Some(answer))
+            }
+            Err(status) if is_final_refusal(&status) => {
+                if !self.is_refused.swap(true, Ordering::Relaxed) {
+                    tracing::error!(error = failure_text(&status), "the core refuses {}", self.reports);
+                }
+                Ok(None)
+            }
+            Err(status) => Err(status),
+        }
+    }
+}
