@@ -1,11 +1,11 @@
-//! What the core does in the background: it deletes idempotency keys that have expired, and checks the
-//! replicas.
+//! What the core does in the background: it deletes idempotency keys that have expired, counts by minute and
+//! refusals that are older than a day, and checks the replicas.
 
 use std::time::Duration;
 
 use tokio::time;
 
-use crate::Core;
+use crate::{Core, domain::PetStoreError};
 
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Rows of one statement, so that none holds its locks for long.
@@ -32,15 +32,26 @@ impl Core {
     }
 
     async fn sweep(&self) {
-        for _ in 0..BATCHES {
-            match self.store.creations().forget_expired(self.clock.now(), BATCH).await {
-                Ok(BATCH..) => tokio::task::yield_now().await, // others first
-                Ok(_) => return,
-                Err(error) => {
-                    let cause = std::error::Error::source(&error);
-                    tracing::debug!(error = cause, "old request ids could not be removed: {error}");
-                    return; // the next round tries again
-                }
+        let (store, now) = (&self.store, self.clock.now());
+        sweep("old request ids", BATCH, || store.creations().forget_expired(now, BATCH)).await;
+        sweep("old refusals", BATCH, || store.refusals().forget_old(now, BATCH)).await;
+        sweep("old counts of usage", 1, || store.usage().forget_old_minutes(now)).await;
+    }
+}
+
+/// Deletes rows batch by batch, until one has fewer than `full`.
+async fn sweep<F>(what: &str, full: u64, delete: impl Fn() -> F)
+where
+    F: Future<Output = Result<u64, PetStoreError>>,
+{
+    for _ in 0..BATCHES {
+        match delete().await {
+            Ok(deleted) if deleted >= full => tokio::task::yield_now().await, // others first
+            Ok(_) => return,
+            Err(error) => {
+                let cause = std::error::Error::source(&error);
+                tracing::debug!(error = cause, "{what} could not be removed: {error}");
+                return; // the next round tries again
             }
         }
     }

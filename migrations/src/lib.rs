@@ -34,6 +34,7 @@ mod m0012_ban_origins;
 mod m0013_operators;
 mod m0014_audit_events;
 mod m0015_suspensions_and_labels;
+mod m0016_usage_minutes_and_refusals;
 mod m0017_operator_sessions;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in
@@ -60,6 +61,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0013_operators::Migration),
             Box::new(m0014_audit_events::Migration),
             Box::new(m0015_suspensions_and_labels::Migration),
+            Box::new(m0016_usage_minutes_and_refusals::Migration),
             Box::new(m0017_operator_sessions::Migration),
         ]
     }

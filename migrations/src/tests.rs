@@ -161,6 +161,9 @@ fn every_int64_fits_its_column_on_postgresql_too() {
         m0011_installation::installation(),
         m0013_operators::operators(),
         m0014_audit_events::audit_events(),
+        m0016_usage_minutes_and_refusals::usage_minutes(),
+        m0016_usage_minutes_and_refusals::refusals(),
+        m0016_usage_minutes_and_refusals::refusal_counts(),
     ];
     for table in tables {
         let sql = table.to_string(PostgresQueryBuilder);

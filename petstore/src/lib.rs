@@ -26,7 +26,8 @@ use petstore_telemetry::logs;
 use crate::{
     cli::{Cli, Verb},
     commands::{
-        account, audit, ban, core, explain, export, health, import, key, migrate, operator, shell, usage,
+        account, audit, ban, core, explain, export, health, import, key, migrate, operator, overview, shell,
+        usage,
     },
     error::CliError,
 };
@@ -70,6 +71,7 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Key(verb) => key::run(verb),
         Verb::Ban(verb) => ban::run(verb),
         Verb::Usage(settings) => usage::run(&settings),
+        Verb::Overview(settings) => overview::run(&settings),
         Verb::Operator(verb) => operator::run(verb),
         Verb::Audit(settings) => audit::run(settings),
         Verb::Explain(settings) => explain::run(settings),

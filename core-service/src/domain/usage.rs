@@ -1,10 +1,10 @@
-//! What accounts asked for, by UTC day.
+//! What accounts asked for, by UTC day and by minute.
 
 use std::fmt;
 
 use petstore_clock::UnixMillis;
 
-use super::Violation;
+use super::{AccountId, KeyId, Refusal, RefusalCount, Violation};
 
 /// A UTC calendar day: days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +42,41 @@ impl fmt::Display for Day {
     }
 }
 
+/// A minute of UTC: minutes since 1970-01-01T00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Minute(pub i64);
+
+impl Minute {
+    /// How many minutes are kept: those of 24 hours.
+    pub const KEPT: i64 = 1_440;
+    const SECS: u64 = 60;
+    /// 9999-12-31T23:59Z.
+    const MAX: i64 = (Day::MAX + 1) * 1_440 - 1;
+
+    /// The minute that the moment belongs to.
+    #[must_use]
+    pub fn containing(moment: UnixMillis) -> Self {
+        Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
+    }
+
+    /// When the minute begins.
+    #[must_use]
+    pub fn start(self) -> UnixMillis {
+        UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(Self::SECS))
+    }
+
+    /// So many minutes before.
+    #[must_use]
+    pub fn minus(self, minutes: i64) -> Self {
+        Self(self.0.saturating_sub(minutes))
+    }
+
+    /// Whether it is from 1970 to 9999.
+    pub(crate) fn is_valid(self) -> bool {
+        (0..=Self::MAX).contains(&self.0)
+    }
+}
+
 /// How many requests were answered how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -62,8 +97,20 @@ impl Tally {
     /// numbers are doubles.
     pub(crate) const MAX: i64 = 1_000_000_000_000_000;
 
-    fn counts(&self) -> [i64; 5] {
+    /// In the order of the fields.
+    pub(crate) fn counts(&self) -> [i64; 5] {
         [self.succeeded, self.client_errors, self.refused, self.server_errors, self.get_pet]
+    }
+
+    /// Whether the numbers can be added to counts.
+    fn check(&self, field: &'static str) -> Result<(), Violation> {
+        if self.counts().iter().any(|count| *count < 0) {
+            Err(Violation::new(field, "must not have negative numbers"))
+        } else if self.counts().iter().any(|count| *count > Self::MAX) {
+            Err(Violation::new(field, "must not have counts above 1000000000000000"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -83,15 +130,48 @@ impl UsageDay {
     /// day.
     pub(crate) fn new(day: Day, tally: Tally) -> Result<Self, Violation> {
         if !(0..=Day::MAX).contains(&day.0) {
-            Err(Violation::new("rows", "must have days from 1970 to 9999"))
-        } else if tally.counts().iter().any(|count| *count < 0) {
-            Err(Violation::new("rows", "must not have negative numbers"))
-        } else if tally.counts().iter().any(|count| *count > Tally::MAX) {
-            Err(Violation::new("rows", "must not have counts above 1000000000000000"))
-        } else {
-            Ok(Self { day, tally })
+            return Err(Violation::new("rows", "must have days from 1970 to 9999"));
         }
+        tally.check("rows")?;
+        Ok(Self { day, tally })
     }
+}
+
+/// The requests of one minute, of one key or of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageMinute {
+    /// The minute.
+    pub minute: Minute,
+    /// The key; `None` in sums over several.
+    pub key_id: Option<KeyId>,
+    /// Its requests.
+    pub tally: Tally,
+}
+
+impl UsageMinute {
+    /// # Errors
+    ///
+    /// When the minute is before 1970 or after 9999, or a count is negative or more than can be counted.
+    pub(crate) fn new(minute: Minute, key_id: KeyId, tally: Tally) -> Result<Self, Violation> {
+        if !minute.is_valid() {
+            return Err(Violation::new("minutes", "must have minutes from 1970 to 9999"));
+        }
+        tally.check("minutes")?;
+        Ok(Self { minute, key_id: Some(key_id), tally })
+    }
+}
+
+/// What a gateway reports at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UsageReport {
+    /// By account and day, each once.
+    pub(crate) days: Vec<(AccountId, UsageDay)>,
+    /// The same requests by minute and key, each once.
+    pub(crate) minutes: Vec<(AccountId, UsageMinute)>,
+    /// Requests that were refused.
+    pub(crate) refusals: Vec<Refusal>,
+    /// How many were refused, by minute and cause, each once.
+    pub(crate) refusal_counts: Vec<RefusalCount>,
 }
 
 /// Names a gateway's run: 1 to 64 visible ASCII characters.
@@ -128,5 +208,14 @@ mod tests {
         assert_eq!(Day::containing(midnight).to_string(), "2026-11-20");
         assert_eq!(Day::containing(UnixMillis(midnight.0 - 1)), Day::containing(midnight).minus(1));
         assert_eq!(Day(-5).to_string(), "1970-01-01");
+    }
+
+    #[test]
+    fn the_last_minute_belongs_to_the_last_day() {
+        assert_eq!(Day::containing(Minute(Minute::MAX).start()), Day(Day::MAX));
+        assert!(
+            Minute(Minute::MAX).is_valid() && !Minute(Minute::MAX + 1).is_valid() && !Minute(-1).is_valid()
+        );
+        assert_eq!(Minute::containing(UnixMillis(119_999)).start(), UnixMillis(60_000));
     }
 }

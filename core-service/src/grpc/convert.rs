@@ -145,7 +145,7 @@ pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId, PetStoreEr
 }
 
 /// A moment that every column and every client can hold.
-fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, PetStoreError> {
+pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, PetStoreError> {
     /// 9999-12-31T23:59:59.999Z.
     const LAST: u64 = 253_402_300_799_999;
     let millis = u64::try_from(millis).ok().filter(|millis| *millis <= LAST);
@@ -177,7 +177,7 @@ pub(super) fn usage_day(UsageDay { day, tally }: UsageDay) -> internal::UsageDay
     internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
 }
 
-fn refused(violation: Violation) -> PetStoreError {
+pub(super) fn refused(violation: Violation) -> PetStoreError {
     PetStoreError::InvalidParameter(violation.into())
 }
 

@@ -39,6 +39,7 @@ mod security;
 mod server;
 mod status;
 mod store_service;
+mod usage_report;
 mod usage_service;
 
 pub use access::RequiredToken;

@@ -6,14 +6,16 @@ use petstore_proto::internal::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::convert;
+use super::{convert, usage_report};
 use crate::{
     Core,
-    domain::{AccountId, Day, PetStoreError, ReporterName, Violation},
+    domain::{AccountId, Day, PetStoreError, ReporterName, UsageReport, Violation},
 };
 
-/// How many rows one report may have.
+/// How many rows one report may have, of days, of minutes, and of counts of refusals.
 const MAX_ROWS: usize = 1_000;
+/// How many refusals.
+const MAX_REFUSALS: usize = 500;
 
 #[tonic::async_trait]
 impl UsageService for Core {
@@ -22,18 +24,26 @@ impl UsageService for Core {
         request: Request<ReportUsageRequest>,
     ) -> Result<Response<ReportUsageResponse>, Status> {
         self.answer("petstore.internal.v1.UsageService/ReportUsage", request, |request| async move {
-            let ReportUsageRequest { reporter, number, rows } = request;
+            let ReportUsageRequest { reporter, number, rows, minutes, refusals, refusal_counts } = request;
             let reporter = ReporterName::parse(reporter).map_err(refuse)?;
             for (holds, field, rule) in [
                 (number > 0, "number", "must be positive"),
                 (rows.len() <= MAX_ROWS, "rows", "must be at most 1000"),
+                (minutes.len() <= MAX_ROWS, "minutes", "must be at most 1000"),
+                (refusals.len() <= MAX_REFUSALS, "refusals", "must be at most 500"),
+                (refusal_counts.len() <= MAX_ROWS, "refusal_counts", "must be at most 1000"),
             ] {
                 if !holds {
                     return Err(refuse(Violation::new(field, rule)));
                 }
             }
-            let rows = convert::usage_rows(rows)?;
-            self.store.usage().record(reporter.as_str(), number, &rows, self.clock.now()).await?;
+            let report = UsageReport {
+                days: convert::usage_rows(rows)?,
+                minutes: usage_report::minutes(minutes)?,
+                refusals: usage_report::refusals(refusals)?,
+                refusal_counts: usage_report::refusal_counts(refusal_counts)?,
+            };
+            self.store.usage().record(reporter.as_str(), number, report, self.clock.now()).await?;
             Ok(ReportUsageResponse {})
         })
         .await

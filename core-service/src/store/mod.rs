@@ -39,6 +39,7 @@ mod operators;
 mod orders;
 mod pets;
 mod postgres;
+mod refusals;
 mod replicas;
 pub mod schema;
 mod sqlite;
@@ -61,6 +62,8 @@ pub(crate) use keys::ResolvedKey;
 pub(crate) use metrics::StatementMetrics;
 pub(crate) use orders::Orders;
 pub(crate) use pets::Pets;
+pub(crate) use refusals::{KEPT as REFUSALS_KEPT, Refusals};
+pub(crate) use usage::MinutesOf;
 
 use connection::{Connections, Session};
 use database_url::DatabaseLocation;
@@ -144,6 +147,10 @@ impl Store {
     #[must_use]
     pub fn usage(&self) -> Usage<'_> {
         Usage(self)
+    }
+
+    pub(crate) fn refusals(&self) -> Refusals<'_> {
+        Refusals(self)
     }
 
     pub(crate) fn changes(&self) -> Changes<'_> {

@@ -1,22 +1,26 @@
 //! Counts of use in the database.
 
+mod minutes;
+
 use std::time::Duration;
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IdenStatic, QueryFilter, QueryOrder,
-    QueryResult, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QueryResult,
+    QuerySelect,
     sea_query::{Expr, ExprTrait, JoinType, OnConflict, Order, Query},
 };
 
+pub(crate) use self::minutes::MinutesOf;
 use super::{
     Session, Store,
     entity::{
         account::{self, moment_column},
         usage_day, usage_reporter,
     },
+    refusals,
 };
-use crate::domain::{AccountId, AccountName, Day, PetStoreError, Tally, UsageDay};
+use crate::domain::{AccountId, AccountName, Day, PetStoreError, Tally, UsageDay, UsageReport};
 
 /// How many days are kept, today included.
 const KEPT_DAYS: i64 = 90;
@@ -24,6 +28,9 @@ const KEPT_DAYS: i64 = 90;
 const SWEEP: u64 = 1_000;
 /// After so long without a report a gateway's run is over: the numbers of its reports are forgotten.
 const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
+
+/// The columns of counts, in the order of [`Tally::counts`].
+const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
 
 /// The counts of one account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,15 +62,19 @@ impl Usage<'_> {
         self,
         reporter: &str,
         number: i64,
-        rows: &[(AccountId, UsageDay)],
+        report: UsageReport,
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
-        let (reporter, rows) = (reporter.to_owned(), rows.to_vec());
+        let reporter = reporter.to_owned();
         self.0
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
                     if is_new(transaction, &reporter, number, now).await? {
-                        add(transaction, rows).await?;
+                        let UsageReport { days, minutes, refusals, refusal_counts } = report;
+                        add(transaction, days).await?;
+                        minutes::add(transaction, minutes).await?;
+                        minutes::add_refusals(transaction, refusal_counts).await?;
+                        refusals::add(transaction, refusals).await?;
                         forget_what_is_old(transaction, now).await?;
                     }
                     Ok(())
@@ -96,15 +107,13 @@ impl Usage<'_> {
         since: Day,
     ) -> Result<Vec<UsageDay>, PetStoreError> {
         use usage_day::Column as C;
-        // A sum of 64-bit integers is a decimal number on PostgreSQL, and fits again.
-        let sum = |column: C| Expr::col(column).sum().cast_as("bigint");
         let mut query = Query::select();
         query
             .from(usage_day::Entity)
             .expr_as(Expr::val(0_i64).cast_as("bigint"), "account_id")
             .column(C::Day);
-        for column in [C::Succeeded, C::ClientErrors, C::Refused, C::ServerErrors, C::GetPet] {
-            query.expr_as(sum(column), column.as_str());
+        for column in COUNTS {
+            query.expr_as(sum_of(column), column);
         }
         query.and_where(Expr::col(C::Day).gte(since.0)).group_by_col(C::Day).order_by(C::Day, Order::Asc);
         if let Some(account) = account {
@@ -212,34 +221,46 @@ async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMil
 }
 
 async fn add(transaction: &Session, mut rows: Vec<(AccountId, UsageDay)>) -> Result<(), DbErr> {
-    use usage_day::Column as C;
-    const COUNTS: [C; 5] = [C::Succeeded, C::ClientErrors, C::Refused, C::ServerErrors, C::GetPet];
     if rows.is_empty() {
         return Ok(());
     }
-    // Stops at the most that is counted: one more would not fit the column, or the count would become a
-    // fraction.
-    let sum = |column: C| {
-        let (kept, more) = (Expr::col((usage_day::Entity, column)), Expr::col(("excluded", column)));
+    rows.sort_unstable_by_key(|(account, usage)| (*account, usage.day));
+    let mut insert = Query::insert();
+    insert.into_table(usage_day::Entity).columns(["account_id", "day"].into_iter().chain(COUNTS));
+    for (account, UsageDay { day, tally }) in rows {
+        insert.values_panic([account.0, day.0].into_iter().chain(tally.counts()).map(Expr::val));
+    }
+    insert.on_conflict(adding_up("usage_days", &["account_id", "day"], &COUNTS));
+    transaction.execute(&insert).await.map(drop)
+}
+
+/// What an insertion does with rows that are there already: adds to their counts. It stops at the most that
+/// is counted: one more would not fit the column, or the count would become a fraction.
+fn adding_up(table: &'static str, key: &[&'static str], counts: &[&'static str]) -> OnConflict {
+    let sum = |column: &'static str| {
+        let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
         let is_most = kept.clone().gt(Expr::val(Tally::MAX).sub(more.clone()));
         (column, Expr::case(is_most, Tally::MAX).finally(kept.add(more)).into())
     };
-    let mut insert = Query::insert();
-    insert.into_table(usage_day::Entity).columns([C::AccountId, C::Day].into_iter().chain(COUNTS));
-    rows.sort_unstable_by_key(|(account, usage)| (*account, usage.day));
-    for (account, UsageDay { day, tally }) in rows {
-        insert.values_panic([
-            account.0.into(),
-            day.0.into(),
-            tally.succeeded.into(),
-            tally.client_errors.into(),
-            tally.refused.into(),
-            tally.server_errors.into(),
-            tally.get_pet.into(),
-        ]);
-    }
-    insert.on_conflict(OnConflict::columns([C::AccountId, C::Day]).values(COUNTS.map(sum)).to_owned());
-    transaction.execute(&insert).await.map(drop)
+    OnConflict::columns(key.iter().copied()).values(counts.iter().copied().map(sum)).to_owned()
+}
+
+/// The sum of a column of counts. Of 64-bit integers it is a decimal number on PostgreSQL, and fits again.
+fn sum_of(column: &'static str) -> Expr {
+    Expr::col(column).sum().cast_as("bigint")
+}
+
+/// The counts in a row.
+fn stored_tally(row: &QueryResult) -> Result<Tally, DbErr> {
+    let count = |column| row.try_get("", column);
+    let [succeeded, client_errors, refused, server_errors, get_pet] = COUNTS;
+    Ok(Tally {
+        succeeded: count(succeeded)?,
+        client_errors: count(client_errors)?,
+        refused: count(refused)?,
+        server_errors: count(server_errors)?,
+        get_pet: count(get_pet)?,
+    })
 }
 
 /// Forgets runs that are over, and a bounded number of rows of the oldest day that is too old.

@@ -11,8 +11,8 @@ use clap::{Parser, Subcommand};
 pub use self::settings_table::{flags, settings_table};
 pub(crate) use self::{argument_error::report, unknown_variables::unknown_variables};
 use crate::commands::{
-    account, audit, ban, core, explain, export, gateway, health, import, key, migrate, operator, serve,
-    shell, usage,
+    account, audit, ban, core, explain, export, gateway, health, import, key, migrate, operator, overview,
+    serve, shell, usage,
 };
 
 /// The Animal Store Service: pets, over REST and gRPC.
@@ -47,6 +47,8 @@ pub(crate) enum Verb {
     Ban(ban::BanCommand),
     /// Show the usage and limits of an account
     Usage(usage::UsageSettings),
+    /// Show the requests of the last minutes over all accounts, and what refused some
+    Overview(overview::OverviewSettings),
     /// Manage operators and their tokens
     #[command(subcommand)]
     Operator(operator::OperatorCommand),

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// What a command has to do. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 22] = [
+    const WITHOUT_VARIABLE: [&str; 27] = [
         "help",
         "version",
         "yes",
@@ -116,6 +116,11 @@ mod tests {
         "key",
         "last",
         "limit",
+        "name",
+        "suspended",
+        "by",
+        "by-key",
+        "minutes",
     ];
 
     #[test]

@@ -31,7 +31,19 @@ pub(crate) enum AccountCommand {
         settings: AdminSettings,
     },
     /// List the accounts
-    List(AdminSettings),
+    List {
+        /// Only accounts whose name contains this, in upper or lower case
+        #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+        name: String,
+        /// Only accounts on this plan
+        #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
+        plan: Option<String>,
+        /// Only suspended accounts
+        #[arg(long)]
+        suspended: bool,
+        #[command(flatten)]
+        settings: AdminSettings,
+    },
     /// Show one account
     Show {
         /// The account's name
@@ -137,11 +149,17 @@ pub(crate) fn run(verb: AccountCommand) -> Result<(), CliError> {
                 format!("created account {} on plan {}\n", account.name, plan_name(account))
             })
         }
-        AccountCommand::List(settings) => {
+        AccountCommand::List { name, plan, suspended, settings } => {
+            let request = ListAccountsRequest {
+                page_size: PAGE_SIZE,
+                name_contains: name,
+                plan: plan.as_deref().map_or(admin_v1::Plan::Unspecified, wire_plan).into(),
+                suspended: suspended.then_some(true),
+                page_token: String::new(),
+            };
             let accounts = settings.call(async |client| {
                 let page = async |page_token| {
-                    let request =
-                        ListAccountsRequest { page_size: PAGE_SIZE, page_token, ..Default::default() };
+                    let request = ListAccountsRequest { page_token, ..request.clone() };
                     let page = client.clone().list_accounts(request).await?.into_inner();
                     Ok((page.accounts, page.next_page_token))
                 };
@@ -206,6 +224,11 @@ fn changed(
 ) -> Result<(), CliError> {
     let account = account.ok_or_else(|| Status::internal("the core's answer has no account"))?;
     settings.print(|| text(&account), || json(&account))
+}
+
+/// The plan of that name, which is one of the allowed ones.
+fn wire_plan(name: &str) -> admin_v1::Plan {
+    admin_v1::Plan::from_str_name(&format!("PLAN_{}", name.to_uppercase())).unwrap_or_default()
 }
 
 /// The plan as the command line names it.

@@ -12,6 +12,7 @@ pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod migrate;
 pub(crate) mod operator;
+pub(crate) mod overview;
 pub mod serve;
 pub(crate) mod shell;
 pub(crate) mod usage;

@@ -70,6 +70,8 @@ pub struct RunningService {
     pub admin_addr: SocketAddr,
     /// Where the first API key was written, if the store was new.
     pub first_key_file: Option<PathBuf>,
+    /// Where the token of the first operator was written, if the store was new.
+    pub first_operator_file: Option<PathBuf>,
     store: Store,
     process: Process,
 }
@@ -118,7 +120,8 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<RunningServi
     let store = process.open_store(&url, &replicas, settings.store.open_options()).await?;
     let store = store.with_pet_cache(settings.store.pet_cache);
     let first_key_file = first_secrets::create_account(&store, &url, environment, &clock).await?;
-    if let Some(file) = first_secrets::create_operator(&store, &url, &clock).await? {
+    let first_operator_file = first_secrets::create_operator(&store, &url, &clock).await?;
+    if let Some(file) = &first_operator_file {
         tracing::info!(file = %file.display(), "wrote the token of the first operator, an admin");
     }
 
@@ -143,6 +146,7 @@ pub async fn start(settings: ServeSettings, clock: Clock) -> Result<RunningServi
         grpc_addr,
         admin_addr,
         first_key_file,
+        first_operator_file,
         store,
         process,
     })
@@ -159,6 +163,7 @@ pub(crate) fn run(settings: ServeSettings, warnings: &[String]) -> Result<(), Pr
             admin: Some(running.admin_addr),
             store: Some(url.to_string()),
             first_key_file: running.first_key_file,
+            first_operator_file: running.first_operator_file,
         };
         Ok((running.process, banner))
     })

@@ -1,5 +1,11 @@
-//! `petstore usage`: the requests of an account, and how much of its limits it and its keys have used.
+//! `petstore usage`: the requests of an account by day, and how much of its limits it and its keys have used;
+//! or its requests by minute.
 
+mod minutes;
+
+use std::time::Duration;
+
+use petstore_clock::Clock;
 use petstore_core::domain::Day;
 use petstore_gateway::{BanBody, LimitStatusBody, WindowBody};
 use petstore_proto::admin::v1::{
@@ -10,20 +16,37 @@ use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::{
-    admin::{AdminSettings, moment, written},
+    admin::{AdminSettings, moment, timestamp, written},
     commands::{
         account::{limits, plan_name},
-        key::{self, AccountSetting},
+        key::{self, AccountSetting, key_id},
     },
     error::CliError,
     output::{self, columns},
     process::{AdminPortClient, AdminUrlSettings},
+    settings::duration,
 };
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct UsageSettings {
     #[command(flatten)]
     account: AccountSetting,
+
+    /// How long the periods are that requests are counted in. Minutes are kept for 24 hours
+    #[arg(long, default_value = "day", value_enum, value_name = "PERIOD")]
+    by: Period,
+
+    /// Only this time before now, as in 2h; by default 30 days, or 60 minutes
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
+    last: Option<Duration>,
+
+    /// Only requests with this key; needs `--by minute`
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
+
+    /// Each key by itself; needs `--by minute`
+    #[arg(long)]
+    by_key: bool,
 
     #[command(flatten)]
     admin_port: AdminUrlSettings,
@@ -32,14 +55,32 @@ pub(crate) struct UsageSettings {
     settings: AdminSettings,
 }
 
+/// The length of the periods that usage is told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Period {
+    /// UTC days, and the limits in use
+    Day,
+    /// Minutes
+    Minute,
+}
+
 /// The usage of an account.
 #[derive(Debug)]
 struct Report {
     account: Account,
     /// `None` if no gateway answers.
     limits: Option<LimitsInUse>,
-    /// The last 30 days, ascending.
+    /// Ascending.
     days: Vec<UsagePeriod>,
+}
+
+impl From<Period> for UsageInterval {
+    fn from(period: Period) -> Self {
+        match period {
+            Period::Day => Self::Day,
+            Period::Minute => Self::Minute,
+        }
+    }
 }
 
 /// How much of their limits the account and each of its keys have used.
@@ -51,15 +92,20 @@ struct LimitsInUse {
 
 pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
     let name = usage.account.name().to_string();
+    let request = GetUsageRequest {
+        account: name.clone(),
+        key_id: usage.key.as_deref().map(key_id).transpose()?.map(|id| id.to_string()).unwrap_or_default(),
+        interval: UsageInterval::from(usage.by).into(),
+        start_time: usage.last.map(|last| timestamp(Clock::system().now().minus(last))),
+        by_key: usage.by_key,
+    };
+    if usage.by == Period::Minute {
+        return minutes::run(usage, request);
+    }
     let report = usage.settings.call(async |mut client| {
-        let request = GetAccountRequest { account: name.clone(), account_id: 0 };
-        let account = client.get_account(request).await?.into_inner().account;
+        let this = GetAccountRequest { account: name.clone(), account_id: 0 };
+        let account = client.get_account(this).await?.into_inner().account;
         let account = account.ok_or_else(|| Status::internal("the core's answer has no account"))?;
-        let request = GetUsageRequest {
-            account: name.clone(),
-            interval: UsageInterval::Day.into(),
-            ..GetUsageRequest::default()
-        };
         let days = client.get_usage(request).await?.into_inner().periods;
         let mut keys = key::list(&client, &name).await?;
         keys.retain(|key| key.state() == KeyState::Active);
@@ -138,16 +184,10 @@ impl Report {
             .days
             .iter()
             .rev()
-            .map(|period| {
-                let counts = counts(period);
-                let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
-                let numbers = [total(&counts), succeeded, client_errors, refused, server_errors, get_pet];
-                std::iter::once(date(period)).chain(numbers.map(|count| count.to_string())).collect()
-            })
+            .map(|period| std::iter::once(date(period)).chain(count_cells(period)).collect())
             .collect();
-        let head = ["DATE", "REQUESTS", "2XX", "4XX", "429", "5XX", "GETPET"];
         text += "\n";
-        text + &columns(&head, &rows)
+        text + &columns(&[&["DATE"][..], &COUNTS].concat(), &rows)
     }
 }
 
@@ -169,14 +209,30 @@ fn key_json((key, status): &(String, LimitStatusBody)) -> Value {
 }
 
 fn day_json(period: &UsagePeriod) -> Value {
+    let mut json = counts_json(period);
+    json["date"] = date(period).into();
+    json
+}
+
+/// What a period counts, for programs.
+pub(super) fn counts_json(period: &UsagePeriod) -> Value {
     let counts = counts(period);
     let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
     json!({
-        "date": date(period),
         "requests": total(&counts),
         "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
         "getPet": get_pet,
     })
+}
+
+/// The heads of the columns of counts.
+pub(super) const COUNTS: [&str; 6] = ["REQUESTS", "2XX", "4XX", "429", "5XX", "GETPET"];
+
+/// What a period counts, for these columns.
+pub(super) fn count_cells(period: &UsagePeriod) -> [String; 6] {
+    let counts = counts(period);
+    let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
+    [total(&counts), succeeded, client_errors, refused, server_errors, get_pet].map(|count| count.to_string())
 }
 
 fn counts(period: &UsagePeriod) -> UsageCounts {

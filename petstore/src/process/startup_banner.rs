@@ -18,6 +18,7 @@ pub(crate) struct StartupBanner {
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) store: Option<String>,
     pub(crate) first_key_file: Option<PathBuf>,
+    pub(crate) first_operator_file: Option<PathBuf>,
 }
 
 impl StartupBanner {
@@ -33,6 +34,12 @@ impl StartupBanner {
     fn docs(&self) -> Option<String> {
         let https = || self.https.map(|addr| format!("https://{addr}/docs"));
         self.http.map(|addr| format!("http://{addr}/docs")).or_else(https)
+    }
+
+    /// The URL of the operator console, which a gateway has.
+    fn console(&self) -> Option<String> {
+        let is_gateway = self.http.is_some() || self.https.is_some();
+        self.admin.filter(|_| is_gateway).map(|addr| format!("http://{addr}/console"))
     }
 
     fn text(&self) -> String {
@@ -55,6 +62,9 @@ impl StartupBanner {
         if let Some(addr) = self.admin {
             line("admin", &format_args!("http://{addr}"));
         }
+        if let Some(url) = self.console() {
+            line("console", &url);
+        }
         if let Some(store) = &self.store {
             line("store", store);
         }
@@ -66,6 +76,11 @@ impl StartupBanner {
                 "The store is new: account \"first\" on plan Free has one API key, in {name}. Try it:\n  \
                  curl -H \"Authorization: Bearer $(cat {quoted})\" http://{addr}/v1/pets\n"
             );
+        }
+        if let (Some(file), Some(console)) = (&self.first_operator_file, self.console()) {
+            let name = file.display();
+            let _ =
+                writeln!(text, "Its operator \"first\" has a token, in {name}. Sign in with it at {console}");
         }
         text
     }
@@ -89,6 +104,7 @@ mod tests {
             admin: Some("127.0.0.1:9090".parse().unwrap()),
             store: Some("sqlite://data/petstore.db".to_owned()),
             first_key_file: Some("data/first-api-key".into()),
+            first_operator_file: Some("data/first-operator-token".into()),
             ..StartupBanner::default()
         };
         assert_eq!(
@@ -97,10 +113,13 @@ mod tests {
              docs   http://127.0.0.1:8080/docs\n\
              gRPC   127.0.0.1:50051\n\
              admin  http://127.0.0.1:9090\n\
+             console http://127.0.0.1:9090/console\n\
              store  sqlite://data/petstore.db\n\
              The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. \
              Try it:\n  \
-             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://127.0.0.1:8080/v1/pets\n"
+             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://127.0.0.1:8080/v1/pets\n\
+             Its operator \"first\" has a token, in data/first-operator-token. \
+             Sign in with it at http://127.0.0.1:9090/console\n"
         );
     }
 
@@ -117,7 +136,8 @@ mod tests {
             "REST   http://[::1]:80/v1\n\
              HTTPS  https://[::1]:443/v1\n\
              docs   http://[::1]:80/docs\n\
-             admin  http://[::1]:9090\n"
+             admin  http://[::1]:9090\n\
+             console http://[::1]:9090/console\n"
         );
     }
 

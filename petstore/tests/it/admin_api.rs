@@ -55,6 +55,10 @@ async fn what_is_not_there_or_not_served_is_an_error_as_on_the_public_port() {
     let refused = admin.send("GET", "/admin/v1/accounts?plan=gold", &[TOKEN], "").await;
     refused.assert_error_body(400, "INVALID_PARAMETER");
     assert_eq!(refused.message(), "plan must be one of free, pro, business, enterprise");
+    let boss = admin.with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    let refused = boss.get("/admin/v1/accounts?pageSize=-1").await;
+    refused.assert_error_body(400, "INVALID_PARAMETER");
+    assert!(refused.message().starts_with("pageSize must"), "{refused:?}");
 }
 
 #[tokio::test]
@@ -162,8 +166,10 @@ async fn a_viewer_reads_and_is_refused_every_change() {
 }
 
 #[tokio::test]
-async fn an_address_with_ten_wrong_tokens_in_a_minute_is_not_heard_for_the_rest_of_it() {
+async fn an_address_with_ten_wrong_tokens_is_not_heard_for_a_minute_but_with_a_token_in_use() {
     let shop = TestShop::open().await;
+    let in_use = shop.admin().with_header("authorization", &operator(&shop, "ann", Role::Admin).await);
+    in_use.get("/admin/v1/bans").await.assert_status(200);
     let wrong = shop.admin().with_header(TOKEN.0, TOKEN.1);
     for _ in 0..10 {
         wrong.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
@@ -172,6 +178,10 @@ async fn an_address_with_ten_wrong_tokens_in_a_minute_is_not_heard_for_the_rest_
     refused.assert_error_body(429, "RATE_LIMITED");
     let right = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
     right.get("/admin/v1/bans").await.assert_error_body(429, "RATE_LIMITED");
+    in_use.get("/admin/v1/bans").await.assert_status(200);
+    in_use.send("POST", "/admin/v1/operators/ann/revoke", &[], "").await.assert_status(200);
+    in_use.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+    in_use.get("/admin/v1/bans").await.assert_error_body(429, "RATE_LIMITED"); // as any other wrong one
     shop.advance(Duration::from_secs(refused.retry_after()));
     right.get("/admin/v1/bans").await.assert_status(200);
 }

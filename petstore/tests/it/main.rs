@@ -54,6 +54,7 @@ mod redis_installations;
 mod redis_operation;
 mod redis_outages;
 mod redis_tls;
+mod refusals;
 mod replicas;
 mod requests;
 mod routing;

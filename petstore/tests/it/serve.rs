@@ -23,10 +23,13 @@ async fn a_new_store_comes_with_a_key_that_works_at_once() {
              docs   http://{rest}/docs\n\
              gRPC   {grpc}\n\
              admin  http://{admin}\n\
+             console http://{admin}/console\n\
              store  sqlite://data/petstore.db\n\
              The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. \
              Try it:\n  \
-             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://{rest}/v1/pets\n",
+             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://{rest}/v1/pets\n\
+             Its operator \"first\" has a token, in data/first-operator-token. Sign in with it at \
+             http://{admin}/console\n",
             rest = server.address("REST"),
             grpc = server.address("gRPC"),
             admin = server.address("admin"),

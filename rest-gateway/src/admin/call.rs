@@ -7,6 +7,7 @@ use std::{
 
 use bytes::{Buf, BufMut};
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use petstore_api_key::OperatorToken;
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use tokio::time::timeout;
@@ -59,6 +60,14 @@ impl Credentials {
         // Only a router that is called without a socket has no peer.
         let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         Ok(Self { authorization, address: proxies.client_ip(peer, headers) })
+    }
+}
+
+impl Credentials {
+    /// The token, if its form and checksum are right.
+    pub(super) fn token(&self) -> Option<OperatorToken> {
+        let (_, token) = self.authorization.to_str().ok()?.split_once(' ')?;
+        OperatorToken::parse(token)
     }
 }
 

@@ -100,7 +100,12 @@ impl From<&Status> for AdminError {
             (Some(reason), _) => Self::Refused { reason, message: status.message().to_owned() },
             (None, Code::Unimplemented) => Self::NotServed,
             (None, code) => {
-                let error = ApiError::from(status);
+                let mut error = ApiError::from(status);
+                if let ApiError::Core { message, .. } | ApiError::CoreParameter { message, .. } = &mut error
+                    && let Some(in_json) = violations_in_json(status)
+                {
+                    *message = in_json;
+                }
                 if error.status().is_server_error() {
                     let error = crate::core_client::failure_text(status);
                     tracing::warn!(?code, error, "a call of the admin service failed");
@@ -109,6 +114,29 @@ impl From<&Status> for AdminError {
             }
         }
     }
+}
+
+/// What is wrong with the fields of a message, by their names in JSON; `None` if nothing is said of fields.
+fn violations_in_json(status: &Status) -> Option<String> {
+    let violations = status.get_details_bad_request()?.field_violations;
+    let sentences: Vec<_> =
+        violations.iter().map(|it| format!("{} {}", json_name(&it.field), it.description)).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
+/// `page_size` is `pageSize`.
+fn json_name(field: &str) -> String {
+    let mut name = String::with_capacity(field.len());
+    let mut is_next_upper = false;
+    for character in field.chars() {
+        if matches!(character, '_' | '-') {
+            is_next_upper = true;
+        } else {
+            name.push(if is_next_upper { character.to_ascii_uppercase() } else { character });
+            is_next_upper = false;
+        }
+    }
+    name
 }
 
 impl IntoResponse for AdminError {

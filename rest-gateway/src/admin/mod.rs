@@ -142,17 +142,22 @@ impl AdminState {
     }
 
     /// Calls the method for the operator. An address that failed too often is not heard before it may try
-    /// again.
+    /// again, but with a token that the core accepted before.
     async fn call(
         &self,
         method: &AdminMethod,
         message: &DynamicMessage,
         credentials: &Credentials,
     ) -> Result<DynamicMessage, AdminError> {
-        self.attempts.check(credentials.address).await?;
+        let (address, token) = (credentials.address, credentials.token());
+        self.attempts.check(address, token.as_ref()).await?;
         let answer = call(self.gateway.core.transport(), method, message, credentials).await;
-        if matches!(&answer, Err(error) if error.is_invalid_token()) {
-            self.attempts.count(credentials.address).await;
+        match (&answer, &token) {
+            (Err(error), _) if error.is_invalid_token() => {
+                self.attempts.failed(address, token.as_ref()).await;
+            }
+            (Ok(_), Some(token)) => self.attempts.accepted(token).await,
+            (Ok(_) | Err(_), _) => {}
         }
         answer
     }

@@ -37,6 +37,21 @@ pub struct KnownKey {
     pub quota: Quota,
 }
 
+/// A well-formed key that cannot be used now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableKey {
+    /// Why.
+    pub error: KeyError,
+    /// The key, if it is known.
+    pub key: Option<Arc<KnownKey>>,
+}
+
+impl From<KeyError> for UnusableKey {
+    fn from(error: KeyError) -> Self {
+        Self { error, key: None }
+    }
+}
+
 /// Why a well-formed key cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {

@@ -11,7 +11,7 @@ use petstore_telemetry::metrics::Collectors;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    KeyError, KnownKey,
+    KeyError, KnownKey, UnusableKey,
     bans::{Bans, last_ban_from_core},
     cached_key::{CacheState, CachedKey, LastUsed},
     changes::{Changes, Stamp},
@@ -107,13 +107,13 @@ impl KeyResolver {
     ///
     /// # Errors
     /// See [`KeyError`].
-    pub async fn resolve(&self, key: &ApiKey, from: ClientAddress) -> Result<Arc<KnownKey>, KeyError> {
+    pub async fn resolve(&self, key: &ApiKey, from: ClientAddress) -> Result<Arc<KnownKey>, UnusableKey> {
         let digest = key.digest();
         let state = self.0.cached(&digest).await;
         self.0.metrics.requested(&state);
         let entry = match state {
             CacheState::Key(entry) => entry,
-            CacheState::UnknownKey => return Err(KeyError::Unknown),
+            CacheState::UnknownKey => return Err(KeyError::Unknown.into()),
             CacheState::Outdated | CacheState::Missing => {
                 let resolver = Arc::clone(&self.0);
                 self.0.single_flight.join(digest, || resolver.look_up(digest, from)).await?
@@ -123,7 +123,10 @@ impl KeyResolver {
             self.0.poll_changes().await; // the first answer names it; keys are not to be counted before
         }
         let now = self.0.clock.now();
-        let known = Arc::clone(entry.usable(now)?);
+        let known = match entry.usable(now) {
+            Ok(key) => Arc::clone(key),
+            Err(error) => return Err(UnusableKey { error, key: Some(Arc::clone(&entry.key)) }),
+        };
         self.0.last_used.note(&entry, now);
         Ok(known)
     }

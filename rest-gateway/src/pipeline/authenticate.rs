@@ -8,17 +8,27 @@ use crate::{
     client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
-    keys::{BearerError, KeyError, KnownKey, bearer},
+    keys::{BearerError, KeyError, KnownKey, UnusableKey, bearer},
 };
+
+/// A request without a key that may be used now.
+#[derive(Debug)]
+pub(super) struct Unauthenticated {
+    pub(super) error: ApiError,
+    /// The key, if it is known.
+    pub(super) key: Option<Arc<KnownKey>>,
+}
 
 /// The key that the request carries, if it may be used now.
 pub(super) async fn authenticate(
     gateway: &GatewayState,
     headers: &HeaderMap,
     address: ClientAddress,
-) -> Result<Arc<KnownKey>, ApiError> {
-    let key = bearer(headers, gateway.settings.environment)?;
-    Ok(gateway.keys.resolve(&key, address).await?)
+) -> Result<Arc<KnownKey>, Unauthenticated> {
+    let key = bearer(headers, gateway.settings.environment)
+        .map_err(|error| Unauthenticated { error: error.into(), key: None })?;
+    let resolved = gateway.keys.resolve(&key, address).await;
+    resolved.map_err(|UnusableKey { error, key }| Unauthenticated { error: error.into(), key })
 }
 
 impl From<BearerError> for ApiError {

@@ -1,5 +1,6 @@
 //! One request, from its head to its answer. In this order: [`context`], [`head`], [`mod@authenticate`],
-//! [`rate_limit`], then its route and handler, then [`respond`] (with [`rate_limit_headers`]) and [`record`].
+//! [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`] (with [`rate_limit_headers`])
+//! and [`record`].
 //!
 //! It is one layer instead of a stack, so that what one step found out is a variable for the next, and no
 //! answer can leave without its header fields.
@@ -10,6 +11,7 @@ mod head;
 mod rate_limit;
 mod rate_limit_headers;
 mod record;
+mod refusal;
 mod respond;
 
 use std::{future::Future, panic::AssertUnwindSafe};
@@ -50,7 +52,11 @@ where
 {
     let (parts, body) = request.into_parts();
     let context = RequestContext::new(gateway, &parts);
-    let Admission { key, verdict, decision, limit_status } = before(gateway, &context, &parts).await;
+    let admission = before(gateway, &context, &parts).await;
+    if let Err(error) = &admission.verdict {
+        refusal::note(gateway, &context, &admission, error);
+    }
+    let Admission { key, verdict, decision, limit_status, .. } = admission;
     let answered = match verdict {
         Ok(()) => {
             let caller = key.as_deref().map(|key| context.caller(key));
@@ -60,7 +66,7 @@ where
         Err(error) => Err(error),
     };
     let response = respond::complete(gateway, &context, decision, answered).await;
-    record::record(gateway, &context, key.as_deref(), &response);
+    record::record(gateway, &context, key.as_ref(), &response);
     response
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use petstore_clock::UnixMillis;
 
-use super::context::RequestContext;
+use super::{authenticate::Unauthenticated, context::RequestContext};
 use crate::{
     client_address::ClientAddress,
     error::ApiError,
@@ -21,6 +21,8 @@ use crate::{
 pub(super) struct Admission {
     /// The key, if it is valid, also when the request may not pass.
     pub(super) key: Option<Arc<KnownKey>>,
+    /// The key, if it is known and cannot be used.
+    pub(super) refused_key: Option<Arc<KnownKey>>,
     pub(super) verdict: Result<(), ApiError>,
     /// `None` when nothing was counted.
     pub(super) decision: Option<Decision>,
@@ -31,7 +33,7 @@ pub(super) struct Admission {
 impl Admission {
     /// Of a request that no limit counts.
     pub(super) const fn not_counted(verdict: Result<(), ApiError>) -> Self {
-        Self { key: None, verdict, decision: None, limit_status: None }
+        Self { key: None, refused_key: None, verdict, decision: None, limit_status: None }
     }
 }
 
@@ -40,7 +42,7 @@ impl Admission {
 pub(super) async fn admit(
     gateway: &GatewayState,
     context: &RequestContext,
-    key: Result<Arc<KnownKey>, ApiError>,
+    key: Result<Arc<KnownKey>, Unauthenticated>,
 ) -> Admission {
     match key {
         Ok(key) if context.operation.counts == Counts::OwnLimit => admit_to_usage(gateway, key).await,
@@ -48,8 +50,12 @@ pub(super) async fn admit(
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
             take(gateway, &limit_key, quota, Ok(key)).await
         }
-        Err(error) if is_free(&error) => Admission::not_counted(Err(error)),
-        Err(error) => take(gateway, &LimitKey::Address(context.address), ADDRESS_QUOTA, Err(error)).await,
+        Err(Unauthenticated { error, .. }) if is_free(&error) => Admission::not_counted(Err(error)),
+        Err(Unauthenticated { error, key }) => {
+            let address = LimitKey::Address(context.address);
+            let admission = take(gateway, &address, ADDRESS_QUOTA, Err(error)).await;
+            Admission { refused_key: key, ..admission }
+        }
     }
 }
 
@@ -109,7 +115,8 @@ async fn take(
         Ok((decision, cause)) => (Some(ApiError::OverLimit(decision, cause)), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
-    Admission { key, verdict: refusal.map_or(Ok(()), Err), decision: Some(decision), limit_status: None }
+    let verdict = refusal.map_or(Ok(()), Err);
+    Admission { key, refused_key: None, verdict, decision: Some(decision), limit_status: None }
 }
 
 /// What to show for a request that was not counted: the client address's values.

@@ -1,5 +1,7 @@
 //! What is kept of a request when it has been answered: usage, metrics, its span, and one line of the log.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use petstore_proto::v1::ErrorReason;
 use petstore_telemetry::traces::KeyValue;
@@ -19,21 +21,21 @@ use crate::{
 pub(super) fn record(
     gateway: &GatewayState,
     context: &RequestContext,
-    key: Option<&KnownKey>,
+    key: Option<&Arc<KnownKey>>,
     response: &Response,
 ) {
     let RequestContext { operation, .. } = context;
     if let Some(key) = key
         && operation.counts == Counts::Quota
     {
-        gateway.usage.count(key.account_id, response.status(), operation.id == Id::GetPet);
+        gateway.usage.count(key, response.status(), operation.id == Id::GetPet);
     }
     let took = context.started.elapsed();
     let status = response.status().as_u16();
     let reason = response.extensions().get::<ErrorReason>().copied();
     let plan = key.map(|key| key.plan);
     gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took });
-    describe(context, key, status, reason);
+    describe(context, key.map(|key| &**key), status, reason);
     tracing::info!(
         target: "petstore_gateway::requests",
         request_id = context.request_id.as_str(),

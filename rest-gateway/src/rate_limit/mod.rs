@@ -25,6 +25,7 @@ use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 
 pub(crate) use self::quota::{ADDRESS_QUOTA, USAGE_QUOTA};
+pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{
     ban::{BanCause, BanPeriod},
     decision::{Decision, Outcome, Scope},

@@ -1,9 +1,11 @@
-//! What accounts ask for, counted by UTC day: in memory while a request is answered, reported to the core
-//! every few seconds. A request pays for a hash and a lock that is seldom contended, never for a call.
+//! What accounts ask for, counted by UTC day and by minute and key, and what is refused: in memory while a
+//! request is answered, reported to the core every few seconds. A request pays for a hash and a lock that is
+//! seldom contended, never for a call.
 
 mod ledger;
+mod refusals;
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
@@ -12,10 +14,13 @@ use tokio::time::{sleep, timeout};
 use tonic::{Request, Status};
 
 use self::ledger::{Ledger, Unreported};
+pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
 use crate::{
     caller::Caller,
     core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, failure_text},
     error::ApiError,
+    keys::KnownKey,
+    request_id::RequestId,
 };
 
 /// How often counts are reported: what is counted since is lost when the process is killed.
@@ -59,9 +64,15 @@ impl UsageCounter {
         vec![Box::new(self.refused.clone())]
     }
 
-    /// Counts a request of the account by the status that it was answered with.
-    pub(crate) fn count(&self, account_id: i64, status: http::StatusCode, is_get_pet: bool) {
-        self.ledger.count(account_id, utc_day(self.clock.now()), status.as_u16(), is_get_pet);
+    /// Counts a request with the key by the status that it was answered with.
+    pub(crate) fn count(&self, key: &Arc<KnownKey>, status: http::StatusCode, is_get_pet: bool) {
+        self.ledger.count(key, utc_minute(self.clock.now()), status.as_u16(), is_get_pet);
+    }
+
+    /// Takes note of a request that was refused now.
+    pub(crate) fn refused(&self, request_id: RequestId, who: Who, by: RefusedBy) {
+        let at = self.clock.now();
+        self.ledger.refusals().note(utc_minute(at), RefusedRequest { request_id, at, by, who });
     }
 
     /// Reports until `shutdown`, and then what is left.
@@ -86,7 +97,7 @@ impl UsageCounter {
         let mut is_last = false;
         while !is_last && let Some(report) = self.ledger.next_report() {
             let number = report.number;
-            is_last = report.rows.len() < ledger::MAX_ROWS;
+            is_last = report.rows.len().max(report.minutes.len()) < ledger::MAX_ROWS;
             let mut request = Request::new(report);
             request.set_timeout(REPORT_DEADLINE);
             let mut core = self.core.clone();
@@ -149,6 +160,11 @@ impl Unreported {
     }
 }
 
+/// The minute of a moment: minutes since 1970-01-01T00:00Z.
+fn utc_minute(moment: UnixMillis) -> i64 {
+    i64::try_from(moment.as_secs() / 60).unwrap_or(i64::MAX)
+}
+
 /// The UTC day of a moment: days since 1970-01-01.
 fn utc_day(moment: UnixMillis) -> i64 {
     i64::try_from(moment.as_secs() / DAY_SECS).unwrap_or(i64::MAX)
@@ -162,17 +178,19 @@ pub(crate) fn date(day: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        sync::{Arc, OnceLock},
-    };
+    use std::{convert::Infallible, sync::OnceLock};
 
     use http::{Response, StatusCode};
     use tonic::{Code, body::Body};
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;
-    use crate::core_client::CoreTransport;
+    use crate::{core_client::CoreTransport, keys::Plan, rate_limit::Quota};
+
+    fn key() -> Arc<KnownKey> {
+        let quota = Quota { per_minute: 60, per_day: 1_000 };
+        Arc::new(KnownKey { key_id: "k".into(), account_id: 7, plan: Plan::Free, quota })
+    }
 
     /// What becomes of reports that the core answers so: how many it was sent, and how many are counted as
     /// refused.
@@ -187,7 +205,7 @@ mod tests {
         };
         let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
         let usage = UsageCounter::new(core.into(), Clock::system());
-        usage.count(7, StatusCode::OK, false);
+        usage.count(&key(), StatusCode::OK, false);
         usage.report().await;
         usage.report().await;
         (sent.get(), usage.refused.get())
@@ -209,14 +227,14 @@ mod tests {
             service_fn(move |_: http::Request<Body>| {
                 sent.inc();
                 if sent.get() < 100 {
-                    usage.get().expect("it is made").count(7, StatusCode::OK, false);
+                    usage.get().expect("it is made").count(&key(), StatusCode::OK, false);
                 }
                 async move { Ok::<Response<Body>, Infallible>(Status::new(Code::OutOfRange, "").into_http()) }
             })
         };
         let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
         let usage = usage.get_or_init(|| UsageCounter::new(core.into(), Clock::system()));
-        usage.count(7, StatusCode::OK, false);
+        usage.count(&key(), StatusCode::OK, false);
         for reports in 1..=3 {
             usage.report().await;
             assert_eq!(sent.get(), reports);

@@ -58,6 +58,7 @@ methods! {
     lift_ban "LiftBan" Admin LiftBanRequest LiftBanResponse bans::lift;
     list_bans "ListBans" Viewer ListBansRequest ListBansResponse bans::list;
     get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get;
+    get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::overview;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
         usage::deprecated;
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse

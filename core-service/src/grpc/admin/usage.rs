@@ -1,12 +1,22 @@
 //! What accounts asked for.
 
+use std::collections::HashMap;
+
 use petstore_proto::admin::v1 as pb;
 
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{AccountName, Day, PetStoreError, Tally, Violation},
+    domain::{AccountId, AccountName, Day, Minute, PetStoreError, Tally, UsageDay, UsageMinute, Violation},
+    store::MinutesOf,
 };
+
+/// How many minutes are told unless others are asked for.
+const MINUTES: i64 = 60;
+/// How many periods of a minute are told: with the longest names they fill a message.
+const MOST_PERIODS: u64 = 1_440;
+/// How many accounts are named that were refused.
+const MOST_ACCOUNTS: u64 = 10;
 
 /// How many days are told unless more are asked for.
 const DAYS: i64 = 30;
@@ -20,24 +30,111 @@ pub(super) async fn get(
     caller: Caller,
     request: pb::GetUsageRequest,
 ) -> Result<pb::GetUsageResponse, PetStoreError> {
+    let interval = pb::UsageInterval::try_from(request.interval)
+        .map_err(|_| convert::refused(Violation::new("interval", "must be one of minute, day")))?;
     let name = convert::account_filter(&request.account)?;
     let account = match &name {
         Some(name) => Some(core.store.accounts().find(name).await?.id),
         None => None,
     };
-    let since = match request.start_time {
-        Some(start) => Day::containing(convert::moment("start_time", start)?),
-        None => Day::containing(caller.now).minus(DAYS - 1),
+    let start = request.start_time.map(|start| convert::moment("start_time", start)).transpose()?;
+    let periods = match interval {
+        pb::UsageInterval::Minute => {
+            let since = start.map_or(Minute::containing(caller.now).minus(MINUTES - 1), Minute::containing);
+            minutes(core, name, account, since, &request).await?
+        }
+        pb::UsageInterval::Day | pb::UsageInterval::Unspecified => {
+            for (is_given, field) in [(!request.key_id.is_empty(), "key_id"), (request.by_key, "by_key")] {
+                if is_given {
+                    return Err(convert::refused(Violation::new(
+                        field,
+                        "is for minutes only: days are counted by account",
+                    )));
+                }
+            }
+            let since = start.map_or(Day::containing(caller.now).minus(DAYS - 1), Day::containing);
+            let name = name.as_ref().map(AccountName::to_string).unwrap_or_default();
+            let period = |day: UsageDay| pb::UsagePeriod {
+                start_time: Some(convert::timestamp(day.day.start())),
+                account: name.clone(),
+                key_id: String::new(),
+                counts: Some(counts(day.tally)),
+            };
+            core.store.usage().by_day(account, since).await?.into_iter().map(period).collect()
+        }
     };
-    let days = core.store.usage().by_day(account, since).await?;
+    Ok(pb::GetUsageResponse { periods })
+}
+
+async fn minutes(
+    core: &Core,
+    mut name: Option<AccountName>,
+    mut account: Option<AccountId>,
+    since: Minute,
+    request: &pb::GetUsageRequest,
+) -> Result<Vec<pb::UsagePeriod>, PetStoreError> {
+    if request.by_key && account.is_none() {
+        return Err(convert::refused(Violation::new("by_key", "needs an account")));
+    }
+    let key_id =
+        Some(request.key_id.as_str()).filter(|id| !id.is_empty()).map(convert::key_id).transpose()?;
+    if let Some(key_id) = key_id {
+        let key = core.store.keys().find(key_id).await?;
+        if account.is_some_and(|account| account != key.account_id) {
+            return Err(PetStoreError::KeyNotFound(key_id));
+        }
+        (name, account) = (Some(key.account), Some(key.account_id));
+    }
+    let of = MinutesOf { account, key_id, by_key: request.by_key };
     let name = name.as_ref().map(AccountName::to_string).unwrap_or_default();
-    let period = |day: crate::domain::UsageDay| pb::UsagePeriod {
-        start_time: Some(convert::timestamp(day.day.start())),
-        account: name.clone(),
-        key_id: String::new(),
-        counts: Some(counts(day.tally)),
+    let counted = core.store.usage().by_minute(of, since, MOST_PERIODS).await?;
+    Ok(counted.into_iter().map(|minute| period(&name, minute)).collect())
+}
+
+fn period(account: &str, UsageMinute { minute, key_id, tally }: UsageMinute) -> pb::UsagePeriod {
+    pb::UsagePeriod {
+        start_time: Some(convert::timestamp(minute.start())),
+        account: account.to_owned(),
+        key_id: key_id.map(|id| id.to_string()).unwrap_or_default(),
+        counts: Some(counts(tally)),
+    }
+}
+
+/// The last minutes, those without requests too, and what refused requests in them.
+pub(super) async fn overview(
+    core: &Core,
+    caller: Caller,
+    request: pb::GetOverviewRequest,
+) -> Result<pb::GetOverviewResponse, PetStoreError> {
+    let minutes = match i64::from(request.minutes) {
+        0 => MINUTES,
+        minutes @ 1..=Minute::KEPT => minutes,
+        _ => return Err(convert::refused(Violation::new("minutes", "must be from 1 to 1440"))),
     };
-    Ok(pb::GetUsageResponse { periods: days.into_iter().map(period).collect() })
+    let last = Minute::containing(caller.now);
+    let first = last.minus(minutes - 1);
+    let usage = core.store.usage();
+    let counted = usage.by_minute(MinutesOf::default(), first, MOST_PERIODS).await?;
+    let counted: HashMap<_, _> = counted.into_iter().map(|counted| (counted.minute, counted.tally)).collect();
+    let told = |minute| {
+        let tally = counted.get(&Minute(minute)).copied().unwrap_or_default();
+        period("", UsageMinute { minute: Minute(minute), key_id: None, tally })
+    };
+    let refusals = usage.refusals_by_cause(first).await?;
+    let refusals = refusals.into_iter().map(|(cause, requests)| pb::RefusalCount {
+        cause: cause.number(),
+        code: cause.code().to_owned(),
+        requests,
+    });
+    let accounts = usage.most_refused(first, MOST_ACCOUNTS).await?;
+    let accounts = accounts
+        .into_iter()
+        .map(|(name, requests)| pb::RefusedAccount { account: name.to_string(), requests });
+    Ok(pb::GetOverviewResponse {
+        minutes: (first.0..=last.0).map(told).collect(),
+        refusals: refusals.collect(),
+        refused_accounts: accounts.collect(),
+    })
 }
 
 fn counts(Tally { succeeded, client_errors, refused, server_errors, get_pet }: Tally) -> pb::UsageCounts {

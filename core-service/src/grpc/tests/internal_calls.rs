@@ -100,7 +100,14 @@ async fn reports_of_usage() {
         day: Some(UsageDay { day, succeeded, ..UsageDay::default() }),
     };
     let report = async |reporter: &str, number, rows: Vec<UsageRow>| {
-        shop.usage().report_usage(ReportUsageRequest { reporter: reporter.into(), number, rows }).await
+        shop.usage()
+            .report_usage(ReportUsageRequest {
+                reporter: reporter.into(),
+                number,
+                rows,
+                ..Default::default()
+            })
+            .await
     };
     for text in texts() {
         assert_refused(report(&text, 1, vec![row(1, 1, 1)]).await, &text);
@@ -135,7 +142,7 @@ async fn counts_that_would_overflow_stay_at_the_most_that_is_counted() {
     };
     for number in 1..=3 {
         let rows = vec![UsageRow { account_id: 7, day: Some(day) }];
-        let report = ReportUsageRequest { reporter: "run".into(), number, rows };
+        let report = ReportUsageRequest { reporter: "run".into(), number, rows, ..Default::default() };
         shop.usage().report_usage(report).await.unwrap();
     }
     let question = GetUsageRequest { account_id: 7, since_day: 0, reporter: "run".into() };

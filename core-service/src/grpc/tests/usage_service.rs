@@ -5,7 +5,7 @@ use petstore_proto::internal::v1::{
 use super::*;
 
 fn report(rows: Vec<UsageRow>) -> ReportUsageRequest {
-    ReportUsageRequest { reporter: "gateway".into(), number: 1, rows }
+    ReportUsageRequest { reporter: "gateway".into(), number: 1, rows, ..Default::default() }
 }
 
 fn row() -> UsageRow {

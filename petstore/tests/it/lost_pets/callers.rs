@@ -413,7 +413,8 @@ impl Caller {
             let number = self.told().reports + 1;
             let day = UsageDay { day, succeeded: 1, ..UsageDay::default() };
             let rows = vec![UsageRow { account_id: counted, day: Some(day) }];
-            let report = ReportUsageRequest { reporter: "gateway".to_owned(), number, rows };
+            let report =
+                ReportUsageRequest { reporter: "gateway".to_owned(), number, rows, ..Default::default() };
             let mut attempts = 0..REPEATED;
             loop {
                 assert!(attempts.next().is_some(), "report {number} is never counted");

@@ -43,7 +43,7 @@ impl Rig {
     }
 
     async fn resolve(&self, key: &ApiKey) -> Result<Arc<KnownKey>, KeyError> {
-        self.resolver.resolve(key, address()).await
+        self.resolver.resolve(key, address()).await.map_err(|unusable| unusable.error)
     }
 
     async fn look_up(&self, key: &ApiKey) -> Result<Arc<CachedKey>, KeyError> {

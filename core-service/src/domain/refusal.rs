@@ -1,0 +1,166 @@
+//! Requests that gateways refused, and how many.
+
+use petstore_clock::UnixMillis;
+
+use super::{AccountId, KeyId, Minute, Tally, Violation};
+
+/// What refuses requests. The numbers are those of `petstore.admin.v1.RefusalCause`; the database keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(i32)]
+pub enum RefusalCause {
+    /// The limit of the minute.
+    MinuteLimit = 1,
+    /// The limit of the UTC day.
+    DayLimit = 2,
+    /// A ban that a gateway imposed.
+    LimiterBan = 3,
+    /// A ban that an operator imposed.
+    OperatorBan = 4,
+    /// The account is suspended.
+    AccountSuspended = 5,
+    /// The key was revoked.
+    KeyRevoked = 6,
+    /// The key has expired.
+    KeyExpired = 7,
+    /// There is no such key.
+    InvalidKey = 8,
+    /// The request had no key.
+    MissingKey = 9,
+    /// The limit of an address, for requests without a valid key.
+    AddressLimit = 10,
+    /// The limit of an account's questions about its own usage.
+    UsageLimit = 11,
+}
+
+impl RefusalCause {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::MinuteLimit,
+        Self::DayLimit,
+        Self::LimiterBan,
+        Self::OperatorBan,
+        Self::AccountSuspended,
+        Self::KeyRevoked,
+        Self::KeyExpired,
+        Self::InvalidKey,
+        Self::MissingKey,
+        Self::AddressLimit,
+        Self::UsageLimit,
+    ];
+
+    /// Its number in the contract and in the database.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The cause of that number; `None` for one that this release does not know.
+    #[must_use]
+    pub fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| i64::from(cause.number()) == number)
+    }
+
+    /// The code of the Error that clients got.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::MinuteLimit | Self::AddressLimit | Self::UsageLimit => "RATE_LIMITED",
+            Self::DayLimit => "QUOTA_EXCEEDED",
+            Self::LimiterBan | Self::OperatorBan => "API_KEY_BANNED",
+            Self::AccountSuspended => "ACCOUNT_SUSPENDED",
+            Self::KeyRevoked => "API_KEY_REVOKED",
+            Self::KeyExpired => "API_KEY_EXPIRED",
+            Self::InvalidKey => "INVALID_API_KEY",
+            Self::MissingKey => "MISSING_API_KEY",
+        }
+    }
+}
+
+/// A request that a gateway refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its `X-Request-Id`.
+    pub request_id: String,
+    /// When.
+    pub at: UnixMillis,
+    /// What refused it.
+    pub cause: RefusalCause,
+    /// Whose its key is, if that is known.
+    pub account: Option<AccountId>,
+    /// Its key, if that is known.
+    pub key_id: Option<KeyId>,
+    /// The limit in requests per window, if it was one.
+    pub limit: Option<i64>,
+    /// When the window or the ban began, if it was one.
+    pub since: Option<UnixMillis>,
+    /// When the window or the ban ends, if it was one.
+    pub until: Option<UnixMillis>,
+    /// How many further requests were refused for the same, and are not kept.
+    pub repeats: i64,
+}
+
+impl Refusal {
+    /// Whether a request may have that name: gateways give others one of their own.
+    ///
+    /// # Errors
+    ///
+    /// What would be right.
+    pub(crate) fn check_request_id(id: &str) -> Result<(), Violation> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if (8..=64).contains(&id.len()) && id.bytes().all(allowed) {
+            Ok(())
+        } else {
+            Err(Violation::new("request_id", "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'"))
+        }
+    }
+}
+
+/// How many requests were refused for one cause in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalCount {
+    /// The minute.
+    pub minute: Minute,
+    /// What refused them.
+    pub cause: RefusalCause,
+    /// How many.
+    pub requests: i64,
+}
+
+impl RefusalCount {
+    /// # Errors
+    ///
+    /// When the minute is before 1970 or after 9999, or the count is negative or more than can be counted.
+    pub(crate) fn new(minute: Minute, cause: RefusalCause, requests: i64) -> Result<Self, Violation> {
+        if minute.is_valid() && (0..=Tally::MAX).contains(&requests) {
+            Ok(Self { minute, cause, requests })
+        } else {
+            Err(Violation::new(
+                "refusal_counts",
+                "must have minutes from 1970 to 9999 and counts that are not negative",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::admin::v1 as pb;
+
+    use super::*;
+
+    #[test]
+    fn the_causes_are_those_of_the_contract() {
+        let contract: Vec<_> =
+            (1..100).filter_map(|number| pb::RefusalCause::try_from(number).ok()).collect();
+        let ours = RefusalCause::ALL.map(|cause| pb::RefusalCause::try_from(cause.number()).unwrap());
+        assert_eq!(ours.to_vec(), contract);
+        for (ours, theirs) in RefusalCause::ALL.into_iter().zip(contract) {
+            let name = format!("{ours:?}");
+            let theirs: String =
+                theirs.as_str_name()["REFUSAL_CAUSE_".len()..].replace('_', "").to_lowercase();
+            assert_eq!(name.to_lowercase(), theirs);
+            assert_eq!(RefusalCause::from_number(i64::from(ours.number())), Some(ours));
+        }
+        assert_eq!((RefusalCause::from_number(0), RefusalCause::from_number(99)), (None, None));
+    }
+}

@@ -1,0 +1,97 @@
+//! Accounts: finding, changing and suspending them.
+
+use super::*;
+
+#[tokio::test]
+async fn accounts_are_found_by_name_plan_and_suspension_page_by_page() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    for name in ["acme-1", "Acme-2", "zoo_1", "zoo-1"] {
+        admin.create_account(new_account(name)).await.unwrap();
+    }
+    let pro = pb::Account { plan: pb::Plan::Pro.into(), ..Default::default() };
+    admin.update_account(update("zoo-1", pro, &["plan"])).await.unwrap();
+    let suspended = admin.suspend_account(suspend("acme-1")).await.unwrap().into_inner().account.unwrap();
+    assert_eq!(suspended.suspend_reason, "open invoice");
+    let mut names = async |list: pb::ListAccountsRequest| {
+        let (mut names, mut list) = (Vec::new(), pb::ListAccountsRequest { page_size: 1, ..list });
+        loop {
+            let page = admin.list_accounts(list.clone()).await.unwrap().into_inner();
+            assert!(page.accounts.len() <= 1);
+            names.extend(page.accounts.into_iter().map(|account| account.name));
+            if page.next_page_token.is_empty() {
+                return names;
+            }
+            list.page_token = page.next_page_token;
+        }
+    };
+    let all = pb::ListAccountsRequest::default;
+    assert_eq!(names(all()).await, ["acme-1", "Acme-2", "zoo_1", "zoo-1"]);
+    let part = |part: &str| pb::ListAccountsRequest { name_contains: part.into(), ..all() };
+    assert_eq!(names(part("aCME")).await, ["acme-1", "Acme-2"]);
+    assert_eq!(names(part("o_")).await, ["zoo_1"], "no wildcard");
+    assert_eq!(names(pb::ListAccountsRequest { plan: pb::Plan::Pro.into(), ..all() }).await, ["zoo-1"]);
+    assert_eq!(names(pb::ListAccountsRequest { suspended: Some(true), ..all() }).await, ["acme-1"]);
+    assert_eq!(names(pb::ListAccountsRequest { suspended: Some(false), ..part("acme") }).await, ["Acme-2"]);
+    let damaged = pb::ListAccountsRequest { page_token: "a.1.0".into(), ..all() };
+    assert_eq!(reason(&admin.list_accounts(damaged).await.unwrap_err()), "INVALID_CURSOR");
+}
+
+#[tokio::test]
+async fn an_update_changes_what_its_mask_names() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let limits = |per_minute, per_day| Some(pb::Limits { per_minute, per_day });
+    let mut change = async |values: pb::Account, paths: &[&str]| {
+        admin.update_account(update("acme", values, paths)).await.map(|it| it.into_inner().account.unwrap())
+    };
+    let numbers = |numbers| pb::Account { limits: numbers, ..Default::default() };
+    let refusal = change(numbers(limits(5, 5)), &["limits"]).await.unwrap_err();
+    assert_eq!(refusal.message(), "limits are for accounts on plan enterprise");
+    let enterprise = pb::Account { plan: pb::Plan::Enterprise.into(), ..numbers(limits(500, 5_000)) };
+    assert_eq!(change(enterprise, &["plan"]).await.unwrap().limits, limits(500, 5_000));
+    let changed =
+        change(pb::Account { name: "other".into(), ..numbers(limits(7, 70)) }, &["limits"]).await.unwrap();
+    assert_eq!((changed.name.as_str(), changed.limits), ("acme", limits(7, 70)));
+    let refusal = change(numbers(limits(0, 70)), &["limits"]).await.unwrap_err();
+    assert_eq!(refusal.message(), "per-minute must be from 1 to 1000000000");
+    let business = pb::Account { plan: pb::Plan::Business.into(), ..numbers(limits(7, 70)) };
+    assert_eq!(change(business, &["plan"]).await.unwrap().limits, limits(1_000, 100_000));
+    for paths in [&[][..], &["id"], &["name", "create_time"]] {
+        assert_eq!(
+            reason(&change(pb::Account::default(), paths).await.unwrap_err()),
+            "INVALID_PARAMETER",
+            "{paths:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn gateways_hear_of_a_suspension_and_of_its_end() {
+    use petstore_proto::internal::v1::{KeyState, ListChangesRequest, ResolveKeyRequest};
+    let shop = Shop::open().await;
+    let (mut admin, mut keys) = (local(&shop), shop.keys());
+    admin.create_account(new_account("acme")).await.unwrap();
+    let issued = admin.create_key(new_key("acme")).await.unwrap().into_inner();
+    let digest = ApiKey::parse(&issued.api_key).unwrap().digest().0.to_vec();
+    let mut revision = 0;
+    for is_suspended in [false, true, false] {
+        if is_suspended {
+            admin.suspend_account(suspend("acme")).await.unwrap();
+        } else {
+            admin.resume_account(pb::ResumeAccountRequest { account: "acme".into() }).await.unwrap();
+        }
+        let changes =
+            keys.list_changes(ListChangesRequest { after_revision: revision }).await.unwrap().into_inner();
+        assert_eq!(changes.changes.len(), 1, "{is_suspended}");
+        revision = changes.revision;
+        let answer =
+            keys.resolve_key(ResolveKeyRequest { digest: digest.clone() }).await.unwrap().into_inner();
+        let key = answer.key.unwrap();
+        // Gateways of earlier releases know no suspension: to them the key is revoked.
+        let state = if is_suspended { KeyState::Revoked } else { KeyState::Active };
+        let reason = is_suspended.then(|| "open invoice".to_owned());
+        assert_eq!((key.state(), key.suspension.map(|suspension| suspension.reason)), (state, reason));
+    }
+}

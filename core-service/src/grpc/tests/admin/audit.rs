@@ -1,0 +1,91 @@
+//! What operators did is told, and stays.
+
+use super::*;
+
+#[tokio::test]
+async fn every_change_leaves_exactly_one_audit_event_and_none_holds_a_secret() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let (actions, secrets) = change_everything(&mut admin).await;
+    let events = events(&mut admin).await;
+    let found: Vec<_> = events.iter().rev().map(|event| event.action.as_str()).collect();
+    assert_eq!(found, actions);
+    for event in &events {
+        assert_eq!((event.operator.as_str(), event.client_address.as_str()), ("local", ""));
+        assert_eq!(event.create_time.unwrap().seconds, 1_800_000_000);
+        for secret in &secrets {
+            let text = format!("{event:?}");
+            assert!(!text.contains(&secret[secret.len() - 4..]), "the end of a secret: {text}");
+            assert!(!ApiKey::begins_in(&text), "{text}");
+        }
+    }
+    let renamed = &events[events.len() - 2];
+    let before: Value = serde_json::from_str(&renamed.before_json).unwrap();
+    let after: Value = serde_json::from_str(&renamed.after_json).unwrap();
+    assert_eq!((&before["name"], &before["plan"]), (&"acme".into(), &"free".into()));
+    assert_eq!((&after["name"], &after["plan"]), (&"acme-2".into(), &"pro".into()));
+    assert_eq!((events.last().unwrap().before_json.as_str(), renamed.account.as_str()), ("", "acme"));
+}
+
+#[tokio::test]
+async fn what_changes_nothing_or_fails_leaves_no_audit_event() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    change_everything(&mut admin).await;
+    let before = events(&mut admin).await;
+    let key_id = before.iter().find(|event| event.action == "RevokeKey").unwrap().key_id.clone();
+    admin.resume_account(pb::ResumeAccountRequest { account: "acme-2".into() }).await.unwrap();
+    admin.revoke_key(pb::RevokeKeyRequest { key_id: key_id.clone() }).await.unwrap();
+    admin.revoke_operator(pb::RevokeOperatorRequest { name: "bea".into() }).await.unwrap();
+    let taken = admin.create_account(new_account("acme-2")).await.unwrap_err();
+    assert_eq!(
+        verdict(&taken),
+        refused(Code::AlreadyExists, "ACCOUNT_EXISTS", "there is already an account acme-2")
+    );
+    let rotation = pb::RotateKeyRequest { key_id, ..Default::default() };
+    let revoked = admin.rotate_key(rotation).await.unwrap_err();
+    assert_eq!((revoked.code(), reason(&revoked).as_str()), (Code::FailedPrecondition, "KEY_NOT_ACTIVE"));
+    assert_eq!(events(&mut admin).await, before);
+}
+
+#[tokio::test]
+async fn the_audit_is_filtered_by_operator_account_key_and_time() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    change_everything(&mut admin).await;
+    shop.hand.advance(Duration::from_mins(1));
+    let ann = token(&shop, "ann", Role::Admin).await;
+    remote(&shop).create_account(with(&ann, new_account("zoo"))).await.unwrap();
+    let mut actions = async |list: pb::ListAuditEventsRequest| {
+        let list = pb::ListAuditEventsRequest { page_size: 100, ..list };
+        let events = admin.list_audit_events(list).await.unwrap().into_inner().events;
+        events.into_iter().map(|event| event.action).collect::<Vec<_>>()
+    };
+    let all = pb::ListAuditEventsRequest::default;
+    assert_eq!(
+        actions(pb::ListAuditEventsRequest { operator: "ann".into(), ..all() }).await,
+        ["CreateAccount"]
+    );
+    // Also by the name that the account had, and what was done before it got the one it has.
+    for account in ["acme", "acme-2"] {
+        let found = actions(pb::ListAuditEventsRequest { account: account.into(), ..all() }).await;
+        assert_eq!(found.len(), if account == "acme" { 2 } else { 9 }, "{account}: {found:?}");
+    }
+    let at = |minutes: i64| Some(prost_types::Timestamp { seconds: 1_800_000_000 + 60 * minutes, nanos: 0 });
+    let late = actions(pb::ListAuditEventsRequest { start_time: at(1), ..all() }).await;
+    assert_eq!(late, ["CreateAccount"], "the operator was created with the time of the start");
+    let early =
+        actions(pb::ListAuditEventsRequest { end_time: at(1), operator: "local".into(), ..all() }).await;
+    assert_eq!(early.len(), 12);
+}
+
+#[tokio::test]
+async fn the_database_refuses_to_change_or_remove_an_audit_event() {
+    let shop = Shop::open().await;
+    local(&shop).create_account(new_account("acme")).await.unwrap();
+    for statement in ["UPDATE audit_events SET operator = 'eve'", "DELETE FROM audit_events"] {
+        let refusal = shop.core.store().execute_unchecked(statement).await.unwrap_err();
+        assert!(refusal.to_string().contains("append-only"), "{statement}: {refusal}");
+    }
+    assert_eq!(events(&mut local(&shop)).await.len(), 1);
+}

@@ -1,0 +1,209 @@
+//! Usage by day and by minute, and the overview.
+
+use petstore_proto::internal::v1::{
+    self as internal, ReportUsageRequest, UsageDay, UsageMinuteRow, UsageRow,
+};
+
+use super::*;
+
+#[tokio::test]
+async fn usage_is_told_by_day_of_one_account_and_of_all() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let today = 1_800_000_000 / 86_400;
+    let mut rows = Vec::new();
+    for (name, get_pet) in [("acme", 2), ("zoo", 5)] {
+        let account = admin.create_account(new_account(name)).await.unwrap().into_inner().account.unwrap();
+        for day in [today - 40, today - 1, today] {
+            let day =
+                UsageDay { day, succeeded: 10, client_errors: 1, refused: 2, server_errors: 3, get_pet };
+            rows.push(UsageRow { account_id: account.id, day: Some(day) });
+        }
+    }
+    let mut reports = reports(&shop);
+    reports
+        .report_usage(ReportUsageRequest {
+            reporter: "gateway".into(),
+            number: 1,
+            rows,
+            ..Default::default()
+        })
+        .await
+        .unwrap();
+    let of = |account: &str| pb::GetUsageRequest { account: account.into(), ..Default::default() };
+    for (account, factor) in [("", 2), ("acme", 1)] {
+        let periods = admin.get_usage(of(account)).await.unwrap().into_inner().periods;
+        assert_eq!(periods.len(), 2, "30 days");
+        let get_pet = if account.is_empty() { 7 } else { 2 };
+        let counts = pb::UsageCounts {
+            succeeded: 10 * factor,
+            client_errors: factor,
+            refused: 2 * factor,
+            server_errors: 3 * factor,
+            get_pet,
+        };
+        assert_eq!(
+            (periods[1].counts, periods[1].start_time.unwrap().seconds),
+            (Some(counts), today * 86_400)
+        );
+    }
+    let nobody = admin.get_usage(of("nobody")).await.unwrap_err();
+    assert_eq!((nobody.code(), reason(&nobody).as_str()), (Code::NotFound, "ACCOUNT_NOT_FOUND"));
+    let uses =
+        admin.list_deprecated_use(pb::ListDeprecatedUseRequest::default()).await.unwrap().into_inner().uses;
+    let uses: Vec<_> = uses.iter().map(|used| (used.account.as_str(), used.calls)).collect();
+    assert_eq!(uses, [("zoo", 10), ("acme", 4)]);
+}
+
+/// The minute at the start of a test.
+const MINUTE: i64 = 1_800_000_000 / 60;
+
+fn minute(account_id: i64, key_id: &str, minute: i64, succeeded: i64) -> UsageMinuteRow {
+    let key_id = key_id.to_owned();
+    UsageMinuteRow { account_id, key_id, minute, succeeded, refused: 2, ..Default::default() }
+}
+
+/// The account's identifier and those of its two keys.
+async fn account_with_keys(admin: &mut Admin, name: &str) -> (i64, [String; 2]) {
+    let account = admin.create_account(new_account(name)).await.unwrap().into_inner().account.unwrap();
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        keys.push(admin.create_key(new_key(name)).await.unwrap().into_inner().key.unwrap().id);
+    }
+    keys.sort();
+    (account.id, keys.try_into().unwrap())
+}
+
+#[tokio::test]
+async fn usage_is_told_by_minute_of_a_key_of_each_key_and_of_all_accounts() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let (acme, [first, second]) = account_with_keys(&mut admin, "acme").await;
+    let (zoo, [other, _]) = account_with_keys(&mut admin, "zoo").await;
+    let minutes = vec![
+        minute(acme, &first, MINUTE, 1),
+        minute(acme, &second, MINUTE, 10),
+        minute(acme, &first, MINUTE - 59, 100),
+        minute(acme, &first, MINUTE - 60, 1_000),
+        minute(zoo, &other, MINUTE, 10_000),
+    ];
+    let mut reports = reports(&shop);
+    let report = ReportUsageRequest { reporter: "gateway".into(), number: 1, minutes, ..Default::default() };
+    reports.report_usage(report.clone()).await.unwrap();
+    reports.report_usage(report).await.unwrap(); // sent again
+
+    let by_minute =
+        |account: &str| pb::GetUsageRequest { account: account.into(), interval: 1, ..Default::default() };
+    let mut told = async |request: pb::GetUsageRequest| {
+        let periods = admin.get_usage(request).await.unwrap().into_inner().periods;
+        periods
+            .into_iter()
+            .map(|it| {
+                let counts = it.counts.unwrap();
+                assert_eq!(counts.refused % 2, 0);
+                (it.start_time.unwrap().seconds / 60 - MINUTE, it.account, it.key_id, counts.succeeded)
+            })
+            .collect::<Vec<_>>()
+    };
+    let row =
+        |ago: i64, account: &str, key: &str, succeeded| (-ago, account.to_owned(), key.to_owned(), succeeded);
+    assert_eq!(told(by_minute("")).await, [row(59, "", "", 100), row(0, "", "", 10_011)]);
+    assert_eq!(told(by_minute("acme")).await, [row(59, "acme", "", 100), row(0, "acme", "", 11)]);
+    let of_key = pb::GetUsageRequest { key_id: second.clone(), ..by_minute("") };
+    assert_eq!(told(of_key).await, [row(0, "acme", &second, 10)]);
+    let by_key = pb::GetUsageRequest { by_key: true, ..by_minute("acme") };
+    assert_eq!(
+        told(by_key.clone()).await,
+        [row(59, "acme", &first, 100), row(0, "acme", &first, 1), row(0, "acme", &second, 10)]
+    );
+    let since = Some(prost_types::Timestamp { seconds: (MINUTE - 60) * 60 + 59, nanos: 0 });
+    assert_eq!(
+        told(pb::GetUsageRequest { start_time: since, ..by_key }).await[0],
+        row(60, "acme", &first, 1_000)
+    );
+}
+
+#[tokio::test]
+async fn usage_that_is_not_counted_so_is_refused_and_not_told_otherwise() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let (_, [key, _]) = account_with_keys(&mut admin, "acme").await;
+    account_with_keys(&mut admin, "zoo").await;
+    let of = |account: &str, key_id: &str, interval: i32, by_key| pb::GetUsageRequest {
+        account: account.into(),
+        key_id: key_id.into(),
+        interval,
+        by_key,
+        ..Default::default()
+    };
+    for (wrong, code, message) in [
+        (
+            of("", &key, 0, false),
+            "INVALID_PARAMETER",
+            "key_id is for minutes only: days are counted by account",
+        ),
+        (
+            of("acme", "", 2, true),
+            "INVALID_PARAMETER",
+            "by_key is for minutes only: days are counted by account",
+        ),
+        (of("", "", 1, true), "INVALID_PARAMETER", "by_key needs an account"),
+        (of("", "", 3, false), "INVALID_PARAMETER", "interval must be one of minute, day"),
+        (of("", "a key", 1, false), "INVALID_PARAMETER", "key_id must be the UUID of a key"),
+        (of("zoo", &key, 1, false), "KEY_NOT_FOUND", &format!("there is no key {key}")),
+    ] {
+        let refusal = admin.get_usage(wrong).await.unwrap_err();
+        assert_eq!((reason(&refusal).as_str(), refusal.message()), (code, message));
+    }
+}
+
+#[tokio::test]
+async fn the_overview_has_every_minute_what_refused_and_who_was_refused_most() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let (acme, [key, _]) = account_with_keys(&mut admin, "acme").await;
+    let (zoo, [other, _]) = account_with_keys(&mut admin, "zoo").await;
+    let count = |minute, cause: pb::RefusalCause, requests| internal::RefusalCount {
+        minute,
+        cause: cause.into(),
+        requests,
+    };
+    let report = ReportUsageRequest {
+        reporter: "gateway".into(),
+        number: 1,
+        minutes: vec![
+            minute(acme, &key, MINUTE, 5),
+            minute(acme, &key, MINUTE - 1, 7),
+            minute(zoo, &other, MINUTE, 1),
+            minute(zoo, &other, MINUTE - 60, 1),
+        ],
+        refusal_counts: vec![
+            count(MINUTE, pb::RefusalCause::MinuteLimit, 6),
+            count(MINUTE - 2, pb::RefusalCause::InvalidKey, 40),
+            count(MINUTE - 60, pb::RefusalCause::KeyRevoked, 9),
+            internal::RefusalCount { minute: MINUTE, cause: 99, requests: 1 }, // of a newer gateway
+        ],
+        ..Default::default()
+    };
+    reports(&shop).report_usage(report).await.unwrap();
+    let overview = admin.get_overview(pb::GetOverviewRequest::default()).await.unwrap().into_inner();
+    let minutes: Vec<_> = overview.minutes.iter().map(|it| it.counts.unwrap().succeeded).collect();
+    assert_eq!((minutes.len(), &minutes[57..], minutes.iter().sum()), (60, &[0, 7, 6][..], 13));
+    assert_eq!(overview.minutes[0].start_time.unwrap().seconds, (MINUTE - 59) * 60);
+    let refusals: Vec<_> =
+        overview.refusals.iter().map(|it| (it.cause(), it.code.as_str(), it.requests)).collect();
+    let expected = [
+        (pb::RefusalCause::InvalidKey, "INVALID_API_KEY", 40),
+        (pb::RefusalCause::MinuteLimit, "RATE_LIMITED", 6),
+    ];
+    assert_eq!(refusals, expected);
+    let accounts: Vec<_> =
+        overview.refused_accounts.iter().map(|it| (it.account.as_str(), it.requests)).collect();
+    assert_eq!(accounts, [("acme", 4), ("zoo", 2)]);
+    let longer = admin.get_overview(pb::GetOverviewRequest { minutes: 61 }).await.unwrap().into_inner();
+    assert_eq!((longer.minutes.len(), longer.refusals.len()), (61, 3));
+    for minutes in [-1, 1_441] {
+        let refusal = admin.get_overview(pb::GetOverviewRequest { minutes }).await.unwrap_err();
+        assert_eq!(refusal.message(), "minutes must be from 1 to 1440");
+    }
+}

@@ -1,0 +1,84 @@
+use super::*;
+use crate::{
+    domain::{RefusalCause, UsageReport},
+    store::test_support::new_store,
+};
+
+const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+fn refusal(request_id: &str, account: Option<i64>, cause: RefusalCause, at: UnixMillis) -> Refusal {
+    Refusal {
+        request_id: request_id.to_owned(),
+        at,
+        cause,
+        account: account.map(AccountId),
+        key_id: None,
+        limit: Some(60),
+        since: Some(at),
+        until: Some(at.plus(Duration::from_mins(1))),
+        repeats: 3,
+    }
+}
+
+/// Reports them, in parts that a report may have.
+async fn report(store: &Store, refusals: Vec<Refusal>) {
+    for (number, part) in refusals.chunks(500).enumerate() {
+        let report = UsageReport { refusals: part.to_vec(), ..UsageReport::default() };
+        let reporter = format!("{}/{number}", part[0].request_id);
+        store.usage().record(&reporter, 1, report, NOW).await.unwrap();
+    }
+}
+
+async fn count(store: &Store, account: i64) -> usize {
+    store.refusals().of_account(AccountId(account), UnixMillis(0)).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_refusal_is_found_by_its_request_and_its_account_newest_first() {
+    let (store, _home) = new_store().await;
+    let later = NOW.plus(Duration::from_secs(1));
+    let first = refusal("request-1", Some(7), RefusalCause::MinuteLimit, NOW);
+    let again = Refusal { cause: RefusalCause::DayLimit, at: later, ..first.clone() };
+    let other = refusal("request-2", Some(8), RefusalCause::KeyRevoked, later);
+    let nobody = refusal("request-3", None, RefusalCause::InvalidKey, later);
+    report(&store, vec![first.clone(), again.clone(), other, nobody.clone()]).await;
+    let of_request = async |id| store.refusals().of_request(id).await.unwrap();
+    assert_eq!(of_request("request-1").await, [again.clone(), first.clone()]);
+    assert_eq!(of_request("request-3").await, [nobody]);
+    assert_eq!(of_request("request-9").await, []);
+    assert_eq!(store.refusals().of_account(AccountId(7), NOW).await.unwrap(), [again.clone(), first]);
+    assert_eq!(store.refusals().of_account(AccountId(7), later).await.unwrap(), [again]);
+}
+
+#[tokio::test]
+async fn an_account_that_is_refused_all_the_time_takes_no_place_from_others_nor_from_other_causes() {
+    let (store, _home) = new_store().await;
+    let before = [
+        refusal("other-account", Some(8), RefusalCause::LimiterBan, NOW),
+        refusal("other-cause", Some(7), RefusalCause::MinuteLimit, NOW),
+    ];
+    report(&store, before.to_vec()).await;
+    let most = usize::try_from(MOST_OF_ACCOUNT).unwrap();
+    let flood = (0..2 * most).map(|n| {
+        let at = UnixMillis(NOW.0 + 1 + u64::try_from(n).unwrap());
+        refusal(&format!("flood-{n:04}"), Some(7), RefusalCause::LimiterBan, at)
+    });
+    report(&store, flood.collect()).await;
+    assert_eq!((count(&store, 7).await, count(&store, 8).await), (most + 1, 1));
+    let last = store.refusals().of_account(AccountId(7), NOW).await.unwrap().remove(0);
+    assert_eq!(last.request_id, format!("flood-{:04}", 2 * most - 1), "the last ones are kept");
+}
+
+#[tokio::test]
+async fn refusals_are_forgotten_after_a_day_batch_by_batch() {
+    let (store, _home) = new_store().await;
+    let old = (0..5).map(|n| refusal(&format!("old-{n:05}"), Some(n), RefusalCause::MinuteLimit, NOW));
+    let recent = refusal("recent-1", Some(0), RefusalCause::MinuteLimit, NOW.plus(Duration::from_secs(1)));
+    report(&store, old.chain([recent]).collect()).await;
+    let at = |millis| UnixMillis(NOW.plus(KEPT).0 + millis);
+    assert_eq!(store.refusals().forget_old(UnixMillis(at(0).0 - 1), 2).await.unwrap(), 0, "not a day old");
+    for forgotten in [2, 2, 1, 0] {
+        assert_eq!(store.refusals().forget_old(at(0), 2).await.unwrap(), forgotten);
+    }
+    assert_eq!(store.refusals().of_request("recent-1").await.unwrap().len(), 1);
+}

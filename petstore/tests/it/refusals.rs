@@ -1,0 +1,151 @@
+//! Why was I refused? Operators are told, of each request.
+
+use std::time::Duration;
+
+use petstore_core::domain::Role;
+use petstore_testkit::{Answer, Client, Plan, TestShop, eventually};
+use serde_json::{Value, json};
+
+/// An operator who reads on the admin port.
+async fn viewer(shop: &TestShop) -> Client {
+    let token = shop.operator_token("vera", Role::Viewer).await;
+    shop.admin().with_header("authorization", &format!("Bearer {token}"))
+}
+
+/// Gateways report every five seconds; a busy machine takes longer.
+async fn in_time(viewer: &Client, path: &str, mut is_there: impl FnMut(&Value) -> bool) -> Value {
+    let mut told = Value::Null;
+    eventually(Duration::from_secs(20), async || {
+        told = viewer.get(path).await.assert_status(200).json();
+        if is_there(&told) { Ok(()) } else { Err(told.to_string()) }
+    })
+    .await;
+    told
+}
+
+/// The one explanation of a refused request.
+async fn explanation(viewer: &Client, refused: &Answer) -> Value {
+    let path = format!("/admin/v1/refusals?requestId={}", refused.header("x-request-id"));
+    let told = in_time(viewer, &path, |told| told["explanations"][0].is_object()).await;
+    assert_eq!(told["explanations"].as_array().map(Vec::len), Some(1), "{told}");
+    told["explanations"][0].clone()
+}
+
+#[tokio::test]
+async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
+    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
+    let (viewer, account) = (viewer(&shop).await, shop.account_on(Plan::Free).await);
+    let client = shop.client_of(&account).await;
+    client.sends(60, "/v1/pets").await;
+    shop.advance(Duration::from_secs(10));
+    let refused = client.get("/v1/pets").await;
+    refused.assert_error(429, "RATE_LIMITED");
+    let told = explanation(&viewer, &refused).await;
+    let id = refused.header("x-request-id");
+    assert_eq!(
+        told,
+        json!({
+            "cause": "minute_limit",
+            "code": "RATE_LIMITED",
+            "account": account.to_string(),
+            "keyId": "",
+            "limit": 60,
+            "startTime": "2026-11-20T10:00:00Z",
+            "endTime": "2026-11-20T10:01:00Z",
+            "inForce": true,
+            "refusedRequests": 1,
+            "lastRequestId": id,
+            "lastRefusalTime": "2026-11-20T10:00:10Z",
+            "sentence": format!(
+                "Request {id} was refused at 2026-11-20T10:00:10Z, because account {account} had used up \
+                 the 60 requests a minute that its plan free allows, from 2026-11-20T10:00:00Z until \
+                 2026-11-20T10:01:00Z."
+            ),
+            "remedy": "Raise the account's plan, which acts at once, or have its users spread their \
+                       requests and wait for Retry-After after a 429.",
+        })
+    );
+    let none = viewer.get("/admin/v1/refusals?requestId=some-other-request").await;
+    assert_eq!(none.assert_status(200).json(), json!({ "explanations": [] }));
+}
+
+#[tokio::test]
+async fn keys_that_are_refused_are_named_and_requests_without_one_are_explained_too() {
+    let shop = TestShop::open().await;
+    let (viewer, account) = (viewer(&shop).await, shop.account_on(Plan::Free).await);
+    let (revoked, banned, suspended) =
+        (shop.client_of(&account).await, shop.client_of(&account).await, shop.client_on(Plan::Pro).await);
+    shop.revoke(&revoked).await;
+    shop.ban(&banned, Duration::from_hours(1)).await;
+    let name = viewer.get("/admin/v1/accounts?plan=pro").await.json()["accounts"][0]["name"].clone();
+    shop.suspend(&name.as_str().unwrap().parse().unwrap(), "open invoice").await;
+    let invalid = shop.anonymous().with_key(&format!("pet_live_{}", "0".repeat(43)));
+    let cases = [
+        (revoked.get("/v1/pets").await, 401, "API_KEY_REVOKED", "key_revoked", true),
+        (banned.get("/v1/pets").await, 429, "API_KEY_BANNED", "operator_ban", true),
+        (suspended.get("/v1/pets").await, 403, "ACCOUNT_SUSPENDED", "account_suspended", false),
+        (invalid.get("/v1/pets").await, 401, "INVALID_API_KEY", "invalid_key", false),
+        (shop.anonymous().get("/v1/pets").await, 401, "MISSING_API_KEY", "missing_key", false),
+    ];
+    for (refused, status, code, cause, is_of_key) in cases {
+        refused.assert_error(status, code);
+        let told = explanation(&viewer, &refused).await;
+        assert_eq!((&told["cause"], &told["code"]), (&json!(cause), &json!(code)), "{told}");
+        assert_eq!(told["keyId"] != "", is_of_key, "{told}");
+        let has_account = !["INVALID_API_KEY", "MISSING_API_KEY"].contains(&code);
+        assert_eq!(told["account"] != "", has_account, "{told}");
+        assert!(told["remedy"].as_str().is_some_and(|remedy| remedy.ends_with('.')), "{told}");
+    }
+    let everything = viewer.get(&format!("/admin/v1/refusals?account={account}")).await.json().to_string();
+    assert!(
+        !everything.contains(revoked.key()) && !everything.contains(&revoked.key()[10..30]),
+        "{everything}"
+    );
+}
+
+#[tokio::test]
+async fn the_overview_and_usage_by_minute_and_key_show_what_was_answered_a_moment_ago() {
+    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
+    let viewer = viewer(&shop).await;
+    let client = shop.client_with(2, 1_000).await;
+    client.sends(3, "/v1/pets").await;
+    shop.advance(Duration::from_mins(1));
+    client.get("/v1/nothing").await.assert_status(404);
+    shop.anonymous().get("/v1/pets").await.assert_status(401);
+    let overview = in_time(&viewer, "/admin/v1/overview", |told| {
+        told["refusals"].as_array().is_some_and(|it| it.len() == 2)
+    })
+    .await;
+    let minutes = overview["minutes"].as_array().unwrap();
+    assert_eq!((minutes.len(), &minutes[59]["startTime"]), (60, &json!("2026-11-20T10:01:00Z")));
+    let counts = |succeeded, client_errors, refused| {
+        let mut counts = json!({ "succeeded": succeeded, "clientErrors": client_errors, "refused": refused });
+        counts["serverErrors"] = json!(0);
+        counts["getPet"] = json!(0);
+        counts
+    };
+    assert_eq!(minutes[58]["counts"], counts(2, 0, 1), "{overview}");
+    assert_eq!(minutes[59]["counts"], counts(0, 1, 0), "{overview}");
+    let refusals = json!([
+        { "cause": "minute_limit", "code": "RATE_LIMITED", "requests": 1 },
+        { "cause": "missing_key", "code": "MISSING_API_KEY", "requests": 1 },
+    ]);
+    assert_eq!(overview["refusals"], refusals);
+    let account = overview["refusedAccounts"][0]["account"].as_str().unwrap();
+    assert_eq!(overview["refusedAccounts"], json!([{ "account": account, "requests": 1 }]));
+
+    let by_key = format!("/admin/v1/accounts/{account}/usage?interval=minute&byKey=true");
+    let usage = viewer.get(&by_key).await.assert_status(200).json();
+    let keys = viewer.get(&format!("/admin/v1/accounts/{account}/keys")).await.json();
+    let key = &keys["keys"][0]["id"];
+    let period = |start: &str, counts: Value| {
+        let mut period = json!({ "startTime": start, "account": account, "keyId": key });
+        period["counts"] = counts;
+        period
+    };
+    let periods =
+        [period("2026-11-20T10:00:00Z", counts(2, 0, 1)), period("2026-11-20T10:01:00Z", counts(0, 1, 0))];
+    assert_eq!(usage["periods"], json!(periods));
+    let wrong = viewer.get("/admin/v1/usage?byKey=true").await;
+    wrong.assert_error_body(400, "INVALID_PARAMETER");
+}

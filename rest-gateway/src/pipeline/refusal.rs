@@ -1,0 +1,145 @@
+//! Tells operators later why a request was refused (`petstore explain`).
+
+use std::sync::Arc;
+
+use petstore_proto::admin::v1::RefusalCause;
+
+use super::{context::RequestContext, rate_limit::Admission};
+use crate::{
+    error::ApiError,
+    gateway::GatewayState,
+    operation::Counts,
+    rate_limit::{BanCause, DAY, Decision, MINUTE, Outcome, WindowView},
+    usage::{RefusedBy, Who},
+};
+
+/// Takes note of the refusal, if it is one that somebody could ask about: not of requests that are malformed,
+/// or of outages.
+pub(super) fn note(
+    gateway: &GatewayState,
+    context: &RequestContext,
+    admission: &Admission,
+    error: &ApiError,
+) {
+    let limited = match (&admission.key, context.operation.counts) {
+        (None, _) => Limited::Address,
+        (Some(_), Counts::OwnLimit) => Limited::Usage,
+        (Some(_), _) => Limited::Account,
+    };
+    let Some(by) = refused_by(error, limited) else { return };
+    let who = match admission.key.as_ref().or(admission.refused_key.as_ref()) {
+        Some(key) => Who::Key(Arc::clone(key)),
+        None => Who::Address(context.address),
+    };
+    gateway.usage.refused(context.request_id.clone(), who, by);
+}
+
+/// Whose limit a request counts against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limited {
+    Account,
+    Usage,
+    Address,
+}
+
+fn refused_by(error: &ApiError, limited: Limited) -> Option<RefusedBy> {
+    let cause = match error {
+        ApiError::MissingApiKey => RefusalCause::MissingKey,
+        ApiError::InvalidApiKey => RefusalCause::InvalidKey,
+        ApiError::ApiKeyRevoked => RefusalCause::KeyRevoked,
+        ApiError::ApiKeyExpired => RefusalCause::KeyExpired,
+        ApiError::AccountSuspended { .. } => RefusalCause::AccountSuspended,
+        ApiError::OverLimit(decision, ban) => return over_limit(decision, ban, limited),
+        _ => return None,
+    };
+    Some(RefusedBy { cause, limit: None, period: None })
+}
+
+fn over_limit(decision: &Decision, ban: &BanCause, limited: Limited) -> Option<RefusedBy> {
+    let (cause, WindowView { limit, resets_at, .. }, length) = match decision.outcome {
+        Outcome::Admitted => return None,
+        Outcome::RateLimited => (RefusalCause::MinuteLimit, decision.minute, MINUTE),
+        Outcome::QuotaExceeded => (RefusalCause::DayLimit, decision.day, DAY),
+        Outcome::Banned => {
+            let cause = match ban {
+                BanCause::Operator(_) => RefusalCause::OperatorBan,
+                // Those of operators are told by the core, with their cause.
+                BanCause::IgnoredRefusals | BanCause::Unknown => RefusalCause::LimiterBan,
+            };
+            let period = decision.ban.map(|ban| (ban.from, ban.until));
+            return Some(RefusedBy { cause, limit: None, period });
+        }
+    };
+    let cause = match limited {
+        Limited::Account => cause,
+        Limited::Usage => RefusalCause::UsageLimit,
+        Limited::Address => RefusalCause::AddressLimit,
+    };
+    let since = petstore_clock::UnixMillis(resets_at.0.saturating_sub(length));
+    Some(RefusedBy { cause, limit: Some(limit), period: Some((since, resets_at)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_clock::UnixMillis;
+
+    use super::{RefusalCause as C, *};
+    use crate::rate_limit::{BanPeriod, Scope};
+
+    const NOW: UnixMillis = UnixMillis(1_795_200_380_000);
+
+    fn refused(outcome: Outcome, ban: BanCause, limited: Limited) -> RefusedBy {
+        let window = |limit, resets_at| WindowView { limit, remaining: 0, resets_at: UnixMillis(resets_at) };
+        let decision = Decision {
+            outcome,
+            is_strike: false,
+            now: NOW,
+            minute: window(60, NOW.0 + 42_000),
+            day: window(1_000, 1_795_219_200_000),
+            ban: Some(BanPeriod { from: NOW, until: UnixMillis(NOW.0 + 300_000) }),
+            scope: Scope::Shared,
+        };
+        refused_by(&ApiError::OverLimit(decision, ban), limited).unwrap()
+    }
+
+    #[test]
+    fn a_refusal_names_the_window_or_the_ban_that_it_was_in() {
+        let by = |cause, limit, since, until| RefusedBy {
+            cause,
+            limit,
+            period: Some((UnixMillis(since), UnixMillis(until))),
+        };
+        let unknown = || BanCause::Unknown;
+        let minute = |cause| by(cause, Some(60), NOW.0 - 18_000, NOW.0 + 42_000);
+        let day = |cause| by(cause, Some(1_000), 1_795_132_800_000, 1_795_219_200_000);
+        let ban = |cause| by(cause, None, NOW.0, NOW.0 + 300_000);
+        for (told, expected) in [
+            (refused(Outcome::RateLimited, unknown(), Limited::Account), minute(C::MinuteLimit)),
+            (refused(Outcome::RateLimited, unknown(), Limited::Usage), minute(C::UsageLimit)),
+            (refused(Outcome::RateLimited, unknown(), Limited::Address), minute(C::AddressLimit)),
+            (refused(Outcome::QuotaExceeded, unknown(), Limited::Account), day(C::DayLimit)),
+            (refused(Outcome::QuotaExceeded, unknown(), Limited::Address), day(C::AddressLimit)),
+            (refused(Outcome::Banned, unknown(), Limited::Account), ban(C::LimiterBan)),
+            (refused(Outcome::Banned, BanCause::IgnoredRefusals, Limited::Account), ban(C::LimiterBan)),
+            (refused(Outcome::Banned, BanCause::Operator(None), Limited::Account), ban(C::OperatorBan)),
+        ] {
+            assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
+    fn keys_are_refused_for_what_they_are_and_outages_are_no_refusals() {
+        for (error, cause) in [
+            (ApiError::MissingApiKey, Some(C::MissingKey)),
+            (ApiError::InvalidApiKey, Some(C::InvalidKey)),
+            (ApiError::ApiKeyRevoked, Some(C::KeyRevoked)),
+            (ApiError::ApiKeyExpired, Some(C::KeyExpired)),
+            (ApiError::AccountSuspended { reason: "".into() }, Some(C::AccountSuspended)),
+            (ApiError::ApiKeyNotChecked, None),
+            (ApiError::UriTooLong, None),
+            (ApiError::Internal, None),
+        ] {
+            assert_eq!(refused_by(&error, Limited::Address).map(|by| by.cause), cause, "{error}");
+        }
+    }
+}

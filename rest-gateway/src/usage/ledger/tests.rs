@@ -1,0 +1,111 @@
+use super::*;
+use crate::{keys::Plan, rate_limit::Quota, usage::refusals};
+
+const DAY: i64 = 20_777;
+const MINUTE: i64 = DAY * MINUTES_OF_DAY + 5;
+
+fn ledger() -> Ledger {
+    Ledger::new("run".to_owned())
+}
+
+fn key(account_id: i64, key_id: &str) -> Arc<KnownKey> {
+    let quota = Quota { per_minute: 60, per_day: 1_000 };
+    Arc::new(KnownKey { key_id: key_id.into(), account_id, plan: Plan::Free, quota })
+}
+
+fn total(report: &ReportUsageRequest) -> i64 {
+    report.rows.iter().filter_map(|row| row.day).map(|day| day.succeeded).sum()
+}
+
+fn total_by_minute(report: &ReportUsageRequest) -> i64 {
+    report.minutes.iter().map(|row| row.succeeded).sum()
+}
+
+#[test]
+fn answers_are_counted_by_class_and_calls_of_get_pet_beside() {
+    let (ledger, key) = (ledger(), key(7, "k"));
+    for status in [200, 201, 204, 400, 404, 410, 429, 429, 500, 503] {
+        ledger.count(&key, MINUTE, status, status == 404);
+    }
+    let day = UsageDay { day: DAY, succeeded: 3, client_errors: 3, refused: 2, server_errors: 2, get_pet: 1 };
+    let rows = vec![UsageRow { account_id: 7, day: Some(day) }];
+    let report = ledger.next_report().unwrap();
+    assert_eq!((report.reporter.as_str(), report.number, report.rows), ("run", 1, rows));
+    let minute = minute_row(((7, "k".into(), MINUTE), day));
+    assert_eq!(report.minutes, [minute]);
+}
+
+#[test]
+fn minutes_are_counted_by_key_also_when_the_key_is_resolved_anew() {
+    let ledger = ledger();
+    let (first, second, again) = (key(7, "first"), key(7, "second"), key(7, "first"));
+    for key in [&first, &second, &again] {
+        ledger.count(key, MINUTE, 200, false);
+    }
+    ledger.count(&first, MINUTE + 1, 200, false);
+    let report = ledger.next_report().unwrap();
+    let mut told: Vec<_> =
+        report.minutes.iter().map(|row| (row.key_id.as_str(), row.minute - MINUTE, row.succeeded)).collect();
+    told.sort_unstable();
+    assert_eq!((told, total(&report)), (vec![("first", 0, 2), ("first", 1, 1), ("second", 0, 1)], 4));
+    assert_eq!(report.rows.len(), 1);
+}
+
+#[test]
+fn a_report_is_repeated_unchanged_until_it_is_answered() {
+    let (ledger, key) = (ledger(), key(7, "k"));
+    assert_eq!(ledger.next_report(), None);
+    ledger.count(&key, MINUTE, 200, false);
+    let first = ledger.next_report().unwrap();
+    ledger.count(&key, MINUTE, 200, false);
+    ledger.refusals().note(MINUTE, refusals::tests::invalid_key("request-1"));
+    assert_eq!(ledger.next_report().unwrap(), first);
+    ledger.answered(first.number);
+    ledger.answered(first.number);
+    let second = ledger.next_report().unwrap();
+    assert_eq!((second.number, total(&second), second.refusals.len()), (2, 1, 1));
+    ledger.answered(first.number); // late, and about another
+    assert_eq!(ledger.next_report().unwrap(), second);
+    ledger.answered(second.number);
+    assert_eq!(ledger.next_report(), None);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_between_many_threads_and_reports_of_a_thousand_rows() {
+    let ledger = ledger();
+    let keys: Vec<_> = (0..3_000).map(|account| key(account, &format!("key {account}"))).collect();
+    let (mut reported, mut by_minute) = (0, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                keys.iter().cycle().take(10_000).for_each(|key| ledger.count(key, MINUTE, 200, false));
+            });
+        }
+        while reported < 40_000 {
+            if let Some(report) = ledger.next_report() {
+                assert!(report.rows.len() <= MAX_ROWS && report.minutes.len() <= MAX_ROWS);
+                reported += total(&report);
+                by_minute += total_by_minute(&report);
+                ledger.answered(report.number);
+            }
+        }
+    });
+    assert_eq!((reported, by_minute, ledger.next_report()), (40_000, 40_000, None));
+}
+
+#[test]
+fn a_core_that_is_away_for_long_does_not_fill_the_memory() {
+    let ledger = ledger();
+    let first = key(0, "first");
+    ledger.count(&first, MINUTE, 200, false);
+    for account in 0..200_000 {
+        ledger.count(&key(account, "k"), MINUTE, 200, false);
+    }
+    ledger.count(&first, MINUTE, 200, false);
+    let minutes: usize = ledger.shards.iter().map(|shard| lock(shard).minutes.len()).sum();
+    let days: usize = ledger.shards.iter().map(|shard| lock(shard).days.len()).sum();
+    assert!(minutes <= SHARDS * SHARD_MINUTES && minutes > 1_000, "{minutes} minutes are kept");
+    assert!(days <= SHARDS * SHARD_DAYS && days > 100_000, "{days} days are kept");
+    let waiting: i64 = ledger.unreported(0).waiting.iter().map(|day| day.succeeded).sum();
+    assert_eq!(waiting, 3, "who is there is still counted");
+}
