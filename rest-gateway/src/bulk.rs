@@ -9,10 +9,10 @@ use crate::{
 };
 
 /// The columns of a table of pets, after the identifier: the members that a new pet may have.
-pub const COLUMNS: [&str; 3] = pet::MEMBERS;
+pub const COLUMNS: [&str; pet::MEMBERS.len()] = pet::MEMBERS;
 
 /// The columns that a table must have.
-pub const REQUIRED_COLUMNS: [&str; 2] = pet::REQUIRED;
+pub const REQUIRED_COLUMNS: [&str; pet::REQUIRED.len()] = pet::REQUIRED;
 
 /// Why a row of a file is not a pet. The core judges the values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

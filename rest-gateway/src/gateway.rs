@@ -33,6 +33,21 @@ pub struct GatewayOptions {
     pub traces: Traces,
 }
 
+impl GatewayOptions {
+    /// Those of a gateway for keys of that environment, whose clients call it without proxies and not from web
+    /// pages: bans hold, and nothing is traced.
+    #[must_use]
+    pub fn new(environment: Environment) -> Self {
+        Self {
+            environment,
+            trusted_proxies: TrustedProxies::default(),
+            cors_origins: Vec::new(),
+            bans: true,
+            traces: Traces::off(),
+        }
+    }
+}
+
 /// The gateway's state. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Gateway(Arc<GatewayState>);

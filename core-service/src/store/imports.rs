@@ -10,7 +10,6 @@ use sea_orm::{
 use super::{
     Session, Store,
     entity::{account::moment_column, import, pet},
-    pets::pet_row,
 };
 use crate::domain::{ImportChunk, ImportId, ImportProgress, Imported, PetStoreError};
 
@@ -54,7 +53,7 @@ async fn import_lines(
         return Ok(Imported { created: 0, progress: before });
     }
     let new = lines.into_iter().filter(|(line, _)| *line > before.last_line);
-    let rows: Vec<_> = new.map(|(_, pet)| pet_row(pet)).collect();
+    let rows: Vec<_> = new.map(|(_, pet)| pet::ActiveModel::from(pet)).collect();
     let created = i64::try_from(rows.len()).unwrap_or(i64::MAX);
     if !rows.is_empty() {
         pet::Entity::insert_many(rows).exec_without_returning(transaction).await?;

@@ -1,9 +1,9 @@
 //! Pets in the database.
 
-use sea_orm::{ActiveValue::Set, DbErr};
+use sea_orm::DbErr;
 
 use super::{Store, entity::pet};
-use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStatus, PetStoreError};
+use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStoreError};
 
 mod cache;
 mod creates;
@@ -28,7 +28,7 @@ impl Pets<'_> {
     /// Adds pets, all or none: it is one statement. They come back in their order, which is that of their
     /// identifiers too.
     pub(crate) async fn insert_batch(self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
-        let rows: Vec<_> = batch.into_pets().into_iter().map(pet_row).collect();
+        let rows: Vec<_> = batch.into_pets().into_iter().map(pet::ActiveModel::from).collect();
         let inserted = async { self.0.insert_rows(rows).await.map_err(PetStoreError::from) };
         let mut rows = self.0.within(inserted).await?;
         // Identifiers are assigned in the order of the values, but no order is promised of what comes back.
@@ -90,20 +90,6 @@ impl Pets<'_> {
         }
         Ok(rows)
     }
-}
-
-/// The row to be added; the database gives it its identifier.
-pub(super) fn pet_row(new: NewPet) -> pet::ActiveModel {
-    pet::ActiveModel {
-        name: Set(new.name.into_string()),
-        category_id: Set(new.category_id.0),
-        status: Set(new.status.map(status_column)),
-        ..Default::default()
-    }
-}
-
-pub(super) fn status_column(status: PetStatus) -> i16 {
-    status.number().into()
 }
 
 #[cfg(test)]

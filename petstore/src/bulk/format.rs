@@ -9,7 +9,7 @@ use crate::settings::InvalidSetting;
 pub(crate) enum Format {
     /// A JSON object per line, as on REST
     Ndjson,
-    /// CSV (RFC 4180), whose first line names the columns: name, categoryId, status
+    /// CSV (RFC 4180), whose first line names the columns, as JSON names the members of a pet
     Csv,
 }
 

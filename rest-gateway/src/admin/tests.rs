@@ -11,7 +11,6 @@ use http_body_util::BodyExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_proto::admin::v1 as admin;
-use petstore_telemetry::traces::Traces;
 use prost::Message;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -50,13 +49,7 @@ impl Rig {
             })
         };
         let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
-        let settings = GatewayOptions {
-            environment: Environment::Production,
-            trusted_proxies: crate::client_address::TrustedProxies::default(),
-            cors_origins: Vec::new(),
-            bans: true,
-            traces: Traces::default(),
-        };
+        let settings = GatewayOptions::new(Environment::Production);
         let (clock, _) = Clock::manual(petstore_clock::UnixMillis(1_795_200_000_000));
         let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
         Self { router: admin_router(Gateway::new(settings, core, limiter, clock)), calls }

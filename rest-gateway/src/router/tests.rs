@@ -6,12 +6,11 @@ use axum::body::to_bytes;
 use http::{HeaderMap, Request};
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::traces::Traces;
 use serde_json::Value;
 use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
 use super::*;
-use crate::{GatewayOptions, client_address::TrustedProxies, rate_limit::InProcessLimiter};
+use crate::{GatewayOptions, rate_limit::InProcessLimiter};
 
 const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000); // 2026-11-20T12:00:00Z
 
@@ -47,11 +46,8 @@ fn gateway(cors_origins: &[&str]) -> RestApp {
 fn without_core(cors_origins: &[&str]) -> Gateway {
     let (clock, _) = Clock::manual(NOON);
     let settings = GatewayOptions {
-        environment: Environment::Production,
-        trusted_proxies: TrustedProxies::default(),
         cors_origins: cors_origins.iter().map(|origin| origin.parse().unwrap()).collect(),
-        bans: true,
-        traces: Traces::off(),
+        ..GatewayOptions::new(Environment::Production)
     };
     let away =
         service_fn(async |_| Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into()));

@@ -4,13 +4,13 @@ use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
 
-use super::{reads::numbers, status_column};
+use super::reads::numbers;
 use crate::{
     domain::{NewPet, PetId},
     store::{
         Session,
         connection::{Access, BatchError, Batched, Batches, Connections, Turns},
-        entity::account::moment_column,
+        entity::{account::moment_column, pet::status_column},
         fault,
         in_flight::InFlightKey,
         insert::committed,

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value, sea_query::ArrayType};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
 
-use super::status_column;
 use crate::{
     domain::ListPets,
     store::{
         Session,
         connection::{Access, BatchError, Batched, Batches, Connections, Turns},
-        entity::pet,
+        entity::pet::{self, pet_columns, status_column},
         fault,
     },
 };
@@ -110,7 +109,7 @@ impl Batched for Gets {
             let rows = session.query_all_raw(find_pets(session.get_database_backend(), &ids)).await?;
             let mut found: Vec<Option<pet::Model>> = vec![None; ids.len()];
             for row in &rows {
-                let row = pet_model(row, 0)?;
+                let row = pet::Model::from_columns(row, 0)?;
                 if let Some(answer) = ids.iter().position(|id| *id == row.id).and_then(|at| found.get_mut(at))
                 {
                     *answer = Some(row);
@@ -124,10 +123,11 @@ impl Batched for Gets {
 /// The first pet from each identifier on, if that is its own: only the primary key has this order. A search
 /// for equal ones could also read all of another index, and a plan that was made while the table was empty
 /// does.
-const FIND_PETS: &str = "\
-    SELECT found.* FROM unnest($1) AS asked (id) CROSS JOIN LATERAL (\
-        SELECT id, name, category_id, status FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1\
-    ) AS found WHERE found.id = asked.id";
+const FIND_PETS: &str = concat!(
+    "SELECT found.* FROM unnest($1) AS asked (id) CROSS JOIN LATERAL (SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1) AS found WHERE found.id = asked.id"
+);
 
 fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
     match (engine, ids) {
@@ -136,12 +136,12 @@ fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
         }
         (_, [id]) => Statement::from_sql_and_values(
             engine,
-            "SELECT id, name, category_id, status FROM pets WHERE id = ?",
+            concat!("SELECT ", pet_columns!(), " FROM pets WHERE id = ?"),
             [(*id).into()],
         ),
         _ => Statement::from_sql_and_values(
             engine,
-            "SELECT id, name, category_id, status FROM pets WHERE id IN (SELECT value FROM json_each(?))",
+            concat!("SELECT ", pet_columns!(), " FROM pets WHERE id IN (SELECT value FROM json_each(?))"),
             [format!("{ids:?}").into()], // as JSON writes it too
         ),
     }
@@ -183,7 +183,7 @@ impl Batched for Lists {
             for row in &session.query_all_raw(statement).await? {
                 let number: i64 = row.try_get_by_index(0)?;
                 let page = usize::try_from(number).ok().and_then(|number| pages.get_mut(number));
-                page.ok_or_else(unknown_list)?.push(pet_model(row, 1)?);
+                page.ok_or_else(unknown_list)?.push(pet::Model::from_columns(row, 1)?);
             }
             // The indexes give them in this order, but only an ORDER BY around the whole would promise it.
             for page in &mut pages {
@@ -196,18 +196,19 @@ impl Batched for Lists {
 
 /// The lists of one status are read in the order of the index over status and identifier, and no other index
 /// has that order: so a plan that was made once for any values is right for all of them.
-const READ_LISTS: &str = "    SELECT list - 1, page.* \
-    FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
-    CROSS JOIN LATERAL (\
-        SELECT id, name, category_id, status FROM pets WHERE id > asked.after ORDER BY id LIMIT asked.size\
-    ) AS page WHERE asked.status = 0 \
-    UNION ALL SELECT list - 1, page.* \
-    FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
-    CROSS JOIN LATERAL (\
-        SELECT id, name, category_id, status FROM pets \
-        WHERE status <= asked.status AND (status, id) > (asked.status, asked.after) \
-        ORDER BY status, id LIMIT asked.size\
-    ) AS page WHERE asked.status <> 0";
+const READ_LISTS: &str = concat!(
+    "SELECT list - 1, page.* \
+     FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
+     CROSS JOIN LATERAL (SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE id > asked.after ORDER BY id LIMIT asked.size) AS page WHERE asked.status = 0 \
+     UNION ALL SELECT list - 1, page.* \
+     FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
+     CROSS JOIN LATERAL (SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE status <= asked.status AND (status, id) > (asked.status, asked.after) \
+     ORDER BY status, id LIMIT asked.size) AS page WHERE asked.status <> 0"
+);
 
 fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
     let statuses = lists.iter().map(|list| Value::from(list.status)).collect();
@@ -238,8 +239,8 @@ fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
         };
         values.extend([list.after.into(), list.limit.into()]);
         parts.push(format!(
-            "SELECT * FROM (SELECT ? AS list, id, name, category_id, status FROM pets WHERE {filter} \
-             ORDER BY id LIMIT ? + 0)"
+            "SELECT * FROM (SELECT ? AS list, {} FROM pets WHERE {filter} ORDER BY id LIMIT ? + 0)",
+            pet_columns!()
         ));
     }
     Statement::from_sql_and_values(DbBackend::Sqlite, parts.join(" UNION ALL "), values)
@@ -255,16 +256,6 @@ fn add_once<T: PartialEq>(all: &mut Vec<T>, one: T, most: usize) -> Result<usize
             Ok(all.len() - 1)
         }
     }
-}
-
-/// The pet whose columns begin there.
-fn pet_model(row: &QueryResult, first: usize) -> Result<pet::Model, DbErr> {
-    Ok(pet::Model {
-        id: row.try_get_by_index(first)?,
-        name: row.try_get_by_index(first + 1)?,
-        category_id: row.try_get_by_index(first + 2)?,
-        status: row.try_get_by_index(first + 3)?,
-    })
 }
 
 /// For a `bigint[]`.
