@@ -3,7 +3,7 @@
 use petstore_testkit::{
     Plan, TestShop,
     grpc::{
-        self, Code, Status, assert_refused,
+        self, Code, Status, assert_refused, new_pet,
         pb::{BatchCreatePetsRequest, CreatePetRequest, NewPet, Pet, PetStatus},
     },
 };
@@ -15,8 +15,8 @@ use crate::pets::ids;
 async fn a_batch_is_added_in_its_order_and_seen_on_rest() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
-    let rex = NewPet { name: "Rex".into(), category_id: Some(i64::MIN), status: PetStatus::Sold.into() };
-    let tom = NewPet { name: "Tom 🐈".into(), category_id: Some(0), status: 0 };
+    let rex = new_pet("Rex", Some(i64::MIN), PetStatus::Sold);
+    let tom = new_pet("Tom 🐈", Some(0), 0);
     let pets = create(&shop, vec![rex.clone(), tom, rex]).await.unwrap();
     assert_eq!(pets.iter().map(|pet| pet.id).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(
@@ -34,7 +34,7 @@ async fn one_pet_that_is_not_allowed_stops_all_and_is_named_by_its_place() {
     let shop = TestShop::open().await;
     let mut pets = vec![named("Rex"); 1_000];
     pets[17].name = " ".into();
-    pets[999] = NewPet { name: "a\0".into(), category_id: None, status: 9 };
+    pets[999] = new_pet("a\0", None, 9);
     let refused = create(&shop, pets).await;
     assert_eq!(
         refused.as_ref().unwrap_err().message(),
@@ -80,7 +80,7 @@ async fn a_request_without_a_pet_is_refused_as_createpet_refuses_it() {
 }
 
 fn named(name: &str) -> NewPet {
-    NewPet { name: name.into(), category_id: Some(1), status: 0 }
+    new_pet(name, Some(1), 0)
 }
 
 async fn create(shop: &TestShop, pets: Vec<NewPet>) -> Result<Vec<Pet>, Status> {

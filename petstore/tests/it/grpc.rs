@@ -3,7 +3,7 @@
 use petstore_testkit::{
     Plan, TestShop,
     grpc::{
-        self, Code, Request, ServingStatus, assert_refused,
+        self, Code, Request, ServingStatus, assert_refused, new_pet,
         pb::{CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
     },
 };
@@ -25,8 +25,7 @@ async fn a_pet_created_on_one_edge_is_seen_on_the_other() {
     let rex = get(&shop, 1).await.unwrap();
     assert_eq!(rex, Pet { id: 1, name: "Rex".into(), category_id: i64::MIN, status: PetStatus::Sold.into() });
 
-    let pet =
-        NewPet { name: "Tom".into(), category_id: Some(i64::MAX), status: PetStatus::Unspecified.into() };
+    let pet = new_pet("Tom", Some(i64::MAX), PetStatus::Unspecified);
     let tom = pets
         .create_pet(CreatePetRequest { pet: Some(pet), ..Default::default() })
         .await
@@ -123,7 +122,7 @@ async fn an_unknown_status_number_is_not_a_valid_value() {
     for status in [4, -1, i32::MAX] {
         let listed = pets.list_pets(ListPetsRequest { status, ..Default::default() }).await;
         assert_eq!(assert_refused(listed, Code::InvalidArgument, "VALIDATION_FAILED"), ["status"]);
-        let created = create(&shop, Some(NewPet { name: "Rex".into(), category_id: Some(1), status })).await;
+        let created = create(&shop, Some(new_pet("Rex", Some(1), status))).await;
         assert_eq!(assert_refused(created, Code::InvalidArgument, "VALIDATION_FAILED"), ["status"]);
     }
 }
@@ -133,13 +132,10 @@ async fn every_wrong_member_is_named_as_in_json() {
     let shop = TestShop::open().await;
     let long = "x".repeat(256);
     for (pet, named) in [
-        (Some(NewPet { name: "Rex".into(), category_id: None, status: 0 }), ["categoryId"].as_slice()),
-        (Some(NewPet { name: long, category_id: Some(1), status: 0 }), &["name"]),
-        (Some(NewPet { name: "\u{7}".into(), category_id: Some(1), status: 0 }), &["name"]),
-        (
-            Some(NewPet { name: String::new(), category_id: None, status: 9 }),
-            &["name", "categoryId", "status"],
-        ),
+        (Some(new_pet("Rex", None, 0)), ["categoryId"].as_slice()),
+        (Some(new_pet(long, Some(1), 0)), &["name"]),
+        (Some(new_pet("\u{7}", Some(1), 0)), &["name"]),
+        (Some(new_pet(String::new(), None, 9)), &["name", "categoryId", "status"]),
     ] {
         let mut violations =
             assert_refused(create(&shop, pet).await, Code::InvalidArgument, "VALIDATION_FAILED");
@@ -156,7 +152,7 @@ async fn both_edges_refuse_a_wrong_value_with_the_same_words() {
     let client = shop.client_on(Plan::Free).await;
     for name in ["", " ", "a\u{0}"] {
         let rest = client.post("/v1/pets", &json!({"name": name, "categoryId": 1})).await;
-        let grpc = create(&shop, Some(NewPet { name: name.into(), category_id: Some(1), status: 0 })).await;
+        let grpc = create(&shop, Some(new_pet(name, Some(1), 0))).await;
         assert_eq!(rest.message(), grpc.unwrap_err().message(), "{rest:?}");
     }
 }

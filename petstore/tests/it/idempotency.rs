@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use petstore_testkit::{
     Answer, Client, Plan, TestShop,
-    grpc::{
-        self, Code,
-        pb::{CreatePetRequest, NewPet},
-    },
+    grpc::{self, Code, new_pet, pb::CreatePetRequest},
 };
 use serde_json::{Value, json};
 
@@ -136,7 +133,7 @@ async fn over_grpc_a_request_id_does_the_same() {
     let shop = TestShop::open().await;
     let mut pets = grpc::pet_store(shop.grpc_addr()).await;
     let request = |request_id: &str, name: &str| CreatePetRequest {
-        pet: Some(NewPet { name: name.to_owned(), category_id: Some(1), status: 0 }),
+        pet: Some(new_pet(name.to_owned(), Some(1), 0)),
         request_id: request_id.to_owned(),
     };
     let first = pets.create_pet(request("r-1", "Rex")).await.unwrap().into_inner();

@@ -3,11 +3,8 @@
 use petstore_testkit::{
     Plan, TestShop,
     grpc::{
-        self, Code, Status, assert_refused,
-        pb::{
-            ImportLine, ImportPetsRequest, ImportPetsResponse, ListPetsRequest, NewPet, PetStatus,
-            RejectedLine,
-        },
+        self, Code, Status, assert_refused, new_pet,
+        pb::{ImportLine, ImportPetsRequest, ImportPetsResponse, ListPetsRequest, PetStatus, RejectedLine},
     },
 };
 use serde_json::json;
@@ -98,8 +95,7 @@ async fn a_stream_that_makes_no_sense_is_refused() {
 
 fn message(lines: &[i64]) -> ImportPetsRequest {
     let line = |&line: &i64| {
-        let pet =
-            NewPet { name: format!("line {line}"), category_id: Some(1), status: PetStatus::Sold.into() };
+        let pet = new_pet(format!("line {line}"), Some(1), PetStatus::Sold);
         ImportLine { line, pet: Some(pet) }
     };
     let lines = lines.iter().map(line).collect();

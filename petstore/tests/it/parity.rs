@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use petstore_testkit::{
     Answer, Client, TestShop,
     grpc::{
-        self, Channel, Status,
+        self, Channel, Status, new_pet,
         pb::{
-            self, CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, PetStatus,
+            self, CreatePetRequest, GetPetRequest, ListPetsRequest, PetStatus,
             pet_store_client::PetStoreClient,
         },
     },
@@ -119,7 +119,7 @@ impl Edges {
             body["status"] = word.into();
         }
         let rest = verdict(&self.rest.post("/v1/pets", &body).await);
-        let pet = NewPet { name: name.to_owned(), category_id: category, status: status.into() };
+        let pet = new_pet(name.to_owned(), category, status);
         let answer = self.grpc.create_pet(CreatePetRequest { pet: Some(pet), ..Default::default() }).await;
         let grpc = answer
             .map(|answer| pet_json(answer.into_inner().pet.as_ref().unwrap()))

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command, tim
 
 use petstore_testkit::{
     Client, Installation, Server, eventually,
-    grpc::{self, Code, pb},
+    grpc::{self, Code, new_pet, pb},
 };
 use serde_json::json;
 
@@ -53,7 +53,7 @@ async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl
     let mut added = Vec::new();
     let refusal = loop {
         assert!(added.len() < 5_000, "nothing is ever full");
-        let pet = pb::NewPet { name: "x".repeat(255), category_id: Some(1), status: 0 };
+        let pet = new_pet("x".repeat(255), Some(1), 0);
         let is_named = added.len() % 2 == 0; // another way through the store
         let request_id = if is_named { format!("pet-{}", added.len()) } else { String::new() };
         match pets.create_pet(pb::CreatePetRequest { pet: Some(pet), request_id }).await {

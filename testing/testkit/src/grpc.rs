@@ -21,6 +21,11 @@ pub use petstore_proto::v1 as pb;
 pub use tonic::{Code, Request, Response, Status, transport::Channel};
 pub use tonic_health::pb::health_check_response::ServingStatus;
 
+/// A pet to be added; a status may be a number that is none.
+pub fn new_pet(name: impl Into<String>, category_id: Option<i64>, status: impl Into<i32>) -> pb::NewPet {
+    pb::NewPet { name: name.into(), category_id, status: status.into() }
+}
+
 /// A connection to the port.
 pub async fn channel(address: SocketAddr) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URL");

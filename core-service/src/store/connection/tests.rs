@@ -1,6 +1,8 @@
 //! Whatever becomes of a caller or a job: a connection is used again only if it is in order, and what is
 //! acknowledged is committed.
 
+mod lifetimes;
+
 use std::{
     future::pending,
     sync::{
@@ -15,7 +17,7 @@ use petstore_test_servers::{
     faults::{Fault, Proxy},
     servers::{PostgresOptions, PostgresServer},
 };
-use sea_orm::{ActiveValue::Set, ConnectionTrait, EntityTrait, PaginatorTrait};
+use sea_orm::{ConnectionTrait, EntityTrait, PaginatorTrait};
 use tokio::sync::Notify;
 
 use super::*;
@@ -37,7 +39,7 @@ fn rex() -> NewPet {
 }
 
 fn row() -> pet::ActiveModel {
-    pet::ActiveModel { name: Set("Rex".into()), category_id: Set(1), status: Set(None), ..Default::default() }
+    rex().into()
 }
 
 /// One connection, so that each job has to use the one that the job before has left.
@@ -328,92 +330,4 @@ async fn closing_lets_jobs_finish_and_refuses_those_that_wait() {
     assert_eq!(committed(&home).await, 2);
     let late = connections.read(|db| Box::pin(revision::Entity::find().all(db))).await;
     assert_eq!(late.unwrap_err(), DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed));
-}
-
-#[tokio::test]
-async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
-    let (_store, database) = new_database().await;
-    let url: crate::DatabaseUrl = database.url().parse().unwrap();
-    let never = Duration::from_hours(1);
-    for (max_idle, max_age) in [(Duration::from_millis(100), never), (never, Duration::from_millis(100))] {
-        let lifetimes = Some(Lifetimes { max_idle, max_age, ping_after: never });
-        let connections = Connections::new(Settings { lifetimes, ..one_connection(&url) });
-        mark(&connections).await;
-        assert_eq!(connections.usage(), (1, 0));
-        eventually(SOON, async || match connections.usage() {
-            (0, 0) => Ok(()),
-            usage => Err(format!("{usage:?}")),
-        })
-        .await;
-        assert!(!is_marked(&connections).await, "the next job gets a new one");
-    }
-}
-
-#[tokio::test]
-async fn one_caller_after_the_other_uses_one_connection_for_each_kind_of_call() {
-    let (store, home) = new_store().await;
-    for _ in 0..20 {
-        store.pets().insert(rex()).await.unwrap();
-        store.pets().find(PetId(1)).await.unwrap();
-        for connections in [store.pet_reads.connections()[0], store.creates.connections()] {
-            let (idle, used) = connections.usage();
-            assert_eq!(idle + used, 1);
-        }
-    }
-    drop(home);
-}
-
-#[tokio::test]
-async fn no_pet_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
-    let mut server = PostgresServer::start(PostgresOptions::default()).await;
-    let database = server.database().await;
-    let home = Home::Database(database);
-    let store = open(&home).await;
-    let mut acknowledged = 0;
-    for _ in 0..2 {
-        let stop = Arc::new(AtomicBool::new(false));
-        let callers: Vec<_> = (0..16)
-            .map(|number| {
-                let (store, stop) = (store.clone(), Arc::clone(&stop));
-                tokio::spawn(async move {
-                    let mut acknowledged = 0_u64;
-                    while !stop.load(Ordering::Relaxed) {
-                        // Transactions and single statements in turn on the same connections.
-                        if number % 2 == 0 {
-                            let _ = store.creations().forget_expired(NOW, 10).await;
-                        }
-                        acknowledged += u64::from(store.pets().insert(rex()).await.is_ok());
-                    }
-                    acknowledged
-                })
-            })
-            .collect();
-        time::sleep(Duration::from_millis(200)).await;
-        server.pause();
-        time::sleep(Duration::from_millis(1_600)).await;
-        server.resume();
-        time::sleep(Duration::from_millis(500)).await;
-        stop.store(true, Ordering::Relaxed);
-        for caller in callers {
-            acknowledged += caller.await.unwrap();
-        }
-    }
-    let found = committed(&home).await;
-    assert!(acknowledged > 0 && found >= acknowledged, "{acknowledged} acknowledged, {found} found");
-}
-
-#[tokio::test]
-async fn answers_that_never_come_do_not_let_work_pile_up() {
-    let (_store, database) = new_database().await;
-    let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
-    let url = database.url_at(proxy.address()).parse().unwrap();
-    let slow = Store::open(&url, OpenOptions::default()).await.unwrap();
-    proxy.set(Fault::Blackhole).await;
-    let calls = (0..200).map(|_| slow.pets().find(PetId(1)));
-    for found in join_all(calls).await {
-        assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
-    }
-    proxy.set(Fault::None).await;
-    eventually(SOON, async || slow.ping().await.map_err(|error| format!("{error:?}"))).await;
-    assert!(slow.writer.usage().1 <= 16);
 }

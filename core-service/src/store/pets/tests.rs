@@ -1,12 +1,12 @@
 use std::collections::HashSet;
 
 use proptest::{prelude::*, sample::select};
-use sea_orm::EntityTrait;
+use sea_orm::{ActiveValue::Set, EntityTrait};
 use tokio::runtime::Runtime;
 
 use super::*;
 use crate::{
-    domain::{CategoryId, PageSize, PetName},
+    domain::{CategoryId, PageSize, PetName, PetStatus},
     store::test_support::new_store,
 };
 

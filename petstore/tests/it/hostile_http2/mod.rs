@@ -10,7 +10,7 @@ use std::{fs, time::Duration};
 
 use petstore_testkit::{
     Authority, Client, Installation, Protocol, Server, Tls,
-    grpc::{self, ServingStatus, pb},
+    grpc::{self, ServingStatus, new_pet, pb},
     raw,
 };
 use tokio::{
@@ -81,7 +81,7 @@ impl Target {
         let mut client = grpc::pet_store(self.server.address("gRPC")).await;
         for _ in 0..100 {
             let name = "\u{1F415}".repeat(255);
-            let pet = pb::NewPet { name, category_id: Some(7), status: pb::PetStatus::Sold.into() };
+            let pet = new_pet(name, Some(7), pb::PetStatus::Sold);
             let request = pb::CreatePetRequest { pet: Some(pet), ..Default::default() };
             client.create_pet(request).await.unwrap();
         }

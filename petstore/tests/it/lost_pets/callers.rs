@@ -15,14 +15,17 @@ use petstore_proto::internal::v1::{
     key_service_client::KeyServiceClient, usage_service_client::UsageServiceClient,
 };
 use petstore_testkit::{
-    Client, Installation, Server,
-    grpc::{self, Channel, Code, Request, Status, pb},
-    ledger::{Ledger, StoredPet},
+    Client, Installation,
+    grpc::{self, Channel, Code, Request, Status, new_pet, pb},
+    ledger::StoredPet,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::cores::{TwoCores, all_orders, all_pets};
+use super::{
+    cores::TwoCores,
+    told::{Outcome, Told},
+};
 
 /// After a refusal, so that it is not repeated a thousand times a second.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -70,23 +73,6 @@ struct Caller {
     rest: Client,
     first: Channel,
     second: Channel,
-}
-
-/// What the callers were told.
-#[derive(Default)]
-struct Told {
-    pets: Ledger,
-    /// Pets that were acknowledged and that the other core did not know of right then; and orders that the
-    /// first did not know of.
-    invisible: Vec<String>,
-    /// By quantity, which no two orders share: the identifier and the last status.
-    orders: BTreeMap<i32, (i64, i32)>,
-    /// Reports of usage.
-    reports: i64,
-    /// Accounts, and whether they were put on another plan.
-    accounts: BTreeMap<String, bool>,
-    /// How many calls of each kind succeeded, and how many were refused.
-    calls: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl Callers {
@@ -143,60 +129,6 @@ impl Callers {
             ended.unwrap();
         }
         Outcome { told: std::mem::take(&mut *self.caller.told()) }
-    }
-}
-
-/// What the callers were told, to be held against what a core tells now.
-pub(super) struct Outcome {
-    told: Told,
-}
-
-impl Outcome {
-    /// How many calls of each kind succeeded, and how many were refused.
-    pub(super) fn calls(&self) -> String {
-        let calls = self.told.calls.iter();
-        let calls: Vec<_> =
-            calls.map(|(kind, (done, refused))| format!("{kind}: {done} ({refused})")).collect();
-        format!("calls that succeeded (and were refused): {}", calls.join(", "))
-    }
-
-    /// Fails unless this core tells of everything that was acknowledged, and of nothing twice.
-    pub(super) async fn assert_kept(&self, core: &Server, counted: i64) {
-        let verdict = self.told.pets.judge(&all_pets(core).await);
-        println!("pets: {verdict}; {} not visible at once", self.told.invisible.len());
-        let (mut orders, mut twice) = (BTreeMap::new(), Vec::new());
-        for order in all_orders(core).await {
-            twice.extend(orders.insert(order.quantity, (order.id, order.status)));
-        }
-        let is_kept = |quantity: &i32, (id, status): &(i64, i32)| {
-            orders.get(quantity).is_some_and(|(kept_id, kept_status)| kept_id == id && kept_status >= status)
-        };
-        let lost: Vec<_> =
-            self.told.orders.iter().filter(|(quantity, order)| !is_kept(quantity, order)).collect();
-        println!(
-            "orders: {} acknowledged, {} lost, {} duplicated",
-            self.told.orders.len(),
-            lost.len(),
-            twice.len()
-        );
-        let succeeded = reported_usage(core, counted).await;
-        println!("reports of usage: {} acknowledged, {succeeded} counted", self.told.reports);
-
-        verdict.assert_clean();
-        assert!(self.told.invisible.is_empty(), "not visible at once: {:?}", self.told.invisible);
-        assert!(lost.is_empty() && twice.is_empty(), "orders: {lost:?} lost, {twice:?} placed twice");
-        assert_eq!(succeeded, self.told.reports, "every report counts once");
-    }
-
-    /// Fails unless the operator's command tells of every account that was acknowledged.
-    pub(super) async fn assert_accounts_kept(&self, operator: &Installation) {
-        let list = operator.run(&["account", "list", "--output", "json"]).await;
-        let accounts: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
-        for (name, is_changed) in &self.told.accounts {
-            let kept = accounts.as_array().unwrap().iter().find(|account| account["name"] == **name);
-            let kept = kept.unwrap_or_else(|| panic!("account {name} was acknowledged, and is lost"));
-            assert!(!is_changed || kept["plan"] == "pro", "{kept}");
-        }
     }
 }
 
@@ -466,15 +398,8 @@ impl Caller {
     }
 }
 
-async fn reported_usage(core: &Server, account_id: i64) -> i64 {
-    let mut usage = UsageServiceClient::new(grpc::channel(core.address("gRPC")).await);
-    let request = GetUsageRequest { account_id, ..GetUsageRequest::default() };
-    let days = usage.get_usage(request).await.unwrap().into_inner().days;
-    days.iter().map(|day| day.succeeded).sum()
-}
-
 fn create_request(name: &str, number: i64) -> pb::CreatePetRequest {
-    let pet = pb::NewPet { name: name.to_owned(), category_id: Some(number), status: 0 };
+    let pet = new_pet(name.to_owned(), Some(number), 0);
     pb::CreatePetRequest { pet: Some(pet), request_id: String::new() }
 }
 

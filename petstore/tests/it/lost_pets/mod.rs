@@ -12,3 +12,4 @@ mod callers;
 mod cores;
 mod postgres;
 mod sqlite;
+mod told;
