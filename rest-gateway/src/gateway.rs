@@ -34,8 +34,8 @@ pub struct GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Those of a gateway for keys of that environment, whose clients call it without proxies and not from web
-    /// pages: bans hold, and nothing is traced.
+    /// Those of a gateway for keys of that environment, whose clients call it without proxies and not from
+    /// web pages: bans hold, and nothing is traced.
     #[must_use]
     pub fn new(environment: Environment) -> Self {
         Self {
