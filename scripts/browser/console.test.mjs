@@ -5,10 +5,8 @@ import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 
 import { DESKTOP, PHONE, launch, openPage, screenshot, seriousFaults } from "./browser.mjs";
+import { asks, followed, makeAccount, secretShown, signedIn } from "./console.mjs";
 import { startService } from "./service.mjs";
-
-// Gateways follow what operators change within this time.
-const FOLLOW_MS = 5_000;
 
 let service;
 let browser;
@@ -21,132 +19,17 @@ after(async () => {
   await service?.stop();
 });
 
-// A request of a customer.
-const get = (key, path = "/v1/pets") => fetch(service.origin + path, { headers: { Authorization: `Bearer ${key}` } });
-
-// Waits until a customer's request has that status, no longer than gateways may take to follow.
-async function followed(key, status, code) {
-  const until = performance.now() + FOLLOW_MS;
-  for (;;) {
-    const answer = await get(key);
-    if (answer.status === status && (!code || (await answer.json()).code === code)) return;
-    assert.ok(performance.now() < until, `it is still ${answer.status}, not ${status}`);
-    await new Promise((done) => setTimeout(done, 100));
-  }
-}
-
 // The console, signed in.
-async function console_(t, { options = DESKTOP, token = service.operatorToken, path = "/console" } = {}) {
-  const page = await openPage(t, browser, service.admin, options);
-  await page.goto(path);
-  await page.getByLabel("Operator token").fill(token);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("button", { name: "Sign out" }).waitFor();
-  await page.locator("h1").waitFor();
-  return page;
-}
+const console_ = (t, options) => signedIn(t, browser, service, options);
 
-const go = (page, name) => page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
+const SIZES = [
+  ["desktop, light", DESKTOP],
+  ["desktop, dark", { ...DESKTOP, colorScheme: "dark" }],
+  ["phone, light", PHONE],
+  ["phone, dark", { ...PHONE, colorScheme: "dark" }],
+];
 
-// Makes an account with a key, in the console; returns the key.
-async function makeAccount(page, name, { label = "" } = {}) {
-  await go(page, "Accounts");
-  await page.getByRole("button", { name: "New account" }).click();
-  await page.getByRole("dialog").getByLabel("Name").fill(name);
-  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
-  await page.getByRole("heading", { name, level: 1 }).waitFor();
-  return makeKey(page, label);
-}
-
-async function makeKey(page, label = "") {
-  await page.getByRole("button", { name: "New key" }).click();
-  await page.getByRole("dialog").getByLabel("Label").fill(label);
-  await page.getByRole("button", { name: "Make key" }).click();
-  return secretShown(page);
-}
-
-// The secret of the dialog that shows one, which is closed then.
-async function secretShown(page) {
-  const secret = await page.getByRole("dialog").locator("code.secret").textContent();
-  await page.getByRole("button", { name: "I have kept it" }).click();
-  await page.getByRole("dialog").waitFor({ state: "detached" });
-  return secret;
-}
-
-for (const [size, options] of [["desktop, light", DESKTOP], ["phone, dark", { ...PHONE, colorScheme: "dark" }]]) {
-  test(`an operator's day: ${size}`, async (t) => {
-    const name = size.startsWith("phone") ? "mobile-zoo" : "city-zoo";
-    const shot = (what) => screenshot(page, `console-${what}-${size.replace(", ", "-")}`, { fullPage: true });
-    const page = await console_(t, { options });
-    const key = await makeAccount(page, name, { label: "shop front" });
-    await followed(key, 200);
-
-    // The customer asks for too much, and asks the operator why it is refused.
-    let refused;
-    for (let requests = 0; requests <= 130 && refused?.status !== 429; requests++) refused = await get(key);
-    assert.equal(refused.status, 429);
-    await go(page, "Why refused?");
-    await page.getByLabel("Account or key identifier").fill(name);
-    await page.getByRole("button", { name: "Show" }).click();
-    const answer = page.getByRole("article").filter({ hasText: "RATE_LIMITED" }).first();
-    await answer.waitFor();
-    assert.match(await answer.locator(".because").textContent(), /60/);
-    await answer.getByText("in force").waitFor();
-    assert.match(await answer.textContent(), /To mend it/);
-    await shot("refusal");
-
-    // The plan is raised, and the next request passes.
-    await answer.getByRole("link", { name }).click();
-    await page.getByRole("heading", { name, level: 1 }).waitFor();
-    const meter = page.getByRole("meter", { name: "This minute: requests used" });
-    assert.equal(await meter.getAttribute("aria-valuemax"), "60");
-    assert.equal(await meter.getAttribute("aria-valuenow"), "60");
-    await shot("account");
-    await page.getByRole("button", { name: "Change plan" }).click();
-    await page.getByRole("dialog").getByLabel("Plan").selectOption("business");
-    await shot("change-plan");
-    await page.getByRole("dialog").getByRole("button", { name: "Change plan" }).click();
-    await page.getByRole("status").filter({ hasText: "on plan business" }).waitFor();
-    await followed(key, 200);
-
-    // The key is rotated: the old one goes on working for a day.
-    await page.getByRole("link", { name: "shop front" }).click();
-    await page.getByRole("button", { name: "Rotate" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
-    const newKey = await secretShown(page);
-    assert.notEqual(newKey, key);
-    await followed(newKey, 200);
-    assert.equal((await get(key)).status, 200);
-
-    // It is banned, and the ban is lifted.
-    await page.getByRole("button", { name: "Ban", exact: true }).click();
-    await page.getByRole("dialog").getByLabel("Reason").fill("Scrapes the catalogue");
-    await page.getByRole("dialog").getByRole("button", { name: "Ban shop front" }).click();
-    await page.getByText("Banned by an operator").waitFor();
-    await followed(key, 429, "API_KEY_BANNED");
-    assert.match((await (await get(key)).json()).message, /Scrapes the catalogue/);
-    await shot("key");
-    await go(page, "Bans");
-    await page.getByText("Scrapes the catalogue").waitFor();
-    await page.getByRole("link", { name: /[0-9a-f-]{36}/ }).first().click();
-    await page.getByRole("button", { name: "Lift ban" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Lift ban" }).click();
-    await page.getByRole("status").filter({ hasText: "lifted" }).waitFor();
-    await followed(key, 200);
-
-    // All of it is in the audit, newest first, and no key is.
-    await go(page, "Audit");
-    await page.getByLabel("Account").fill(name);
-    await page.getByRole("button", { name: "Show" }).click();
-    await page.getByText("Lift ban").waitFor();
-    const actions = await page.locator("td[data-label=What]").allTextContents();
-    assert.deepEqual(actions, ["Lift ban", "Create ban", "Rotate key", "Update account", "Create key", "Create account"]);
-    const whole = await page.locator("main").textContent();
-    assert.match(whole, /free.*→.*business/);
-    for (const secret of [key, newKey]) assert.ok(!whole.includes(secret) && !whole.includes(secret.slice(9, 40)));
-    await shot("audit");
-  });
-
+for (const [size, options] of SIZES) {
   test(`every page is without serious faults and fits: ${size}`, async (t) => {
     const page = await console_(t, { options });
     const id = (await page.evaluate(async () => (await fetch("/console/api/keys", { headers: { "Petstore-Console": "1" } })).json())).keys[0].id;
@@ -196,18 +79,6 @@ test("a viewer sees no buttons that change things, and the server refuses them t
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("This is not the token of an operator").waitFor();
 });
-
-// What the API answers to a request from the page.
-function asks(page, method, path) {
-  return page.evaluate(
-    async ([method, path]) => {
-      const init = method === "GET" ? {} : { body: "{}" };
-      const headers = { "Petstore-Console": "1", "Content-Type": "application/json" };
-      return (await fetch(`/console/api/${path}`, { method, headers, ...init })).json();
-    },
-    [method, path],
-  );
-}
 
 test("names, labels and reasons are text, whatever they hold", async (t) => {
   const page = await console_(t);
@@ -302,16 +173,16 @@ test("the keyboard is enough, and Escape changes nothing", async (t) => {
 test("a suspended account is refused and told why, until it is resumed", async (t) => {
   const page = await console_(t);
   const key = await makeAccount(page, "late-payer");
-  await followed(key, 200);
+  await followed(service, key, 200);
   await page.getByRole("button", { name: "Suspend" }).click();
   await page.getByRole("dialog").getByLabel("Reason").fill("The bill of October");
   await page.getByRole("dialog").getByRole("button", { name: "Suspend late-payer" }).click();
   await page.getByText("The bill of October").waitFor();
-  await followed(key, 403);
+  await followed(service, key, 403);
   await page.getByRole("button", { name: "Resume" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
   await page.getByRole("status").filter({ hasText: "resumed" }).waitFor();
-  await followed(key, 200);
+  await followed(service, key, 200);
 });
 
 // The last test, for its address is refused afterwards.

@@ -10,7 +10,7 @@ use petstore_testkit::{
 use crate::{ROOT, descriptor, pages, read};
 
 /// The sessions that the tests of this file execute, each on the page that has its marker.
-const EXECUTED_HERE: [&str; 5] = ["curl", "operator", "operator-elsewhere", "bulk", "production"];
+const EXECUTED_HERE: [&str; 6] = ["curl", "operate", "operator", "operator-elsewhere", "bulk", "production"];
 
 /// The sessions that `scripts/test --full` executes, because they need tools of their own.
 const EXECUTED_BY_SCRIPTS: [&str; 4] = ["grpc", "certificates", "core", "gateway"];
@@ -34,6 +34,11 @@ fn succeed(command: &mut Command) {
 #[test]
 fn every_line_of_the_first_session_does_what_the_page_says() {
     execute("curl");
+}
+
+#[test]
+fn every_line_of_the_session_about_operating_does_what_the_readme_says() {
+    execute("operate");
 }
 
 #[test]

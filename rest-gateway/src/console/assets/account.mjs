@@ -5,14 +5,14 @@ import { createKey, getAccount, getLimits, getUsage, listKeys, resumeAccount, su
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { date, keyName, limits, moment, plan, relative } from "./format.mjs";
+import { capitalized, date, keyName, limits, moment, plan, relative } from "./format.mjs";
 import { details, field, growingTable, head, keyLink, keyStateTag, link, panel, planTag, problem, tag, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
 
 export async function accountPage({ subject: name, isAdmin, again }) {
   const account = await getAccount(name);
-  const [windows, days, keys] = await Promise.all([windowsOf(name), last30Days({ account: name }), keysOf(name)].map((part) => part.catch((error) => problem(error))));
+  const [windows, days, keys] = await Promise.all([windowsOf(name), last30Days(name), keysOf(name)].map((part) => part.catch((error) => problem(error))));
   const actions = isAdmin && [
     button("Change plan", () => changePlan(account, again)),
     button("Rename", () => rename(account)),
@@ -23,7 +23,7 @@ export async function accountPage({ subject: name, isAdmin, again }) {
     account.suspendTime && element("p", { class: "callout warning" }, "Suspended since ", moment(account.suspendTime), account.suspendReason ? `: ${account.suspendReason}` : "."),
     panel(
       "Limits",
-      details([["Plan", `${plan(account)}: ${limits(account)}`], ["Created", moment(account.createTime)], ["Identifier", String(account.id)]]),
+      details([["Plan", `${capitalized(plan(account))}: ${limits(account)}`], ["Created", moment(account.createTime)], ["Identifier", String(account.id)]]),
       windows,
       element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Why was it refused?"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "What operators did to it")),
     ),
@@ -39,9 +39,8 @@ async function windowsOf(name) {
   return element("div", { class: "meters" }, windowMeter("This minute", minute, relative), windowMeter("Today", day, relative));
 }
 
-// A chart of days; of an account, or of one of its keys.
-export async function last30Days(subject) {
-  const { periods = [] } = await getUsage({ ...subject, interval: "day" });
+async function last30Days(account) {
+  const { periods = [] } = await getUsage({ account, interval: "day" });
   const first = (Math.floor(Date.now() / DAY) - 29) * DAY;
   return requestChart("Requests by day, UTC", filledIn(periods, { first, length: DAY, count: 30, label: date }));
 }

@@ -3,7 +3,7 @@
 import { filters } from "./accounts.mjs";
 import { listAuditEvents } from "./api.mjs";
 import { element } from "./element.mjs";
-import { moment } from "./format.mjs";
+import { capitalized, moment } from "./format.mjs";
 import { accountLink, field, growingTable, head, keyLink, link } from "./view.mjs";
 
 export async function auditPage({ parameters }) {
@@ -40,8 +40,7 @@ function midnight(day, later = 0) {
 
 // "SuspendAccount" as "Suspend account".
 function spaced(action) {
-  const words = action.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return capitalized(action.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase());
 }
 
 function target(event) {
@@ -52,12 +51,14 @@ function target(event) {
   ];
 }
 
+const TOLD_ELSEWHERE = ["id", "createTime"]; // by what it was done to, and when
+
 // The members that differ, before and after.
 function changes(event) {
   const [before, { old, new: made, ...others }] = [event.beforeJson, event.afterJson].map(parsed);
   // A rotation tells two keys: the old one as it is now, and the new one.
   const after = { ...others, ...old, ...named("new key's ", made) };
-  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => text(before[name]) !== text(after[name]));
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !TOLD_ELSEWHERE.includes(name) && text(before[name]) !== text(after[name]));
   if (names.length === 0) return "";
   return element(
     "ul",
@@ -66,10 +67,10 @@ function changes(event) {
       element(
         "li",
         {},
-        `${name}: `,
-        name in before && element("del", {}, text(before[name])),
+        `${spaced(name)}: `,
+        name in before && element("del", {}, shown(before[name])),
         name in before && name in after && " → ",
-        name in after && element("ins", {}, text(after[name])),
+        name in after && element("ins", {}, shown(after[name])),
       ),
     ),
   );
@@ -85,4 +86,6 @@ function parsed(json) {
   }
 }
 
+const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
+const shown = (value) => (MOMENT.test(value) ? moment(value) : text(value));
 const text = (value) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));

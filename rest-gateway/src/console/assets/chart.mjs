@@ -5,7 +5,7 @@ import { number } from "./format.mjs";
 import { table } from "./view.mjs";
 
 const SVG = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [720, 190, 48, 22, 8];
+const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [720, 190, 48, 26, 16]; // with room for the larger letters of phones
 
 // From the bottom up: [class, member of a period's counts, what it counts].
 const PARTS = [
@@ -21,6 +21,7 @@ export function requestChart(title, periods) {
   const most = niceTop(Math.max(1, ...totals));
   const sum = totals.reduce((all, each) => all + each, 0);
   const refused = periods.reduce((all, { counts }) => all + of(counts, "refused"), 0);
+  if (sum === 0) return element("div", { class: "chart" }, element("p", { class: "nothing" }, "No request was counted in this time."));
   const summary = `${title}: ${number(sum)} requests, of which ${number(refused)} were refused with 429; at most ${number(Math.max(0, ...totals))} in one bar.`;
   const step = (WIDTH - LEFT) / Math.max(1, periods.length);
   const height = (count) => ((HEIGHT - BOTTOM - TOP) * count) / most;
@@ -77,11 +78,12 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-// The periods from `first` on, `length` ms each, with zeros where nothing is told.
+// The periods from `first` on, `length` ms each, with zeros where nothing is told; shorter ones are added up.
 export function filledIn(periods, { first, length, count, label }) {
-  const byStart = new Map(periods.map(({ startTime, counts }) => [new Date(startTime).getTime(), counts]));
-  return Array.from({ length: count }, (_, index) => {
-    const start = first + index * length;
-    return { label: label(new Date(start).toISOString()), counts: byStart.get(start) };
-  });
+  const sums = Array.from({ length: count }, () => ({}));
+  for (const { startTime, counts } of periods) {
+    const sum = sums[Math.floor((new Date(startTime) - first) / length)];
+    for (const [, member] of sum ? PARTS : []) sum[member] = of(sum, member) + of(counts, member);
+  }
+  return sums.map((counts, index) => ({ label: label(new Date(first + index * length).toISOString()), counts }));
 }

@@ -1,19 +1,20 @@
 // One key: what is known of it, its requests, and what can be done to it.
 
-import { last30Days } from "./account.mjs";
-import { banKey, getKey, liftBan, revokeKey, rotateKey } from "./api.mjs";
+import { banKey, getKey, getUsage, liftBan, revokeKey, rotateKey } from "./api.mjs";
+import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { capitalized, keyName, moment, word } from "./format.mjs";
+import { capitalized, hour, keyName, moment, word } from "./format.mjs";
 import { banOrigin } from "./keys.mjs";
 import { accountLink, details, field, head, keyStateTag, link, panel, problem } from "./view.mjs";
 
+const HALF_HOUR = 1_800_000;
 const DURATIONS = [["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"]];
 const GRACES = [["86400", "24 hours"], ["0", "not at all: the old key ends at once"], ["3600", "1 hour"], ["604800", "7 days"]];
 
 export async function keyPage({ subject: id, isAdmin, again }) {
   const key = await getKey(id);
-  const days = await last30Days({ account: key.account, keyId: id }).catch((error) => problem(error));
+  const day = await lastDay(id).catch((error) => problem(error));
   const isActive = word(key.state, "KEY_STATE") === "active";
   const actions = isAdmin && [
     isActive && button("Rotate", () => rotate(key, again)),
@@ -38,11 +39,19 @@ export async function keyPage({ subject: id, isAdmin, again }) {
       ]),
       element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Why was it refused?"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "What operators did to it")),
     ),
-    panel("The last 30 days", days),
+    panel("The last 24 hours", day),
   ];
 }
 
 const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);
+// By half an hour: requests of keys are known by minute, for a day.
+async function lastDay(keyId) {
+  const last = Math.floor(Date.now() / HALF_HOUR) * HALF_HOUR;
+  const first = last - 47 * HALF_HOUR;
+  const { periods = [] } = await getUsage({ keyId, interval: "minute", startTime: new Date(first).toISOString() });
+  return requestChart("Requests by half an hour, UTC", filledIn(periods, { first, length: HALF_HOUR, count: 48, label: hour }));
+}
+
 const named = (key) => `${keyName(key)} of ${key.account}`;
 
 async function rotate(key, again) {

@@ -9,15 +9,6 @@ export function samplesOf(text) {
   ]);
 }
 
-// How often each code was answered.
-export function answersByCode(samples) {
-  const counts = new Map();
-  for (const [name, { code }, value] of samples) {
-    if (name === "petstore_requests_total") counts.set(code, (counts.get(code) ?? 0) + value);
-  }
-  return counts;
-}
-
 // The duration that this share of the requests did not exceed, in seconds: the upper end of the bucket that it falls
 // into, by straight line within it; null without requests.
 export function quantile(samples, histogram, share) {

@@ -1,13 +1,11 @@
 // How the service does: the last hour, this gateway, bans, deprecated calls.
 
-import { getUsage, listBans, listDeprecatedUse } from "./api.mjs";
-import { filledIn, requestChart } from "./chart.mjs";
+import { getOverview, listBans, listDeprecatedUse } from "./api.mjs";
+import { requestChart } from "./chart.mjs";
 import { element } from "./element.mjs";
-import { date, hour, moment, number } from "./format.mjs";
-import { answersByCode, quantile, samplesOf } from "./metrics.mjs";
+import { capitalized, date, hour, moment, number } from "./format.mjs";
+import { quantile, samplesOf } from "./metrics.mjs";
 import { accountLink, details, head, keyLink, link, panel, problem, table, tag } from "./view.mjs";
-
-const MINUTE = 60_000;
 
 // Why a part is as it is.
 const REASONS = {
@@ -16,19 +14,45 @@ const REASONS = {
   limiter: { degraded: "Redis does not answer: each gateway limits by itself until it does.", down: "Redis does not answer, and requests are refused." },
 };
 
-// Codes with which the limiter and the check of keys refuse.
-const REFUSALS = /^(RATE_LIMITED|QUOTA_EXCEEDED|API_KEY_BANNED|ACCOUNT_SUSPENDED|MISSING_API_KEY|INVALID_API_KEY|API_KEY_REVOKED|API_KEY_EXPIRED|OVERLOADED|LIMITER_UNAVAILABLE)$/;
-
 export async function overviewPage() {
-  const parts = await Promise.all([lastHour(), health(), refusals(), bans(), deprecated()].map((part) => part.catch((error) => problem(error))));
-  const [hourly, healthy, ...others] = parts;
-  return [head("Overview"), panel("Requests of the last hour", hourly), element("div", { class: "panels" }, panel("Health of this gateway", healthy), panel("Refusals", others[0]), panel("Bans in force", others[1]), panel("Who still calls deprecated operations", others[2]))];
+  const ask = (part) => part.catch((error) => problem(error));
+  const [busy, healthy, banned, deprecated] = await Promise.all([lastHour(), health(), bans(), deprecatedUse()].map(ask));
+  return [
+    head("Overview"),
+    panel("Requests of the last hour", busy.chart ?? busy),
+    element(
+      "div",
+      { class: "panels" },
+      panel("Refusals of the last hour", busy.refusals ?? "", element("p", {}, link("/console/refusals", "Why was I refused?"), " tells it for an account, a key or a request.")),
+      panel("Health of this gateway", healthy),
+      panel("Bans in force", banned),
+      panel("Who still calls deprecated operations", deprecated),
+    ),
+  ];
 }
 
 async function lastHour() {
-  const { periods = [] } = await getUsage({ interval: "minute" });
-  const first = Math.floor(Date.now() / MINUTE - 59) * MINUTE;
-  return requestChart("Requests by minute, UTC", filledIn(periods, { first, length: MINUTE, count: 60, label: hour }));
+  const { minutes = [], refusals = [], refusedAccounts = [] } = await getOverview();
+  const periods = minutes.map(({ startTime, counts }) => ({ label: hour(startTime), counts }));
+  return { chart: requestChart("Requests by minute, UTC", periods), refusals: [byReason(refusals), byAccount(refusedAccounts)] };
+}
+
+function byReason(refusals) {
+  if (refusals.length === 0) return element("p", { class: "nothing" }, "Nothing was refused.");
+  return table([["Reason", ({ code }) => element("code", {}, code)], ["Requests", ({ requests }) => number(requests), true]], mergedByCode(refusals));
+}
+
+// Two causes may have the same code.
+function mergedByCode(refusals) {
+  const merged = new Map();
+  for (const { code, requests } of refusals) merged.set(code, (merged.get(code) ?? 0) + Number(requests));
+  return [...merged].map(([code, requests]) => ({ code, requests })).sort((a, b) => b.requests - a.requests);
+}
+
+function byAccount(accounts) {
+  if (accounts.length === 0) return null;
+  const why = ({ account }) => link(`/console/refusals?subject=${encodeURIComponent(account)}`, "Why?");
+  return [element("h3", {}, "Accounts answered with 429"), table([["Account", ({ account }) => accountLink(account)], ["Requests", ({ requests }) => number(requests), true], ["Answer", why]], accounts)];
 }
 
 async function health() {
@@ -38,22 +62,13 @@ async function health() {
   const durations = [0.5, 0.99].map((share) => quantile(samples, "http_server_request_duration_seconds", share));
   const milliseconds = (seconds) => (seconds === null ? "–" : `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`);
   return [
-    details([["State", stateTag(status)], ["Half of all answers within", milliseconds(durations[0])], ["99 % within", milliseconds(durations[1])]], "figures"),
-    element("ul", {}, Object.entries(parts).map(([part, state]) => element("li", {}, `${part}: `, stateTag(state), " ", REASONS[part]?.[state] ?? ""))),
-    element("p", { class: "note" }, "Durations are this gateway's, since it started."),
+    details([["State", stateTag(status)], ["Median duration (p50)", milliseconds(durations[0])], ["99 % within (p99)", milliseconds(durations[1])]], "figures"),
+    element("ul", {}, Object.entries(parts).map(([part, state]) => element("li", {}, `${capitalized(part)}: `, stateTag(state), " ", REASONS[part]?.[state] ?? ""))),
+    element("p", { class: "note" }, "Durations are those of all requests to this gateway since it started."),
   ];
 }
 
 const stateTag = (state) => tag(state, { ok: "good", degraded: "warn", down: "bad" }[state]);
-
-async function refusals() {
-  const metrics = await fetch("/metrics", { cache: "no-store" });
-  const counts = [...answersByCode(samplesOf(await metrics.text()))].filter(([code, count]) => REFUSALS.test(code) && count > 0);
-  const why = element("p", {}, link("/console/refusals", "Why was I refused?"), " tells it for an account, a key or a request.");
-  if (counts.length === 0) return [element("p", { class: "nothing" }, "This gateway has refused nothing since it started."), why];
-  counts.sort(([, a], [, b]) => b - a);
-  return [table([["Reason", ([code]) => element("code", {}, code)], ["Requests", ([, count]) => number(count), true]], counts), element("p", { class: "note" }, "At this gateway, since it started."), why];
-}
 
 async function bans() {
   const { bans = [], nextPageToken } = await listBans({ pageSize: 5 });
@@ -64,7 +79,7 @@ async function bans() {
   ];
 }
 
-async function deprecated() {
+async function deprecatedUse() {
   const { uses = [] } = await listDeprecatedUse();
   if (uses.length === 0) return element("p", { class: "nothing" }, "Nobody, within the last 30 days.");
   return table([["Account", (use) => accountLink(use.account)], ["Operation", (use) => element("code", {}, use.operationId)], ["Calls in 30 days", (use) => number(use.calls), true], ["Last", (use) => date(use.lastDay)]], uses.slice(0, 20));

@@ -14,8 +14,8 @@ export async function refusalsPage({ parameters }) {
   const subject = (parameters.get("subject") ?? "").trim();
   return [
     head("Why was I refused?"),
-    element("p", { class: "lead" }, "Ask with the name of the account or the identifier of the key. What refuses it now is told first, then what refused it within the last 24 hours."),
-    filters(field("Account or key identifier", "subject", { type: "search", value: subject, required: true, maxlength: 64 })),
+    element("p", { class: "lead" }, "Ask with the name of the account, the identifier of the key, or the X-Request-Id of a refused request. What refuses now is told first, then what refused within the last 24 hours."),
+    filters(field("Account, key or request identifier", "subject", { type: "search", value: subject, required: true, maxlength: 64 })),
     subject && (await answer(subject)),
   ];
 }
@@ -23,22 +23,24 @@ export async function refusalsPage({ parameters }) {
 async function answer(subject) {
   if (/pet_(live|test|op)_/.test(subject)) return told("This looks like a secret. Do not paste keys or tokens: the key's identifier is enough.", "error");
   const found = await firstKnown(subject);
-  if (!found) return told(`There is no account and no key ${subject}.`, "error");
-  const explanations = [...(await ofWindows(found)), ...(found.explanations ?? [])];
+  if (!found) return told(`There is no account, no key and no request refused within the last 24 hours that is called ${subject}.`, "error");
+  const explanations = [...(found.account ? await ofWindows(found) : []), ...found.explanations];
   if (explanations.length === 0) return told(`Nothing refuses ${subject}, and nothing is known to have refused it within the last 24 hours.`, "");
   return explanations.map(explanation);
 }
 
-// The first way to read the subject under which something is known, as { explanations, account }. A UUID is a key's
-// identifier, or that of a request.
+// The first way to read the subject under which something is known, as { explanations, account }: the account is that
+// whose windows count for the answer. A UUID is a key's identifier, or that of a request.
 async function firstKnown(subject) {
   const ways = [UUID.test(subject) && "keyId", !UUID.test(subject) && ACCOUNT.test(subject) && "account", REQUEST_ID.test(subject) && "requestId"].filter(Boolean);
   for (const way of ways) {
     try {
       const { explanations = [] } = await explainRefusal({ [way]: subject });
-      if (way === "requestId" && explanations.length === 0) continue; // any may be asked about
-      const account = way === "account" ? subject : (explanations[0]?.account ?? (await getKey(subject)).account);
-      return { explanations, account };
+      if (way === "requestId") {
+        if (explanations.length === 0) continue; // any may be asked about
+        return { explanations };
+      }
+      return { explanations, account: way === "account" ? subject : (await getKey(subject)).account };
     } catch (error) {
       if (error.status !== 404) throw error;
     }
@@ -77,7 +79,7 @@ function explanation(each) {
       each.keyId && ["Key", keyLink(each.keyId)],
       Number(each.limit) > 0 && ["Limit", `${number(each.limit)} requests`],
       each.startTime && ["Since", moment(each.startTime)],
-      ["Until", moment(each.endTime, "it is changed")],
+      (each.endTime || each.inForce) && ["Until", moment(each.endTime, "it is changed")],
       Number(each.refusedRequests) > 0 && ["Refused requests", number(each.refusedRequests)],
       each.lastRefusalTime && ["Last refused", moment(each.lastRefusalTime)],
       each.lastRequestId && ["Its X-Request-Id", element("code", {}, each.lastRequestId)],

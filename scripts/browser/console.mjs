@@ -1,0 +1,84 @@
+// What operators do in the console, as functions for the tests.
+
+import assert from "node:assert/strict";
+
+import { DESKTOP, openPage } from "./browser.mjs";
+
+// Gateways follow what operators change within this time.
+const FOLLOW_MS = 5_000;
+
+// A request of a customer, at a gateway.
+export const get = (origin, key, path = "/v1/pets") => fetch(origin + path, { headers: { Authorization: `Bearer ${key}` } });
+
+// Waits until a customer's request has that status at every gateway, no longer than gateways may take to follow.
+export function followed({ origins }, key, status, code) {
+  const until = performance.now() + FOLLOW_MS;
+  const follows = async (origin) => {
+    for (;;) {
+      const answer = await get(origin, key);
+      if (answer.status === status && (!code || (await answer.json()).code === code)) return;
+      assert.ok(performance.now() < until, `${origin}: it is still ${answer.status}, not ${status}`);
+      await new Promise((done) => setTimeout(done, 100));
+    }
+  };
+  return Promise.all(origins.map(follows));
+}
+
+// The console, signed in.
+export async function signedIn(t, browser, service, { options = DESKTOP, token = service.operatorToken, path = "/console" } = {}) {
+  const page = await openPage(t, browser, service.admin, options);
+  await page.goto(path);
+  await page.getByLabel("Operator token").fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await shown(page, page.getByRole("button", { name: "Sign out" }));
+  await page.locator("h1").waitFor();
+  return page;
+}
+
+// Waits for something, unless the page says that it failed.
+async function shown(page, locator) {
+  const problem = page.getByRole("alert").filter({ hasText: /\S/ });
+  await locator.or(problem).first().waitFor();
+  assert.deepEqual(await problem.allTextContents(), []);
+}
+
+export const go = (page, name) => page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
+
+// Makes an account with a key; returns the key.
+export async function makeAccount(page, name, { label = "" } = {}) {
+  await go(page, "Accounts");
+  await page.getByRole("button", { name: "New account" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill(name);
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  await page.getByRole("heading", { name, level: 1 }).waitFor();
+  return makeKey(page, label);
+}
+
+async function makeKey(page, label) {
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("dialog").getByLabel("Label").fill(label);
+  await page.getByRole("button", { name: "Make key" }).click();
+  return secretShown(page);
+}
+
+// The secret of the dialog that shows one, which is closed then.
+export async function secretShown(page) {
+  const code = page.getByRole("dialog").locator("code.secret");
+  await shown(page, code);
+  const secret = await code.textContent();
+  await page.getByRole("button", { name: "I have kept it" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  return secret;
+}
+
+// What the API answers to a request from the page.
+export function asks(page, method, path) {
+  return page.evaluate(
+    async ([method, path]) => {
+      const init = method === "GET" ? {} : { body: "{}" };
+      const headers = { "Petstore-Console": "1", "Content-Type": "application/json" };
+      return (await fetch(`/console/api/${path}`, { method, headers, ...init })).json();
+    },
+    [method, path],
+  );
+}
