@@ -51,21 +51,24 @@ impl From<Gateway> for RestApp {
 }
 
 impl App for RestApp {
-    #[expect(clippy::large_futures, reason = "it is boxed here: one allocation for all that a request needs")]
+    /// One allocation for all that a request needs.
     fn answer(&self, request: Request) -> BoxFuture<'static, Response> {
-        let Self { gateway, pages } = self.clone();
-        async move {
-            let is_head = request.method() == Method::HEAD;
-            let route = |admitted| route(&gateway, pages, admitted);
-            let response = pipeline::handle(&gateway, request, route).await;
-            if is_head { without_body(response) } else { response }
-        }
-        .boxed()
+        self.clone().respond(request).boxed()
     }
 }
 
-async fn route(gateway: &GatewayState, pages: Router, admitted: Admitted) -> Response {
-    let answered = match routes::handle(gateway, admitted).await {
+impl RestApp {
+    async fn respond(self, request: Request) -> Response {
+        let is_head = request.method() == Method::HEAD;
+        let route = |admitted| route(&self, admitted);
+        let response = pipeline::handle(&self.gateway, request, route).await;
+        if is_head { without_body(response) } else { response }
+    }
+}
+
+async fn route(app: &RestApp, admitted: Admitted) -> Response {
+    let pages = &app.pages;
+    let answered = match routes::handle(&app.gateway, admitted).await {
         Ok(answered) => answered,
         Err(Admitted { operation: Id::OpenApi | Id::Docs, request, .. }) => page(pages, request).await,
         Err(Admitted { operation, request, .. }) => match allow(request.uri().path()) {
@@ -79,8 +82,8 @@ async fn route(gateway: &GatewayState, pages: Router, admitted: Admitted) -> Res
     answered.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn page(pages: Router, request: Request) -> Result<Response, ApiError> {
-    pages.oneshot(request).await.map_err(|never| match never {})
+async fn page(pages: &Router, request: Request) -> Result<Response, ApiError> {
+    Box::pin(pages.clone().oneshot(request)).await.map_err(|never| match never {})
 }
 
 /// The answer to HEAD, with the length that the answer to GET has (RFC 9110 §9.3.2).

@@ -44,6 +44,9 @@ mod tests;
 const MAX_UNANSWERED: usize = 2;
 /// For so long such a batch makes others wait: what it does takes longer than gathering is worth.
 const HOLD: Duration = Duration::from_millis(2);
+/// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call: each
+/// serves what has arrived on sockets meanwhile, and takes no longer than that.
+const GATHERING: usize = 3;
 /// Calls under way in all batches, as many as a connection carries by itself; more wait.
 const MAX_UNDER_WAY: usize = 128;
 /// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has
@@ -105,6 +108,11 @@ impl Queue {
             self.unanswered += 1;
         }
         begins
+    }
+
+    /// Whether there is one call, and none under way.
+    fn is_single_call(&self) -> bool {
+        self.waiting.len() <= 1 && self.under_way == 0
     }
 
     /// The next batch: what waits, within the bounds. Calls that nobody waits for any more are left out.
@@ -176,7 +184,12 @@ struct Turn {
 impl Turn {
     /// Sends what waits, and hands out the answers.
     async fn carry(self) {
-        yield_now().await; // whoever is about to call comes along
+        for _ in 0..GATHERING {
+            yield_now().await;
+            if self.batcher.queue().is_single_call() {
+                break;
+            }
+        }
         let mut batch = Vec::new();
         self.batcher.change(|queue| batch = queue.take());
         if batch.is_empty() {

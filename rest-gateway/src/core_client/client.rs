@@ -1,6 +1,6 @@
 //! Calls on behalf of callers: their deadline, the second attempt, and the log line of a failure.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, StatusCode};
@@ -115,8 +115,8 @@ impl CoreClient {
         caller: &Caller,
     ) -> Result<M::Response, ApiError> {
         let deadline = Instant::now() + DEADLINE;
-        let attempts =
-            retry_once(&self.retries, deadline, |_| self.attempt(message.clone(), caller, deadline));
+        let attempt = |_| self.attempt(message.clone(), caller, deadline);
+        let attempts = pin!(retry_once(&self.retries, deadline, attempt));
         within(deadline, attempts, caller).await
     }
 
@@ -152,7 +152,8 @@ impl CoreClient {
             Err(Failure::Status(status)) => Err(status),
             Err(Failure::Unsupported) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let answer = M::call_alone(request(message, caller, left), self.single.clone()).await;
+                let answer =
+                    Box::pin(M::call_alone(request(message, caller, left), self.single.clone())).await;
                 answer.map(tonic::Response::into_inner)
             }
         }

@@ -120,7 +120,7 @@ impl KeyResolver {
             }
         };
         if !self.0.limiter.knows_installation() {
-            self.0.poll_changes().await; // the first answer names it; keys are not to be counted before
+            Box::pin(self.0.poll_changes()).await; // the first answer names it; keys are not counted before
         }
         let now = self.0.clock.now();
         let known = match entry.usable(now) {

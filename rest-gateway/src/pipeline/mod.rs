@@ -14,7 +14,7 @@ mod record;
 mod refusal;
 mod respond;
 
-use std::{future::Future, panic::AssertUnwindSafe};
+use std::{future::Future, panic::AssertUnwindSafe, pin::pin};
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
@@ -61,7 +61,8 @@ where
         Ok(()) => {
             let caller = key.as_deref().map(|key| context.caller(key));
             let (operation, request) = (context.operation.id, Request::from_parts(parts, body));
-            context.within(catch_panic(route(Admitted { operation, caller, limit_status, request }))).await
+            let answered = pin!(route(Admitted { operation, caller, limit_status, request }));
+            context.within(catch_panic(answered)).await
         }
         Err(error) => Err(error),
     };
@@ -78,10 +79,10 @@ async fn before(gateway: &GatewayState, context: &RequestContext, parts: &Parts)
     if context.operation.access == Access::Everybody {
         return Admission::not_counted(Ok(()));
     }
-    let admission = async {
+    let admission = pin!(async {
         let key = authenticate(gateway, &parts.headers, context.address).await;
         rate_limit::admit(gateway, context, key).await
-    };
+    });
     let admission = context.within(catch_panic(admission)).await;
     admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)))
 }

@@ -45,7 +45,9 @@ pub(super) async fn admit(
     key: Result<Arc<KnownKey>, Unauthenticated>,
 ) -> Admission {
     match key {
-        Ok(key) if context.operation.counts == Counts::OwnLimit => admit_to_usage(gateway, key).await,
+        Ok(key) if context.operation.counts == Counts::OwnLimit => {
+            Box::pin(admit_to_usage(gateway, key)).await
+        }
         Ok(key) => {
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
             take(gateway, &limit_key, quota, Ok(key)).await

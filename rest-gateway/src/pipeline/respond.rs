@@ -24,7 +24,7 @@ pub(super) async fn complete(
     if context.is_versioned {
         let decision = match decision {
             Some(decision) => decision,
-            None => context.within(rate_limit::peek(gateway, context.address)).await,
+            None => context.within(Box::pin(rate_limit::peek(gateway, context.address))).await,
         };
         rate_limit_headers::write(&decision, headers);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

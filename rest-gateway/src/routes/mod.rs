@@ -38,10 +38,10 @@ pub(crate) async fn handle(
     };
     Ok(match operation {
         Id::ListPets => pets::list::list(gateway, &caller, request.uri()).await,
-        Id::CreatePet => pets::create::create(gateway, &caller, request).await,
+        Id::CreatePet => Box::pin(pets::create::create(gateway, &caller, request)).await,
         Id::GetPet => pets::get::get(gateway, &caller, request.uri()).await,
-        Id::ListOrders => orders::list(gateway, &caller, request.uri()).await,
-        Id::GetUsage => usage::get(gateway, &caller, limit_status).await,
+        Id::ListOrders => Box::pin(orders::list(gateway, &caller, request.uri())).await,
+        Id::GetUsage => Box::pin(usage::get(gateway, &caller, limit_status)).await,
         Id::OpenApi | Id::Docs | Id::Options | Id::Unmatched => {
             return Err(Admitted { operation, caller: Some(caller), limit_status, request });
         }

@@ -1,13 +1,14 @@
 //! What happens on a connection of HTTP/1.1: hyper does not tell, so it is observed from both sides.
 
 use std::{
+    future::poll_fn,
     io,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -34,6 +35,8 @@ pub(super) struct Activity(Arc<Shared>);
 struct Shared {
     state: AtomicU64,
     is_expired: AtomicBool,
+    /// Whether bytes of an answer may still have to be sent.
+    has_unsent: AtomicBool,
     /// The server's.
     is_draining: Arc<AtomicBool>,
 }
@@ -57,15 +60,29 @@ impl Snapshot {
     }
 
     pub(super) fn is_before_first_request(self) -> bool {
-        self.0 < NEXT_REQUEST
+        self.requests() == 0
+    }
+
+    /// How many requests there were so far.
+    pub(super) fn requests(self) -> u64 {
+        self.0 / NEXT_REQUEST
     }
 }
 
 impl Activity {
     /// Of a new connection, to a server that sets this when no connection is to be kept any more.
     pub(super) fn new(is_draining: Arc<AtomicBool>) -> Self {
-        let shared = Shared { state: AtomicU64::new(0), is_expired: AtomicBool::new(false), is_draining };
-        Self(Arc::new(shared))
+        let [is_expired, has_unsent] = [false; 2].map(AtomicBool::new);
+        Self(Arc::new(Shared { state: AtomicU64::new(0), is_expired, has_unsent, is_draining }))
+    }
+
+    /// Whether nothing is under way: no request has begun, and every answer was handed to the kernel.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.now().phase() == ConnectionPhase::Idle && !self.0.has_unsent.load(Ordering::Relaxed)
+    }
+
+    fn note_unsent(&self, has_unsent: bool) {
+        self.0.has_unsent.store(has_unsent, Ordering::Relaxed);
     }
 
     pub(super) fn now(&self) -> Snapshot {
@@ -152,20 +169,46 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     }
 }
 
-/// A stream that notes when bytes are received.
+/// A stream that notes when bytes are received, and when all are sent.
 #[derive(Debug)]
 pub(super) struct ObservedStream<I> {
     stream: I,
     activity: Activity,
+    /// Bytes that were received and not read: they are read first.
+    unread: Bytes,
 }
+
+/// So much is received of a request while its connection rests.
+const FIRST_BYTES: usize = 64;
 
 impl<I> ObservedStream<I> {
     pub(super) fn new(stream: I, activity: Activity) -> Self {
-        Self { stream, activity }
+        Self { stream, activity, unread: Bytes::new() }
     }
 
     pub(super) fn into_inner(self) -> I {
         self.stream
+    }
+
+    /// Lets these bytes, which were read too early, be read again. The stream has none left over from before.
+    pub(super) fn put_back(&mut self, unread: Bytes) {
+        self.unread = unread;
+    }
+}
+
+impl<I: AsyncRead + Unpin> ObservedStream<I> {
+    /// Waits for bytes to read. `false` if the peer sends none any more.
+    pub(super) async fn has_more(&mut self) -> io::Result<bool> {
+        if self.unread.is_empty() {
+            self.unread = poll_fn(|context| {
+                let mut first = [0; FIRST_BYTES];
+                let mut first = ReadBuf::new(&mut first);
+                ready!(Pin::new(&mut self.stream).poll_read(context, &mut first))?;
+                Poll::Ready(io::Result::Ok(Bytes::copy_from_slice(first.filled())))
+            })
+            .await?;
+        }
+        Ok(!self.unread.is_empty())
     }
 }
 
@@ -175,6 +218,12 @@ impl<I: AsyncRead + Unpin> AsyncRead for ObservedStream<I> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let len = buffer.remaining().min(self.unread.len());
+            buffer.put_slice(&self.unread.split_to(len));
+            self.activity.byte_received();
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
@@ -190,6 +239,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.activity.note_unsent(true);
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -198,6 +248,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.activity.note_unsent(true);
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -206,7 +257,10 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        // hyper flushes when it has written all that it had.
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.activity.note_unsent(false);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

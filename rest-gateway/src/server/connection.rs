@@ -17,7 +17,7 @@ use super::{
     activity::{Activity, ObservedStream},
     discard_body::BodyDiscarder,
     drain::DrainWatch,
-    http1::{self as version_1, End, Http1Service},
+    http1::{self as version_1, Driver, End, Http1Service},
     http2::{self as version_2, Http2Service},
     limits::ServerLimits,
     lingering_close::lingering_close,
@@ -67,11 +67,12 @@ impl Connections {
         let stream = Box::pin(stream);
         match self.transport {
             Transport::Plain => self.drive_http1(stream, peer).await,
-            Transport::Tls(_) => match self.tls_handshake(stream).await {
+            // In boxes, so that no connection takes the memory of another kind.
+            Transport::Tls(_) => match Box::pin(self.tls_handshake(stream)).await {
                 Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                    self.drive_http2(stream, peer).await;
+                    Box::pin(self.drive_http2(stream, peer)).await;
                 }
-                Ok(stream) => self.drive_http1(stream, peer).await,
+                Ok(stream) => Box::pin(self.drive_http1(stream, peer)).await,
                 Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
             },
         }
@@ -96,16 +97,25 @@ impl Connections {
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let activity = Activity::new(self.drain.is_draining());
-        let service = Http1Service { app: Arc::clone(&self.app), peer, activity: activity.clone() };
-        let stream = TokioIo::new(ObservedStream::new(stream, activity.clone()));
-        let mut connection = self.http1.serve_connection(stream, service);
-        match version_1::drive(&mut connection, &activity, peer, &self.limits, self.drain.clone()).await {
-            End::Over => {
-                let stream = connection.into_parts().io.into_inner().into_inner();
-                lingering_close(stream, self.limits.linger_bytes, self.limits.linger).await;
+        let mut service = Http1Service { app: Arc::clone(&self.app), peer, activity: activity.clone() };
+        let mut stream = ObservedStream::new(stream, activity.clone());
+        let mut driver = Driver::new(&self.limits, activity, self.drain.clone(), peer);
+        loop {
+            let mut connection = self.http1.serve_connection(TokioIo::new(stream), service);
+            let end = driver.drive(&mut connection).await;
+            let parts = connection.into_parts();
+            (stream, service) = (parts.io.into_inner(), parts.service);
+            match end {
+                End::Quiet => stream.put_back(parts.read_buf),
+                End::Over => break,
+                End::Overdue => return,
             }
-            End::Overdue => {}
+            // Without hyper, which holds two buffers of 8 KiB for each connection.
+            if driver.rest(&mut stream).await.is_break() {
+                break;
+            }
         }
+        lingering_close(stream.into_inner(), self.limits.linger_bytes, self.limits.linger).await;
     }
 
     /// HTTP/2 says in a frame that an answer is complete, so that no lingering close is needed.

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     net::SocketAddr,
+    ops::ControlFlow,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
@@ -50,58 +51,112 @@ pub(super) enum End {
     Over,
     /// It did not end when it was to, and has to be cut off.
     Overdue,
+    /// It did not end: nothing is under way, and nothing was for a while.
+    Quiet,
 }
 
-/// Lets the requests of the connection be served until it ends.
-pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + 'static>(
-    connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
-    activity: &Activity,
+/// Lets the requests of a connection be served, within its times.
+#[derive(Debug)]
+pub(super) struct Driver<'a> {
+    timer: ConnectionTimer<'a>,
+    activity: Activity,
+    drain: DrainWatch,
     peer: SocketAddr,
-    limits: &ServerLimits,
-    mut drain: DrainWatch,
-) -> End {
-    let mut timer = ConnectionTimer::new(limits, activity.now(), drain.now(), peer);
-    let mut armed = timer.due();
-    let mut sleep = pin!(sleep_until(armed));
-    loop {
-        let progress = poll_fn(|context| match connection.poll_without_shutdown(context) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)), // the socket is closed by `lingering_close`
-            Poll::Pending if activity.now() != timer.activity => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        tokio::select! {
-            biased;
-            ended = progress => match ended {
-                None => timer.activity_changed(activity.now()),
-                Some(ended) => {
-                    if let Err(error) = ended {
-                        tracing::debug!(%peer, %error, "a connection ended early");
+}
+
+impl<'a> Driver<'a> {
+    pub(super) fn new(
+        limits: &'a ServerLimits,
+        activity: Activity,
+        drain: DrainWatch,
+        peer: SocketAddr,
+    ) -> Self {
+        Self { timer: ConnectionTimer::new(limits, activity.now(), drain.now(), peer), activity, drain, peer }
+    }
+
+    /// Lets requests be served until the connection ends or is quiet.
+    pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + 'static>(
+        &mut self,
+        connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
+    ) -> End {
+        let Self { timer, activity, drain, peer } = self;
+        let before = activity.now().requests();
+        timer.wake();
+        let mut armed = timer.due();
+        let mut sleep = pin!(sleep_until(armed));
+        loop {
+            let progress = poll_fn(|context| match connection.poll_without_shutdown(context) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)), // the socket is closed by `lingering_close`
+                Poll::Pending if activity.now() != timer.activity => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            tokio::select! {
+                biased;
+                ended = progress => match ended {
+                    None => timer.activity_changed(activity.now()),
+                    Some(ended) => {
+                        if let Err(error) = ended {
+                            tracing::debug!(%peer, %error, "a connection ended early");
+                        }
+                        return End::Over;
                     }
-                    return End::Over;
-                }
-            },
-            () = &mut sleep => {
-                match timer.due_action() {
-                    None => {}
-                    Some(DueAction::LastAnswer) => activity.expire(),
-                    // hyper takes a connection before its first request for a busy one.
-                    Some(DueAction::Close) if timer.activity.is_before_first_request() => return End::Over,
-                    Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
-                    Some(DueAction::CutOff) => {
-                        tracing::debug!(%peer, "cut off a connection that did not end when it was to");
-                        return End::Overdue;
+                },
+                () = &mut sleep => {
+                    match timer.due_action() {
+                        None => {}
+                        Some(DueAction::Rest) if activity.is_quiet() => return End::Quiet,
+                        Some(DueAction::Rest) => timer.wake(), // an answer is still being sent
+                        Some(DueAction::LastAnswer) => activity.expire(),
+                        // hyper takes a connection before its first request for a busy one.
+                        Some(DueAction::Close) if activity.now().requests() == before => return End::Over,
+                        Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
+                        Some(DueAction::CutOff) => {
+                            tracing::debug!(%peer, "cut off a connection that did not end when it was to");
+                            return End::Overdue;
+                        }
                     }
+                    armed = timer.due();
+                    sleep.as_mut().reset(armed);
                 }
-                armed = timer.due();
-                sleep.as_mut().reset(armed);
+                drain = drain.next() => timer.drain = drain,
             }
-            drain = drain.next() => timer.drain = drain,
+            // A timer that goes off too early is set anew then: that is cheaper than to set it with each request.
+            let due = timer.due();
+            if due < armed {
+                armed = due;
+                sleep.as_mut().reset(due);
+            }
         }
-        // A timer that goes off too early is set anew then: that is cheaper than to set it with each request.
-        let due = timer.due();
-        if due < armed {
-            armed = due;
-            sleep.as_mut().reset(due);
+    }
+
+    /// Waits for the first bytes of the next request on a quiet connection. `Break` if the connection is to be
+    /// closed instead.
+    pub(super) async fn rest<I: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut ObservedStream<I>,
+    ) -> ControlFlow<()> {
+        let Self { timer, activity, drain, peer } = self;
+        timer.rest_at = None;
+        let mut sleep = pin!(sleep_until(timer.due()));
+        loop {
+            tokio::select! {
+                biased;
+                more = stream.has_more() => return match more {
+                    Ok(true) => ControlFlow::Continue(()),
+                    Ok(false) => ControlFlow::Break(()),
+                    Err(error) => {
+                        tracing::debug!(%peer, %error, "a connection ended early");
+                        ControlFlow::Break(())
+                    }
+                },
+                () = &mut sleep => match timer.due_action() {
+                    None | Some(DueAction::Rest) => {}
+                    Some(DueAction::LastAnswer) => activity.expire(),
+                    Some(DueAction::Close | DueAction::CutOff) => return ControlFlow::Break(()),
+                },
+                drain = drain.next() => timer.drain = drain,
+            }
+            sleep.as_mut().reset(timer.due());
         }
     }
 }
@@ -109,6 +164,8 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + 'static>(
 /// What is to be done with a connection when time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DueAction {
+    /// The connection needs no memory for requests for now.
+    Rest,
     /// The next answer is to be the last. An idle connection is not closed for its age: its client may be
     /// sending.
     LastAnswer,
@@ -128,6 +185,8 @@ struct ConnectionTimer<'a> {
     expires_at: Instant,
     is_expired: bool,
     closing_since: Option<Instant>,
+    /// When it is to rest, if there is no request until then; `None` while it does.
+    rest_at: Option<Instant>,
     drain: DrainState,
 }
 
@@ -135,11 +194,18 @@ impl<'a> ConnectionTimer<'a> {
     fn new(limits: &'a ServerLimits, activity: Snapshot, drain: DrainState, peer: SocketAddr) -> Self {
         let since = Instant::now();
         let expires_at = since + with_jitter(limits.max_connection_age, peer);
-        Self { limits, activity, since, expires_at, is_expired: false, closing_since: None, drain }
+        let rest_at = Some(since + limits.rest_after);
+        Self { limits, activity, since, expires_at, is_expired: false, closing_since: None, rest_at, drain }
     }
 
     fn activity_changed(&mut self, activity: Snapshot) {
         (self.activity, self.since) = (activity, Instant::now());
+        self.rest_at = Some(self.since + self.limits.rest_after);
+    }
+
+    /// Puts off the rest.
+    fn wake(&mut self) {
+        self.rest_at = Some(Instant::now() + self.limits.rest_after);
     }
 
     /// When there is something to do.
@@ -149,7 +215,9 @@ impl<'a> ConnectionTimer<'a> {
             return since + limits.connection_age_grace;
         }
         let of_phase = match self.activity.phase() {
-            ConnectionPhase::Idle => Some(self.idle_until()),
+            ConnectionPhase::Idle => {
+                Some(self.rest_at.map_or_else(|| self.idle_until(), |at| at.min(self.idle_until())))
+            }
             ConnectionPhase::Head => Some(self.since + limits.header_read_timeout),
             ConnectionPhase::Request if self.is_expired => {
                 Some(self.expires_at + limits.connection_age_grace)
@@ -190,6 +258,7 @@ impl<'a> ConnectionTimer<'a> {
             return Some(DueAction::LastAnswer);
         }
         match self.activity.phase() {
+            ConnectionPhase::Idle if now < self.idle_until() => Some(DueAction::Rest),
             ConnectionPhase::Idle | ConnectionPhase::Head => {
                 self.closing_since = Some(now);
                 Some(DueAction::Close)

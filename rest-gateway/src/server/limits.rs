@@ -28,6 +28,9 @@ pub struct ServerLimits {
     /// How long a connection may be without a request before it is closed. Longer than proxies keep theirs,
     /// or else they send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
+    /// How long a connection of HTTP/1.1 is without a request before it gives back the memory of its buffers,
+    /// until bytes of the next one come. Default 250 ms: clients that send on and on never pay for it.
+    pub rest_after: Duration,
     /// How long a request of HTTP/2 may take, with its answer taken in by the client. Default 1 min.
     pub stream_deadline: Duration,
     /// How long the requests under way may take when a connection is of age or idle. Default 30 s.
@@ -58,6 +61,7 @@ impl Default for ServerLimits {
             write_stall: Duration::from_secs(10),
             max_connection_age: Duration::from_mins(10),
             idle: Duration::from_secs(75),
+            rest_after: Duration::from_millis(250),
             stream_deadline: Duration::from_mins(1),
             connection_age_grace: Duration::from_secs(30),
             linger_bytes: 64 * 1024,

@@ -30,6 +30,7 @@ fn patient() -> ServerLimits {
         header_read_timeout: NEVER,
         write_stall: NEVER,
         drain_deadline: NEVER,
+        rest_after: Duration::from_millis(1), // so that every test is about connections at rest too
         ..ServerLimits::default()
     }
 }
@@ -141,6 +142,39 @@ async fn a_request_is_answered_and_knows_its_peer_and_the_connection_stays_open(
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     stream.write_all(GET_PEER.as_bytes()).await.unwrap();
     read_until(&mut stream, &peer).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_answers_the_next_request_however_it_arrives() {
+    let server = Running::start(app(), patient()).await;
+    let mut stream = server.send(GET_PEER).await;
+    let peer = stream.local_addr().unwrap().to_string();
+    read_until(&mut stream, &peer).await;
+    let long = GET_PEER.replace("Host: h", &format!("Host: h\r\nX: {}", "x".repeat(9_000)));
+    for request in [GET_PEER, &long] {
+        for first in [1, request.len() / 2, request.len()] {
+            sleep(SHORT).await; // it rests by then
+            let (first, rest) = request.split_at(first);
+            stream.write_all(first.as_bytes()).await.unwrap();
+            sleep(SHORT / 10).await;
+            stream.write_all(rest.as_bytes()).await.unwrap();
+            read_until(&mut stream, &peer).await;
+        }
+    }
+    // Two at once, of which the second is cut.
+    stream.write_all(format!("{GET_PEER}{}", &GET_PEER[..9]).as_bytes()).await.unwrap();
+    read_until(&mut stream, &peer).await;
+    sleep(SHORT).await;
+    stream.write_all(&GET_PEER.as_bytes()[9..]).await.unwrap();
+    read_until(&mut stream, &peer).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_is_closed_when_it_was_idle_for_long() {
+    let server = Running::start(app(), ServerLimits { idle: SHORT, ..patient() }).await;
+    let mut stream = server.send(GET_PEER).await;
+    let peer = stream.local_addr().unwrap().to_string();
+    assert!(read_all(&mut stream).await.ends_with(&peer));
 }
 
 #[tokio::test]

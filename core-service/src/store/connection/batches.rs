@@ -27,6 +27,9 @@ use super::{
 /// batch takes unless it waits for a lock, a disk or a network.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call.
+const GATHERING: usize = 3;
+
 /// A kind of call that is answered together with others.
 pub(in crate::store) trait Batched: Send + Sync + 'static {
     /// One call.
@@ -281,7 +284,12 @@ impl<B: Batched> Work for Turn<B> {
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
         Box::pin(async move {
             // Whoever can be run now may come along: it costs no wait where nobody can.
-            task::yield_now().await;
+            for _ in 0..GATHERING {
+                task::yield_now().await;
+                if self.batches.lane.state().waiting.len() <= 1 {
+                    break;
+                }
+            }
             let (batch, callers) = self.batches.lane.take();
             self.callers = callers;
             self.has_begun = true;

@@ -5,12 +5,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::yield_now};
 
 use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
 
 /// The most steps in one call. Redis does nothing else meanwhile, so this bounds how long others wait.
 const LARGEST: usize = 64;
+
+/// Turns of the scheduler in which whoever is about to ask comes along, unless one alone asks: each serves
+/// what has arrived on sockets meanwhile, and takes no longer than that.
+const GATHERING: usize = 2;
 
 /// Calls under way at once.
 const CALLS: usize = 1;
@@ -98,7 +102,7 @@ struct Sender {
 
 impl Sender {
     async fn send_all(mut self) {
-        while let Some(batch) = self.next() {
+        while let Some(batch) = self.gather().await {
             let (steps, answers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.step, waiting.answer)).unzip();
             match self.shared.connection.run(&steps).await {
@@ -114,6 +118,19 @@ impl Sender {
                 }
             }
         }
+    }
+
+    async fn gather(&mut self) -> Option<Vec<Waiting>> {
+        for _ in 0..GATHERING {
+            if self.shared.queue().waiting.is_empty() {
+                break;
+            }
+            yield_now().await;
+            if self.shared.queue().waiting.len() <= 1 {
+                break;
+            }
+        }
+        self.next()
     }
 
     /// `None` when nothing waits. From that moment on whoever comes has to start another sender.
