@@ -46,17 +46,21 @@ impl Connections {
         Self { app, transport, limits: Arc::new(limits), http1, discarder, drain }
     }
 
-    /// Serves the connection until it is closed.
-    pub(super) fn serve(
+    /// Serves the connection until it is closed, and then drops what counts it.
+    pub(super) fn serve<C: Send + 'static>(
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-    ) -> impl Future<Output = ()> + Send + use<> {
+        counted: C,
+    ) -> impl Future<Output = ()> + Send + use<C> {
         let connections = self.clone(); // shares everything
-        async move { connections.run(stream, peer).await }
+        async move {
+            connections.run(stream, peer).await;
+            drop(counted);
+        }
     }
 
-    async fn run(self, stream: TcpStream, peer: SocketAddr) {
+    async fn run(&self, stream: TcpStream, peer: SocketAddr) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
@@ -67,14 +71,21 @@ impl Connections {
         let stream = Box::pin(stream);
         match self.transport {
             Transport::Plain => self.drive_http1(stream, peer).await,
-            // In boxes, so that no connection takes the memory of another kind.
-            Transport::Tls(_) => match Box::pin(self.tls_handshake(stream)).await {
-                Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                    Box::pin(self.drive_http2(stream, peer)).await;
-                }
-                Ok(stream) => Box::pin(self.drive_http1(stream, peer)).await,
-                Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
-            },
+            // In a box, so that connections without TLS do not take the memory that it needs.
+            Transport::Tls(_) => Box::pin(self.drive_tls(stream, peer)).await,
+        }
+    }
+
+    async fn drive_tls<I>(&self, stream: I, peer: SocketAddr)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match Box::pin(self.tls_handshake(stream)).await {
+            Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                Box::pin(self.drive_http2(stream, peer)).await;
+            }
+            Ok(stream) => Box::pin(self.drive_http1(stream, peer)).await,
+            Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
         }
     }
 

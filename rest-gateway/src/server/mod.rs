@@ -153,12 +153,7 @@ impl Port {
                 tracing::debug!(%peer, "closed a connection: its address has too many");
                 continue;
             };
-            let connection = metrics.accepted();
-            let serving = connections.serve(stream, peer);
-            open.spawn(async move {
-                serving.await;
-                drop((slot, connection)); // counted until here
-            });
+            open.spawn(connections.serve(stream, peer, (slot, metrics.accepted())));
         }
     }
 }
