@@ -1,8 +1,8 @@
 //! The operator's commands, on the store itself and through a core on another machine.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
-use petstore_testkit::{Exit, Installation, Server};
+use petstore_testkit::{Exit, Installation, Server, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -64,6 +64,9 @@ async fn every_command_says_the_same_on_the_store_and_from_another_machine() {
     let unknown = "018f0000-0000-7000-8000-000000000000";
     for args in [
         ["account", "list"].as_slice(),
+        &["account", "list", "--name", "NOBOD", "--plan", "pro", "--suspended"],
+        &["usage", "--account", ACCOUNT, "--by", "minute", "--by-key", "--last", "2h"],
+        &["usage", "--account", ACCOUNT, "--by", "minute", "--key", id],
         &["account", "show", ACCOUNT],
         &["account", "show", "nobody"],
         &["account", "create", ACCOUNT, "--plan", "free"],
@@ -205,6 +208,57 @@ async fn what_was_never_refused_has_no_explanation() {
     assert_eq!(machines.json(&["explain", "--account", "first"]).await, json!([]));
     let exit = machines.run(&["explain"]).await;
     assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{exit:?}");
+}
+
+#[tokio::test]
+async fn an_operator_elsewhere_finds_out_why_a_request_was_refused_and_how_busy_the_service_is() {
+    let machines = TwoMachines::start().await;
+    let client = machines.server.client(&key_of_new_account(&machines.service).await);
+    client.get("/v1/pets").await.assert_status(200);
+    machines.json(&["account", "suspend", ACCOUNT, "--reason", "open invoice"]).await;
+    let mut refused = client.get("/v1/pets").await;
+    eventually(Duration::from_secs(10), async || {
+        refused = client.get("/v1/pets").await;
+        if refused.status() == 403 { Ok(()) } else { Err(format!("{refused:?}")) }
+    })
+    .await;
+    let id = refused.header("x-request-id");
+    let mut told = json!([]);
+    eventually(Duration::from_secs(20), async || {
+        told = machines.json(&["explain", id]).await;
+        if told[0].is_object() { Ok(()) } else { Err(told.to_string()) }
+    })
+    .await;
+    assert_eq!((&told[0]["cause"], &told[0]["account"]), (&json!("account-suspended"), &json!(ACCOUNT)));
+    let text = machines.run(&["explain", id]).await.stdout;
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with(&format!("Request {id} was refused at ")), "{text}");
+    assert!(
+        lines[0].ends_with(&format!(", because account {ACCOUNT} was suspended: open invoice.")),
+        "{text}"
+    );
+    assert_eq!(lines[1..], ["  Resume the account; its keys work again within 5 seconds."], "{text}");
+    let of_account = machines.run(&["explain", "--account", ACCOUNT]).await.stdout;
+    assert!(of_account.starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{of_account}");
+
+    let overview = machines.json(&["overview", "--minutes", "5"]).await;
+    assert_eq!(overview["minutes"].as_array().map(Vec::len), Some(5), "{overview}");
+    assert_eq!(overview["refusals"][0]["cause"], "account-suspended", "{overview}");
+    let text = machines.run(&["overview"]).await.stdout;
+    let heads: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(["MINUTE", "REFUSED", "ACCOUNT"].iter().all(|head| heads.contains(head)), "{text}");
+
+    let minutes = machines.json(&["usage", "--account", ACCOUNT, "--by", "minute", "--by-key"]).await;
+    let requests: i64 = minutes.as_array().unwrap().iter().filter_map(|it| it["requests"].as_i64()).sum();
+    assert!(requests >= 1 && minutes[0]["key"].is_string(), "{minutes}");
+    let wrong = machines.run(&["usage", "--account", ACCOUNT, "--by-key"]).await;
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("by_key is for minutes only"), "{wrong:?}");
+
+    let listed = machines.json(&["account", "list", "--suspended", "--plan", "free", "--name", "CM"]).await;
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|account| &account["name"]).collect();
+    assert_eq!(names, [ACCOUNT], "{listed}");
+    assert_eq!(machines.json(&["account", "list", "--plan", "business"]).await, json!([]));
 }
 
 #[tokio::test]
