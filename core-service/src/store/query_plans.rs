@@ -10,13 +10,13 @@ use petstore_clock::UnixMillis;
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::{
-    Store,
+    MinutesOf, Store,
     connection::Connections,
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Day, IdempotencyKey, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PageSize, PetId,
-    PetStatus,
+    AccountId, Day, IdempotencyKey, ListOrders, ListPets, Minute, NewPet, OrderId, OrderStatus, PageSize,
+    PetId, PetStatus,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -27,7 +27,8 @@ const ROWS: i64 = 20_000;
 const NAMES: i64 = 200_000;
 
 /// The tables that grow.
-const TABLES: [&str; 6] = ["pets", "orders", "create_requests", "accounts", "api_keys", "usage_days"];
+const TABLES: [&str; 8] =
+    ["pets", "orders", "create_requests", "accounts", "api_keys", "usage_days", "usage_minutes", "refusals"];
 
 /// Fills them.
 fn fill(engine: DbBackend) -> Vec<String> {
@@ -73,6 +74,16 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
             "usage_days (account_id, day, succeeded, client_errors, refused, server_errors, get_pet) \
              SELECT n % 200, n / 200, 1, 0, 0, 0, 0",
         ),
+        rows(
+            last,
+            "usage_minutes (account_id, minute, key_id, succeeded, client_errors, refused, server_errors, \
+             get_pet) SELECT n % 200, n / 200, 'key ' || n, 1, 0, 0, 0, 0",
+        ),
+        rows(
+            last,
+            "refusals (request_id, refused_at, cause, account_id, repeats) \
+             SELECT 'request ' || n, n, n % 7, n % 2000, 0",
+        ),
         format!("UPDATE revision SET value = {last}"),
     ]
 }
@@ -106,6 +117,12 @@ async fn make_calls(store: &Store) {
     store.changes().after(ROWS - 10, 100).await.unwrap();
     store.keys().record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
     store.usage().since(AccountId(7), Day(90), "gateway").await.unwrap();
+
+    let of_account = MinutesOf { account: Some(AccountId(7)), ..MinutesOf::default() };
+    store.usage().by_minute(of_account, Minute(90), 1_440).await.unwrap();
+    store.usage().by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
+    store.refusals().of_request("request 7").await.unwrap();
+    store.refusals().of_account(AccountId(7), NOW).await.unwrap();
 }
 
 /// The distinct statements that the calls send, without those that only insert.
@@ -125,11 +142,17 @@ async fn statements(mut store: Store) -> Vec<Statement> {
 }
 
 /// Whether it is bounded otherwise what the statement sorts: the accounts that changed within a second, the
-/// days of a month, or what it adds.
+/// days of a month, the minutes of a day, the requests of one name, or what it adds.
 fn sorts_little(statement: &Statement) -> bool {
-    [r#"ORDER BY "accounts"."revision""#, r#"FROM "usage_days" WHERE "account_id""#, "INSERT INTO pets"]
-        .iter()
-        .any(|part| statement.sql.contains(part))
+    [
+        r#"ORDER BY "accounts"."revision""#,
+        r#"FROM "usage_days" WHERE "account_id""#,
+        r#"FROM "usage_minutes""#,
+        r#"WHERE "refusals"."request_id""#,
+        "INSERT INTO pets",
+    ]
+    .iter()
+    .any(|part| statement.sql.contains(part))
 }
 
 async fn plan(connection: &Connections, explain: &str, statement: &Statement) -> Vec<String> {
