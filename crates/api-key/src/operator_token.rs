@@ -17,8 +17,8 @@ const TOKEN_LEN: usize = OperatorToken::PREFIX.len() + form::SECRET_LEN;
 /// let token = OperatorToken::generate();
 /// let shown = OperatorToken::parse(token.expose()).expect("a whole token");
 /// assert_eq!(shown.digest(), token.digest());
-/// assert!(OperatorToken::parse("pet_op_000000000000000000000000000000000000").is_none()); // a wrong
-/// checksum
+/// // A wrong checksum:
+/// assert!(OperatorToken::parse("pet_op_000000000000000000000000000000000000").is_none());
 /// ```
 #[derive(Clone)]
 pub struct OperatorToken([u8; TOKEN_LEN]);

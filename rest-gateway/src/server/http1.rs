@@ -120,7 +120,8 @@ impl<'a> Driver<'a> {
                 }
                 drain = drain.next() => timer.drain = drain,
             }
-            // A timer that goes off too early is set anew then: that is cheaper than to set it with each request.
+            // A timer that goes off too early is set anew then, which is cheaper than to set it with each
+            // request.
             let due = timer.due();
             if due < armed {
                 armed = due;
@@ -129,8 +130,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits for the first bytes of the next request on a quiet connection. `Break` if the connection is to be
-    /// closed instead.
+    /// Waits for the first bytes of the next request on a quiet connection. `Break` if the connection is to
+    /// be closed instead.
     pub(super) async fn rest<I: AsyncRead + Unpin>(
         &mut self,
         stream: &mut ObservedStream<I>,

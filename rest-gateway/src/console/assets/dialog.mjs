@@ -11,7 +11,7 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
   const form = element("form", { autocomplete: "off" }, text && element("p", {}, text), fields, problem, element("div", { class: "actions" }, cancel, submit));
   const dialog = modal(title, form);
   return new Promise((done) => {
-    cancel.addEventListener("click", () => dialog.close());
+    cancel.addEventListener("click", () => remove(dialog));
     dialog.addEventListener("close", () => done(undefined));
     form.addEventListener("submit", async (event) => {
       event.preventDefault(); // the content policy lets no form be sent
@@ -19,7 +19,7 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
       try {
         const result = await act(Object.fromEntries(new FormData(form)));
         done(result ?? true);
-        dialog.close();
+        remove(dialog);
       } catch (error) {
         problem.textContent = error.message;
       }
@@ -39,7 +39,7 @@ export function showSecret({ title, text, secret }) {
     element("div", { class: "actions" }, copy, button),
   );
   return new Promise((done) => {
-    button.addEventListener("click", () => dialog.close());
+    button.addEventListener("click", () => remove(dialog));
     dialog.addEventListener("cancel", (event) => event.preventDefault()); // not by Escape, for it cannot be shown again
     dialog.addEventListener("close", done);
   });
@@ -51,4 +51,10 @@ function modal(title, ...children) {
   document.body.append(dialog);
   dialog.showModal();
   return dialog;
+}
+
+// At once, with what it shows: the event `close` comes some time later.
+function remove(dialog) {
+  dialog.close();
+  dialog.remove();
 }
