@@ -11,13 +11,14 @@ const FOLLOW_MS = 5_000;
 export const get = (origin, key, path = "/v1/pets") => fetch(origin + path, { headers: { Authorization: `Bearer ${key}` } });
 
 // Waits until a customer's request has that status at every gateway, no longer than gateways may take to follow.
-export function followed({ origins }, key, status, code) {
+export function followed({ origins }, key, status, code, message = "") {
   const until = performance.now() + FOLLOW_MS;
   const follows = async (origin) => {
     for (;;) {
       const answer = await get(origin, key);
-      if (answer.status === status && (!code || (await answer.json()).code === code)) return;
-      assert.ok(performance.now() < until, `${origin}: it is still ${answer.status}, not ${status}`);
+      const body = await answer.json();
+      if (answer.status === status && (!code || body.code === code) && (!message || body.message.includes(message))) return;
+      assert.ok(performance.now() < until, `${origin}: it is still ${answer.status} ${JSON.stringify(body).slice(0, 200)}, not ${status} ${message}`);
       await new Promise((done) => setTimeout(done, 100));
     }
   };

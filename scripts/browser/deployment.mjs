@@ -40,7 +40,7 @@ export async function startDeployment() {
       const flags = ["--core-url", `http://${core.grpc}`, "--redis-url", `redis://127.0.0.1:${redisPort}`, "--gateways", "2"];
       gateways.push(await startHere(BINARY, ["gateway", ...flags, "--http-addr", ANY_PORT, "--admin-addr", ANY_PORT], SERVES));
     }
-    for (const { admin } of gateways) await ready(admin);
+    for (const { admin } of [core, ...gateways]) await ready(admin);
     const balancer = await balance(gateways.map(({ admin }) => admin));
     ends.push(balancer.stop);
     const origins = gateways.map(({ rest }) => rest);
@@ -72,7 +72,7 @@ async function accountOf(user) {
   return { uid: Number(uid), gid: Number(gid) };
 }
 
-// A gateway listens before it has reached the core.
+// A gateway listens before it has reached the core, and the core before its store has answered.
 async function ready(admin) {
   while (!(await fetch(`${admin}/readyz`)).ok) await new Promise((done) => setTimeout(done, 50));
 }
