@@ -214,9 +214,12 @@ mod tests {
         UnixStream::connect(&path).await.unwrap();
         drop(listener);
         // A process that another test is starting holds a copy of the socket between its fork and its exec.
-        while UnixStream::connect(&path).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
+        let copies_close = async {
+            while UnixStream::connect(&path).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), copies_close).await.expect("nobody serves it");
 
         let (_listener, _file) = bind_at(&path).await.unwrap();
         drop(stale);

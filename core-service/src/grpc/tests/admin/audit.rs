@@ -15,7 +15,10 @@ async fn every_change_leaves_exactly_one_audit_event_and_none_holds_a_secret() {
         assert_eq!(event.create_time.unwrap().seconds, 1_800_000_000);
         for secret in &secrets {
             let text = format!("{event:?}");
-            assert!(!text.contains(&secret[secret.len() - 8..]), "the end of a secret: {text}");
+            // Ends of words: four characters stand somewhere inside of a text by chance.
+            let mut words = text.split(|character: char| !character.is_ascii_alphanumeric());
+            let end = &secret[secret.len() - 4..];
+            assert!(!words.any(|word| word.ends_with(end)), "the end of a secret: {text}");
             assert!(!ApiKey::begins_in(&text), "{text}");
         }
     }
