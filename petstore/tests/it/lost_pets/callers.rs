@@ -16,16 +16,17 @@ use petstore_proto::internal::v1::{
 };
 use petstore_testkit::{
     Client, Installation,
-    grpc::{self, Channel, Code, Request, Status, new_pet, pb},
-    ledger::StoredPet,
+    grpc::{self, Channel, Code, Request, pb},
 };
-use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{
     cores::TwoCores,
     told::{Outcome, Told},
 };
+use pets::create_request;
+
+mod pets;
 
 /// After a refusal, so that it is not repeated a thousand times a second.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -158,146 +159,6 @@ impl Caller {
         succeeded
     }
 
-    /// Takes note of a pet that was acknowledged, and looks for it through the other core.
-    async fn acknowledge(&self, id: i64, name: String, category_id: i64) {
-        let found = get_pet(&self.second, id).await;
-        let mut told = self.told();
-        if found.is_err_and(|refusal| refusal.code() == Code::NotFound) {
-            told.invisible.push(name.clone());
-        }
-        told.pets.acknowledge(StoredPet { id, name, category_id });
-    }
-
-    /// With an `Idempotency-Key`, again and again until it is acknowledged.
-    async fn create_with_key(self) {
-        while self.goes_on() {
-            let number = self.next_number();
-            let name = format!("with key {number}");
-            let client = self.rest.with_header("idempotency-key", &format!("key-{number}"));
-            let body = json!({"name": name, "categoryId": number});
-            let mut attempts = 0..REPEATED;
-            let answer = loop {
-                assert!(attempts.next().is_some(), "{name} is never added");
-                let answer = client.post("/v1/pets", &body).await;
-                if self.count("create with a key", answer.status() == 201).await {
-                    break answer;
-                }
-                assert!(matches!(answer.status(), 409 | 503 | 504), "{answer:?}");
-            };
-            self.acknowledge(crate::pets::created(&answer), name, number).await;
-        }
-    }
-
-    /// Without one, and once: only the gateway repeats it.
-    async fn create_without_key(self) {
-        while self.goes_on() {
-            let number = self.next_number();
-            let name = format!("without key {number}");
-            let answer = self.rest.post("/v1/pets", &json!({"name": name, "categoryId": number})).await;
-            if self.count("create without a key", answer.status() == 201).await {
-                self.acknowledge(crate::pets::created(&answer), name, number).await;
-            } else {
-                assert!(matches!(answer.status(), 503 | 504), "{answer:?}");
-            }
-        }
-    }
-
-    async fn create_over_grpc(self) {
-        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
-        while self.goes_on() {
-            let number = self.next_number();
-            let name = format!("over gRPC {number}");
-            let created = pets.create_pet(within(CALL, create_request(&name, number))).await;
-            if self.count("create over gRPC", created.is_ok()).await {
-                let pet = created.unwrap().into_inner().pet.unwrap();
-                self.acknowledge(pet.id, name, number).await;
-            }
-        }
-    }
-
-    /// Gives up at any moment of the call: the client hangs up, or its deadline passes.
-    async fn create_impatiently(self) {
-        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
-        while self.goes_on() {
-            let number = self.next_number();
-            let name = format!("impatiently {number}");
-            let moment = Duration::from_micros(250 << (number % 10));
-            let (deadline, hangs_up) = if number % 2 == 0 { (moment, CALL) } else { (CALL, moment) };
-            let mut request = create_request(&name, number);
-            if number % 3 == 0 {
-                request.request_id = format!("impatient-{number}");
-            }
-            let call = pets.create_pet(within(deadline, request));
-            let created = tokio::time::timeout(hangs_up, call).await;
-            if let Ok(Ok(created)) = created {
-                self.count("create impatiently", true).await;
-                self.acknowledge(created.into_inner().pet.unwrap().id, name, number).await;
-            } else {
-                self.count("create impatiently", false).await;
-            }
-        }
-    }
-
-    async fn create_batches(self) {
-        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
-        while self.goes_on() {
-            let number = self.next_number();
-            let names = ["a", "b", "c"].map(|part| format!("batch {number} {part}"));
-            let requests = names.iter().map(|name| create_request(name, number)).collect();
-            let created = pets.batch_create_pets(within(CALL, pb::BatchCreatePetsRequest { requests })).await;
-            if self.count("create a batch", created.is_ok()).await {
-                let created = created.unwrap().into_inner().pets;
-                assert_eq!(created.len(), names.len());
-                for (pet, name) in created.into_iter().zip(names) {
-                    self.acknowledge(pet.id, name, number).await;
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    /// Sends the same lines again and again until they are acknowledged.
-    async fn import(self) {
-        let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
-        let mut last_line = 0;
-        while self.goes_on() {
-            let lines = last_line + 1..=last_line + 3;
-            last_line += 3;
-            let line =
-                |line| pb::ImportLine { line, pet: create_request(&format!("import line {line}"), line).pet };
-            let message = pb::ImportPetsRequest {
-                import_id: "import".to_owned(),
-                lines: lines.clone().map(line).collect(),
-                ..Default::default()
-            };
-            let mut attempts = 0..REPEATED;
-            loop {
-                assert!(attempts.next().is_some(), "line {last_line} is never added");
-                let call = pets.import_pets(within(CALL, grpc::messages(vec![message.clone()])));
-                let imported = call.await.map(|answer| answer.into_inner().last_line);
-                if self.count("import", imported.is_ok_and(|position| position == last_line)).await {
-                    break;
-                }
-            }
-            for line in lines {
-                self.told().pets.acknowledge_name(format!("import line {line}"), line);
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    async fn list_and_get(self) {
-        while self.goes_on() {
-            let page = self.rest.get("/v1/pets?limit=5").await;
-            self.count("list pets", page.status() == 200).await;
-            let page = self.rest.get("/v1/pets?limit=5&status=sold").await;
-            self.count("list pets of a status", page.status() == 200).await;
-            let one = get_pet(&self.first, 1).await;
-            self.count("get a pet", one.is_ok()).await;
-            tokio::time::sleep(PAUSE / 4).await;
-        }
-    }
-
     /// Places an order, takes it a step further, and looks at it.
     async fn order(self) {
         let mut orders = pb::store_service_client::StoreServiceClient::new(self.first.clone());
@@ -396,17 +257,6 @@ impl Caller {
             self.count("create a key", key.code == Some(0)).await;
         }
     }
-}
-
-fn create_request(name: &str, number: i64) -> pb::CreatePetRequest {
-    let pet = new_pet(name.to_owned(), Some(number), 0);
-    pb::CreatePetRequest { pet: Some(pet), request_id: String::new() }
-}
-
-#[expect(deprecated, reason = "removed on REST alone")]
-async fn get_pet(core: &Channel, pet_id: i64) -> Result<(), Status> {
-    let request = within(CALL, pb::GetPetRequest { pet_id });
-    pb::pet_store_client::PetStoreClient::new(core.clone()).get_pet(request).await.map(drop)
 }
 
 /// A request that tells its deadline.

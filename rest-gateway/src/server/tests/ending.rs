@@ -1,0 +1,147 @@
+//! How connections end: of age, in a drain, and when the server stops.
+
+use super::*;
+
+#[tokio::test]
+async fn on_a_connection_of_age_the_next_answer_is_the_last() {
+    let limits = ServerLimits { max_connection_age: SHORT, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let mut stream = server.send(GET_PEER).await;
+    let peer = stream.local_addr().unwrap().to_string();
+    assert!(!read_until(&mut stream, &peer).await.contains("connection: close"));
+    sleep(3 * SHORT).await; // it is of age, and its client may be sending: it stays
+    stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+    let last = read_all(&mut stream).await;
+    assert!(last.contains("connection: close\r\n") && last.ends_with(&peer), "{last}");
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_with_its_connections_age_is_cut_off() {
+    let limits = ServerLimits { max_connection_age: SHORT, connection_age_grace: SHORT, ..patient() };
+    let (app, begun, _finish) = slow_app();
+    let server = Running::start(app, limits).await;
+    let mut stream = server.send(GET_SLOW).await;
+    begun.notified().await;
+    assert_eq!(read_all(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn while_the_server_drains_every_answer_is_the_last_of_its_connection() {
+    let mut server = Running::start(app(), patient()).await;
+    let mut before = server.send(GET_PEER).await;
+    let peer = before.local_addr().unwrap().to_string();
+    assert!(!read_until(&mut before, &peer).await.contains("connection: close"));
+    server.drain();
+    sleep(SHORT).await;
+    before.write_all(GET_PEER.as_bytes()).await.unwrap();
+    for mut stream in [before, server.send(GET_PEER).await] {
+        let last = read_all(&mut stream).await;
+        assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
+    let server = Running::start(app(), patient()).await;
+    let mut idle = server.send(GET_PEER).await;
+    let peer = idle.local_addr().unwrap().to_string();
+    read_until(&mut idle, &peer).await;
+    let new = server.connect().await;
+    let ending = tokio::spawn(server.end());
+    sleep(2 * SHORT).await; // the listener is closed
+    for mut stream in [idle, new] {
+        stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+        let last = read_all(&mut stream).await;
+        assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
+    }
+    assert!(ending.await.unwrap() < NEVER / 4);
+}
+
+/// What becomes of a client that sends one request after another, on one connection until an answer tells it
+/// to open another: how many were answered until no connection could be opened any more.
+async fn heeding_client(addr: SocketAddr) -> Result<usize, String> {
+    let mut answered = 0;
+    loop {
+        let Ok(mut stream) = TcpStream::connect(addr).await else { return Ok(answered) };
+        loop {
+            let lost = |what: &str| Err(format!("{what} after {answered} answers"));
+            if stream.write_all(GET_PEER.as_bytes()).await.is_err() {
+                return lost("could not send");
+            }
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                match stream.read_u8().await {
+                    Ok(byte) => head.push(byte),
+                    Err(error) => return lost(&format!("{:?} ({error})", String::from_utf8_lossy(&head))),
+                }
+            }
+            let mut body = vec![0; stream.local_addr().map_or(0, |addr| addr.to_string().len())];
+            if stream.read_exact(&mut body).await.is_err() {
+                return lost("half an answer");
+            }
+            answered += 1;
+            if String::from_utf8_lossy(&head).contains("connection: close") {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_loses_no_request_of_clients_that_heed_it() {
+    for round in 0..6 {
+        let mut server = Running::start(app(), patient()).await;
+        let clients: Vec<_> = (0..8).map(|_| tokio::spawn(heeding_client(server.addr))).collect();
+        sleep(Duration::from_millis(20)).await;
+        server.drain();
+        if round % 2 == 0 {
+            sleep(Duration::from_millis(20)).await; // else at once
+        }
+        server.end().await;
+        for client in clients {
+            let answered = client.await.unwrap();
+            assert!(matches!(answered, Ok(1..)), "round {round}: {answered:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_finished_at_shutdown() {
+    let (app, begun, finish) = slow_app();
+    let server = Running::start(app, patient()).await;
+    let mut stream = server.send(GET_SLOW).await;
+    begun.notified().await;
+    let addr = server.addr;
+    let stopping = tokio::spawn(server.end());
+    while TcpStream::connect(addr).await.is_ok() {
+        tokio::task::yield_now().await; // until nothing is accepted any more
+    }
+    finish.notify_one();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.contains("connection: close\r\n") && answer.ends_with("done"), "{answer}");
+    assert!(stopping.await.unwrap() < NEVER / 4);
+}
+
+#[tokio::test]
+async fn shutdown_closes_idle_connections_soon() {
+    let server = Running::start(app(), patient()).await;
+    let _silent = server.connect().await;
+    let mut idle = server.send(GET_PEER).await;
+    let peer = idle.local_addr().unwrap().to_string();
+    read_until(&mut idle, &peer).await;
+    let reader = tokio::spawn(async move { read_all(&mut idle).await });
+    assert!(server.end().await < NEVER / 4);
+    assert_eq!(reader.await.unwrap(), "");
+}
+
+#[tokio::test]
+async fn shutdown_ends_at_its_deadline_whatever_clients_do() {
+    let server = Running::start(app(), ServerLimits { drain_deadline: SHORT, ..patient() }).await;
+    let _silent = server.connect().await;
+    let _half_sent = server.send("GET /peer HTTP/1.1\r\nHo").await;
+    let _half_body = server.send("POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx").await;
+    let mut never_reading = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    never_reading.read_u8().await.unwrap(); // it is being answered
+    let took = server.end().await;
+    assert!(took < SHORT + NEVER / 10, "{took:?}");
+}
