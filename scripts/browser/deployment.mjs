@@ -41,7 +41,6 @@ export async function startDeployment() {
       gateways.push(await startHere(BINARY, ["gateway", ...flags, "--http-addr", ANY_PORT, "--admin-addr", ANY_PORT], SERVES));
     }
     for (const { admin } of [core, ...gateways]) await ready(admin);
-    await opensSession(gateways[0].admin, operator.token);
     const balancer = await balance(gateways.map(({ admin }) => admin));
     ends.push(balancer.stop);
     const origins = gateways.map(({ rest }) => rest);
@@ -76,14 +75,6 @@ async function accountOf(user) {
 // A gateway listens before it has reached the core, and the core before its store has answered.
 async function ready(admin) {
   while (!(await fetch(`${admin}/readyz`)).ok) await new Promise((done) => setTimeout(done, 50));
-}
-
-// The first transactions may wait for longer than they may on a machine that is still busy starting all of this.
-async function opensSession(admin, token) {
-  const request = { method: "POST", headers: { "Petstore-Console": "1", "Content-Type": "application/json" }, body: JSON.stringify({ token }) };
-  let answer;
-  for (let attempt = 0; attempt < 10 && !answer?.ok; attempt++) answer = await fetch(`${admin}/console/session`, request);
-  if (!answer.ok) throw new Error(`no session: ${answer.status} ${await answer.text()}`);
 }
 
 // For servers that do not choose a port by themselves.

@@ -15,8 +15,8 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Day, IdempotencyKey, ListOrders, ListPets, Minute, NewPet, OrderId, OrderStatus, PageSize,
-    PetId, PetStatus,
+    AccountId, Day, IdempotencyKey, ListOrders, ListPets, Minute, NewPet, OperatorName, OrderId, OrderStatus,
+    PageSize, PetId, PetStatus, Role,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -125,19 +125,24 @@ async fn make_calls(store: &Store) {
     store.refusals().of_account(AccountId(7), NOW).await.unwrap();
 }
 
-/// The distinct statements that the calls send, without those that only insert.
-async fn statements(mut store: Store) -> Vec<Statement> {
+/// The statements that the calls send, without those that only insert.
+async fn statements(store: Store) -> Vec<Statement> {
+    let sent = sent_by(store, make_calls).await;
+    assert!(sent.len() > 15, "{sent:?}");
+    sent
+}
+
+async fn sent_by(mut store: Store, calls: impl AsyncFnOnce(&Store)) -> Vec<Statement> {
     let sent = Arc::<Mutex<Vec<Statement>>>::default();
     for connections in store.connections_mut() {
         let sent = Arc::clone(&sent);
         connections.observe(move |info| sent.lock().unwrap().push(info.statement.clone()));
     }
-    make_calls(&store).await;
+    calls(&store).await;
     let mut sent = std::mem::take(&mut *sent.lock().unwrap());
     sent.retain(|statement| {
         ["SELECT", "UPDATE", "DELETE", "WITH"].iter().any(|verb| statement.sql.starts_with(verb))
     });
-    assert!(sent.len() > 15, "{sent:?}");
     sent
 }
 
@@ -274,5 +279,33 @@ async fn all_by_key_on_postgresql(store: &Store) {
                 && (!step.contains("Sort") || sorts_little(&statement))
         });
         assert!(by_key, "{statement}: {plan:#?}");
+    }
+}
+
+/// What an operator's first sign-in asks, and what the pages of the console ask after it.
+async fn administer(store: &Store) {
+    let operators = store.operators();
+    let name = OperatorName::parse("first").unwrap();
+    let token = operators.create(&name, Role::Admin, NOW).await.unwrap().token;
+    operators.authenticate(token.digest(), NOW).await.unwrap().unwrap();
+    let session = operators.open_session(&name, NOW).await.unwrap();
+    operators.authenticate_session(session.digest(), NOW).await.unwrap().unwrap();
+    operators.list(PageSize::MAX, None).await.unwrap();
+    operators.is_empty().await.unwrap();
+    store.refusals().of_request("request 7").await.unwrap();
+    store.usage().by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
+    operators.end_session(&name, session.digest(), NOW).await.unwrap();
+}
+
+/// That takes longer than any of them, the more so on a busy machine.
+#[tokio::test]
+async fn no_statement_of_an_operator_is_compiled_before_postgresql_executes_it() {
+    let (store, _database) = new_database().await;
+    let statements = sent_by(store.clone(), administer).await;
+    let of_sessions = |statement: &&Statement| statement.sql.contains("operator_sessions");
+    assert!(statements.iter().filter(of_sessions).count() > 3, "{statements:?}");
+    for statement in statements {
+        let plan = plan(&store.reader, "EXPLAIN", &statement).await;
+        assert!(!plan.iter().any(|line| line.starts_with("JIT")), "{statement}: {plan:#?}");
     }
 }

@@ -62,6 +62,7 @@ async fn the_server_bounds_what_its_caller_has_given_up() {
         ("plan_cache_mode", "force_custom_plan"),
         ("enable_bitmapscan", "off"),
         ("enable_seqscan", "off"),
+        ("jit", "off"),
         ("default_transaction_deferrable", "off"),
         ("application_name", "petstore"),
     ] {
