@@ -1,6 +1,6 @@
 //! What went wrong in the database: `DbErr` -> domain error.
 
-use sea_orm::{DbErr, RuntimeErr, SqlErr, sqlx};
+use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlErr, sqlx};
 
 use crate::domain::PetStoreError;
 
@@ -11,6 +11,12 @@ impl From<DbErr> for PetStoreError {
     fn from(error: DbErr) -> Self {
         if is_outage(&error) { Self::Unavailable(error.into()) } else { Self::Bug(error.into()) }
     }
+}
+
+/// Whether a connection was not made, or was not free, in time.
+pub(super) fn is_slow_connection(error: &DbErr) -> bool {
+    matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout))
+        || matches!(sqlx_error(error), Some(sqlx::Error::PoolTimedOut))
 }
 
 /// Whether a unique constraint refused the row.

@@ -57,8 +57,9 @@ const SERVER_LIMITS: [(&str, &str); 7] = [
     ("default_transaction_deferrable", "off"),
 ];
 
-/// How long the connection for the schema may take to be made.
-const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the connection for the schema may take to be made. A server that has just answered another one is
+/// there: it may be busy.
+const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// Migrations may take their time, and wait for those of other processes.
 const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "60s")];
 

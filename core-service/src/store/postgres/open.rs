@@ -8,19 +8,22 @@ use sea_orm::{
 };
 use tokio::time;
 
-use super::{PostgresAddress, PrimaryConnections, connect, migrator};
+use super::{MIGRATOR_TIMEOUT, PostgresAddress, PrimaryConnections, connect, migrator};
 use crate::{
     DatabaseUrl,
     store::{
         OpenError, OpenOptions, Store,
-        fault::postgres::{is_refused_login, is_unknown_database},
+        fault::{
+            is_slow_connection,
+            postgres::{is_refused_login, is_unknown_database},
+        },
         open::{require_current, require_known},
     },
 };
 
-/// How long the first connection may take to be made and to answer, so that a wrong address is reported at
-/// once.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long the first connection may take to be made and to answer. A server that refuses it is reported at
+/// once, an address where nothing answers soon; one that is busy has some time.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens the store in the database.
 pub(in crate::store) async fn open(
@@ -61,7 +64,9 @@ pub(in crate::store) async fn for_schema(
     if settings.is_read_only {
         return Err(OpenError::ReadOnly(url.clone()));
     }
-    migrator(address).await.map_err(|error| explain(url, error))
+    migrator(address).await.map_err(|error| {
+        if is_slow_connection(&error) { no_answer(address, MIGRATOR_TIMEOUT) } else { explain(url, error) }
+    })
 }
 
 /// What has to be right about a database.
@@ -84,12 +89,7 @@ async fn probe(address: &PostgresAddress) -> Result<Settings, OpenError> {
     let error: sqlx::Error = match time::timeout(PROBE_TIMEOUT, asking).await {
         Ok(Ok(settings)) => return Ok(settings),
         Ok(Err(error)) => error,
-        Err(_) => {
-            return Err(OpenError::Unreachable {
-                host: address.host(),
-                cause: format!("no answer within {PROBE_TIMEOUT:?}").into(),
-            });
-        }
+        Err(_) => return Err(no_answer(address, PROBE_TIMEOUT)),
     };
     let host = address.host();
     if is_refused_login(&error) {
@@ -99,6 +99,10 @@ async fn probe(address: &PostgresAddress) -> Result<Settings, OpenError> {
         return Err(OpenError::NoDatabase { host, database: address.database().to_owned() });
     }
     Err(OpenError::Unreachable { host, cause: said_by(error) })
+}
+
+fn no_answer(address: &PostgresAddress, within: Duration) -> OpenError {
+    OpenError::Unreachable { host: address.host(), cause: format!("no answer within {within:?}").into() }
 }
 
 /// The server's own words, or the driver's.

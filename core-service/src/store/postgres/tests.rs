@@ -1,7 +1,10 @@
 use std::time::{Duration, Instant};
 
 use petstore_test_servers::{
-    faults::{Fault, Proxy},
+    faults::{
+        Fault, Proxy,
+        postgres::{Action, MessageFault, PostgresProxy, Side},
+    },
     servers::{PostgresOptions, PostgresServer},
 };
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
@@ -22,6 +25,8 @@ const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
 /// From a call to a failing database until its refusal: 1.6 s on an idle machine, and on a busy one in any
 /// case less than the caller's deadline.
 const REFUSED: Duration = Duration::from_secs(4);
+/// From the attempt to open a database where nothing answers until its refusal: 3 s on an idle machine.
+const GIVEN_UP: Duration = Duration::from_secs(8);
 /// From the end of an outage until calls are answered: 2 s on an idle machine.
 const BACK: Duration = Duration::from_secs(20);
 
@@ -34,9 +39,13 @@ fn rex() -> NewPet {
 }
 
 async fn refusal(written: &str) -> String {
+    refusal_within(REFUSED, written).await
+}
+
+async fn refusal_within(longest: Duration, written: &str) -> String {
     let start = Instant::now();
     let error = Store::open(&url(written), MIGRATE).await.map(drop).unwrap_err();
-    assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
+    assert!(start.elapsed() < longest, "{:?}", start.elapsed());
     let mut text = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
     while let Some(next) = cause {
@@ -89,11 +98,28 @@ async fn a_wrong_address_name_or_password_is_told_at_once_and_without_the_passwo
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_at_once() {
+async fn a_server_that_says_nothing_is_given_up_soon() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
-    let text = refusal(&format!("postgres://postgres:SECRET@{address}/postgres")).await;
-    assert!(text.starts_with(&format!("cannot reach PostgreSQL at {address}: no answer within")), "{text}");
+    let text = refusal_within(GIVEN_UP, &format!("postgres://postgres:SECRET@{address}/postgres")).await;
+    assert_eq!(text, format!("cannot reach PostgreSQL at {address}: no answer within 3s"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_to_let_the_core_in_is_waited_for() {
+    const PROBE: Duration = Duration::from_millis(1_600);
+    const SCHEMA: Duration = Duration::from_millis(1_100);
+    let database = store_database().await;
+    let proxy = PostgresProxy::to(PostgresServer::shared().await.address()).await;
+    let slow = |by| {
+        let statement = Some("startup".to_owned());
+        let (side, message, action) = (Side::Backend, "Authentication", Action::Hold(by));
+        proxy.inject(MessageFault { statement, side, message, skipped: 0, action }, BACK)
+    };
+    let url = url(&database.url_at(proxy.address()));
+    let (probe, schema, store) = tokio::join!(slow(PROBE), slow(SCHEMA), Store::open(&url, AS_IT_IS));
+    store.unwrap().ping().await.unwrap();
+    assert!(probe.is_some() && schema.is_some(), "two connections are made to open a store");
 }
 
 #[tokio::test]

@@ -22,8 +22,9 @@ const WRITERS: usize = 1;
 pub(super) const READERS: usize = 4;
 /// How long a write waits for another process that holds the write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the connection for the schema may take to be made.
-const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long opening waits for a disk that is busy, and for other processes that open or migrate the same
+/// file. Nobody waits for an answer yet, and a start that fails would only be repeated.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Statements kept prepared on each connection: more than the store has.
 const STATEMENT_CACHE: usize = 128;
 
@@ -53,7 +54,7 @@ async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
     let mut options = sea_orm::ConnectOptions::new("sqlite://");
     options
         .max_connections(1)
-        .acquire_timeout(MIGRATOR_TIMEOUT)
+        .acquire_timeout(OPEN_TIMEOUT)
         .sqlx_logging(false)
         .record_stmt_in_spans(false)
         .map_sqlx_sqlite_opts(move |_| connect.clone());

@@ -7,16 +7,17 @@ use sea_orm::{
 };
 use tokio::{fs, time};
 
-use super::{immediate, statistics};
+use super::{OPEN_TIMEOUT, immediate, statistics};
 use crate::store::{
     DatabaseUrl, OpenError, OpenOptions, Store,
     entity::revision,
-    fault::sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
+    fault::{
+        is_slow_connection,
+        sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
+    },
     open::{require_current, require_known},
 };
 
-/// How long opening waits for other processes that open or migrate the same file.
-const BUSY_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Opens the store in the file.
@@ -133,10 +134,10 @@ pub(in crate::store) async fn retry_while_busy<T, F>(
 where
     F: Future<Output = Result<T, DbErr>>,
 {
-    let deadline = time::Instant::now() + BUSY_RETRY_TIMEOUT;
+    let deadline = time::Instant::now() + OPEN_TIMEOUT;
     loop {
         match attempt().await {
-            Err(error) if is_busy(&error) && time::Instant::now() < deadline => {
+            Err(error) if may_open_soon(&error) && time::Instant::now() < deadline => {
                 time::sleep(RETRY_DELAY).await;
             }
             result => return result.map_err(|error| explain(path, error)),
@@ -144,17 +145,18 @@ where
     }
 }
 
-fn is_busy(error: &DbErr) -> bool {
-    // The pool's own time limit can run out before SQLite's.
-    matches!(code(error), Some(BUSY | LOCKED)) || matches!(error, DbErr::ConnectionAcquire(_))
+fn may_open_soon(error: &DbErr) -> bool {
+    matches!(code(error), Some(BUSY | LOCKED)) || is_slow_connection(error)
 }
 
 fn explain(path: &Path, error: DbErr) -> OpenError {
     let path = path.to_owned();
-    if is_busy(&error) {
-        return OpenError::Busy { path, cause: error.into() };
+    if is_slow_connection(&error) {
+        let cause = "it takes too long: the disk is busy, or another process has locked the file";
+        return OpenError::Other { path, cause: cause.into() };
     }
     match code(&error) {
+        Some(BUSY | LOCKED) => OpenError::Busy { path, cause: error.into() },
         Some(CANTOPEN | PERM | READONLY) => OpenError::NotWritable { path, cause: error.into() },
         Some(CORRUPT | NOTADB) => OpenError::Corrupt { path, cause: error.into() },
         _ => OpenError::Other { path, cause: error.into() },

@@ -1,7 +1,7 @@
 use std::fs;
 
 use petstore_migrations::MigrationState;
-use sea_orm::ConnectionTrait;
+use sea_orm::{ConnectionTrait, RuntimeErr, SqliteTransactionMode, TransactionOptions, sqlx};
 
 use super::*;
 use crate::{
@@ -105,6 +105,37 @@ async fn opening_waits_for_a_process_that_is_opening_the_same_file() {
     );
     lock.rollback().await.unwrap();
     opening.await.unwrap().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn opening_waits_for_a_connection_that_takes_long_to_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pets.db");
+    let other = sea_orm::Database::connect(format!("sqlite://{}?mode=rwc", path.display())).await.unwrap();
+    // The first page cannot be read: SQLite waits in the middle of connecting, as it does for a slow disk.
+    let exclusive = TransactionOptions {
+        sqlite_transaction_mode: Some(SqliteTransactionMode::Exclusive),
+        ..TransactionOptions::default()
+    };
+    let lock = other.begin_with_options(exclusive).await.unwrap();
+
+    let url = url(&path);
+    let mut opening = Box::pin(Store::open(&url, MIGRATE));
+    let early = time::timeout(Duration::from_millis(1_200), &mut opening).await;
+    assert!(early.is_err(), "it neither opens nor gives up: {early:?}");
+    lock.rollback().await.unwrap();
+    opening.await.unwrap().ping().await.unwrap();
+}
+
+#[test]
+fn a_connection_that_is_not_made_in_time_is_told_without_the_words_of_a_pool() {
+    let error = DbErr::Conn(RuntimeErr::SqlxError(sqlx::Error::PoolTimedOut.into()));
+    let error = explain(Path::new("pets.db"), error);
+    let cause = std::error::Error::source(&error).unwrap();
+    assert_eq!(
+        format!("{error}: {cause}"),
+        "cannot open pets.db: it takes too long: the disk is busy, or another process has locked the file"
+    );
 }
 
 #[tokio::test]
