@@ -8,6 +8,7 @@
 
 use std::{
     collections::VecDeque,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -23,8 +24,9 @@ use super::{
     session::Kind,
 };
 
-/// How long a call waits for the batch before its own until one more connection is put to work: longer than a
-/// batch takes unless it waits for a lock, a disk or a network.
+/// How long a batch may take until one more connection is put to work for those that wait: longer than it takes
+/// unless it waits for a lock, a disk or a network. It is timed once for each batch, not for each call: a timer
+/// that is due before all others wakes the runtime's driver, which is a system call.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call.
@@ -75,7 +77,7 @@ pub(in crate::store) struct BatchError {
 pub(in crate::store) struct Turns {
     /// So many always.
     pub(in crate::store) at_once: usize,
-    /// So many where calls had to wait for long.
+    /// So many where batches take long.
     pub(in crate::store) most: usize,
 }
 
@@ -98,6 +100,8 @@ struct State<B: Batched> {
     /// Turns that have begun, and at most one that has not: it takes along whoever waits until then.
     turns: usize,
     begun: usize,
+    /// Turns that have taken longer than [`PATIENCE`], for each of which there may be one more.
+    overdue: usize,
 }
 
 struct Waiting<B: Batched> {
@@ -116,7 +120,7 @@ struct Caller<A> {
 
 impl<B: Batched> Batches<B> {
     pub(in crate::store) fn new(connections: Connections, turns: Turns) -> Self {
-        let state = State { waiting: VecDeque::new(), next_number: 0, turns: 0, begun: 0 };
+        let state = State { waiting: VecDeque::new(), next_number: 0, turns: 0, begun: 0, overdue: 0 };
         Self { connections, lane: Arc::new(Lane { turns, state: Mutex::new(state) }) }
     }
 
@@ -137,13 +141,7 @@ impl<B: Batched> Batches<B> {
     pub(in crate::store) async fn ask(&self, call: B::Call) -> Result<B::Answer, BatchError> {
         let (answer, mut answered) = oneshot::channel();
         let place = self.enter(call, answer);
-        if let Ok(received) = time::timeout(PATIENCE, &mut answered).await {
-            return received.unwrap_or_else(|_| lost());
-        }
-        if place.is_waiting() {
-            self.begin(self.lane.turns.most);
-        }
-        let received = match time::timeout(ACQUIRE_TIMEOUT.saturating_sub(PATIENCE), &mut answered).await {
+        let received = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
             Ok(received) => received,
             Err(_) if place.withdraw() => {
                 let error = DbErr::ConnectionAcquire(ConnAcquireErr::Timeout);
@@ -175,14 +173,16 @@ impl<B: Batched> Batches<B> {
             state.waiting.push_back(Waiting { number, call, caller });
             number
         };
-        self.begin(self.lane.turns.at_once);
+        self.begin();
         Place { lane: &self.lane, number }
     }
 
-    /// One more turn for those that wait, if all have begun and there are fewer than so many.
-    fn begin(&self, most: usize) {
+    /// One more turn for those that wait, if all have begun and there may be more.
+    fn begin(&self) {
         {
+            let Turns { at_once, most } = self.lane.turns;
             let mut state = self.lane.state();
+            let most = most.min(at_once + state.overdue);
             if state.waiting.is_empty() || state.turns > state.begun || state.turns >= most {
                 return;
             }
@@ -193,8 +193,14 @@ impl<B: Batched> Batches<B> {
 
     fn submit_turn(&self) {
         let observer = self.connections.observer.clone();
-        let turn =
-            Turn { batches: self.clone(), observer, has_begun: false, callers: Vec::new(), result: None };
+        let turn = Turn {
+            batches: self.clone(),
+            observer,
+            has_begun: false,
+            is_overdue: false,
+            callers: Vec::new(),
+            result: None,
+        };
         self.connections.owners.shared.queue.push(Job::new(Box::new(turn)));
     }
 }
@@ -238,10 +244,6 @@ struct Place<'b, B: Batched> {
 }
 
 impl<B: Batched> Place<'_, B> {
-    fn is_waiting(&self) -> bool {
-        self.index(&self.lane.state()).is_some()
-    }
-
     /// Takes the call back, if it has not begun.
     fn withdraw(&self) -> bool {
         let mut state = self.lane.state();
@@ -271,6 +273,7 @@ struct Turn<B: Batched> {
     batches: Batches<B>,
     observer: Option<Observer>,
     has_begun: bool,
+    is_overdue: bool,
     /// Those of this batch, and which answer is for whom.
     callers: Callers<B>,
     result: Option<Result<Vec<B::Answer>, DbErr>>,
@@ -293,10 +296,17 @@ impl<B: Batched> Work for Turn<B> {
             let (batch, callers) = self.batches.lane.take();
             self.callers = callers;
             self.has_begun = true;
-            self.batches.begin(self.batches.lane.turns.at_once); // for those that had no room
+            self.batches.begin(); // for those that had no room
             let Some((_, first)) = self.callers.first() else { return };
             session.begin_job(B::ACCESS.into(), self.observer.take());
-            self.result = Some(first.span.within(B::answer(session, batch)).await);
+            let mut answering = pin!(first.span.within(B::answer(session, batch)));
+            self.result = time::timeout(PATIENCE, &mut answering).await.ok();
+            if self.result.is_none() {
+                self.is_overdue = true;
+                self.batches.lane.state().overdue += 1;
+                self.batches.begin();
+                self.result = Some(answering.await);
+            }
         })
     }
 
@@ -332,6 +342,7 @@ impl<B: Batched> Drop for Turn<B> {
         {
             let mut state = self.batches.lane.state();
             state.begun -= usize::from(self.has_begun);
+            state.overdue -= usize::from(self.is_overdue);
             let others = state.turns - 1;
             if state.waiting.is_empty() || others > state.begun {
                 state.turns = others;

@@ -1,6 +1,11 @@
 //! Table `pets`.
 
-use sea_orm::{ActiveValue::Set, QueryResult, entity::prelude::*};
+use sea_orm::{
+    ActiveValue::Set,
+    QueryResult, RuntimeErr,
+    entity::prelude::*,
+    sqlx::{Decode, Postgres, Row, Type, postgres::PgRow},
+};
 
 use crate::domain::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, PetStoreError};
 
@@ -11,6 +16,14 @@ macro_rules! pet_columns {
     };
 }
 pub(in crate::store) use pet_columns;
+
+/// The same columns of many pets, each as an array of PostgreSQL, as [`Model::from_arrays`] reads them.
+macro_rules! pet_arrays {
+    () => {
+        "array_agg(id), array_agg(name), array_agg(category_id), array_agg(status)"
+    };
+}
+pub(in crate::store) use pet_arrays;
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "pets")]
@@ -37,6 +50,27 @@ impl Model {
             status: row.try_get_by_index(first + 3)?,
         })
     }
+
+    /// The pets whose arrays begin at that index; none where they are NULL. Only a row of PostgreSQL has arrays.
+    pub(in crate::store) fn from_arrays(row: &QueryResult, first: usize) -> Result<Vec<Self>, DbErr> {
+        let row = row.try_as_pg_row().ok_or_else(|| DbErr::Type("no row of PostgreSQL".to_owned()))?;
+        let ids: Vec<i64> = array(row, first)?;
+        let names: Vec<String> = array(row, first + 1)?;
+        let categories: Vec<i64> = array(row, first + 2)?;
+        let statuses: Vec<Option<i16>> = array(row, first + 3)?;
+        let columns = ids.into_iter().zip(names).zip(categories.into_iter().zip(statuses));
+        Ok(columns
+            .map(|((id, name), (category_id, status))| Self { id, name, category_id, status })
+            .collect())
+    }
+}
+
+fn array<'r, T>(row: &'r PgRow, index: usize) -> Result<Vec<T>, DbErr>
+where
+    Vec<T>: Decode<'r, Postgres> + Type<Postgres>,
+{
+    let array: Result<Option<Vec<T>>, _> = row.try_get(index);
+    array.map(Option::unwrap_or_default).map_err(|error| DbErr::Query(RuntimeErr::SqlxError(error.into())))
 }
 
 /// The row to be added; the database gives it its identifier.

@@ -10,15 +10,17 @@ use crate::{
     store::{
         Session,
         connection::{Access, BatchError, Batched, Batches, Connections, Turns},
-        entity::pet::{self, pet_columns, status_column},
+        entity::pet::{self, pet_arrays, pet_columns, status_column},
         fault,
     },
 };
 
 /// Single pets that one statement reads: what waits at the bound on calls comes in a few batches.
 const MOST_PETS: usize = 128;
-/// Different pages that one statement reads. Each caller waits for all of them.
-const MOST_PAGES: usize = 8;
+/// Different pages that one statement reads. The more there are, the more often two are equal.
+const MOST_PAGES: usize = 32;
+/// Rows on them, unless there is only one page. Each caller waits for all: a millisecond or two.
+const MOST_ROWS: i64 = 1_024;
 
 /// One at a time, and one more where one waits for long.
 const GET_TURNS: Turns = Turns { at_once: 1, most: GET_CONNECTIONS };
@@ -170,12 +172,15 @@ impl Batched for Lists {
     const ACCESS: Access = Access::Read;
 
     fn add(lists: &mut Vec<Rows>, list: Rows) -> Result<usize, Rows> {
-        add_once(lists, list, MOST_PAGES)
+        let rows: i64 = lists.iter().map(|list| list.limit).sum();
+        let most = if rows.saturating_add(list.limit) > MOST_ROWS { lists.len().max(1) } else { MOST_PAGES };
+        add_once(lists, list, most)
     }
 
     fn answer(session: &Session, lists: Vec<Rows>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
         Box::pin(async move {
-            let statement = match session.get_database_backend() {
+            let engine = session.get_database_backend();
+            let statement = match engine {
                 DbBackend::Postgres => read_lists_on_postgres(&lists),
                 _ => read_lists_on_sqlite(&lists),
             };
@@ -183,7 +188,11 @@ impl Batched for Lists {
             for row in &session.query_all_raw(statement).await? {
                 let number: i64 = row.try_get_by_index(0)?;
                 let page = usize::try_from(number).ok().and_then(|number| pages.get_mut(number));
-                page.ok_or_else(unknown_list)?.push(pet::Model::from_columns(row, 1)?);
+                let page = page.ok_or_else(unknown_list)?;
+                match engine {
+                    DbBackend::Postgres => *page = pet::Model::from_arrays(row, 1)?,
+                    _ => page.push(pet::Model::from_columns(row, 1)?),
+                }
             }
             // The indexes give them in this order, but only an ORDER BY around the whole would promise it.
             for page in &mut pages {
@@ -194,20 +203,28 @@ impl Batched for Lists {
     }
 }
 
+/// A row for each list, with an array for each column: a row for each pet would cost more on both sides.
+///
 /// The lists of one status are read in the order of the index over status and identifier, and no other index
 /// has that order: so a plan that was made once for any values is right for all of them.
 const READ_LISTS: &str = concat!(
     "SELECT list - 1, page.* \
      FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
      CROSS JOIN LATERAL (SELECT ",
+    pet_arrays!(),
+    " FROM (SELECT ",
     pet_columns!(),
-    " FROM pets WHERE id > asked.after ORDER BY id LIMIT asked.size) AS page WHERE asked.status = 0 \
+    " FROM pets WHERE id > asked.after ORDER BY id LIMIT asked.size) AS pet) AS page \
+     WHERE asked.status = 0 \
      UNION ALL SELECT list - 1, page.* \
      FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
      CROSS JOIN LATERAL (SELECT ",
+    pet_arrays!(),
+    " FROM (SELECT ",
     pet_columns!(),
     " FROM pets WHERE status <= asked.status AND (status, id) > (asked.status, asked.after) \
-     ORDER BY status, id LIMIT asked.size) AS page WHERE asked.status <> 0"
+     ORDER BY status, id LIMIT asked.size) AS pet) AS page \
+     WHERE asked.status <> 0"
 );
 
 fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
