@@ -268,6 +268,13 @@ impl Ledger {
         }
     }
 
+    /// Decides on one request.
+    pub(crate) fn take(&mut self, limit_key: &LimitKey, quota: Quota, now: UnixMillis) -> Decision {
+        let (decision, next) = policy::take(self.record(limit_key), quota, now);
+        self.keep(limit_key, next);
+        decision
+    }
+
     pub(crate) fn keep(&mut self, limit_key: &LimitKey, record: Record) {
         self.windows.insert(owner(limit_key), record.windows);
         if matches!(limit_key, LimitKey::ApiKey { .. }) {

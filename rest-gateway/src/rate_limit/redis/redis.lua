@@ -9,8 +9,8 @@
 --   'read', '', '': what is kept;
 --   'ban', from, until, upto: puts this ban in the place of the key's last one, or lifts that if both are 0,
 --   unless that was imposed after `upto`.
--- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error.
--- That does not touch the other steps, for each reads before it writes and writes only strings.
+-- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error, and
+-- so do all steps of a key that cannot be written. That touches no step of other keys.
 
 local MINUTE, DAY = 60000, 86400000
 local GRACE, STRIKES_SPAN, FEWEST_STRIKES = 1000, 600000, 100
@@ -31,12 +31,22 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- What the steps so far have made of each key: many steps of a call are often those of one account. Each key
+-- is read once, and written once, when all steps have been made.
+local entries, changed, step = {}, {}, 0
+
 local function stored(key, size)
-  local value = call('GET', key)
-  if value and #value ~= size then
-    error({ err = 'WRONGTYPE not a record of the rate limiter' })
+  local entry = entries[key]
+  if not entry then
+    local value = call('GET', key)
+    if value and #value ~= size then
+      error({ err = 'WRONGTYPE not a record of the rate limiter' })
+    end
+    entry = { is_kept = value, keeps_ttl = value, value = value, steps = {} }
+    entries[key] = entry
   end
-  return value
+  entry.steps[#entry.steps + 1] = step
+  return entry.value
 end
 
 local function running(from, length)
@@ -47,28 +57,40 @@ local function holds(from, till)
   return from <= now + SKEW and now < till
 end
 
--- Stores what changed until it is over; Redis counts that from its own time, which differs from `now` only in
--- tests.
 -- A moment that did not change is not told again: that halves the cost of storing.
-local function keep(key, before, after, till, till_before)
-  if after == before then
+local function keep(key, after, till, till_before)
+  local entry = entries[key]
+  if after == entry.value then
     return
   end
-  if till == till_before and before then
-    call('SET', key, after, 'KEEPTTL')
-  elseif till > now then
-    call('SET', key, after, 'PX', till - now)
-  elseif before then
-    call('DEL', key)
+  if not entry.till then
+    changed[#changed + 1] = key
+  end
+  entry.keeps_ttl = entry.keeps_ttl and till == till_before
+  entry.value, entry.till = till > now and after, till
+end
+
+-- Stores what changed until it is over; Redis counts that from its own time, which differs from `now` only in
+-- tests.
+local function write(key)
+  local entry = entries[key]
+  if not entry.value then
+    if entry.is_kept then
+      call('DEL', key)
+    end
+  elseif entry.keeps_ttl then
+    call('SET', key, entry.value, 'KEEPTTL')
+  else
+    call('SET', key, entry.value, 'PX', entry.till - now)
   end
 end
 
 local function read_windows(owner)
-  local before = stored(owner, WINDOWS_SIZE)
-  if not before then
-    return false, 0, 0, 0, 0, 0
+  local kept = stored(owner, WINDOWS_SIZE)
+  if not kept then
+    return 0, 0, 0, 0, 0
   end
-  return before, unpack(WINDOWS, before)
+  return unpack(WINDOWS, kept)
 end
 
 -- A window is kept for its length beyond its end: so long it may be running again if the clock is set back.
@@ -77,16 +99,16 @@ local function windows_till(minute, day, abuse_till)
 end
 
 local function read_abuse(key)
-  local before = stored(key, ABUSE_SIZE)
-  if not before then
+  local kept = stored(key, ABUSE_SIZE)
+  if not kept then
     return {
       refused = 0, refused_till = 0, striking = 0, striking_till = 0, strikes = 0,
       ban = 0, ban_till = 0, ban_length = 0,
     }
   end
-  local c = { before = before }
+  local c = {}
   c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length =
-    unpack(ABUSE, before)
+    unpack(ABUSE, kept)
   return c
 end
 
@@ -114,7 +136,7 @@ local function keep_abuse(key, c)
   local after = pack(
     ABUSE, c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length
   )
-  keep(key, c.before, after, till)
+  keep(key, after, till)
   return till
 end
 
@@ -141,7 +163,7 @@ end
 
 -- `slot` is 0, or of an address the time in which the day's limit grants one request.
 local function take(owner, key, per_minute, per_day, slot)
-  local before, minute, in_minute, day, in_day, abuse_till = read_windows(owner)
+  local minute, in_minute, day, in_day, abuse_till = read_windows(owner)
   local till_before = slot == 0 and windows_till(minute, day, abuse_till)
   if not running(minute, MINUTE) then
     minute, in_minute = 0, 0
@@ -193,7 +215,7 @@ local function take(owner, key, per_minute, per_day, slot)
   if slot > 0 then
     till = min(till, now + 2 * MINUTE + in_day * slot)
   end
-  keep(owner, before, after, till, till_before)
+  keep(owner, after, till, till_before)
   return outcome .. after .. ban
 end
 
@@ -216,7 +238,7 @@ local steps = {
   end,
 
   ban = function(owner, key, from, till, upto)
-    local before, minute, in_minute, day, in_day, abuse_till = read_windows(owner)
+    local minute, in_minute, day, in_day, abuse_till = read_windows(owner)
     local c = current_abuse(key)
     local has_one = c.ban_length > 0
     local is_set = till > 0 and has_one and c.ban_till == till or till == 0 and not has_one
@@ -227,22 +249,32 @@ local steps = {
     end
     abuse_till = max(abuse_till, keep_abuse(key, c))
     local after = pack(WINDOWS, minute, in_minute, day, in_day, abuse_till)
-    keep(owner, before, after, windows_till(minute, day, abuse_till))
+    keep(owner, after, windows_till(minute, day, abuse_till))
     return 'S'
   end,
 }
 
+local function failed(failure)
+  return 'E' .. tostring(type(failure) == 'table' and failure.err or failure)
+end
+
 local answers, at = { now }, 2
 for i = 1, #KEYS / 2 do
+  step = i
   local verb = ARGV[at]
   local upto = verb == 'ban' and tonumber(ARGV[at + 3])
   local ok, answer = pcall(
     steps[verb], KEYS[2 * i - 1], KEYS[2 * i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), upto
   )
-  if not ok then
-    answer = 'E' .. tostring(type(answer) == 'table' and answer.err or answer)
-  end
-  answers[i + 1] = answer
+  answers[i + 1] = ok and answer or failed(answer)
   at = at + (upto and 4 or 3)
+end
+for _, key in ipairs(changed) do
+  local ok, failure = pcall(write, key)
+  if not ok then
+    for _, i in ipairs(entries[key].steps) do
+      answers[i + 1] = failed(failure)
+    end
+  end
 end
 return answers

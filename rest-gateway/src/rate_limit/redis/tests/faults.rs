@@ -96,6 +96,10 @@ async fn a_full_memory() {
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
     fails_in_time(&limiter, RedisCallError::OutOfMemory).await;
     assert_eq!(limiter.probe().await, Err(LimiterUnavailable));
+    let (one, other) = (key(1, "any"), key(2, "any"));
+    let at_once = [&one, &other, &one, &one, &other].map(|limit_key| take(&limiter, limit_key));
+    let answers = futures_util::future::join_all(at_once).await;
+    assert!(answers.iter().all(Result::is_err), "what was not written is not admitted: {answers:?}");
     redis.cli(&["CONFIG", "SET", "maxmemory", "0"]).await;
     works_again(&limiter).await;
 }

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use futures_util::future::join_all;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_test_servers::servers::{RedisOptions, RedisServer};
 use proptest::{
@@ -25,6 +26,8 @@ const START: u64 = 1_795_200_000_000;
 enum Event {
     /// So many requests of the caller.
     Requests(usize, u8),
+    /// Requests of these callers that wait at the same moment, so that one call decides on them.
+    AtOnce(Vec<usize>),
     /// Time goes on by so many milliseconds.
     Wait(u64),
     /// The clock is set back by so many, though not by more than a minute from the latest time that it
@@ -52,6 +55,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(
         prop_oneof![
             60 => (0..7usize, 1..40u8).prop_map(|(caller, count)| Event::Requests(caller, count)),
+            20 => vec(0..7usize, 2..40).prop_map(Event::AtOnce),
             30 => wait.prop_map(Event::Wait),
             8 => back.prop_map(Event::SetBack),
             4 => plan.prop_map(Event::Plan),
@@ -82,11 +86,20 @@ async fn the_same_trace_is_decided_alike_by_the_law_in_process_and_by_redis() {
             let now = clock.now();
             latest = latest.max(now.0);
             match event {
+                Event::AtOnce(order) => {
+                    let mut expected = Vec::new();
+                    for caller in &order {
+                        let decision = ledger.take(&callers[*caller], quota, now);
+                        assert_eq!(in_process.take(&callers[*caller], quota).await, Ok(decision));
+                        expected.push(Ok(decision));
+                    }
+                    let taken = order.iter().map(|caller| in_redis.take(&callers[*caller], quota));
+                    assert_eq!(join_all(taken).await, expected);
+                }
                 Event::Requests(caller, count) => {
                     let limit_key = &callers[caller];
                     for _ in 0..count {
-                        let (expected, next) = policy::take(ledger.record(limit_key), quota, now);
-                        ledger.keep(limit_key, next);
+                        let expected = ledger.take(limit_key, quota, now);
                         assert_eq!(in_process.take(limit_key, quota).await, Ok(expected));
                         assert_eq!(in_redis.take(limit_key, quota).await, Ok(expected));
                         outcomes.push(expected.outcome);
