@@ -16,10 +16,10 @@ use super::{
 /// Where requests are counted.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimiterSettings {
-    /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, or `rediss://` for TLS. For the
-    /// nodes of a Redis Cluster it is repeated, or in the variable separated by commas. Without it each
-    /// process counts by itself. A URL with a password is accepted only from the variable or from
-    /// --redis-url-file
+    /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, `rediss://` for TLS, or
+    /// `unix:///PATH` on one machine. For the nodes of a Redis Cluster it is repeated, or in the variable
+    /// separated by commas. Without it each process counts by itself. A URL with a password is accepted only
+    /// from the variable or from --redis-url-file
     #[arg(
         long,
         env = "PETSTORE_REDIS_URL",

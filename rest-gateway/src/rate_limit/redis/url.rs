@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-/// The address of a Redis server, `redis://[user:password@]host[:port][/database]`, or with TLS `rediss://…`.
+/// The address of a Redis server: `redis://[user:password@]host[:port][/database]`, with TLS `rediss://…`, or
+/// `unix:///PATH` of a socket on the same machine.
 ///
 /// Neither `Display` nor `Debug` shows user or password.
 #[derive(Clone)]
@@ -14,7 +15,7 @@ pub struct RedisUrl(ConnectionInfo);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be redis://[user:password@]host[:port][/database], or rediss:// for TLS, \
-     with special characters in user and password percent-encoded"
+     with special characters in user and password percent-encoded; or unix:///PATH"
 )]
 pub struct InvalidRedisUrl;
 
@@ -32,7 +33,8 @@ impl FromStr for RedisUrl {
     type Err = InvalidRedisUrl;
 
     fn from_str(written: &str) -> Result<Self, InvalidRedisUrl> {
-        let has_scheme = ["redis://", "rediss://"].iter().any(|scheme| written.starts_with(scheme));
+        let has_scheme =
+            ["redis://", "rediss://", "unix:///"].iter().any(|scheme| written.starts_with(scheme));
         // A fragment would switch TLS's checks off, a query another protocol on.
         if !has_scheme || written.contains(['#', '?']) {
             return Err(InvalidRedisUrl);
@@ -43,8 +45,12 @@ impl FromStr for RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.has_tls() { "rediss" } else { "redis" };
-        write!(f, "{scheme}://{}/{}", self.0.addr(), self.0.redis_settings().db())
+        let (address, database) = (self.0.addr(), self.0.redis_settings().db());
+        match address {
+            ConnectionAddr::Unix(path) => write!(f, "unix://{}", path.display()),
+            ConnectionAddr::TcpTls { .. } => write!(f, "rediss://{address}/{database}"),
+            _ => write!(f, "redis://{address}/{database}"),
+        }
     }
 }
 
@@ -74,12 +80,19 @@ mod tests {
     }
 
     #[test]
-    fn only_redis_and_rediss_are_taken_and_tls_cannot_be_weakened() {
+    fn a_unix_socket_is_a_path() {
+        let url: RedisUrl = "unix:///run/redis/redis.sock".parse().unwrap();
+        assert_eq!(url.to_string(), "unix:///run/redis/redis.sock");
+    }
+
+    #[test]
+    fn only_addresses_of_redis_are_taken_and_tls_cannot_be_weakened() {
         for refused in [
             "",
             "localhost:6379",
             "http://localhost",
-            "unix:///run/redis.sock",
+            "unix://run/redis.sock",
+            "unix:///run/redis.sock?db=1",
             "redis+unix:///run/redis.sock",
             "rediss://localhost/#insecure",
             "redis://localhost/?protocol=resp3",

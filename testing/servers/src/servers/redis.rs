@@ -95,6 +95,12 @@ impl RedisServer {
         self.url_at(self.address())
     }
 
+    /// The URL of its Unix socket, if it has one: with `unixsocket` set to that file's name.
+    #[must_use]
+    pub fn unix_url(&self, file: &str) -> String {
+        format!("unix://{}/{file}", self.process.folder().display())
+    }
+
     /// Its URL at another address, such as a proxy's.
     #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
