@@ -8,7 +8,7 @@ function setup(thread)
 end
 
 function init()
-  bad_here = 0
+  bad_here, refused_here = 0, 0
   math.randomseed(seed)
   local file = assert(io.open(os.getenv("BENCH_KEYS")))
   keys = file:read("*a")
@@ -34,15 +34,23 @@ function request()
   return wrk.format("POST", "/v1/pets", headers, '{"name":"Rex","categoryId":7,"status":"available"}')
 end
 
-function response(status)
-  if status ~= 200 and status ~= 201 then bad_here = bad_here + 1 end
+function response(status, _, body)
+  if status == 503 and body:find("OVERLOADED", 1, true) then
+    refused_here = refused_here + 1
+  elseif status ~= 200 and status ~= 201 then
+    bad_here = bad_here + 1
+  end
 end
 
--- All latencies, so that those of several runs can be put together: "microseconds count", one after the other.
+-- Answers, those refused as OVERLOADED, those that failed, and the duration. Then all latencies, so that those of several runs
+-- can be put together: "microseconds count", one after the other.
 function done(summary, latency)
   local bad = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
-  for _, thread in ipairs(threads) do bad = bad + thread:get("bad_here") end
-  io.write(string.format("RESULT %d %d %d", summary.requests, bad, summary.duration))
+  local refused = 0
+  for _, thread in ipairs(threads) do
+    bad, refused = bad + thread:get("bad_here"), refused + thread:get("refused_here")
+  end
+  io.write(string.format("RESULT %d %d %d %d", summary.requests, refused, bad, summary.duration))
   for place = 1, #latency do
     local micros, times = latency(place)
     io.write(string.format(" %d %d", micros, times))

@@ -1,6 +1,8 @@
 """Load on a service, from this machine: closed loop (wrk), open loop (testing/open-loop), and idle connections."""
 
-import collections, http.client, json, os, resource, shutil, socket, ssl, subprocess, sys, time
+import collections, http.client, json, os, resource, shutil, ssl, subprocess, sys, time
+
+from . import data
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, "..", "operation.lua")
@@ -43,36 +45,31 @@ def ask(service, link, path):
 
 
 def deep_cursor(service):
-    """The cursor of a page nine tenths down the list, got as a client gets it: by walking there."""
-    link, cursor, size = connection(service), "", min(100, max(service.pets // 2, 1))
-    for _ in range(max(service.pets * 9 // 10 // size, 1)):
-        answer = ask(service, link, f"/v1/pets?limit={size}" + (f"&cursor={cursor}" if cursor else ""))
-        cursor = answer.headers["X-Next-Cursor"] or cursor
-    return cursor
+    """The cursor of a page nine tenths down the list."""
+    return data.page_token(max(service.pets * 9 // 10, 1))
 
 
 def closed(service, operation, connections, seconds):
     """The next request follows the answer. Spread over all gateways."""
     if not shutil.which("wrk"):
         sys.exit("wrk is needed: install the Debian package wrk")
-    if operation == "deep" and not hasattr(service, "cursor"):
-        service.cursor = deep_cursor(service)
     environment = {**os.environ, "BENCH_OPERATION": operation, "BENCH_PETS": str(service.pets),
-                   "BENCH_KEYS": service.keys, "BENCH_CURSOR": getattr(service, "cursor", "")}
+                   "BENCH_KEYS": service.keys, "BENCH_CURSOR": deep_cursor(service)}
     each = max(connections // len(service.urls), 1)
     words = ["wrk", f"-t{min(2, each)}", f"-c{each}", f"-d{seconds}s", "--timeout", "15s", "-s", SCRIPT]
     runs = [subprocess.Popen([*words, url], env=environment, stdout=subprocess.PIPE, text=True) for url in service.urls]
-    requests, bad, micros, latencies = 0, 0, 0, collections.Counter()
+    answers, refused, bad, micros, latencies = 0, 0, 0, 0, collections.Counter()
     for run in runs:
         out = run.communicate()[0]
         line = next((line for line in out.splitlines() if line.startswith("RESULT ")), None)
         if line is None:
             sys.exit(f"wrk: {out}")
-        these, failed, duration, *histogram = map(int, line.split()[1:])
-        requests, bad, micros = requests + these, bad + failed, max(micros, duration)
+        these, with_503, failed, duration, *histogram = map(int, line.split()[1:])
+        answers, refused, bad, micros = answers + these, refused + with_503, bad + failed, max(micros, duration)
         for latency, times in zip(histogram[::2], histogram[1::2]):
             latencies[latency] += times
-    return figures(requests, bad, micros, lambda part: quantile(latencies, part))
+    stop_at_failures(service, operation, bad, answers - refused)
+    return figures(answers, refused, micros, lambda part: quantile(latencies, part))
 
 
 def quantile(counts, part):
@@ -85,11 +82,16 @@ def quantile(counts, part):
     return 0
 
 
-def figures(requests, failed, micros, micros_at):
-    if failed or not requests:
-        sys.exit(f"{failed} requests failed, {requests} did not")
+def stop_at_failures(service, operation, failed, answers):
+    if failed or not answers:
+        sys.exit(f"{service.variant}, {service.deployment}, {operation}: {failed} requests failed, {answers} did not")
+
+
+def figures(answers, refused, micros, micros_at):
+    """Requests are those answered 2xx; latencies those of all answers. What is more than it takes at once a service refuses."""
     milliseconds = {name: micros_at(part) / 1e3 for name, part in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)]}
-    return {"requests": requests, "rps": requests / micros * 1e6, **milliseconds}
+    requests = answers - refused
+    return {"requests": requests, "refused": refused / answers, "rps": requests / micros * 1e6, **milliseconds}
 
 
 def open_loop_program():
@@ -121,8 +123,9 @@ def open_loop(service, operation, rate, connections, seconds):
     out = subprocess.run([service.open_loop, addresses, str(rate), str(seconds), str(connections)],
                          input="\0".join(requests), stdout=subprocess.PIPE, text=True, check=True).stdout
     told = json.loads(out)
+    stop_at_failures(service, operation, told["failed"], told["requests"])
     micros_at = {0.5: "p50_us", 0.9: "p90_us", 0.99: "p99_us", 0.999: "p999_us"}
-    return figures(told["requests"], told["failed"], told["us"], lambda part: told[micros_at[part]])
+    return figures(told["requests"], 0, told["us"], lambda part: told[micros_at[part]])
 
 
 def idle(service, connections):

@@ -1,6 +1,6 @@
 """CPU time and memory of processes and of their children, from /proc."""
 
-import collections, os
+import collections, os, resource, time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -37,6 +37,29 @@ def cpu_seconds(root):
         if sorted(pids) == sorted(tree(root)):  # nobody has ended in between and taken its time along
             return ticks / TICKS
     raise RuntimeError(f"process {root} never stands still")
+
+
+class OtherWork:
+    """Of everything but this process and those that it started and has waited for; of other virtual machines too."""
+
+    def __init__(self):
+        self.start, self.busy, self.own = time.monotonic(), self.busy_seconds(), self.own_seconds()
+
+    def share(self):
+        """Of the machine's processors, since the beginning."""
+        others = self.busy_seconds() - self.busy - (self.own_seconds() - self.own)
+        return max(others, 0) / (time.monotonic() - self.start) / os.cpu_count()
+
+    @staticmethod
+    def busy_seconds():
+        """Without interrupts, which processes cannot be told apart by."""
+        with open("/proc/stat") as stat:
+            user, nice, system, _, _, _, _, steal, *_ = map(int, stat.readline().split()[1:])
+        return (user + nice + system + steal) / TICKS
+
+    @staticmethod
+    def own_seconds():
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def mebibytes(pid, field):

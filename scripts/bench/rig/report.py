@@ -1,8 +1,20 @@
 """What was measured, as Markdown tables, JSON and an SVG."""
 
-import html, json, os, platform, statistics
+import dataclasses, html, itertools, json, os, platform, shlex, statistics
 
-COLOURS = {"gateway": "#3b6ea5", "gateway 2": "#6fa0d0", "serve": "#3b6ea5", "core": "#7aa647", "redis": "#c0504d", "postgres": "#8064a2"}
+from .load import OPERATIONS
+
+# Distinct for colour-blind people too, and on a light and a dark ground.
+COLOURS = {"serve": "#e69f00", "gateway": "#0072b2", "gateway 2": "#56b4e9", "core": "#009e73", "redis": "#d55e00",
+           "postgres": "#cc79a7"}
+
+STYLE = """
+text { fill: #1f2328; } .faint { fill: #59636e; } .strong { font-weight: 600; }
+.ground { fill: #ffffff; } .line { stroke: #d1d9e0; } .number { text-anchor: end; font-variant-numeric: tabular-nums; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc; } .faint { fill: #9198a1; } .ground { fill: #0d1117; } .line { stroke: #3d444d; }
+}
+"""
 
 
 def median_of(runs):
@@ -13,76 +25,182 @@ def median_of(runs):
     return median
 
 
-def machine():
+def machine(other_work):
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), platform.machine())
-    return f"{os.cpu_count()} cores of {model}, Linux {platform.release()}; load average {os.getloadavg()[0]:.1f}"
+    return f"{os.cpu_count()} cores of {model}, Linux {platform.release()}; other work took {other_work:.0%} of them"
 
 
-def markdown(results, settings):
-    """One line for each case; the ratio is to the first variant's CPU time in the same case."""
-    lines = [f"{settings}; {machine()}. CPU: seconds of all processes per 100,000 requests, PostgreSQL and Redis among them.", ""]
-    with_ratio = len({case["variant"] for case in results}) > 1
-    lines.append("| deployment | pets | accounts | operation | load |" + (" variant | ratio of CPU |" if with_ratio else "")
-                 + " requests/s | p50 ms | p99 ms | p99.9 ms | CPU | of which |")
-    lines.append("|---" * (13 if with_ratio else 11) + "|")
-    firsts = {}
-    for case in results:
-        median, key = case["median"], tuple(case[name] for name in ("deployment", "pets", "accounts", "operation", "load"))
-        total = sum(median["cpu"].values())
-        first = firsts.setdefault(key, total)
-        parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in median["cpu"].items()) if len(median["cpu"]) > 1 else ""
-        variant = f" {case['variant']} | {total / first:.2f} |" if with_ratio and first else " | |" if with_ratio else ""
-        deployment = case["deployment"] + (", HTTPS" if case["https"] else "")
-        lines.append(f"| {deployment} | {case['pets']:,} | {case['accounts']:,} | {case['operation']} | {case['load']} |{variant} "
-                     f"{median['rps']:,.0f} | {median['p50']:.2f} | {median['p99']:.2f} | {median['p999']:.2f} | {total:.2f} | {parts} |")
-    return "\n".join(lines) + "\n"
+def counted(number, noun):
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def memory_markdown(memories):
-    lines = ["| deployment | variant | MiB at rest | MiB at most, under that load | KiB for each of so many idle connections |", "|---|---|---|---|---|"]
-    parts = lambda figures, form: ", ".join(f"{name} {value:{form}}" for name, value in figures.items())
-    for memory in memories:
-        idle = f"{parts(memory['idle'], '.1f')} ({memory['idle_connections']:,})" if memory["idle"] else ""
-        lines.append(f"| {memory['deployment']}, {memory['pets']:,} pets, {memory['accounts']:,} accounts | {memory['variant']} "
-                     f"| {parts(memory['rest'], '.1f')} | {parts(memory['most'], '.1f')} | {idle} |")
-    return "\n".join(lines) + "\n"
+def distinct_words(variants):
+    """For each variant the words that not all of them have."""
+    words = {variant: shlex.split(variant) for variant in variants}
+    common = set.intersection(*map(set, words.values()))
+    return {variant: " ".join(word for word in words[variant] if word not in common) or "default" for variant in variants}
 
 
-def svg(results, title):
-    """Bars: the CPU time of each case, by process."""
-    left, bar, gap, width = 330, 16, 6, 900
-    most = max((sum(case["median"]["cpu"].values()) for case in results), default=0) or 1
-    height, shapes = 60 + len(results) * (bar + gap), []
-    text = lambda x, y, words, anchor="start": shapes.append(
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}">{html.escape(words)}</text>')
-    text(10, 18, title)
-    at = 10
-    names = list(dict.fromkeys(name for case in results for name in case["median"]["cpu"]))
-    for name in names:
-        shapes.append(f'<rect x="{at}" y="28" width="10" height="10" fill="{COLOURS.get(name, "#999")}"/>')
-        text(at + 14, 37, name)
-        at += 30 + 8 * len(name)
-    for number, case in enumerate(results):
-        y, x = 50 + number * (bar + gap), left
-        words = f"{case['deployment']}{', HTTPS' if case['https'] else ''}, {case['operation']}, {case['load']}"
-        for what in ("pets", "accounts"):
-            if len({case[what] for case in results}) > 1:
-                words += f", {case[what]:,} {what}"
-        text(left - 8, y + 12, words if case["plain"] else f"{words}, {case['variant']}", "end")
-        for name, seconds in case["median"]["cpu"].items():
-            length = seconds / most * (width - left - 70)
-            shapes.append(f'<rect x="{x:.1f}" y="{y}" width="{length:.1f}" height="{bar}" fill="{COLOURS.get(name, "#999")}"/>')
-            x += length
-        text(round(x + 6, 1), y + 12, f"{sum(case['median']['cpu'].values()):.1f}")
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">\n'
-            f'<rect width="{width}" height="{height}" fill="white"/>\n' + "\n".join(shapes) + "\n</svg>\n")
+def settings_of(variant):
+    """Its words but for the binary."""
+    words = shlex.split(variant)
+    binary = next(word for word in words if "=" not in word)
+    return [word for word in words if word != binary]
 
 
-def write(folder, name, results, memories, settings):
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, f"{name}.json"), "w") as file:
-        json.dump({"settings": settings, "machine": machine(), "results": results, "memory": memories}, file, indent=1)
-        file.write("\n")
-    with open(os.path.join(folder, f"{name}.svg"), "w") as file:
-        file.write(svg(results, f"CPU seconds per 100,000 requests: {settings}"))
+def total(case):
+    return sum(case["median"]["cpu"].values())
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+@dataclasses.dataclass
+class Measurement:
+    command: str
+    settings: str
+    machine: str
+    results: list
+    memories: list
+
+    def __post_init__(self):
+        variants = distinct_words(dict.fromkeys(case["variant"] for case in self.results))
+        dimensions = {
+            "deployment": lambda case: case["deployment"],
+            "protocol": lambda case: "HTTPS" if case["https"] else "HTTP",
+            "pets": lambda case: counted(case["pets"], "pet"),
+            "accounts": lambda case: counted(case["accounts"], "account"),
+            "load": lambda case: case.get("load"),
+            "variant": lambda case: variants[case["variant"]],
+        }
+        differs = {name for name, text in dimensions.items() if len({text(case) for case in self.results}) > 1}
+        self.varying = {name: text for name, text in dimensions.items() if name in differs}
+        self.shared = [text(self.results[0]) for name, text in dimensions.items() if name not in differs and name != "variant"]
+        if "variant" not in differs:
+            self.shared += settings_of(self.results[0]["variant"])
+        self.some_refused = any(case["median"]["refused"] for case in self.results)
+
+    def heading(self):
+        return f"{', '.join(self.shared)}; {self.settings}; {self.machine}"
+
+    def markdown(self):
+        parts = ["CPU: seconds of all processes per 100,000 requests that were answered 2xx, those of PostgreSQL and Redis among",
+                 "them."]
+        if self.some_refused:
+            parts.append("503: refused as `OVERLOADED`, and asked again at once; latencies are those of all answers.")
+        return (f"`{self.command}`\n\n{self.heading()}.\n{' '.join(parts)}\n\n{self.of_results()}\n{self.of_memories()}")
+
+    def of_results(self):
+        with_ratio = "variant" in self.varying
+        head = ["operation", *self.varying, *(["ratio of CPU"] if with_ratio else []), "requests/s",
+                *(["503"] if self.some_refused else []), "p50 ms", "p99 ms", "p99.9 ms", "CPU", "of which"]
+        rows, firsts = [], {}
+        for case in sorted(self.results, key=lambda case: list(OPERATIONS).index(case["operation"])):
+            median = case["median"]
+            same = tuple(case[name] for name in ("deployment", "https", "pets", "accounts", "operation", "load"))
+            first = firsts.setdefault(same, total(case))
+            ratio = f"{total(case) / first:.2f}" if first else ""
+            parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in median["cpu"].items()) if len(median["cpu"]) > 1 else ""
+            rows.append([case["operation"], *(text(case) for text in self.varying.values()), *([ratio] if with_ratio else []),
+                         f"{median['rps']:,.0f}", *([f"{median['refused']:.0%}"] if self.some_refused else []),
+                         *(f"{median[name]:.2f}" for name in ("p50", "p99", "p999")), f"{total(case):.2f}", parts])
+        return table(head, rows)
+
+    def of_memories(self):
+        """One line for each service."""
+        parts = lambda figures: ", ".join(f"{name} {value:.1f}" for name, value in figures.items())
+        varying = {name: text for name, text in self.varying.items() if name != "load"}
+        idle = self.memories[0]["idle_connections"]
+        head = [*(varying or ["deployment"]), "MiB at rest", "MiB at most", *([f"KiB for each of {idle:,} idle connections"] if idle else [])]
+        rows = [[*([text(memory) for text in varying.values()] or [memory["deployment"]]), parts(memory["rest"]),
+                 parts(memory["most"]), *([parts(memory["idle"])] if idle else [])] for memory in self.memories]
+        return table(head, rows)
+
+    def svg(self):
+        """A bar for each case: the CPU time, by process. Rate and latency stand beside it."""
+        columns = [("requests/s", 75, lambda median: f"{median['rps']:,.0f}")]
+        if self.some_refused:
+            columns.append(("503", 45, lambda median: f"{median['refused']:.0%}" if median["refused"] else ""))
+        columns += [("p50 ms", 60, lambda median: f"{median['p50']:.2f}"), ("p99 ms", 60, lambda median: f"{median['p99']:.2f}")]
+        width, line, right = 920, 20, 45 + sum(wide for _, wide, _ in columns)
+        labels = [", ".join(text(case) for name, text in self.varying.items()) for case in self.results]
+        left = 24 + 6.6 * max(map(len, labels))
+        across = width - left - right
+        step = tick(max(map(total, self.results)) or 1)
+        most = step * (int(max(map(total, self.results)) / step) + 1)
+        shapes = []
+
+        def text(x, y, words, kind=""):
+            shapes.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(words)}</text>')
+
+        text(12, 24, "CPU seconds per 100,000 requests, by process", "strong")
+        for place, words in enumerate(wrapped(self.heading(), 140)):
+            text(12, 44 + 16 * place, words, "faint")
+        y = 44 + 16 * len(wrapped(self.heading(), 140)) + 8
+        x = 12
+        for name in dict.fromkeys(name for case in self.results for name in case["median"]["cpu"]):
+            shapes.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" rx="2" fill="{COLOURS.get(name, "#999")}"/>')
+            text(x + 17, y, name)
+            x += 40 + 7 * len(name)
+        ends = [width - right + 35 + end for end in itertools.accumulate(wide for _, wide, _ in columns)]
+        for end, (title, _, _) in zip(ends, columns):
+            text(end, y, title, "faint number")
+        y += 14
+        top = y
+        bars = []
+        for operation in dict.fromkeys(case["operation"] for case in self.results):
+            bars.append((y + 15, operation, None))
+            y += line + 2
+            for case, label in zip(self.results, labels):
+                if case["operation"] == operation:
+                    bars.append((y, label, case))
+                    y += line
+            y += 8
+        for number in range(int(most / step) + 1):
+            x = left + across * number * step / most
+            shapes.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{y}" class="line"/>')
+            shapes.append(f'<text x="{x:.1f}" y="{y + 15}" class="faint" text-anchor="middle">{number * step:g}</text>')
+        for at, words, case in bars:
+            if case is None:
+                text(12, at, words, "strong")
+                shapes.append(f'<text x="{left + 6:.1f}" y="{at}" class="faint">{html.escape(OPERATIONS[words])}</text>')
+                continue
+            text(left - 8, at + 14, words, "number")
+            x = left
+            for name, seconds in case["median"]["cpu"].items():
+                length = seconds / most * across
+                shapes.append(f'<rect x="{x:.1f}" y="{at + 3}" width="{length:.1f}" height="{line - 6}" fill="{COLOURS.get(name, "#999")}"/>')
+                x += length
+            text(x + 5, at + 14, f"{total(case):.1f}")
+            for end, (_, _, figure) in zip(ends, columns):
+                text(end, at + 14, figure(case["median"]), "number")
+        height = y + 28
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+                f'font-family="system-ui, sans-serif" font-size="12">\n<style>{STYLE}</style>\n'
+                f'<rect width="{width}" height="{height}" class="ground"/>\n' + "\n".join(shapes) + "\n</svg>\n")
+
+    def write(self, folder, name):
+        os.makedirs(folder, exist_ok=True)
+        for ending, text in [("json", json.dumps(dataclasses.asdict(self), indent=1) + "\n"),
+                             ("md", f"# {name}\n\n![The table below as bars]({name}.svg)\n\n{self.markdown()}"),
+                             ("svg", self.svg())]:
+            with open(os.path.join(folder, f"{name}.{ending}"), "w") as file:
+                file.write(text)
+
+
+def tick(most):
+    """A round number, of which 3 to 10 make `most`."""
+    power = 10.0 ** (len(str(int(most))) - 1) if most >= 1 else 0.1
+    return next(step for step in (power / 5, power / 2, power, 2 * power) if most / step <= 8)
+
+
+def wrapped(words, most):
+    lines = [""]
+    for word in words.split():
+        if len(lines[-1]) + len(word) >= most:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines

@@ -16,11 +16,13 @@ FREE = "127.0.0.1:0"
 
 
 class Service:
-    """`variant` is a binary, flags for whatever serves REST, and after `--` flags for a core."""
+    """`variant` is environment variables, a binary, flags for what serves REST, and after `--` flags for a core."""
 
     def __init__(self, variant, deployment, pets, accounts, https):
         self.variant, self.deployment, self.pets, self.accounts, self.https = variant, deployment, pets, accounts, https
-        words = shlex.split(variant)
+        words, self.environment = shlex.split(variant), dict(os.environ)
+        while "=" in words[0]:
+            name, _, self.environment[name] = words.pop(0).partition("=")
         self.binary, (self.flags, self.core_flags) = os.path.abspath(words[0]), split(words[1:])
         self.pids, self.urls, self.admins = {}, [], []
 
@@ -35,7 +37,8 @@ class Service:
             if self.deployment != "one":
                 postgres = self.stack.enter_context(servers.postgres(self.folder))
                 database = postgres.database("petstore")
-            subprocess.run([self.binary, "migrate", "up", "--database-url", database], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([self.binary, "migrate", "up", "--database-url", database], check=True, stdout=subprocess.DEVNULL,
+                           env=self.environment)
             data.fill(database, postgres, self.pets, self.accounts)
             store = ["--database-url", database]
             if self.deployment.startswith("one"):
@@ -67,12 +70,12 @@ class Service:
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                             "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
                             "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-        return [*flags, "--https-addr", FREE, "--https-cert", certificate, "--https-key", key]
+        return [*flags, "--http-addr", "off", "--https-addr", FREE, "--https-cert", certificate, "--https-key", key]
 
     def start(self, command, *words, name=None):
         """Starts a process and waits until it has announced its addresses: these, by the first word of their line."""
         process = subprocess.Popen([self.binary, command, *words, "--admin-addr", FREE], stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True, cwd=self.folder)
+                                   stderr=subprocess.DEVNULL, text=True, cwd=self.folder, env=self.environment)
         self.stack.callback(process.wait)
         self.stack.callback(process.terminate)
         said, last = {}, "admin" if command == "gateway" else "store"
