@@ -72,11 +72,11 @@ pub(crate) static OPERATIONS: [Operation; 6] = {
     use Counts::{Nothing, OwnLimit, Quota};
     use Id::{CreatePet, GetPet, GetUsage, ListOrders, ListPets, OpenApi};
     use Stability::{Beta, Experimental, Stable};
-    const SUNSET: Option<&Deprecation> = Some(&deprecation::GET_PET);
+    let sunset = Some(&deprecation::GET_PET);
     [
         row(ListPets,   "listPets",   "GET",  "/v1/pets",         ApiKey,    Quota,    Stable,       None),
         row(CreatePet,  "createPet",  "POST", "/v1/pets",         ApiKey,    Quota,    Stable,       None),
-        row(GetPet,     "getPet",     "GET",  "/v1/pets/{petId}", ApiKey,    Quota,    Stable,       SUNSET),
+        row(GetPet,     "getPet",     "GET",  "/v1/pets/{petId}", ApiKey,    Quota,    Stable,       sunset),
         row(ListOrders, "listOrders", "GET",  "/v1/store/orders", ApiKey,    Quota,    Experimental, None),
         row(GetUsage,   "getUsage",   "GET",  "/v1/usage",        ApiKey,    OwnLimit, Beta,         None),
         row(OpenApi,    "openapi",    "GET",  "/openapi.json",    Everybody, Nothing,  Stable,       None),

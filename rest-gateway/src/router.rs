@@ -1,6 +1,9 @@
 //! Every URL, and who answers it.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -52,16 +55,16 @@ impl From<Gateway> for RestApp {
 
 impl App for RestApp {
     /// One allocation for all that a request needs.
-    fn answer(&self, request: Request) -> BoxFuture<'static, Response> {
-        self.clone().respond(request).boxed()
+    fn answer(&self, request: Request, peer: SocketAddr) -> BoxFuture<'static, Response> {
+        self.clone().respond(request, peer.ip()).boxed()
     }
 }
 
 impl RestApp {
-    async fn respond(self, request: Request) -> Response {
+    async fn respond(self, request: Request, peer: IpAddr) -> Response {
         let is_head = request.method() == Method::HEAD;
         let route = |admitted| route(&self, admitted);
-        let response = pipeline::handle(&self.gateway, request, route).await;
+        let response = pipeline::handle(&self.gateway, request, peer, route).await;
         if is_head { without_body(response) } else { response }
     }
 }

@@ -4,24 +4,27 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use petstore_clock::UnixMillis;
 
 /// Since when an operation is deprecated, when it is removed, and what to use instead.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Deprecation {
     /// `Deprecation` (RFC 9745): `@` and the Unix time in seconds.
-    since: &'static str,
+    since: HeaderValue,
     /// `Sunset` (RFC 8594): `removed_at` as an HTTP date.
-    sunset: &'static str,
+    sunset: HeaderValue,
     /// From then on the operation answers 410.
     pub(crate) removed_at: UnixMillis,
     /// `Link` (RFC 8288) to what replaces it.
-    successor: &'static str,
+    successor: HeaderValue,
 }
 
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
+const SUNSET: HeaderName = HeaderName::from_static("sunset");
+
 /// Of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00 UTC.
-pub(crate) const GET_PET: Deprecation = Deprecation {
-    since: "@1764892800",
-    sunset: "Thu, 05 Dec 2030 00:00:00 GMT",
+pub(crate) static GET_PET: Deprecation = Deprecation {
+    since: HeaderValue::from_static("@1764892800"),
+    sunset: HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
     removed_at: UnixMillis::from_secs(1_922_659_200),
-    successor: r#"</v1/pets?status=available>; rel="successor-version""#,
+    successor: HeaderValue::from_static(r#"</v1/pets?status=available>; rel="successor-version""#),
 };
 
 impl Deprecation {
@@ -32,14 +35,9 @@ impl Deprecation {
 
     /// Adds the header fields that say so.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
-        let fields = [
-            (HeaderName::from_static("deprecation"), self.since),
-            (HeaderName::from_static("sunset"), self.sunset),
-            (header::LINK, self.successor),
-        ];
-        for (name, value) in fields {
-            headers.append(name, HeaderValue::from_static(value));
-        }
+        headers.append(DEPRECATION, self.since.clone());
+        headers.append(SUNSET, self.sunset.clone());
+        headers.append(header::LINK, self.successor.clone());
     }
 }
 

@@ -1,8 +1,7 @@
 //! What is known of a request from its head alone: found out once, at the entrance.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 
-use axum::extract::ConnectInfo;
 use http::request::Parts;
 use petstore_telemetry::traces::{Root, Span, Within};
 use tokio::time::Instant;
@@ -36,14 +35,14 @@ pub(super) struct RequestContext {
 }
 
 impl RequestContext {
-    pub(super) fn new(gateway: &GatewayState, request: &Parts) -> Self {
+    pub(super) fn new(gateway: &GatewayState, request: &Parts, peer: IpAddr) -> Self {
         let path = request.uri.path();
         let operation = Operation::find(&request.method, path);
         Self {
             operation,
             is_versioned: is_versioned(path),
             request_id: RequestId::from_headers(&request.headers, &gateway.clock),
-            address: client_address(gateway, request),
+            address: gateway.settings.trusted_proxies.client(peer, &request.headers),
             cors: cors::judge(&gateway.settings.cors_origins, request),
             started: Instant::now(),
             span: gateway
@@ -63,11 +62,4 @@ impl RequestContext {
     pub(super) fn within<F: Future>(&self, work: F) -> Within<F> {
         self.span.within(work)
     }
-}
-
-/// Only a router that is called without a socket has no peer.
-fn client_address(gateway: &GatewayState, request: &Parts) -> ClientAddress {
-    let peer = request.extensions.get::<ConnectInfo<SocketAddr>>();
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-    gateway.settings.trusted_proxies.client(peer, &request.headers)
 }

@@ -14,7 +14,7 @@ mod record;
 mod refusal;
 mod respond;
 
-use std::{future::Future, panic::AssertUnwindSafe, pin::pin};
+use std::{future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin};
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
@@ -45,13 +45,14 @@ pub(crate) struct Admitted {
 pub(crate) async fn handle<F>(
     gateway: &GatewayState,
     request: Request,
+    peer: IpAddr,
     route: impl FnOnce(Admitted) -> F,
 ) -> Response
 where
     F: Future<Output = Response>,
 {
     let (parts, body) = request.into_parts();
-    let context = RequestContext::new(gateway, &parts);
+    let context = RequestContext::new(gateway, &parts, peer);
     let admission = before(gateway, &context, &parts).await;
     if let Err(error) = &admission.verdict {
         refusal::note(gateway, &context, &admission, error);

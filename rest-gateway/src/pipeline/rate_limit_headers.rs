@@ -1,8 +1,9 @@
 //! Shows a limiter's decision to the client (docs/contract.md, 6.5).
 
+use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::rate_limit::{Decision, Scope};
+use crate::rate_limit::{Decision, Scope, put_number};
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -11,19 +12,33 @@ const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Writes the decision's header fields, each exactly once whatever was there before.
+/// As much as all values take, unless the numbers are very large: then it grows.
+const ROOM: usize = 160;
+
+/// Writes the decision's header fields, each exactly once whatever was there before. Their values share one
+/// allocation.
 pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
     let shown = decision.shown();
-    headers.insert(LIMIT, HeaderValue::from(shown.limit));
-    headers.insert(REMAINING, HeaderValue::from(shown.remaining));
-    headers.insert(RESET, HeaderValue::from(shown.resets_at.as_secs_ceil()));
-    for (name, text) in [(POLICY, decision.rate_limit_policy()), (STATE, decision.rate_limit())] {
-        if let Ok(value) = HeaderValue::try_from(text) {
-            headers.insert(name, value);
-        }
+    let mut text = BytesMut::with_capacity(ROOM);
+    for (name, number) in
+        [(LIMIT, shown.limit), (REMAINING, shown.remaining), (RESET, shown.resets_at.as_secs_ceil())]
+    {
+        put_number(&mut text, number);
+        insert(headers, name, &mut text);
     }
+    decision.write_rate_limit_policy(&mut text);
+    insert(headers, POLICY, &mut text);
+    decision.write_rate_limit(&mut text);
+    insert(headers, STATE, &mut text);
     if decision.scope == Scope::Node {
         headers.insert(SCOPE, HeaderValue::from_static("node"));
+    }
+}
+
+/// Takes the text as the field's value.
+fn insert(headers: &mut HeaderMap, name: HeaderName, text: &mut BytesMut) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(text.split().freeze()) {
+        headers.insert(name, value);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the limiter answers, and how it is told to the client.
 
+use bytes::BufMut;
 use petstore_clock::UnixMillis;
 
 use super::{
@@ -89,25 +90,29 @@ impl Decision {
         Some(secs_between(self.now, until).max(1))
     }
 
-    /// The value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): both windows, always.
-    #[must_use]
-    pub fn rate_limit_policy(&self) -> String {
-        let (minute, day) = (self.minute.limit, self.day.limit);
-        format!("\"minute\";q={minute};w={}, \"day\";q={day};w={}", MINUTE / 1_000, DAY / 1_000)
+    /// Appends the value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): both windows, always.
+    pub(crate) fn write_rate_limit_policy(&self, text: &mut impl BufMut) {
+        let mut window = |name, limit, length| {
+            text.put_slice(name);
+            put_number(text, limit);
+            text.put_slice(b";w=");
+            put_number(text, length / 1_000);
+        };
+        window(b"\"minute\";q=".as_slice(), self.minute.limit, MINUTE);
+        window(b", \"day\";q=".as_slice(), self.day.limit, DAY);
     }
 
-    /// The value of `RateLimit` (draft-ietf-httpapi-ratelimit-headers): both windows, always. In a ban the
-    /// minute is shown as [`Self::shown`] shows it.
-    #[must_use]
-    pub fn rate_limit(&self) -> String {
-        let (minute, day) = (self.minute_or_ban(), self.day);
-        format!(
-            "\"minute\";r={};t={}, \"day\";r={};t={}",
-            minute.remaining,
-            secs_between(self.now, minute.resets_at),
-            day.remaining,
-            secs_between(self.now, day.resets_at),
-        )
+    /// Appends the value of `RateLimit` (draft-ietf-httpapi-ratelimit-headers): both windows, always. In a
+    /// ban the minute is shown as [`Self::shown`] shows it.
+    pub(crate) fn write_rate_limit(&self, text: &mut impl BufMut) {
+        let mut window = |name, view: WindowView| {
+            text.put_slice(name);
+            put_number(text, view.remaining);
+            text.put_slice(b";t=");
+            put_number(text, secs_between(self.now, view.resets_at));
+        };
+        window(b"\"minute\";r=".as_slice(), self.minute_or_ban());
+        window(b", \"day\";r=".as_slice(), self.day);
     }
 
     /// The end of the ban; only when [`Outcome::Banned`].
@@ -154,6 +159,11 @@ impl Decision {
     }
 }
 
+/// Every answer shows nine numbers: without what `format!` can do besides, that takes a third of the time.
+pub(crate) fn put_number(text: &mut impl BufMut, number: u64) {
+    text.put_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 fn secs_between(now: UnixMillis, then: UnixMillis) -> u64 {
     then.0.saturating_sub(now.0).div_ceil(1_000)
 }
@@ -176,11 +186,19 @@ mod tests {
         }
     }
 
+    /// The values of `RateLimit-Policy` and `RateLimit`.
+    fn ietf_fields(decision: &Decision) -> [String; 2] {
+        let (mut policy, mut state) = (Vec::new(), Vec::new());
+        decision.write_rate_limit_policy(&mut policy);
+        decision.write_rate_limit(&mut state);
+        [policy, state].map(|text| String::from_utf8(text).unwrap())
+    }
+
     #[test]
     fn the_ietf_fields_show_both_windows() {
-        let decision = decision(Outcome::Admitted);
-        assert_eq!(decision.rate_limit_policy(), r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
-        assert_eq!(decision.rate_limit(), r#""minute";r=59;t=42, "day";r=999;t=18820"#);
+        let [policy, state] = ietf_fields(&decision(Outcome::Admitted));
+        assert_eq!(policy, r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
+        assert_eq!(state, r#""minute";r=59;t=42, "day";r=999;t=18820"#);
     }
 
     #[test]
@@ -189,7 +207,7 @@ mod tests {
         let ban = BanPeriod { from: banned.now, until: UnixMillis(banned.now.0 + 299_001) };
         let banned = Decision { ban: Some(ban), ..banned };
         assert_eq!((banned.shown().limit, banned.shown().remaining), (60, 0));
-        assert_eq!(banned.rate_limit(), r#""minute";r=0;t=300, "day";r=999;t=18820"#);
+        assert_eq!(ietf_fields(&banned)[1], r#""minute";r=0;t=300, "day";r=999;t=18820"#);
         assert_eq!(banned.retry_after_secs(), Some(300));
     }
 

@@ -24,6 +24,7 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 
+pub(crate) use self::decision::put_number;
 pub(crate) use self::quota::{ADDRESS_QUOTA, USAGE_QUOTA};
 pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{

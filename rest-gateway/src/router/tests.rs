@@ -1,6 +1,6 @@
 //! The whole gateway in process, with its core away: what it answers without one.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, net::Ipv4Addr};
 
 use axum::body::to_bytes;
 use http::{HeaderMap, Request};
@@ -12,6 +12,8 @@ use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 use super::*;
 use crate::{GatewayOptions, rate_limit::InProcessLimiter};
 
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
 const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000); // 2026-11-20T12:00:00Z
 
 #[test]
@@ -20,7 +22,7 @@ fn what_a_request_needs_is_small() {
     let _guard = runtime.enter();
     let app = gateway(&[]);
     // Each byte is moved several times while the request is answered, and rare work is kept elsewhere.
-    let size = size_of_val(&app.respond(Request::new(Body::empty())));
+    let size = size_of_val(&app.respond(Request::new(Body::empty()), PEER));
     assert!(size < 6 * 1024, "{size} bytes");
 }
 
@@ -66,7 +68,7 @@ fn without_core(cors_origins: &[&str]) -> Gateway {
 }
 
 async fn ask(app: &impl App, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
-    ask_with(|request| app.answer(request), method, target, fields).await
+    ask_with(|request| app.answer(request, (PEER, 1).into()), method, target, fields).await
 }
 
 async fn ask_with<F: Future<Output = Response>>(
@@ -223,7 +225,7 @@ async fn a_configured_origin_may_read_every_answer() {
 async fn whatever_a_route_does_the_answer_is_complete() {
     let gateway = without_core(&[]).into_state();
     let panics = async |_: Admitted| -> Response { panic!("a route panics") };
-    let app = |request| pipeline::handle(&gateway, request, panics);
+    let app = |request| pipeline::handle(&gateway, request, PEER, panics);
     let answer = ask_with(app, "OPTIONS", "/v1/pets/1", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
     assert_eq!(answer.header("deprecation"), "@1764892800");
@@ -232,7 +234,7 @@ async fn whatever_a_route_does_the_answer_is_complete() {
         let fields = [("x-ratelimit-remaining", "7"), ("cache-control", "public")];
         (StatusCode::UNPROCESSABLE_ENTITY, fields, "plain text").into_response()
     };
-    let app = |request| pipeline::handle(&gateway, request, in_plain_text);
+    let app = |request| pipeline::handle(&gateway, request, PEER, in_plain_text);
     let answer = ask_with(app, "OPTIONS", "/v1/pets", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
 }

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use axum::{body::Body, extract::ConnectInfo, response::Response as AppResponse};
+use axum::{body::Body, response::Response as AppResponse};
 use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, Response, header::CONNECTION};
 use hyper::{
@@ -283,10 +283,8 @@ impl Service<Request<Incoming>> for Http1Service {
     type Future = ResponseFuture;
 
     fn call(&self, request: Request<Incoming>) -> ResponseFuture {
-        let mut request =
-            request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
-        request.extensions_mut().insert(ConnectInfo(self.peer));
-        let answer = self.app.answer(request);
+        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        let answer = self.app.answer(request, self.peer);
         ResponseFuture { answer, in_flight: Some(self.activity.request_received()) }
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{body::Body, extract::ConnectInfo, response::Response};
+use axum::{body::Body, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http2, service::Service};
@@ -133,8 +133,7 @@ impl Service<Request<Incoming>> for Http2Service {
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let mut request = request.map(|body| Body::new(DiscardOnDrop::new(body, self.discarder.clone())));
-        request.extensions_mut().insert(ConnectInfo(self.peer));
-        self.app.answer(request).map(Ok).boxed()
+        let request = request.map(|body| Body::new(DiscardOnDrop::new(body, self.discarder.clone())));
+        self.app.answer(request, self.peer).map(Ok).boxed()
     }
 }

@@ -111,6 +111,9 @@ proptest! {
         [record.abuse.ban.from, record.abuse.ban.until] = [moments[6], moments[7]];
         let (decision, _) = take(record, Quota { per_minute, per_day }, UnixMillis(now));
         let message = decision.refusal_message(&BanCause::IgnoredRefusals);
-        let _ = (decision.rate_limit(), decision.rate_limit_policy(), message);
+        let mut fields = Vec::new();
+        decision.write_rate_limit(&mut fields);
+        decision.write_rate_limit_policy(&mut fields);
+        let _ = (fields, message);
     }
 }

@@ -1,6 +1,6 @@
 //! The script, and what it is asked to do.
 
-use std::{fmt::Display, sync::LazyLock};
+use std::sync::LazyLock;
 
 use petstore_clock::UnixMillis;
 use redis::{Cmd, Script};
@@ -123,18 +123,21 @@ struct Names {
 }
 
 fn names(installation: &str, limit_key: &LimitKey) -> Names {
+    let owner = |caller: &str, suffix: &str| {
+        // A core of an older release names none: its gateways do as they always did.
+        let colon = if installation.is_empty() { "" } else { ":" };
+        ["pet:", installation, colon, "{", caller, "}", suffix].concat()
+    };
     let alone = |owner| Names { owner, abuse: None };
-    // A core of an older release names none: its gateways do as they always did.
-    let colon = if installation.is_empty() { "" } else { ":" };
-    let owner = |caller: &dyn Display| format!("pet:{installation}{colon}{{{caller}}}");
+    let mut number = itoa::Buffer::new();
     match limit_key {
         LimitKey::ApiKey { account_id, key_id } => {
-            let owner = owner(account_id);
-            Names { abuse: Some(format!("{owner}:{key_id}")), owner }
+            let owner = owner(number.format(*account_id), "");
+            Names { abuse: Some([owner.as_str(), ":", key_id].concat()), owner }
         }
-        LimitKey::Account(account_id) => alone(owner(account_id)),
-        LimitKey::Usage(account_id) => alone(owner(account_id) + "/usage"),
-        LimitKey::Address(address) => alone(owner(address)),
+        LimitKey::Account(account_id) => alone(owner(number.format(*account_id), "")),
+        LimitKey::Usage(account_id) => alone(owner(number.format(*account_id), "/usage")),
+        LimitKey::Address(address) => alone(owner(&address.to_string(), "")),
     }
 }
 

@@ -1,0 +1,214 @@
+//! A line for people without colours: as the subscriber would write it, in a third of the time. Every request
+//! writes one.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use jiff::Timestamp as Moment;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::{
+    field::{RecordFields, VisitOutput},
+    fmt::{
+        FormatFields,
+        format::{DefaultVisitor, Writer},
+        time::FormatTime,
+    },
+};
+
+/// The time as in RFC 3339, with microseconds. All but these is written once a second.
+#[derive(Debug, Default)]
+pub(super) struct Timestamp(Mutex<Second>);
+
+#[derive(Debug, Default)]
+struct Second {
+    since_epoch: u64,
+    /// Without the `Z` at its end.
+    text: String,
+}
+
+impl FormatTime for Timestamp {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        #[expect(clippy::disallowed_methods, reason = "a line is written when it is by the machine's clock")]
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if second.since_epoch != now.as_secs() || second.text.is_empty() {
+            *second = Second::new(now.as_secs());
+        }
+        line.write_str(&second.text)?;
+        write!(line, ".{:06}Z", now.subsec_micros())
+    }
+}
+
+impl Second {
+    fn new(since_epoch: u64) -> Self {
+        let moment = i64::try_from(since_epoch).ok().and_then(|second| Moment::from_second(second).ok());
+        let mut text = moment.unwrap_or(Moment::MAX).to_string();
+        text.truncate(text.trim_end_matches('Z').len());
+        Self { since_epoch, text }
+    }
+}
+
+/// The fields. Numbers and plain texts are written as they are, and the rest is left to the subscriber, which
+/// knows what has to be escaped.
+#[derive(Debug)]
+pub(super) struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, line: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = Visitor { line, is_first: true, result: Ok(()) };
+        fields.record(&mut visitor);
+        visitor.result
+    }
+}
+
+struct Visitor<'w> {
+    line: Writer<'w>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl Visitor<'_> {
+    /// Writes the field, unless one before could not be written.
+    fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+        if self.result.is_ok() {
+            let space = if self.is_first { "" } else { " " };
+            self.is_first = false;
+            self.result = [space, field.name(), "="].iter().try_for_each(|text| self.line.write_str(text));
+        }
+        if self.result.is_ok() {
+            self.result = value(&mut self.line);
+        }
+    }
+}
+
+impl Visit for Visitor<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if self.result.is_ok() {
+            let mut visitor = DefaultVisitor::new(self.line.by_ref(), self.is_first);
+            visitor.record_debug(field, value);
+            self.result = visitor.finish();
+            self.is_first = false;
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        if self.result.is_ok() {
+            let mut visitor = DefaultVisitor::new(self.line.by_ref(), self.is_first);
+            visitor.record_error(field, value);
+            self.result = visitor.finish();
+            self.is_first = false;
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if is_plain(value) && !is_special(field) {
+            self.write(field, |line| {
+                line.write_char('"')?;
+                line.write_str(value)?;
+                line.write_char('"')
+            });
+        } else if field.name() == "message" {
+            self.record_debug(field, &format_args!("{value}"));
+        } else {
+            self.record_debug(field, &value);
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.write(field, |line| line.write_str(itoa::Buffer::new().format(value)));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.write(field, |line| line.write_str(itoa::Buffer::new().format(value)));
+    }
+}
+
+/// Whether `Debug` would add nothing but the quotation marks.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\')
+}
+
+/// Whether the name is not what is written before the value: that of a message, and of what comes from the
+/// `log` crate.
+fn is_special(field: &Field) -> bool {
+    let name = field.name();
+    name == "message" || name.starts_with("log.") || name.starts_with("r#")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use tracing_subscriber::fmt::{MakeWriter, format::DefaultFields};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// What is written of the same events.
+    fn lines(fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static) -> String {
+        let written = Lines::default();
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(written.clone()).with_ansi(false).fmt_fields(fields);
+        tracing::subscriber::with_default(subscriber.without_time().finish(), || {
+            let hostile = "\u{1b}[31m \"quoted\"\n\\ é \u{2028}";
+            let error = io::Error::other(io::Error::other(hostile));
+            tracing::info!(
+                number = 7_u64,
+                negative = -7,
+                is_true = true,
+                share = 0.5,
+                text = "plain",
+                "said"
+            );
+            tracing::warn!(text = hostile, shown = %hostile, debug = ?hostile, "{hostile}");
+            tracing::error!(absent = None::<u64>, present = Some("x"), message = "a text");
+            tracing::error!(error = &error as &(dyn std::error::Error + 'static), r#type = "t", empty = "");
+        });
+        String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_those_of_the_subscriber() {
+        let expected = lines(DefaultFields::new());
+        assert!(
+            expected.contains("number=7 negative=-7") && expected.contains("text=\"plain\""),
+            "{expected}"
+        );
+        assert_eq!(lines(Fields), expected);
+    }
+
+    #[test]
+    fn a_second_is_written_as_rfc_3339_has_it() {
+        assert_eq!(Second::new(1_795_200_380).text, "2026-11-20T18:46:20");
+        let (mut line, timestamp) = (String::new(), Timestamp::default());
+        timestamp.format_time(&mut Writer::new(&mut line)).unwrap();
+        let second = Second::new(timestamp.0.lock().unwrap().since_epoch);
+        assert!(line.starts_with(&second.text) && line.ends_with('Z') && line.len() == 27, "{line}");
+    }
+}
