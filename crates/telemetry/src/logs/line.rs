@@ -51,8 +51,7 @@ impl Second {
     }
 }
 
-/// The fields. Numbers and plain texts are written as they are, and the rest is left to the subscriber, which
-/// knows what has to be escaped.
+/// The fields. What the subscriber escapes is left to it: messages and errors.
 #[derive(Debug)]
 pub(super) struct Fields;
 
@@ -86,7 +85,9 @@ impl Visitor<'_> {
 
 impl Visit for Visitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if self.result.is_ok() {
+        if !is_special(field) {
+            self.write(field, |line| write!(line, "{value:?}"));
+        } else if self.result.is_ok() {
             let mut visitor = DefaultVisitor::new(self.line.by_ref(), self.is_first);
             visitor.record_debug(field, value);
             self.result = visitor.finish();
@@ -104,14 +105,10 @@ impl Visit for Visitor<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if is_plain(value) && !is_special(field) {
-            self.write(field, |line| {
-                line.write_char('"')?;
-                line.write_str(value)?;
-                line.write_char('"')
-            });
-        } else if field.name() == "message" {
+        if field.name() == "message" {
             self.record_debug(field, &format_args!("{value}"));
+        } else if is_plain(value) && !is_special(field) {
+            self.write(field, |line| ["\"", value, "\""].iter().try_for_each(|text| line.write_str(text)));
         } else {
             self.record_debug(field, &value);
         }
