@@ -48,7 +48,7 @@ const HOLD: Duration = Duration::from_millis(2);
 /// serves what has arrived on sockets meanwhile, and takes no longer than that.
 const GATHERING: usize = 3;
 /// Calls under way in all batches, as many as a connection carries by itself; more wait.
-const MAX_UNDER_WAY: usize = 128;
+pub(super) const MAX_UNDER_WAY: usize = 128;
 /// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has
 /// 64 KiB at most, it stays below the 256 KiB that a core takes.
 const MAX_BYTES: usize = 128 * 1024;

@@ -5,11 +5,14 @@ use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, StatusCode};
 use petstore_proto::internal::v1::{Answer, Call};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 use tonic::{Status, metadata::MetadataValue};
 
 use super::{
-    batch::{Batcher, Failure, Reply, reply},
+    batch::{Batcher, Failure, MAX_UNDER_WAY, Reply, reply},
     breaker::{CoreBreaker, CoreNotAnswering},
     failure::failure_text,
     methods::{BatchedMessage, SingleCalls},
@@ -71,7 +74,8 @@ pub(crate) struct CoreClient {
 
 /// How calls travel that have no need to travel alone.
 enum Way {
-    InProcess(InProcessCalls),
+    /// As many at once as of a gateway elsewhere; more wait.
+    InProcess(InProcessCalls, Semaphore),
     Batches(Arc<Batcher>),
 }
 
@@ -80,7 +84,7 @@ impl From<CoreConnection> for CoreClient {
         let traced = TracedTransport::from(transport.clone());
         let way = in_process.map_or_else(
             || Way::Batches(Batcher::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
-            Way::InProcess,
+            |calls| Way::InProcess(calls, Semaphore::new(MAX_UNDER_WAY)),
         );
         Self {
             single: SingleCalls::from(traced.clone()),
@@ -165,7 +169,8 @@ impl Way {
         match self {
             Self::Batches(batches) => batches.call(call, deadline).await,
             // Nobody else is between here and the deadline.
-            Self::InProcess(core) => {
+            Self::InProcess(core, places) => {
+                let _place = places.acquire().await; // an error: it is closed, which nobody does
                 let left = deadline.saturating_duration_since(Instant::now()).as_millis();
                 let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
                 reply(core(Call { timeout_ms, ..call }).await.outcome)
@@ -265,20 +270,60 @@ fn log(error: &ApiError, status: &Status, caller: &Caller) {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Mutex};
+    use std::{
+        io,
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
 
+    use futures_util::{FutureExt, future::join_all};
     use petstore_clock::{Clock, UnixMillis};
-    use petstore_proto::internal::v1::Plan;
+    use petstore_proto::{
+        internal::v1::{Plan, answer::Outcome},
+        v1::{GetPetRequest, GetPetResponse},
+    };
     use tonic::Response;
+    use tower::{BoxError, service_fn};
 
     use super::*;
     use crate::request_id::RequestId;
 
-    #[tokio::test]
-    async fn an_attempt_carries_the_time_that_is_left_and_the_requests_name() {
+    fn caller() -> Caller {
         let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
         let request_id = RequestId::from_headers(&named, &Clock::manual(UnixMillis(0)).0);
-        let caller = Caller { account_id: 1, plan: Plan::Free, request_id };
+        Caller { account_id: 1, plan: Plan::Free, request_id }
+    }
+
+    #[tokio::test]
+    async fn a_core_in_the_same_process_has_no_more_calls_at_once_than_one_elsewhere() {
+        let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let (under_way, most) = (Arc::clone(&counts), Arc::clone(&counts));
+        let calls: InProcessCalls = Arc::new(move |_| {
+            let counts = Arc::clone(&under_way);
+            async move {
+                let (under_way, most) = &*counts;
+                most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                under_way.fetch_sub(1, Ordering::Relaxed);
+                Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) }
+            }
+            .boxed()
+        });
+        let away = service_fn(async |_: http::Request<tonic::body::Body>| {
+            Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into())
+        });
+        let client = CoreClient::from(CoreConnection::in_process(CoreTransport::new(away), calls));
+        let caller = caller();
+        let answers = join_all((0..1_000).map(|_| client.call(GetPetRequest { pet_id: 1 }, &caller))).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(most.1.load(Ordering::Relaxed), MAX_UNDER_WAY);
+    }
+
+    #[tokio::test]
+    async fn an_attempt_carries_the_time_that_is_left_and_the_requests_name() {
+        let caller = caller();
         let seen = Mutex::new(Vec::new());
         let answer: Result<(), _> = call_alone((), &caller, &RetryBudget::new(), |request| {
             let field = |name| request.metadata().get(name).unwrap().to_str().unwrap().to_owned();
