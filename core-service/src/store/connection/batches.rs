@@ -24,9 +24,9 @@ use super::{
     session::Kind,
 };
 
-/// How long a batch may take until one more connection is put to work for those that wait: longer than it takes
-/// unless it waits for a lock, a disk or a network. It is timed once for each batch, not for each call: a timer
-/// that is due before all others wakes the runtime's driver, which is a system call.
+/// How long a batch may take until one more connection is put to work for those that wait: longer than it
+/// takes unless it waits for a lock, a disk or a network. It is timed once for each batch, not for each call:
+/// a timer that is due before all others wakes the runtime's driver, which is a system call.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call.

@@ -51,7 +51,8 @@ impl Model {
         })
     }
 
-    /// The pets whose arrays begin at that index; none where they are NULL. Only a row of PostgreSQL has arrays.
+    /// The pets whose arrays begin at that index; none where they are NULL. Only a row of PostgreSQL has
+    /// arrays.
     pub(in crate::store) fn from_arrays(row: &QueryResult, first: usize) -> Result<Vec<Self>, DbErr> {
         let row = row.try_as_pg_row().ok_or_else(|| DbErr::Type("no row of PostgreSQL".to_owned()))?;
         let ids: Vec<i64> = array(row, first)?;
