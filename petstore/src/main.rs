@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// A request allocates some thirty times, a few of these more than glibc's allocator keeps per thread: it
-/// takes a twentieth of the CPU time more (docs/performance.md).
+/// A request allocates some thirty times, a few of these more than glibc's allocator keeps per thread
+/// (docs/performance.md has what it is worth).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

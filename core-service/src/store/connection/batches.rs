@@ -27,7 +27,7 @@ use super::{
 /// How long a batch may take until one more connection is put to work for those that wait: longer than it
 /// takes unless it waits for a lock, a disk or a network. It is timed once for each batch, not for each call:
 /// a timer that is due before all others wakes the runtime's driver, which is a system call.
-const PATIENCE: Duration = Duration::from_millis(20);
+const OVERDUE_AFTER: Duration = Duration::from_millis(20);
 
 /// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call.
 const GATHERING: usize = 3;
@@ -100,7 +100,7 @@ struct State<B: Batched> {
     /// Turns that have begun, and at most one that has not: it takes along whoever waits until then.
     turns: usize,
     begun: usize,
-    /// Turns that have taken longer than [`PATIENCE`], for each of which there may be one more.
+    /// Turns that are taking longer than [`OVERDUE_AFTER`]: one more may begin for each.
     overdue: usize,
 }
 
@@ -300,7 +300,7 @@ impl<B: Batched> Work for Turn<B> {
             let Some((_, first)) = self.callers.first() else { return };
             session.begin_job(B::ACCESS.into(), self.observer.take());
             let mut answering = pin!(first.span.within(B::answer(session, batch)));
-            self.result = time::timeout(PATIENCE, &mut answering).await.ok();
+            self.result = time::timeout(OVERDUE_AFTER, &mut answering).await.ok();
             if self.result.is_none() {
                 self.is_overdue = true;
                 self.batches.lane.state().overdue += 1;

@@ -19,7 +19,7 @@ use crate::{
 const MOST_PETS: usize = 128;
 /// Different pages that one statement reads. The more there are, the more often two are equal.
 const MOST_PAGES: usize = 32;
-/// Rows on them, unless there is only one page. Each caller waits for all: a millisecond or two.
+/// Rows on them, unless there is only one page. Each caller waits for all.
 const MOST_ROWS: i64 = 1_024;
 
 /// One at a time, and one more where one waits for long.
