@@ -22,6 +22,9 @@ const MOST_IMPORTS: usize = 64;
 const RECEIVED: Duration = Duration::from_secs(5);
 /// Longer than that, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
+/// What the calls of two connections may hold, 16 MiB each, and what the allocator has not given back yet: two thirds
+/// of what the calls below take without a bound.
+const MAX_GROWTH: u64 = 192 << 20;
 
 #[tokio::test]
 async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
@@ -77,14 +80,16 @@ async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory
     let mut others = grpc::pet_store(server.address("gRPC")).await;
     others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
     let (before, begin) = (memory(&server), Instant::now());
-    let channel = grpc::channel(server.address("gRPC")).await;
     let mut calls = JoinSet::new();
-    for _ in 0..100 {
-        let path = "/petstore.v1.PetStore/BatchCreatePets";
-        calls.spawn(grpc::unfinished_call(channel.clone(), path, 1_250 * 1024, 1_200 * 1024));
+    for _ in 0..2 {
+        let channel = grpc::channel(server.address("gRPC")).await;
+        for _ in 0..120 {
+            let path = "/petstore.v1.PetStore/BatchCreatePets";
+            calls.spawn(grpc::unfinished_call(channel.clone(), path, 1_250 * 1024, 1_200 * 1024));
+        }
     }
     let (mut overdue, mut overloaded) = (0, 0);
-    while let Some(end) = timeout(2 * RECEIVED, calls.join_next()).await.expect("every call is ended") {
+    while let Some(end) = timeout(RECEIVED + SOON, calls.join_next()).await.expect("every call is ended") {
         let status = end.unwrap();
         if status.code() == Code::DeadlineExceeded {
             assert_eq!(grpc::reason(&status), "DEADLINE_EXCEEDED");
@@ -94,10 +99,12 @@ async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory
             overloaded += 1;
         }
         let grown = memory(&server).saturating_sub(before);
-        assert!(grown < 64 << 20, "{} KiB more are in use", grown >> 10);
-        others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
+        assert!(grown < MAX_GROWTH, "{} KiB more are in use", grown >> 10);
+        if calls.len().is_multiple_of(10) {
+            others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
+        }
     }
-    assert!(begin.elapsed() < 2 * RECEIVED, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < RECEIVED + SOON, "{:?}", begin.elapsed());
     assert!(overdue >= 10 && overloaded >= 10, "{overdue} were overdue, {overloaded} were too many");
     let metrics = server.admin().get("/metrics").await.text().to_owned();
     for (code, count) in [("DEADLINE_EXCEEDED", overdue), ("OVERLOADED", overloaded)] {
