@@ -14,8 +14,8 @@ const MAX_STREAMS: u32 = 128;
 const MAX_HEADERS: u32 = 8 * 1024;
 /// Streams that a peer may open and reset before it is taken for an attacker.
 const MAX_PENDING_RESETS: usize = 20;
-/// Frames of streams that we have reset before the peer is taken for an attacker. A caller whose calls were refused
-/// sends what is on its way, up to the connection's window: 64 frames of 16 KiB.
+/// Frames of streams that we have reset before the peer is taken for an attacker. A caller whose calls were
+/// refused sends what is on its way, up to the connection's window: 64 frames of 16 KiB at a time.
 const MAX_ERROR_RESETS: usize = 1_024;
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);

@@ -22,8 +22,8 @@ const MOST_IMPORTS: usize = 64;
 const RECEIVED: Duration = Duration::from_secs(5);
 /// Longer than that, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
-/// What the calls of two connections may hold, 16 MiB each, and what the allocator has not given back yet: two thirds
-/// of what the calls below take without a bound.
+/// What the calls of two connections may hold, 16 MiB each, and what the allocator has not given back yet.
+/// That is two thirds of what the calls below take without a bound.
 const MAX_GROWTH: u64 = 192 << 20;
 
 #[tokio::test]
