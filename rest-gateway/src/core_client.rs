@@ -4,6 +4,7 @@
 mod batch;
 mod breaker;
 mod client;
+mod coalesced;
 mod connect;
 mod failure;
 mod methods;

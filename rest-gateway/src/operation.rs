@@ -122,6 +122,11 @@ impl Operation {
         }
     }
 
+    /// Whether a call for it may be begun before it is admitted: it changes nothing (RFC 9110 §9.2.1).
+    pub(crate) fn is_read(&self) -> bool {
+        self.method == "GET" && self.counts == Counts::Quota
+    }
+
     /// Method and path, as far as there are any: what its span is called.
     pub(crate) fn title(&self) -> String {
         let method = if self.method == UNMATCHED.method { "HTTP" } else { self.method };
@@ -201,6 +206,13 @@ mod tests {
             let first = OPERATIONS.iter().find(|first| first.path == row.path).unwrap();
             assert_eq!(of_path(row), of_path(first), "{}", row.path);
         }
+    }
+
+    #[test]
+    fn only_what_changes_nothing_and_counts_against_the_quota_may_be_begun_early() {
+        let reads: Vec<_> = OPERATIONS.iter().filter(|row| row.is_read()).map(|row| row.id).collect();
+        assert_eq!(reads, [Id::ListPets, Id::GetPet, Id::ListOrders]);
+        assert!(![UNMATCHED, DOCS, OUTSIDE_V1].iter().any(Operation::is_read));
     }
 
     #[test]

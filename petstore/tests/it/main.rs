@@ -21,6 +21,7 @@ mod cors;
 mod create_pet;
 mod deprecation;
 mod durability;
+mod early_calls;
 mod engines;
 mod export;
 mod get_pet;

@@ -1,11 +1,13 @@
 //! Connecting to a core across a network or a Unix socket.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io, time::Duration};
 
 use futures_util::TryFutureExt;
-use http::{HeaderValue, Request, header::AUTHORIZATION};
+use http::{HeaderValue, Request, Uri, header::AUTHORIZATION};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use petstore_api_key::ServiceToken;
 use petstore_proto::internal::v1::batch_service_server;
+use tokio::net::UnixStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 use tonic::{
     body::Body,
@@ -13,7 +15,7 @@ use tonic::{
 };
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use super::{breaker::PROBE, transport::CoreTransport};
+use super::{breaker::PROBE, coalesced::CoalescedWrites, transport::CoreTransport};
 
 /// How long a TCP connection to the core may take to open, and then the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -76,6 +78,7 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
     if !names_a_port_and_nothing_else(&url) {
         return Err(InvalidCoreAddress::Url);
     }
+    let path = url.strip_prefix("unix://").map(str::to_owned);
     let mut endpoint = Endpoint::from_shared(url).map_err(|_| InvalidCoreAddress::Url)?;
     match (scheme.as_deref(), tls) {
         (Some("http" | "unix"), None) => {}
@@ -87,12 +90,16 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         _ => return Err(InvalidCoreAddress::Url),
     }
     let endpoint = endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .tcp_nodelay(true);
-    let (for_clients, for_itself) = (endpoint.connect_lazy(), endpoint.connect_lazy());
+        .keep_alive_while_idle(true);
+    let channel = || match path.clone() {
+        Some(path) => {
+            endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| connect_unix(path.clone())))
+        }
+        None => endpoint.connect_with_connector_lazy(tcp_connector().map_response(CoalescedWrites::from)),
+    };
+    let (for_clients, for_itself) = (channel(), channel());
     let channel = service_fn(move |request: Request<Body>| {
         let channel = if is_its_own(request.uri().path()) { &for_itself } else { &for_clients };
         channel.clone().oneshot(request).map_err(BoxError::from)
@@ -105,6 +112,18 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         request.headers_mut().entry(AUTHORIZATION).or_insert_with(|| credential.clone());
         request
     })))
+}
+
+fn tcp_connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false); // TLS comes on top
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector
+}
+
+async fn connect_unix(path: String) -> io::Result<CoalescedWrites<TokioIo<UnixStream>>> {
+    UnixStream::connect(path).await.map(TokioIo::new).map(CoalescedWrites::from)
 }
 
 /// Whether a gateway makes the call by itself, or to find out who a client is.

@@ -42,13 +42,10 @@ impl CachedKey {
             KeyState::Expired => Err(KeyError::Expired),
         };
         let positive = |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0);
-        let key = KnownKey {
-            // A newer core may have plans that this gateway has no name for: the quota is what counts.
-            plan: Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified),
-            quota: Quota { per_minute: positive(answer.per_minute)?, per_day: positive(answer.per_day)? },
-            key_id: answer.key_id.into(),
-            account_id: answer.account_id,
-        };
+        let quota = Quota { per_minute: positive(answer.per_minute)?, per_day: positive(answer.per_day)? };
+        // A newer core may have plans that this gateway has no name for: the quota is what counts.
+        let plan = Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified);
+        let key = KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota);
         Some(Self {
             key: Arc::new(key),
             stamp,

@@ -1,6 +1,7 @@
 //! One request, from its head to its answer. In this order: [`context`], [`head`], [`mod@authenticate`],
 //! [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`] (with [`rate_limit_headers`])
-//! and [`record`].
+//! and [`record`]. Only a read that will probably be admitted does not wait for [`rate_limit`]
+//! (docs/contract.md, 4.5).
 //!
 //! It is one layer instead of a stack, so that what one step found out is a variable for the next, and no
 //! answer can leave without its header fields.
@@ -14,17 +15,23 @@ mod record;
 mod refusal;
 mod respond;
 
-use std::{future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin};
+use std::{future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll};
 
 use axum::{extract::Request, response::Response};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, poll};
 use http::request::Parts;
+use tokio::select;
 
-use self::{authenticate::authenticate, context::RequestContext, rate_limit::Admission};
+use self::{
+    authenticate::{Unauthenticated, authenticate},
+    context::RequestContext,
+    rate_limit::Admission,
+};
 use crate::{
     caller::Caller,
     error::ApiError,
     gateway::GatewayState,
+    keys::KnownKey,
     operation::{Access, Id},
     rate_limit::LimitStatus,
 };
@@ -53,39 +60,90 @@ where
 {
     let (parts, body) = request.into_parts();
     let context = RequestContext::new(gateway, &parts, peer);
-    let admission = before(gateway, &context, &parts).await;
-    if let Err(error) = &admission.verdict {
-        refusal::note(gateway, &context, &admission, error);
-    }
-    let Admission { key, verdict, decision, limit_status, .. } = admission;
-    let answered = match verdict {
-        Ok(()) => {
-            let caller = key.as_deref().map(|key| context.caller(key));
-            let (operation, request) = (context.operation.id, Request::from_parts(parts, body));
-            let answered = pin!(route(Admitted { operation, caller, limit_status, request }));
-            context.within(catch_panic(answered)).await
+    let identity = identify(gateway, &context, &parts).await;
+    let early_caller = identity.early_caller(&context);
+    let mut admission = pin!(admit(gateway, &context, identity));
+    let decided = match early_caller {
+        Some(_) => poll!(admission.as_mut()), // a limiter in this process decides at once
+        None => Poll::Ready(admission.as_mut().await),
+    };
+    let (caller, limit_status) = match &decided {
+        Poll::Ready(Admission { key, limit_status, .. }) => {
+            (key.as_deref().map(|key| context.caller(key)), *limit_status)
         }
-        Err(error) => Err(error),
+        Poll::Pending => (early_caller, None),
+    };
+    let (operation, request) = (context.operation.id, Request::from_parts(parts, body));
+    let route = pin!(route(Admitted { operation, caller, limit_status, request }));
+    let mut answer = pin!(context.within(catch_panic(route)));
+    // While the limiter decides, the core is asked.
+    let (admission, early_answer) = match decided {
+        Poll::Ready(admission) => (admission, None),
+        Poll::Pending => select! {
+            biased;
+            admission = admission.as_mut() => (admission, None),
+            answered = answer.as_mut() => (admission.await, Some(answered)),
+        },
+    };
+    let Admission { key, verdict, decision, .. } = admission;
+    let answered = match (verdict, early_answer) {
+        (Err(refusal), _) => Err(refusal),
+        (Ok(()), Some(answered)) => answered,
+        (Ok(()), None) => answer.await,
     };
     let response = respond::complete(gateway, &context, decision, answered).await;
     record::record(gateway, &context, key.as_ref(), &response);
     response
 }
 
-/// Judges the head, and authenticates and counts the request if its operation asks for that.
-async fn before(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Admission {
+/// Who sends a request, as far as it matters.
+enum Identity {
+    /// It is answered, or refused for its head, whoever sends it.
+    Anybody(Result<(), ApiError>),
+    Key(Result<Arc<KnownKey>, Unauthenticated>),
+}
+
+impl Identity {
+    /// Who sends a read that will probably be admitted, and so need not wait for the limiter.
+    fn early_caller(&self, context: &RequestContext) -> Option<Caller> {
+        match self {
+            Self::Key(Ok(key)) if context.operation.is_read() && key.has_quota_left() => {
+                Some(context.caller(key))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Judges the head, and authenticates the request if its operation asks for that.
+async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Identity {
     if let Err(error) = head::check(parts) {
-        return Admission::not_counted(Err(error));
+        return Identity::Anybody(Err(error));
     }
     if context.operation.access == Access::Everybody {
-        return Admission::not_counted(Ok(()));
+        return Identity::Anybody(Ok(()));
     }
-    let admission = pin!(async {
-        let key = authenticate(gateway, &parts.headers, context.address).await;
-        rate_limit::admit(gateway, context, key).await
-    });
-    let admission = context.within(catch_panic(admission)).await;
-    admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)))
+    let key = pin!(authenticate(gateway, &parts.headers, context.address));
+    match context.within(catch_panic(key)).await {
+        Ok(key) => Identity::Key(key),
+        Err(panicked) => Identity::Anybody(Err(panicked)),
+    }
+}
+
+/// Counts the request, if its operation asks for that, and takes note of a refusal.
+async fn admit(gateway: &GatewayState, context: &RequestContext, identity: Identity) -> Admission {
+    let admission = match identity {
+        Identity::Anybody(verdict) => Admission::not_counted(verdict),
+        Identity::Key(key) => {
+            let admission = pin!(rate_limit::admit(gateway, context, key));
+            let admission = context.within(catch_panic(admission)).await;
+            admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)))
+        }
+    };
+    if let Err(error) = &admission.verdict {
+        refusal::note(gateway, context, &admission, error);
+    }
+    admission
 }
 
 /// Turns a panic into an error, so that it ends one request and not the connection. What panicked, and where,

@@ -50,7 +50,11 @@ pub(super) async fn admit(
         }
         Ok(key) => {
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
-            take(gateway, &limit_key, quota, Ok(key)).await
+            let admission = take(gateway, &limit_key, quota, Ok(Arc::clone(&key))).await;
+            if let Some(decision) = &admission.decision {
+                key.note_decision(decision);
+            }
+            admission
         }
         Err(Unauthenticated { error, .. }) if is_free(&error) => Admission::not_counted(Err(error)),
         Err(Unauthenticated { error, key }) => {

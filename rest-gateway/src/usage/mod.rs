@@ -189,7 +189,7 @@ mod tests {
 
     fn key() -> Arc<KnownKey> {
         let quota = Quota { per_minute: 60, per_day: 1_000 };
-        Arc::new(KnownKey { key_id: "k".into(), account_id: 7, plan: Plan::Free, quota })
+        Arc::new(KnownKey::new("k".into(), 7, Plan::Free, quota))
     }
 
     /// What becomes of reports that the core answers so: how many it was sent, and how many are counted as

@@ -10,7 +10,7 @@ fn ledger() -> Ledger {
 
 fn key(account_id: i64, key_id: &str) -> Arc<KnownKey> {
     let quota = Quota { per_minute: 60, per_day: 1_000 };
-    Arc::new(KnownKey { key_id: key_id.into(), account_id, plan: Plan::Free, quota })
+    Arc::new(KnownKey::new(key_id.into(), account_id, Plan::Free, quota))
 }
 
 fn total(report: &ReportUsageRequest) -> i64 {

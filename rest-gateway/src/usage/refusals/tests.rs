@@ -26,7 +26,7 @@ pub(in crate::usage) fn invalid_key(name: &str) -> RefusedRequest {
 
 fn key(account_id: i64, key_id: &str) -> Arc<KnownKey> {
     let quota = Quota { per_minute: 60, per_day: 1_000 };
-    Arc::new(KnownKey { key_id: key_id.into(), account_id, plan: Plan::Free, quota })
+    Arc::new(KnownKey::new(key_id.into(), account_id, Plan::Free, quota))
 }
 
 fn limited(key: &Arc<KnownKey>, number: usize) -> RefusedRequest {

@@ -1,0 +1,64 @@
+//! A read asks the core while the limiter decides, if it will probably be admitted.
+
+use std::time::Duration;
+
+use petstore_testkit::{
+    SharedCounters, TestShop, eventually,
+    servers::{RedisOptions, RedisServer},
+};
+use serde_json::json;
+
+use crate::redis_outages::says;
+
+const BOUND: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn of_reads_that_are_refused_one_after_the_other_the_core_does_not_hear() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), 1, &[]).await;
+    let client = shop.client_with(5, 1_000).await;
+    for _ in 0..2 {
+        let before = gets(&shop).await;
+        let answers = client.sends(25, "/v1/pets/404").await;
+        assert!(answers[..5].iter().all(|answer| answer.status() == 404), "{answers:?}");
+        assert!(answers[5..].iter().all(|answer| answer.status() == 429), "{answers:?}");
+        assert_eq!(gets(&shop).await - before, 5);
+        shop.advance(Duration::from_hours(1)); // also past the ban for ignored refusals
+    }
+}
+
+/// While Redis is stopped the limiter refuses after a while; but by then, the core has been asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_nothing_if_it_is_refused() {
+    let mut redis = RedisServer::start(RedisOptions::default()).await;
+    let shop =
+        TestShop::open_on(&SharedCounters::at(&redis.url()), 1, &["--on-redis-failure", "closed"]).await;
+    let client = shop.client_with(1_000, 10_000).await;
+    client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_status(201);
+    // A machine so busy that the outage is noticed before the request comes gets another try.
+    eventually(BOUND, async || {
+        says(&shop, "ok").await;
+        client.get("/v1/pets/1").await.assert_status(200);
+        let before = gets(&shop).await;
+        redis.pause();
+        let refused = client.get("/v1/pets/1").await;
+        let asked = gets(&shop).await - before;
+        let again = client.get("/v1/pets/1").await;
+        let asked_again = gets(&shop).await - before - asked;
+        redis.resume();
+        for answer in [refused, again] {
+            answer.assert_error(503, "LIMITER_UNAVAILABLE");
+        }
+        assert_eq!(asked_again, 0, "the request before it was refused");
+        if asked == 1 { Ok(()) } else { Err("the core was not asked".to_owned()) }
+    })
+    .await;
+}
+
+/// How many calls for single pets the core has answered.
+async fn gets(shop: &TestShop) -> u64 {
+    let series = r#"rpc_server_call_duration_seconds_count{rpc_method="GetPet"} "#;
+    let metrics = shop.admin().get("/metrics").await.text().to_owned();
+    let count = metrics.lines().find_map(|line| line.strip_prefix(series));
+    count.map_or(0, |count| count.parse().unwrap())
+}

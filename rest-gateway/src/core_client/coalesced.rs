@@ -1,0 +1,118 @@
+//! Frames that become ready one after the other leave in one write.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// A connection that begins to write one turn of the scheduler later than it is told to.
+///
+/// HTTP/2 opens a stream, and flushes its HEADERS, before the task that sends the DATA may go on: two writes
+/// for one call, and a core that wakes up twice. In between that task has its turn here, and so have those of
+/// other calls.
+#[derive(Debug)]
+pub(super) struct CoalescedWrites<T> {
+    socket: T,
+    /// Whether what is to be written has waited for its turn.
+    has_waited: bool,
+}
+
+impl<T> From<T> for CoalescedWrites<T> {
+    fn from(socket: T) -> Self {
+        Self { socket, has_waited: false }
+    }
+}
+
+impl<T> CoalescedWrites<T> {
+    fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.has_waited {
+            return Poll::Ready(());
+        }
+        self.has_waited = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<T: Read + Unpin> Read for CoalescedWrites<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, buffer)
+    }
+}
+
+impl<T: Write + Unpin> Write for CoalescedWrites<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_turn(context));
+        Pin::new(&mut self.socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_turn(context));
+        Pin::new(&mut self.socket).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.has_waited = false; // all is written: what comes next waits again
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::poll;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_flush_waits_for_one_turn_before_its_first_write() {
+        let (socket, mut peer) = duplex(1_024);
+        let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
+        for _ in 0..2 {
+            let mut write = pin!(connection.write_all(b"HEADERS"));
+            assert!(poll!(write.as_mut()).is_pending(), "others have their turn first");
+            assert!(poll!(write).is_ready());
+            assert!(poll!(pin!(connection.write_all(b"DATA"))).is_ready(), "it has waited");
+            connection.flush().await.unwrap();
+        }
+        drop(connection);
+        let mut received = String::new();
+        peer.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "HEADERSDATAHEADERSDATA");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_its_turn_is_woken() {
+        let (socket, mut peer) = duplex(1_024);
+        let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
+        connection.write_all(b"alone").await.unwrap();
+        let mut received = [0; 5];
+        peer.read_exact(&mut received).await.unwrap();
+    }
+}
