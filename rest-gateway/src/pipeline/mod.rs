@@ -15,10 +15,16 @@ mod record;
 mod refusal;
 mod respond;
 
-use std::{future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc, task::Poll};
+use std::{
+    future::Future,
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::Arc,
+};
 
 use axum::{extract::Request, response::Response};
-use futures_util::{FutureExt, poll};
+use futures_util::FutureExt;
 use http::request::Parts;
 use tokio::select;
 
@@ -33,7 +39,7 @@ use crate::{
     gateway::GatewayState,
     keys::KnownKey,
     operation::{Access, Id},
-    rate_limit::LimitStatus,
+    rate_limit::{Decision, LimitStatus},
 };
 
 /// A request that may pass, and what was found out about it.
@@ -61,39 +67,47 @@ where
     let (parts, body) = request.into_parts();
     let context = RequestContext::new(gateway, &parts, peer);
     let identity = identify(gateway, &context, &parts).await;
-    let early_caller = identity.early_caller(&context);
-    let mut admission = pin!(admit(gateway, &context, identity));
-    let decided = match early_caller {
-        Some(_) => poll!(admission.as_mut()), // a limiter in this process decides at once
-        None => Poll::Ready(admission.as_mut().await),
+    let operation = context.operation.id;
+    let answer = async |caller, limit_status| {
+        let request = Request::from_parts(parts, body);
+        let answered = pin!(route(Admitted { operation, caller, limit_status, request }));
+        context.within(catch_panic(answered)).await
     };
-    let (caller, limit_status) = match &decided {
-        Poll::Ready(Admission { key, limit_status, .. }) => {
-            (key.as_deref().map(|key| context.caller(key)), *limit_status)
-        }
-        Poll::Pending => (early_caller, None),
-    };
-    let (operation, request) = (context.operation.id, Request::from_parts(parts, body));
-    let route = pin!(route(Admitted { operation, caller, limit_status, request }));
-    let mut answer = pin!(context.within(catch_panic(route)));
-    // While the limiter decides, the core is asked.
-    let (admission, early_answer) = match decided {
-        Poll::Ready(admission) => (admission, None),
-        Poll::Pending => select! {
-            biased;
-            admission = admission.as_mut() => (admission, None),
-            answered = answer.as_mut() => (admission.await, Some(answered)),
-        },
-    };
-    let Admission { key, verdict, decision, .. } = admission;
-    let answered = match (verdict, early_answer) {
-        (Err(refusal), _) => Err(refusal),
-        (Ok(()), Some(answered)) => answered,
-        (Ok(()), None) => answer.await,
+    let (key, decision, answered) = if let Some(caller) = identity.early_caller(gateway, &context) {
+        let both = async {
+            let admission = pin!(admit(gateway, &context, identity));
+            at_once(admission, pin!(answer(Some(caller), None))).await
+        };
+        Box::pin(both).await // or else every request would be as large as a decision and a call together
+    } else {
+        let Admission { key, verdict, decision, limit_status, .. } = admit(gateway, &context, identity).await;
+        let answered = match verdict {
+            Ok(()) => answer(key.as_deref().map(|key| context.caller(key)), limit_status).await,
+            Err(refusal) => Err(refusal),
+        };
+        (key, decision, answered)
     };
     let response = respond::complete(gateway, &context, decision, answered).await;
     record::record(gateway, &context, key.as_ref(), &response);
     response
+}
+
+/// Asks the core while the limiter decides, and gives the call up if that refuses.
+async fn at_once(
+    mut admission: Pin<&mut impl Future<Output = Admission>>,
+    mut answer: Pin<&mut impl Future<Output = Result<Response, ApiError>>>,
+) -> (Option<Arc<KnownKey>>, Option<Decision>, Result<Response, ApiError>) {
+    let (Admission { key, verdict, decision, .. }, answered) = select! {
+        biased;
+        admission = admission.as_mut() => (admission, None),
+        answered = answer.as_mut() => (admission.await, Some(answered)),
+    };
+    let answered = match (verdict, answered) {
+        (Err(refusal), _) => Err(refusal),
+        (Ok(()), Some(answered)) => answered,
+        (Ok(()), None) => answer.await,
+    };
+    (key, decision, answered)
 }
 
 /// Who sends a request, as far as it matters.
@@ -105,9 +119,11 @@ enum Identity {
 
 impl Identity {
     /// Who sends a read that will probably be admitted, and so need not wait for the limiter.
-    fn early_caller(&self, context: &RequestContext) -> Option<Caller> {
+    fn early_caller(&self, gateway: &GatewayState, context: &RequestContext) -> Option<Caller> {
         match self {
-            Self::Key(Ok(key)) if context.operation.is_read() && key.has_quota_left() => {
+            Self::Key(Ok(key))
+                if gateway.limiter.is_remote() && context.operation.is_read() && key.has_quota_left() =>
+            {
                 Some(context.caller(key))
             }
             _ => None,

@@ -114,6 +114,11 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         upto: UnixMillis,
     ) -> BoxFuture<'a, Result<(), LimiterUnavailable>>;
 
+    /// Whether decisions are made elsewhere, so that other work can be done meanwhile.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Names the installation, as the core does: counters that several gateways share are those of one
     /// installation. Until then such a limiter decides without them.
     fn set_installation(&self, _name: &str) {}

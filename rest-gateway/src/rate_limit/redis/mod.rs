@@ -264,6 +264,10 @@ impl RateLimiter for RedisLimiter {
         })
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn set_installation(&self, name: &str) {
         // What could mislead Redis Cluster, or make keys long, is left out.
         let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');

@@ -283,6 +283,10 @@ impl RateLimiter for ResilientLimiter {
         Box::pin(self.call_redis(self.redis.set_ban(limit_key, ban, upto)))
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn set_installation(&self, name: &str) {
         self.redis.set_installation(name);
     }
