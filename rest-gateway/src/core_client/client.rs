@@ -170,7 +170,7 @@ impl Way {
             Self::Batches(batches) => batches.call(call, deadline).await,
             // Nobody else is between here and the deadline.
             Self::InProcess(core, permits) => {
-                let _permit = permits.acquire().await; // nobody closes the semaphore
+                let _permit = permits.acquire().await; // it is never closed
                 let left = deadline.saturating_duration_since(Instant::now()).as_millis();
                 let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
                 reply(core(Call { timeout_ms, ..call }).await.outcome)
