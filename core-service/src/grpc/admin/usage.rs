@@ -114,19 +114,21 @@ pub(super) async fn overview(
     let last = Minute::containing(caller.now);
     let first = last.minus(minutes - 1);
     let usage = core.store.usage();
+    // Gateways may report between two of these reads: the counts are read last, so that they are never older
+    // than the refusals among them.
+    let refusals = usage.refusals_by_cause(first).await?;
+    let accounts = usage.most_refused(first, MOST_ACCOUNTS).await?;
     let counted = usage.by_minute(MinutesOf::default(), first, MOST_PERIODS).await?;
     let counted: HashMap<_, _> = counted.into_iter().map(|counted| (counted.minute, counted.tally)).collect();
     let told = |minute| {
         let tally = counted.get(&Minute(minute)).copied().unwrap_or_default();
         period("", UsageMinute { minute: Minute(minute), key_id: None, tally })
     };
-    let refusals = usage.refusals_by_cause(first).await?;
     let refusals = refusals.into_iter().map(|(cause, requests)| pb::RefusalCount {
         cause: cause.number(),
         code: cause.code().to_owned(),
         requests,
     });
-    let accounts = usage.most_refused(first, MOST_ACCOUNTS).await?;
     let accounts = accounts
         .into_iter()
         .map(|(name, requests)| pb::RefusedAccount { account: name.to_string(), requests });
