@@ -18,10 +18,17 @@ use crate::{PORTS, petstore};
 const MOST_STREAMS: usize = 128;
 /// Imports that are open at once, over all connections.
 const MOST_IMPORTS: usize = 64;
+/// How long an import may bring nothing before it is ended.
+const IDLE: Duration = Duration::from_secs(10);
 /// How long a call may take to bring its message.
 const RECEIVED: Duration = Duration::from_secs(5);
 /// Longer than that, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
+/// Long enough for the messages of hundreds of calls. No longer than each message of a stream may take, which
+/// is not what these calls are given.
+const ALL_ENDED: Duration = Duration::from_secs(30);
+/// How long the change feed may take to tell, on a busy machine.
+const TOLD: Duration = Duration::from_secs(15);
 /// What the calls of two connections may hold, 16 MiB each, and what the allocator has not given back yet.
 /// That is two thirds of what the calls below take without a bound.
 const MAX_GROWTH: u64 = 192 << 20;
@@ -44,10 +51,19 @@ async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
             imports.spawn(async move { client.import_pets(grpc::silence()).await.map(drop) });
         }
     }
+    let mut last_refusal = Instant::now();
     while imports.len() > MOST_IMPORTS {
         let end = timeout(SOON, imports.join_next()).await;
         let end = end.unwrap_or_else(|_| panic!("{} stay open", imports.len()));
-        assert_overloaded(&end.unwrap().unwrap().unwrap_err());
+        let status = end.unwrap().unwrap().unwrap_err();
+        if status.code() == Code::DeadlineExceeded {
+            // A busy machine may still be refusing when the first ones end because they bring nothing, and
+            // others take their places. If nobody is refused any more, the others were all let in.
+            assert!(last_refusal.elapsed() < IDLE / 2, "{} more were open: {status:?}", imports.len());
+        } else {
+            assert_overloaded(&status);
+            last_refusal = Instant::now();
+        }
     }
 
     for gateway in shop.gateways() {
@@ -58,7 +74,7 @@ async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
     shop.revoke(&revoked).await;
     for gateway in shop.gateways() {
         let revoked = at(gateway, &revoked);
-        eventually(Duration::from_secs(5), async || match revoked.get("/v1/pets").await {
+        eventually(TOLD, async || match revoked.get("/v1/pets").await {
             answer if answer.status() == 401 => Ok(()),
             answer => Err(format!("the change feed has not told: {answer:?}")),
         })
@@ -89,7 +105,7 @@ async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory
         }
     }
     let (mut overdue, mut overloaded) = (0, 0);
-    while let Some(end) = timeout(RECEIVED + SOON, calls.join_next()).await.expect("every call is ended") {
+    while let Some(end) = timeout(ALL_ENDED, calls.join_next()).await.expect("every call is ended") {
         let status = end.unwrap();
         if status.code() == Code::DeadlineExceeded {
             assert_eq!(grpc::reason(&status), "DEADLINE_EXCEEDED");
@@ -104,7 +120,7 @@ async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory
             others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
         }
     }
-    assert!(begin.elapsed() < RECEIVED + SOON, "{:?}", begin.elapsed());
+    assert!((RECEIVED..ALL_ENDED).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     assert!(overdue >= 10 && overloaded >= 10, "{overdue} were overdue, {overloaded} were too many");
     let metrics = server.admin().get("/metrics").await.text().to_owned();
     for (code, count) in [("DEADLINE_EXCEEDED", overdue), ("OVERLOADED", overloaded)] {

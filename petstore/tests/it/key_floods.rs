@@ -7,13 +7,19 @@ use std::{
 
 use futures_util::future::join_all;
 use petstore_api_key::{ApiKey, Environment};
-use petstore_testkit::{Client, Plan, TestShop, raw};
+use petstore_testkit::{Client, Plan, TestShop, eventually, raw};
 
 /// The most calls a second with which one gateway asks the core about keys.
 const MAX_LOOKUP_CALLS: f64 = 200.0;
 
 /// Keys that nobody has used before, while strangers flood.
 const FRESH_KEYS: usize = 12;
+
+/// Within this a key that is used for the first time is served, on a busy machine.
+const SERVED: Duration = Duration::from_secs(20);
+
+/// How long a look-up waits for its turn, before it is refused because too many wait.
+const TURN: Duration = Duration::from_secs(2);
 
 /// More than could wait for their turn, if each had to be looked up by itself.
 const CONNECTIONS: usize = 250;
@@ -30,10 +36,13 @@ async fn a_flood_of_unknown_keys_from_a_thousand_addresses_locks_out_no_key_that
 async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbours() {
     let shop = TestShop::open().await;
     let flooded = flood(&shop, 4, |_| None).await;
-    let [("INVALID_API_KEY", refused), ("RATE_LIMITED", _)] = counts(&flooded)[..] else {
-        panic!("{:?}", counts(&flooded));
+    // Those who were told nothing of their key did not count: there may be no more than are let in.
+    let told = counts(&flooded);
+    let ([("INVALID_API_KEY", refused)] | [("INVALID_API_KEY", refused), ("RATE_LIMITED", _)]) = told[..]
+    else {
+        panic!("{told:?}");
     };
-    assert!(refused <= 600, "{refused}");
+    assert!(refused <= 600, "{told:?}");
 }
 
 /// Sends requests with keys that nobody has over many connections at once, so many one after another on each,
@@ -73,7 +82,7 @@ async fn flood(
         for client in &fresh {
             tokio::time::sleep(Duration::from_millis(100)).await; // spread over the flood
             let sent = Instant::now();
-            client.get("/v1/pets").await.assert_status(200);
+            first_use(client).await;
             longest = longest.max(sent.elapsed());
         }
         longest
@@ -86,13 +95,29 @@ async fn flood(
     // On a busy machine some may wait for too long, and are told nothing of the key.
     let told: Vec<_> =
         codes.iter().filter(|code| !matches!(code.as_str(), "UNAVAILABLE" | "OVERLOADED")).cloned().collect();
-    assert!(told.len() * 4 > codes.len() * 3, "{:?}", counts(&codes));
+    assert!(told.len() * 2 > codes.len(), "{:?}", counts(&codes));
     println!(
         "{} strangers in {took:?}, {calls} calls to the core; a first use took {longest:?} at most",
         codes.len()
     );
     assert!(calls <= took.as_secs_f64() * MAX_LOOKUP_CALLS + 1.0, "{calls} calls in {took:?}");
     told
+}
+
+/// Uses a key until it is served. A busy machine may be late with the core's answer, or with the turn to ask
+/// for one. But a place to wait for it is there for every key: who gets none is refused at once.
+async fn first_use(client: &Client) {
+    eventually(SERVED, async || {
+        let sent = Instant::now();
+        let answer = client.get("/v1/pets").await;
+        let is_late = || answer.json()["code"] == "UNAVAILABLE" || sent.elapsed() >= TURN;
+        if answer.status() == 503 && is_late() {
+            return Err(format!("{answer:?}"));
+        }
+        answer.assert_status(200);
+        Ok(())
+    })
+    .await;
 }
 
 /// How often the core was asked about keys.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petstore_api_key::{ApiKey, Environment};
 use petstore_testkit::servers::{RedisOptions, RedisServer};
-use petstore_testkit::{Client, Installation, Plan, Server, SharedCounters, TestShop, eventually};
+use petstore_testkit::{Answer, Client, Installation, Plan, Server, SharedCounters, TestShop, eventually};
 use serde_json::Value;
 
 use crate::{PORTS, petstore};
@@ -216,10 +216,21 @@ async fn provoke_a_ban(shop: &TestShop, client: &Client) {
     client.sends(101, "/v1/pets").await.last().unwrap().assert_error(429, "API_KEY_BANNED");
 }
 
+/// The same where the clock cannot be moved. With Redis the ban may come later than with the 101st request
+/// that counts: where Redis answers too late, the gateway decides by itself and counts apart.
 async fn provoke_a_ban_in_real_time(client: &Client) {
+    let is_banned = |answer: &Answer| answer.status() == 429 && answer.json()["code"] == "API_KEY_BANNED";
     client.sends(2, "/v1/nothing").await;
     tokio::time::sleep(Duration::from_millis(1_050)).await; // the second that is forgiven after a 429
-    client.sends(101, "/v1/nothing").await.last().unwrap().assert_error(429, "API_KEY_BANNED");
+    let too_few = client.sends(99, "/v1/nothing").await;
+    assert!(!too_few.iter().any(is_banned), "{:?}", too_few.last());
+    for _ in 0..300 {
+        if is_banned(&client.get("/v1/nothing").await) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await; // further seconds that are forgiven go by
+    }
+    panic!("400 requests after a 429, and no ban: {:?}", client.get("/v1/nothing").await);
 }
 
 fn on_every_gateway(shop: &TestShop, client: &Client) -> Vec<Client> {

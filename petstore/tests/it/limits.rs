@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use petstore_testkit::{Answer, Client, Plan, Rate, TestShop, eventually};
+use petstore_testkit::{Plan, Rate, TestShop};
 use serde_json::json;
 
-/// How long a change of the plan may take to act.
-const WITHIN: Duration = Duration::from_secs(5);
+use crate::authentication::within_five_seconds;
+
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// A body that the service does not take.
@@ -236,7 +236,7 @@ async fn a_higher_plan_acts_in_the_running_window_within_five_seconds() {
     client.sends(60, "/v1/pets").await;
     client.get("/v1/pets").await.assert_error(429, "RATE_LIMITED");
     shop.set_plan(&account, Plan::Pro).await;
-    let admitted = first_with(200, &client).await;
+    let admitted = within_five_seconds(&client, |answer| answer.status() == 200).await;
     let Rate { limit, remaining, .. } = admitted.rate();
     assert_eq!((limit, remaining), (300, 300 - 61), "{admitted:?}"); // what was used stays used
 }
@@ -248,15 +248,7 @@ async fn a_lower_plan_acts_in_the_running_window_within_five_seconds() {
     let client = shop.client_of(&account).await;
     client.sends(100, "/v1/pets").await;
     shop.set_plan(&account, Plan::Free).await;
-    let refused = first_with(429, &client).await;
+    let refused = within_five_seconds(&client, |answer| answer.status() == 429).await;
     refused.assert_error(429, "RATE_LIMITED");
     assert_eq!((refused.rate().limit, refused.rate().remaining), (60, 0), "never below zero: {refused:?}");
-}
-
-async fn first_with(status: u16, client: &Client) -> Answer {
-    eventually(WITHIN, async || {
-        let answer = client.get("/v1/pets").await;
-        if answer.status() == status { Ok(answer) } else { Err(format!("{answer:?}")) }
-    })
-    .await
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use petstore_testkit::{
     Engine, Installation, Plan, ReceivedSpan, Server, TestShop, TraceReceiver, eventually,
     servers::{RedisOptions, RedisServer},
@@ -140,8 +141,12 @@ async fn the_last_spans_are_sent_when_the_service_ends_and_the_log_names_their_t
     let receiver = TraceReceiver::start().await;
     let installation = petstore();
     let server = start_traced(&installation, receiver.url()).await;
-    let client = first_client(&installation, &server).with_header("x-request-id", "the-last-one");
-    client.with_header("traceparent", SENDER).get("/v1/pets").await.assert_status(200);
+    let client = first_client(&installation, &server).with_header("traceparent", SENDER);
+    let named = |name| client.with_header("x-request-id", name);
+    // So that the connection to the receiver stands: the last spans have one second.
+    named("an-earlier-one").get("/v1/pets").await.assert_status(200);
+    receiver.expect_trace("an-earlier-one").await;
+    named("the-last-one").get("/v1/pets").await.assert_status(200);
     let exit = server.terminate().await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
     let root = |span: &ReceivedSpan| span.attribute("petstore.request_id").as_deref() == Some("the-last-one");
@@ -156,10 +161,12 @@ async fn a_receiver_that_does_not_answer_holds_up_no_request_and_no_end() {
     let installation = petstore();
     let server = start_traced(&installation, &format!("http://{}", silent.local_addr().unwrap())).await;
     let anonymous = server.anonymous();
-    let dropped = eventually(Duration::from_mins(1), async || {
+    let dropped = eventually(Duration::from_mins(5), async || {
         let start = Instant::now();
-        anonymous.sends(100, "/v1/pets").await;
-        assert!(start.elapsed() < Duration::from_secs(10), "100 requests took {:?}", start.elapsed());
+        // At once, because more spans have to end than are given up meanwhile: 512 every 3 s. If each request
+        // waited for the receiver, a hundred in a row would take 5 minutes.
+        join_all((0..8).map(|_| anonymous.sends(100, "/v1/pets"))).await;
+        assert!(start.elapsed() < Duration::from_mins(1), "8 times 100 requests took {:?}", start.elapsed());
         let metrics = server.admin().get("/metrics").await;
         let name = "petstore_trace_spans_total{outcome=\"dropped\"} ";
         let dropped = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());

@@ -3,27 +3,33 @@
 use std::{
     hash::{BuildHasher, RandomState},
     net::{Ipv4Addr, TcpListener},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Below the ports that the kernel hands out (32,768 on Linux), and so is the port 10,000 above, which Redis
 /// Cluster takes for its bus.
 const FIRST: u16 = 10_000;
-const COUNT: u16 = 12_000;
+const COUNT: u16 = 10_000;
 
 /// A free port on 127.0.0.1, and the port 10,000 above it is free too.
 ///
 /// The kernel never gives these ports to a client, so a port stays free while its server is away, and a
 /// client that tries again and again cannot meet itself there (a TCP connection to one's own source port
-/// succeeds). Only another harness may be faster between this call and the listening: whoever starts a server
-/// tries again.
+/// succeeds). Nor does this process give or try one twice before it has given all. Only another harness may
+/// be faster between this call and the listening: whoever starts a server tries again.
 #[must_use]
 pub fn free_port() -> u16 {
+    /// Harnesses begin at different ports.
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 1));
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-    (0..1_000_u32)
-        .map(|attempt| {
-            let offset = RandomState::new().hash_one(attempt) % u64::from(COUNT);
+    (0..COUNT)
+        .map(|_| {
+            let offset = NEXT.fetch_add(1, Ordering::Relaxed) % u64::from(COUNT);
             FIRST + u16::try_from(offset).expect("below COUNT")
         })
         .find(|port| is_free(*port) && is_free(port + 10_000))
-        .expect("one of 12,000 ports is free")
+        .expect("one of 10,000 ports is free")
 }

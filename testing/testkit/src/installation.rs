@@ -20,7 +20,7 @@ use tokio::{
 use crate::{Client, eventually};
 
 /// Longer than a start or a command may take on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A folder of its own in which the binary runs; removed when dropped.
 #[derive(Debug)]
@@ -245,7 +245,7 @@ impl Server {
     /// Waits for the end.
     pub async fn ended(mut self) -> Exit {
         let start = Instant::now();
-        let status = timeout(2 * DEADLINE, self.child.wait()).await;
+        let status = timeout(DEADLINE, self.child.wait()).await;
         let status = status.unwrap_or_else(|_| panic!("does not end; stderr: {}", self.stderr.text()));
         let took = start.elapsed();
         let (stdout, stderr) = (self.stdout.all().await, self.stderr.all().await);

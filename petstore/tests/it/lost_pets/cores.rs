@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use petstore_testkit::{
-    Client, Installation, Server, eventually,
+    Client, Installation, Server, eventually, free_port,
     grpc::{self, pb},
     ledger::StoredPet,
 };
@@ -25,12 +25,14 @@ impl TwoCores {
     /// Starts them: the first with `command` before `core`, each in its installation.
     pub(super) async fn start(first: &Installation, command: &[&str], second: &Installation) -> Self {
         let second_core = second.start(&[["core"].as_slice(), &PORTS].concat()).await;
-        let first = first.start(&[command, &["core"], &PORTS].concat()).await;
+        // On a port that nobody is given while it is away.
+        let address = format!("127.0.0.1:{}", free_port());
+        let first = first.start(&[command, &first_core(&address)].concat()).await;
         let key = key_without_limits(second).await;
         let core_url = format!("http://{}", first.address("gRPC"));
         let flags = ["gateway", "--core-url", &core_url, "--http-addr", "127.0.0.1:0"];
         let gateway = second.start(&[flags.as_slice(), &["--admin-addr", "127.0.0.1:0"]].concat()).await;
-        eventually(Duration::from_secs(10), async || match gateway.admin().get("/readyz").await {
+        eventually(Duration::from_secs(30), async || match gateway.admin().get("/readyz").await {
             ready if ready.status() == 200 => Ok(()),
             unready => Err(format!("{unready:?}")),
         })
@@ -43,10 +45,14 @@ impl TwoCores {
     pub(super) async fn restart_first(self, installation: &Installation, command: &[&str]) -> Self {
         let address = self.first.address("gRPC").to_string();
         self.first.crash().await;
-        let flags = ["core", "--grpc-addr", &address, "--admin-addr", "127.0.0.1:0"];
-        let first = installation.start(&[command, &flags].concat()).await;
+        let first = installation.start(&[command, &first_core(&address)].concat()).await;
         Self { first, ..self }
     }
+}
+
+/// The command of the first core, for this address.
+fn first_core(address: &str) -> [&str; 5] {
+    ["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"]
 }
 
 /// The identifier of a new account.

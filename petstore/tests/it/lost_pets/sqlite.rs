@@ -76,7 +76,7 @@ async fn lock(file: &Path, time: Duration) {
 /// Waits until more is acknowledged.
 async fn goes_on(callers: &Callers) {
     let before = callers.acknowledged();
-    eventually(Duration::from_secs(20), async || {
+    eventually(Duration::from_mins(1), async || {
         if callers.acknowledged() > before + 20 { Ok(()) } else { Err("nothing is added".to_owned()) }
     })
     .await;

@@ -4,12 +4,13 @@ use super::*;
 
 #[tokio::test]
 async fn on_a_connection_of_age_the_next_answer_is_the_last() {
-    let limits = ServerLimits { max_connection_age: SHORT, ..patient() };
-    let server = Running::start(app(), limits).await;
+    // Long enough for the first answer.
+    let age = Duration::from_secs(2);
+    let server = Running::start(app(), ServerLimits { max_connection_age: age, ..patient() }).await;
     let mut stream = server.send(GET_PEER).await;
     let peer = stream.local_addr().unwrap().to_string();
     assert!(!read_until(&mut stream, &peer).await.contains("connection: close"));
-    sleep(3 * SHORT).await; // it is of age, and its client may be sending: it stays
+    sleep(age * 3 / 2).await; // it is of age, and its client may be sending: it stays
     stream.write_all(GET_PEER.as_bytes()).await.unwrap();
     let last = read_all(&mut stream).await;
     assert!(last.contains("connection: close\r\n") && last.ends_with(&peer), "{last}");
@@ -58,9 +59,10 @@ async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
 }
 
 /// What becomes of a client that sends one request after another, on one connection until an answer tells it
-/// to open another: how many were answered until no connection could be opened any more.
-async fn heeding_client(addr: SocketAddr) -> Result<usize, String> {
-    let mut answered = 0;
+/// to open another: how many were answered until no connection could be opened any more. Tells of the first
+/// answer at once.
+async fn heeding_client(addr: SocketAddr, first_answer: oneshot::Sender<()>) -> Result<usize, String> {
+    let (mut answered, mut first_answer) = (0, Some(first_answer));
     loop {
         let Ok(mut stream) = TcpStream::connect(addr).await else { return Ok(answered) };
         loop {
@@ -80,6 +82,9 @@ async fn heeding_client(addr: SocketAddr) -> Result<usize, String> {
                 return lost("half an answer");
             }
             answered += 1;
+            if let Some(first_answer) = first_answer.take() {
+                let _ = first_answer.send(()); // the test waits for it
+            }
             if String::from_utf8_lossy(&head).contains("connection: close") {
                 break;
             }
@@ -91,8 +96,15 @@ async fn heeding_client(addr: SocketAddr) -> Result<usize, String> {
 async fn a_drain_loses_no_request_of_clients_that_heed_it() {
     for round in 0..6 {
         let mut server = Running::start(app(), patient()).await;
-        let clients: Vec<_> = (0..8).map(|_| tokio::spawn(heeding_client(server.addr))).collect();
-        sleep(Duration::from_millis(20)).await;
+        let (mut clients, mut first_answers) = (Vec::new(), Vec::new());
+        for _ in 0..8 {
+            let (tell, told) = oneshot::channel();
+            clients.push(tokio::spawn(heeding_client(server.addr, tell)));
+            first_answers.push(told);
+        }
+        for first_answer in first_answers {
+            let _ = first_answer.await; // what befell a client without one is told below
+        }
         server.drain();
         if round % 2 == 0 {
             sleep(Duration::from_millis(20)).await; // else at once

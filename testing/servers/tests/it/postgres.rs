@@ -26,27 +26,33 @@ async fn each_test_has_a_database_of_its_own() {
 async fn terminating_the_backends_of_a_database_leaves_the_others_alone() {
     let postgres = PostgresServer::shared().await;
     let (mine, theirs) = (postgres.database().await, postgres.database().await);
-    let sleeps = |database: Database, secs: f64| {
-        tokio::spawn(async move { database.try_psql(&format!("SELECT pg_sleep({secs})")).await })
+    let sleeps = |database: &Database| {
+        let database = database.clone();
+        tokio::spawn(async move { database.try_psql("SELECT pg_sleep(30)").await })
     };
-    let watch = [mine.name().to_owned(), theirs.name().to_owned()];
-    let theirs = sleeps(theirs, 0.5);
-    let cut = sleeps(mine.clone(), 30.0);
-    for name in watch {
-        eventually(Duration::from_secs(5), async || {
-            let busy = postgres
-                .psql(&format!(
-                    "SELECT 1 FROM pg_stat_activity WHERE datname = '{name}' AND state = 'active'"
-                ))
-                .await;
-            if busy == "1" { Ok(()) } else { Err(format!("{name} is idle: {busy:?}")) }
+    let backend = |database: &Database| {
+        let name = database.name();
+        format!(
+            "FROM pg_stat_activity \
+             WHERE datname = '{name}' AND state = 'active' AND backend_type = 'client backend'"
+        )
+    };
+    let (cut, spared) = (sleeps(&mine), sleeps(&theirs));
+    for database in [&mine, &theirs] {
+        eventually(Duration::from_secs(10), async || {
+            let busy = postgres.psql(&format!("SELECT count(*) {}", backend(database))).await;
+            if busy == "1" { Ok(()) } else { Err(format!("{busy} are busy in {}", database.name())) }
         })
         .await;
     }
     assert_eq!(mine.terminate_backends().await, 1);
     let refusal = cut.await.unwrap().unwrap_err();
     assert!(refusal.contains("terminating connection due to administrator command"), "{refusal}");
-    assert_eq!(theirs.await.unwrap(), Ok(String::new()));
+    // It sleeps on, until its statement is cancelled: a backend that was told to end would say that instead.
+    let cancelled = postgres.psql(&format!("SELECT pg_cancel_backend(pid) {}", backend(&theirs))).await;
+    assert_eq!(cancelled, "t", "it was cut off as well");
+    let refusal = spared.await.unwrap().unwrap_err();
+    assert!(refusal.contains("canceling statement due to user request"), "{refusal}");
 }
 
 #[tokio::test]
@@ -115,7 +121,7 @@ async fn a_paused_server_answers_when_it_is_resumed_and_not_before() {
     // Its backend is there already when the server is stopped: so the backend has to be stopped as well.
     let mut session = tokio::spawn({
         let database = database.clone();
-        async move { database.try_psql("SELECT pg_sleep(0.3)").await }
+        async move { database.try_psql("SELECT pg_sleep(3)").await }
     });
     eventually(Duration::from_secs(5), async || {
         let busy = postgres.psql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").await;
@@ -123,7 +129,7 @@ async fn a_paused_server_answers_when_it_is_resumed_and_not_before() {
     })
     .await;
     postgres.pause();
-    assert!(timeout(Duration::from_millis(600), &mut session).await.is_err(), "a stopped backend answers");
+    assert!(timeout(Duration::from_secs(4), &mut session).await.is_err(), "a stopped backend answers");
     postgres.resume();
     assert_eq!(session.await.unwrap(), Ok(String::new()));
     assert_eq!(database.psql("SELECT 1").await, "1");

@@ -6,8 +6,9 @@ use super::*;
 async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
     let (_store, database) = new_database().await;
     let url: crate::DatabaseUrl = database.url().parse().unwrap();
-    let never = Duration::from_hours(1);
-    for (max_idle, max_age) in [(Duration::from_millis(100), never), (never, Duration::from_millis(100))] {
+    // Long enough for the first statement.
+    let (soon, never) = (Duration::from_secs(2), Duration::from_hours(1));
+    for (max_idle, max_age) in [(soon, never), (never, soon)] {
         let lifetimes = Some(Lifetimes { max_idle, max_age, ping_after: never });
         let connections = Connections::new(Settings { lifetimes, ..one_connection(&url) });
         mark(&connections).await;

@@ -149,19 +149,25 @@ async fn a_name_that_another_core_does_not_finish_holds_up_nobody_else() {
         NOW.0
     );
     other.execute_unprepared(&name).await.unwrap();
-    let start = Instant::now();
-    let create = async |name| {
-        let created = store.creations().insert_once(&named(name), pet(name), NOW).await;
-        (created, start.elapsed())
-    };
-    let ((first, first_took), (held, held_took), (last, last_took)) =
-        tokio::join!(create("a"), create("held"), create("z"));
-    assert!(matches!(held, Err(PetStoreError::RequestInProgress)), "{held:?}");
-    assert!(!first.unwrap().replayed && !last.unwrap().replayed);
-    assert!(held_took > Duration::from_secs(1), "{held_took:?}");
-    for took in [first_took, last_took] {
-        assert!(took < Duration::from_millis(900), "{took:?}: they waited for the one that is held");
-    }
+    // On a busy machine the others may take as long as the one that is held; that they always do is a fault.
+    let mut round = 0;
+    petstore_test_servers::eventually(Duration::from_secs(10), async || {
+        round += 1;
+        let (first_name, last_name) = (format!("a{round}"), format!("z{round}"));
+        let start = Instant::now();
+        let create = async |name| {
+            let created = store.creations().insert_once(&named(name), pet(name), NOW).await;
+            (created, start.elapsed())
+        };
+        let ((first, first_took), (held, held_took), (last, last_took)) =
+            tokio::join!(create(first_name.as_str()), create("held"), create(last_name.as_str()));
+        assert!(matches!(held, Err(PetStoreError::RequestInProgress)), "{held:?}");
+        assert!(!first.unwrap().replayed && !last.unwrap().replayed);
+        assert!(held_took > Duration::from_secs(1), "{held_took:?}");
+        let took = first_took.max(last_took);
+        if took < Duration::from_millis(900) { Ok(()) } else { Err(format!("they took {took:?}")) }
+    })
+    .await;
     other.rollback().await.unwrap();
 }
 

