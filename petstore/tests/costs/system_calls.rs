@@ -8,7 +8,7 @@ use std::{
 };
 
 use petstore_testkit::{
-    Installation, Server, eventually,
+    Installation,
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
 
@@ -47,7 +47,7 @@ pub(crate) async fn counted() -> Costs {
     let redis_url = redis.url();
     let flags = ["gateway", "--http-addr", "127.0.0.1:0", "--core-url", &core_url, "--redis-url", &redis_url];
     let gateway = traced.start(&[flags.as_slice(), &admin].concat()).await;
-    ready(&gateway).await;
+    gateway.ready().await;
 
     let mut costs = Costs::default();
     let rest = gateway.address("REST");
@@ -72,14 +72,6 @@ pub(crate) async fn counted() -> Costs {
         costs.insert(operation.name().to_owned(), recorded::least(parts));
     }
     costs
-}
-
-async fn ready(gateway: &Server) {
-    eventually(std::time::Duration::from_secs(20), async || match gateway.admin().get("/readyz").await {
-        ready if ready.status() == 200 => Ok(()),
-        unready => Err(format!("{unready:?}")),
-    })
-    .await;
 }
 
 async fn key(installation: &Installation) -> String {

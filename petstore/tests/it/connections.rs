@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, time::Duration};
 
-use petstore_testkit::{Client, Installation, Protocol, Server, Tls, eventually, grpc, raw};
+use petstore_testkit::{Client, Installation, Protocol, Server, Tls, grpc, raw};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -289,10 +289,6 @@ async fn start_under(limit: &str, flags: &[&str]) -> (Installation, Server) {
     let program = env!("CARGO_BIN_EXE_petstore");
     let args = [["-c", &script, program, "serve"].as_slice(), &PORTS, flags].concat();
     let server = installation.start(&args).await;
-    eventually(SOON, async || match server.admin().get("/readyz").await {
-        ready if ready.status() == 200 => Ok(()),
-        unready => Err(format!("{unready:?}")),
-    })
-    .await;
+    server.ready().await;
     (installation, server)
 }

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use petstore_testkit::{
-    Engine, Installation, Server, eventually,
+    Engine, Installation, Server,
     servers::{PostgresOptions, PostgresServer},
 };
 use serde_json::json;
@@ -12,9 +12,6 @@ use crate::{PORTS, key_of_new_account, pets::created, petstore, petstore_on};
 
 /// A refusal to start must not take longer, with the start of the process on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(15);
-
-/// Within this a gateway finds its core, on a busy machine.
-const FOUND: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn pets_keys_and_cursors_survive_a_restart_and_a_crash() {
@@ -59,11 +56,7 @@ async fn two_cores_that_start_at_once_share_one_new_store() {
             let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
             let gateway =
                 installation.start(&[["gateway", "--core-url", &url].as_slice(), &ports].concat()).await;
-            eventually(FOUND, async || match gateway.admin().get("/readyz").await {
-                ready if ready.status() == 200 => Ok(()),
-                unready => Err(format!("{unready:?}")),
-            })
-            .await;
+            gateway.ready().await;
             created(&gateway.client(&key).post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
         }
     }

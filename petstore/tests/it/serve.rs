@@ -103,11 +103,7 @@ async fn the_admin_port_tells_how_the_service_is() {
     let live = server.admin().get("/livez").await;
     live.assert_status(200);
     // The core has answered once: a moment after the start.
-    let ready = eventually(AT_ONCE, async || match server.admin().get("/readyz").await {
-        ready if ready.status() == 200 => Ok(ready),
-        unready => Err(format!("{unready:?}")),
-    })
-    .await;
+    let ready = server.ready().await;
     assert_eq!(ready.header("content-type"), "application/json");
     assert_eq!(
         ready.json(),

@@ -74,7 +74,7 @@ async fn a_request_is_one_tree_over_gateway_core_and_redis() {
     let redis = redis.url();
     let flags = ["gateway", "--core-url", &core, "--http-addr", "127.0.0.1:0", "--redis-url", &redis];
     let gateway = installation.start(&[flags.as_slice(), &traced].concat()).await;
-    ready(&gateway).await;
+    gateway.ready().await;
 
     let client = gateway.client(&key).with_header("x-request-id", "the-request");
     client.with_header("traceparent", SENDER).get("/v1/pets").await.assert_status(200);
@@ -122,7 +122,7 @@ async fn a_failure_of_the_service_is_marked_with_its_code() {
     let flags = ["gateway", "--core-url", &url, "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
     let traced = ["--otlp-endpoint", receiver.url(), "--trace-ratio", "1"];
     let gateway = installation.start(&[flags.as_slice(), &traced].concat()).await;
-    ready(&gateway).await;
+    gateway.ready().await;
     gateway.client(&key).get("/v1/pets").await.assert_status(200);
     core.crash().await;
 
@@ -199,14 +199,6 @@ async fn shop_traced(receiver: &TraceReceiver, ratio: &str) -> TestShop {
 async fn start_traced(installation: &Installation, receiver: &str) -> Server {
     let flags = ["--otlp-endpoint", receiver, "--trace-ratio", "1", "--log-format", "json"];
     installation.start(&[["serve"].as_slice(), &PORTS, &flags].concat()).await
-}
-
-async fn ready(server: &Server) {
-    eventually(Duration::from_secs(10), async || match server.admin().get("/readyz").await {
-        ready if ready.status() == 200 => Ok(()),
-        unready => Err(format!("{unready:?}")),
-    })
-    .await;
 }
 
 fn hex(trace_id: &[u8]) -> String {

@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Client, eventually};
+use crate::{Answer, Client, eventually};
 
 /// Longer than a start or a command may take on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -194,6 +194,15 @@ impl Server {
     #[must_use]
     pub fn admin(&self) -> Client {
         Client::new(self.address("admin"))
+    }
+
+    /// Waits until it is ready for requests; the answer that says so.
+    pub async fn ready(&self) -> Answer {
+        eventually(DEADLINE, async || match self.admin().get("/readyz").await {
+            ready if ready.status() == 200 => Ok(ready),
+            unready => Err(format!("{unready:?}")),
+        })
+        .await
     }
 
     /// The announced address of `REST`, `HTTPS`, `gRPC` or `admin`.

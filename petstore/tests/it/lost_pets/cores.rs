@@ -1,9 +1,7 @@
 //! Two cores on one database, and a gateway in front of the first.
 
-use std::time::Duration;
-
 use petstore_testkit::{
-    Client, Installation, Server, eventually, free_port,
+    Client, Installation, Server, free_port,
     grpc::{self, pb},
     ledger::StoredPet,
 };
@@ -32,11 +30,7 @@ impl TwoCores {
         let core_url = format!("http://{}", first.address("gRPC"));
         let flags = ["gateway", "--core-url", &core_url, "--http-addr", "127.0.0.1:0"];
         let gateway = second.start(&[flags.as_slice(), &["--admin-addr", "127.0.0.1:0"]].concat()).await;
-        eventually(Duration::from_secs(30), async || match gateway.admin().get("/readyz").await {
-            ready if ready.status() == 200 => Ok(()),
-            unready => Err(format!("{unready:?}")),
-        })
-        .await;
+        gateway.ready().await;
         let client = gateway.client(&key);
         Self { first, second: second_core, gateway, client }
     }
