@@ -61,7 +61,7 @@ async fn an_answer_that_is_cut_off_after_the_commit_makes_one_pet() {
 async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
     for engine in Engine::ALL {
         let installation = petstore_on(engine).await;
-        // A port that nobody is given while the core is away.
+        // No other test takes this port while the core is down.
         let address = format!("127.0.0.1:{}", free_port());
         let mut core = start_core(&installation, &address).await;
         let gateway = start_gateway(&installation, &address).await;

@@ -122,7 +122,7 @@ impl Split {
 }
 
 async fn core_with_a_key(installation: &Installation) -> (Server, String) {
-    // A port that nobody is given while the core is away, so that it can begin there anew.
+    // No other test takes this port while the core is down, so it can restart there.
     let core = start_core(installation, &format!("127.0.0.1:{}", free_port())).await;
     let key = key_of_new_account(installation).await;
     (core, key)

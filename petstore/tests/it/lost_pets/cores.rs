@@ -23,7 +23,7 @@ impl TwoCores {
     /// Starts them: the first with `command` before `core`, each in its installation.
     pub(super) async fn start(first: &Installation, command: &[&str], second: &Installation) -> Self {
         let second_core = second.start(&[["core"].as_slice(), &PORTS].concat()).await;
-        // On a port that nobody is given while it is away.
+        // No other test takes this port while the core is down.
         let address = format!("127.0.0.1:{}", free_port());
         let first = first.start(&[command, &first_core(&address)].concat()).await;
         let key = key_without_limits(second).await;
