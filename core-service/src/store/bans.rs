@@ -144,7 +144,7 @@ impl<'a> Bans<'a> {
             .await
     }
 
-    /// The bans in force, the next to end first.
+    /// Returns the bans in force of keys that are neither revoked nor expired, the next to end first.
     ///
     /// # Errors
     ///
@@ -153,8 +153,9 @@ impl<'a> Bans<'a> {
         self.page(now, None, None, None).await
     }
 
-    /// The bans in force that come after that position (the end and the key of the last one before), of one
-    /// account if it is given, the next to end first; at most `limit`.
+    /// Returns the bans in force that come after that position (the end and the key of the last one before),
+    /// of one account if it is given, the next to end first; at most `limit`. A revoked or expired key has
+    /// none.
     pub(crate) async fn page(
         self,
         now: UnixMillis,
@@ -174,6 +175,12 @@ impl<'a> Bans<'a> {
                 Condition::all()
                     .add(ban::Column::EndsAt.gt(moment_column(now)))
                     .add(Expr::col((ban::Entity, ban::Column::EndsAt)).gt(Expr::col(ban::Column::ImposedAt)))
+                    .add(api_key::Column::RevokedAt.is_null())
+                    .add(
+                        api_key::Column::ExpiresAt
+                            .is_null()
+                            .or(api_key::Column::ExpiresAt.gt(moment_column(now))),
+                    )
                     .add_option(after)
                     .add_option(account.map(|id| api_key::Column::AccountId.eq(id.0))),
             )

@@ -203,7 +203,10 @@ fn table(keys: &[Key], with_account: bool) -> String {
             let mut row = vec![
                 key.id.clone(),
                 format!("{}…{}", prefix(key), key.last_four),
-                state(key),
+                key.ban.as_ref().map_or_else(
+                    || state(key),
+                    |ban| format!("banned until {}", written(ban.end_time.as_ref(), "")),
+                ),
                 written(key.create_time.as_ref(), ""),
                 written(key.last_use_time.as_ref(), "never"),
                 written(key.expire_time.as_ref(), "never"),

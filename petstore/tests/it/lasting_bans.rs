@@ -181,6 +181,29 @@ async fn a_ban_by_hand_does_not_blame_the_client_and_tells_the_operators_reason(
 }
 
 #[tokio::test]
+async fn a_banned_key_says_so_in_lists_and_a_revoked_one_has_no_ban() {
+    let installation = petstore();
+    let _server = serve(&installation).await;
+    run(&installation, &["account", "create", "small", "--plan", "free"]).await;
+    run(&installation, &["key", "create", "--account", "small"]).await;
+    let id = crate::only_key_id(&installation, "small").await;
+    let ban = run(&installation, &["ban", "add", &id, "--for", "1h"]).await;
+    let until = ban["until"].as_str().expect("the end of the ban");
+    for command in [["key", "list", "--account", "small"].as_slice(), &["key", "show", &id]] {
+        let shown = installation.run(command).await.stdout;
+        assert!(shown.contains(&format!("banned until {until}")), "{command:?}: {shown}");
+    }
+
+    let revoked = run(&installation, &["key", "revoke", &id, "--yes"]).await;
+    assert_eq!((&revoked["state"], revoked.get("bannedUntil")), (&"revoked".into(), None), "{revoked}");
+    for command in [["key", "list", "--account", "small"].as_slice(), &["key", "show", &id]] {
+        let shown = installation.run(command).await.stdout;
+        assert!(shown.contains("revoked") && !shown.contains("banned"), "{command:?}: {shown}");
+    }
+    assert_eq!(bans(&installation).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
 async fn a_ban_that_cannot_be_reported_holds_and_is_reported_when_the_core_is_back() {
     let installation = petstore();
     let core = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];

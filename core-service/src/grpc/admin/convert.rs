@@ -156,10 +156,11 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         Environment::Production => pb::Environment::Production,
         Environment::Staging => pb::Environment::Staging,
     };
-    let state = match key.state(now) {
-        KeyState::Active => pb::KeyState::Active,
-        KeyState::Revoked => pb::KeyState::Revoked,
-        KeyState::Expired => pb::KeyState::Expired,
+    let (state, ban) = match key.state(now) {
+        KeyState::Active => (pb::KeyState::Active, ban),
+        // A ban is of no consequence any more.
+        KeyState::Revoked => (pb::KeyState::Revoked, None),
+        KeyState::Expired => (pb::KeyState::Expired, None),
     };
     pb::Key {
         id: key.id.to_string(),
