@@ -14,7 +14,7 @@ use crate::{
     cors::CorsOrigin,
     keys::KeyResolver,
     metrics::Metrics,
-    rate_limit::{LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter},
+    rate_limit::RateLimiter,
     usage::UsageCounter,
 };
 
@@ -112,18 +112,6 @@ impl Gateway {
         collectors.extend(self.0.core.breaker().metrics());
         collectors.extend(self.0.usage.metrics());
         collectors
-    }
-
-    /// The state of a caller's limits, for an operator.
-    ///
-    /// # Errors
-    /// The counters cannot be reached, and the operator chose to refuse then.
-    pub async fn limit_status(
-        &self,
-        limit_key: &LimitKey,
-        quota: Quota,
-    ) -> Result<LimitStatus, LimiterUnavailable> {
-        self.0.limiter.inspect(limit_key, quota).await
     }
 
     /// How ready the gateway is now.

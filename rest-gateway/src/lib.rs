@@ -33,6 +33,5 @@ pub use admin::admin_router;
 pub use console::console;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
-pub use json::usage::{BanBody, LimitStatusBody, WindowBody};
 pub use openapi::document as openapi;
 pub use router::RestApp;

@@ -1,5 +1,4 @@
-//! `petstore usage`: the requests of an account by day, and how much of its limits it and its keys have used;
-//! or its requests by minute.
+//! `petstore usage`: the requests of an account by day or by minute.
 
 mod minutes;
 
@@ -7,23 +6,20 @@ use std::time::Duration;
 
 use petstore_clock::Clock;
 use petstore_core::domain::Day;
-use petstore_gateway::{BanBody, LimitStatusBody, WindowBody};
 use petstore_proto::admin::v1::{
-    Account, GetAccountRequest, GetUsageRequest, Key, KeyState, UsageCounts, UsageInterval, UsagePeriod,
+    Account, GetAccountRequest, GetUsageRequest, UsageCounts, UsageInterval, UsagePeriod,
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::{
-    admin::{AdminSettings, moment, timestamp, written},
+    admin::{AdminSettings, moment, timestamp},
     commands::{
-        account::{limits, plan_name},
-        key::{self, AccountSetting, key_id},
+        account::plan_name,
+        key::{AccountSetting, key_id},
     },
     error::CliError,
     output::{self, columns},
-    process::{AdminPortClient, AdminUrlSettings},
     settings::duration,
 };
 
@@ -49,16 +45,13 @@ pub(crate) struct UsageSettings {
     by_key: bool,
 
     #[command(flatten)]
-    admin_port: AdminUrlSettings,
-
-    #[command(flatten)]
     settings: AdminSettings,
 }
 
 /// The length of the periods that usage is told by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Period {
-    /// UTC days, and the limits in use
+    /// UTC days
     Day,
     /// Minutes
     Minute,
@@ -68,8 +61,6 @@ enum Period {
 #[derive(Debug)]
 struct Report {
     account: Account,
-    /// `None` if no gateway answers.
-    limits: Option<LimitsInUse>,
     /// Ascending.
     days: Vec<UsagePeriod>,
 }
@@ -81,13 +72,6 @@ impl From<Period> for UsageInterval {
             Period::Minute => Self::Minute,
         }
     }
-}
-
-/// How much of their limits the account and each of its keys have used.
-#[derive(Debug)]
-struct LimitsInUse {
-    account: LimitStatusBody,
-    keys: Vec<(String, LimitStatusBody)>,
 }
 
 pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
@@ -107,39 +91,16 @@ pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
         let account = client.get_account(this).await?.into_inner().account;
         let account = account.ok_or_else(|| Status::internal("the core's answer has no account"))?;
         let days = client.get_usage(request).await?.into_inner().periods;
-        let mut keys = key::list(&client, &name).await?;
-        keys.retain(|key| key.state() == KeyState::Active);
-        let limits = limits_in_use(usage, &account, keys).await?;
-        Ok(Report { account, limits, days })
+        Ok(Report { account, days })
     })?;
-    if report.limits.is_none() {
-        let url = &usage.admin_port.admin_url;
-        output::note(&format!("nothing answers at {url}: limits in use are not known"));
+    usage.settings.print(|| report.text(), || report.json())?;
+    if usage.settings.is_text() {
+        let path = format!("/admin/v1/accounts/{}/limits", report.account.name);
+        output::note(&format!(
+            "limits in use are not shown: gateways count them, see {path} on an admin port"
+        ));
     }
-    usage.settings.print(|| report.text(), || report.json())
-}
-
-async fn limits_in_use(
-    usage: &UsageSettings,
-    account: &Account,
-    keys: Vec<Key>,
-) -> Result<Option<LimitsInUse>, CliError> {
-    let client = AdminPortClient::new(&usage.admin_port.admin_url);
-    let limits = limits(account);
-    let Some(of_account) = client.limit_status(account.id, limits, None).await? else { return Ok(None) };
-    let mut of_keys = Vec::with_capacity(keys.len());
-    for Key { id, ban, .. } in keys {
-        let Some(mut status) = client.limit_status(account.id, limits, Some(&id)).await? else {
-            return Ok(None);
-        };
-        // A gateway learns of a ban when the key is used.
-        if let Some(ban) = ban {
-            let (from, until) = (written(ban.create_time.as_ref(), ""), written(ban.end_time.as_ref(), ""));
-            status.ban = Some(BanBody { from, until });
-        }
-        of_keys.push((id, status));
-    }
-    Ok(Some(LimitsInUse { account: of_account, keys: of_keys }))
+    Ok(())
 }
 
 impl Report {
@@ -148,13 +109,9 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let limits = self.limits.as_ref();
         json!({
             "account": self.account.name,
             "plan": plan_name(&self.account),
-            "minute": limits.map(|limits| &limits.account.minute),
-            "day": limits.map(|limits| &limits.account.day),
-            "keys": limits.map_or(json!([]), |limits| limits.keys.iter().map(key_json).collect()),
             "getPet": self.get_pet_calls(),
             "days": self.days.iter().map(day_json).collect::<Value>(),
         })
@@ -162,24 +119,6 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = format!("account {} on plan {}\n", self.account.name, plan_name(&self.account));
-        if let Some(LimitsInUse { account, keys }) = &self.limits {
-            let rows = [("minute", &account.minute), ("day", &account.day)].map(|(name, window)| {
-                let WindowBody { limit, used, remaining, resets_at } = window;
-                let [limit, used, remaining] = [limit, used, remaining].map(u64::to_string);
-                vec![name.to_owned(), limit, used, remaining, resets_at.clone()]
-            });
-            text += "\n";
-            text += &columns(&["WINDOW", "LIMIT", "USED", "LEFT", "RESETS"], &rows);
-            let rows: Vec<_> = keys
-                .iter()
-                .map(|(key, status)| {
-                    let ban = status.ban.as_ref().map_or("no", |ban| &ban.until);
-                    vec![key.clone(), status.strikes.to_string(), ban.to_owned()]
-                })
-                .collect();
-            text += "\n";
-            text += &columns(&["KEY", "STRIKES", "BANNED UNTIL"], &rows);
-        }
         let rows: Vec<Vec<_>> = self
             .days
             .iter()
@@ -189,23 +128,6 @@ impl Report {
         text += "\n";
         text + &columns(&[&["DATE"][..], &COUNTS].concat(), &rows)
     }
-}
-
-fn key_json((key, status): &(String, LimitStatusBody)) -> Value {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct KeyLimits<'a> {
-        key: &'a str,
-        strikes: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        strikes_reset_at: &'a Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        refused_until: &'a Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        ban: &'a Option<BanBody>,
-    }
-    let LimitStatusBody { strikes, strikes_reset_at, refused_until, ban, .. } = status;
-    json!(KeyLimits { key, strikes: *strikes, strikes_reset_at, refused_until, ban })
 }
 
 fn day_json(period: &UsagePeriod) -> Value {

@@ -147,6 +147,38 @@ async fn an_operator_finds_why_an_account_was_refused_raises_its_plan_and_the_ne
 }
 
 #[tokio::test]
+async fn limits_are_asked_for_as_everything_else_and_only_of_keys_of_the_account() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    let key_of = async |account: &str| {
+        boss.post("/admin/v1/accounts", &json!({ "name": account, "plan": "free" })).await.assert_status(201);
+        let issued = boss.post(&format!("/admin/v1/accounts/{account}/keys"), &json!({})).await.json();
+        issued["key"]["id"].as_str().unwrap().to_owned()
+    };
+    let (own, foreign) = (key_of("shop").await, key_of("other").await);
+    let limits = |query: &str| format!("/admin/v1/accounts/shop/limits{query}");
+    boss.get(&limits("")).await.assert_status(200);
+    boss.get(&limits(&format!("?keyId={own}"))).await.assert_status(200);
+    let unknown = "018f0000-0000-7000-8000-000000000000";
+    for (query, status, code) in [
+        (format!("?keyId={foreign}"), 404, "KEY_NOT_FOUND"),
+        (format!("?keyId={unknown}"), 404, "KEY_NOT_FOUND"),
+        ("?keyId=abc".to_owned(), 400, "INVALID_PARAMETER"),
+        ("?keyId=".to_owned(), 400, "INVALID_PARAMETER"),
+        (format!("?keyId={own}&keyId={own}"), 400, "INVALID_PARAMETER"),
+        (format!("?keyid={own}"), 400, "INVALID_PARAMETER"),
+        ("?x=1".to_owned(), 400, "INVALID_PARAMETER"),
+        ("?keyId=%ff".to_owned(), 400, "INVALID_PARAMETER"),
+    ] {
+        boss.get(&limits(&query)).await.assert_error_body(status, code);
+    }
+    let refused = boss.post(&limits(""), &json!({})).await;
+    refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
+    assert_eq!(refused.header("allow"), "GET, HEAD");
+    send_as_nobody(&shop.admin(), "POST", "/limits/1").await.assert_status(404);
+}
+
+#[tokio::test]
 async fn a_viewer_reads_and_is_refused_every_change() {
     let shop = TestShop::open().await;
     let viewer = shop.admin().with_header("authorization", &operator(&shop, "eve", Role::Viewer).await);

@@ -127,7 +127,7 @@ async fn a_page_that_lets_its_own_name_point_to_the_admin_port_learns_and_change
         raw::answer(&raw::exchange(admin, request.as_bytes()).await)
     };
     for host in ["evil.example", "evil.example:9090", "127.0.0.1.evil.example"] {
-        for head in ["PUT /log-level", "GET /log-level", "GET /metrics", "POST /limits/1"] {
+        for head in ["PUT /log-level", "GET /log-level", "GET /metrics"] {
             let refused = ask(head, host).await;
             assert_eq!(refused.assert_status(421).json()["code"], "INVALID_REQUEST", "{head}: {refused:?}");
         }

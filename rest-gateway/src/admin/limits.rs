@@ -1,4 +1,5 @@
-//! `GET /admin/v1/accounts/{account}/limits`: what only a gateway knows, from the limiter in use.
+//! `GET /admin/v1/accounts/{account}/limits`: the state of an account's or a key's limits in this gateway's
+//! limiter.
 
 use std::sync::Arc;
 
@@ -7,10 +8,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
-use petstore_proto::admin::v1::{GetAccountResponse, Limits};
+use percent_encoding::percent_decode_str;
+use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
+use prost_reflect::{DynamicMessage, Value};
 use serde_json::json;
 
-use super::{AdminState, error::AdminError, method, not_stored};
+use super::{AdminState, Credentials, error::AdminError, method, not_stored};
 use crate::{
     error::ApiError,
     json::usage::LimitStatusBody,
@@ -25,17 +28,13 @@ pub(super) async fn get(
     path_params: RawPathParams,
     request: Request,
 ) -> Response {
-    let key = request.uri().query().and_then(|query| query.strip_prefix("keyId=")).map(str::to_owned);
     let credentials = state.authenticate(request.headers(), request.extensions());
+    let key_id = key_id(request.uri().query().unwrap_or_default());
     drop(request);
     let answered = async {
         let credentials = credentials?;
-        let account = path_params
-            .iter()
-            .find(|(name, _)| *name == "account")
-            .map(|(_, value)| value.to_owned())
-            .unwrap_or_default();
-        status(&state, &account, key, &credentials).await
+        let account = path_params.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
+        status(&state, account.unwrap_or_default(), key_id?, &credentials).await
     };
     not_stored(match answered.await {
         Ok(body) => json_response(StatusCode::OK, body),
@@ -43,26 +42,69 @@ pub(super) async fn get(
     })
 }
 
-/// The core decides whether the operator may see the account, and knows its limits.
+/// Returns the key that the query names, if there is one.
+///
+/// # Errors
+///
+/// When the query has anything else. The message names every fault.
+fn key_id(query: &str) -> Result<Option<String>, AdminError> {
+    let mut key_id = None;
+    let mut faults = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match (percent_decode_str(name).decode_utf8(), percent_decode_str(value).decode_utf8()) {
+            (Ok(name), Ok(_)) if name != "keyId" => {
+                faults.push(format!("{name} is no parameter of this operation"));
+            }
+            (Ok(_), Ok(_)) if key_id.is_some() => faults.push("keyId is given twice".to_owned()),
+            (Ok(_), Ok(value)) => key_id = Some(value.into_owned()),
+            (Err(_), _) | (_, Err(_)) => faults.push("the query must be UTF-8".to_owned()),
+        }
+    }
+    if faults.is_empty() { Ok(key_id) } else { Err(ApiError::InvalidParameter(faults.join("; ")).into()) }
+}
+
+/// Returns the body of the answer. The core decides whether the operator may see the account, and knows the
+/// account's limits and whose the key is.
 async fn status(
     state: &AdminState,
     account: &str,
-    key: Option<String>,
-    credentials: &super::Credentials,
+    key_id: Option<String>,
+    credentials: &Credentials,
 ) -> Result<String, AdminError> {
-    let method = method::find("GetAccount").ok_or(ApiError::Internal)?;
-    let mut message = method.request();
-    message.set_field_by_name("account", prost_reflect::Value::String(account.to_owned()));
-    let answer = state.call(&method, &message, credentials).await?;
+    let answer = find(state, "GetAccount", "account", account, credentials).await?;
     let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
-    let account = answer.account.ok_or(ApiError::Internal)?;
-    let quota = account.limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
-    let limit_key = match key {
-        Some(key_id) => LimitKey::ApiKey { account_id: account.id, key_id: key_id.into() },
-        None => LimitKey::Account(account.id),
+    let Account { id: account_id, limits, .. } = answer.account.ok_or(ApiError::Internal)?;
+    let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
+    let limit_key = match key_id {
+        Some(written) => {
+            let answer = find(state, "GetKey", "key_id", &written, credentials).await?;
+            let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
+            let key = answer.key.ok_or(ApiError::Internal)?;
+            if key.account_id != account_id {
+                let message = format!("account {account} has no key {}", key.id);
+                return Err(AdminError::Refused { reason: AdminErrorReason::KeyNotFound, message });
+            }
+            LimitKey::ApiKey { account_id, key_id: key.id.into() }
+        }
+        None => LimitKey::Account(account_id),
     };
     let status = state.gateway.limiter.inspect(&limit_key, quota).await.map_err(ApiError::from)?;
     Ok(json!(LimitStatusBody::from(&status)).to_string())
+}
+
+/// Calls a method of the core whose request has one field.
+async fn find(
+    state: &AdminState,
+    method: &str,
+    field: &str,
+    value: &str,
+    credentials: &Credentials,
+) -> Result<DynamicMessage, AdminError> {
+    let method = method::find(method).ok_or(ApiError::Internal)?;
+    let mut message = method.request();
+    message.set_field_by_name(field, Value::String(value.to_owned()));
+    state.call(&method, &message, credentials).await
 }
 
 fn quota(limits: &Limits) -> Option<Quota> {

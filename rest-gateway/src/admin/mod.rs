@@ -67,18 +67,23 @@ pub fn admin_router(gateway: Gateway) -> Router {
     let mut router = Router::new();
     for (path, (handlers, methods)) in by_path {
         let allow = methods.join(", ");
-        let refusal = async move || AdminError::from(ApiError::MethodNotAllowed { allow });
-        router = router.route(&path, handlers.fallback(refusal));
+        router = router.route(&path, refuse_others(handlers, allow));
     }
     let document = Representation::new("application/json", openapi::document().to_string());
+    let document = get(async move |headers: HeaderMap| document.answer(&headers));
     router
-        .route(limits::PATH, get(limits::get))
-        .route("/admin/v1/openapi.json", get(async move |headers: HeaderMap| document.answer(&headers)))
+        .route(limits::PATH, refuse_others(get(limits::get), "GET, HEAD".to_owned()))
+        .route("/admin/v1/openapi.json", refuse_others(document, "GET, HEAD".to_owned()))
         .fallback(async || AdminError::from(ApiError::RouteNotFound))
         .with_state(Arc::new(AdminState { gateway, attempts }))
 }
 
-/// For `Allow`.
+/// Answers methods that have no handler with 405.
+fn refuse_others(handlers: MethodRouter<Arc<AdminState>>, allow: String) -> MethodRouter<Arc<AdminState>> {
+    handlers.fallback(async move || AdminError::from(ApiError::MethodNotAllowed { allow }))
+}
+
+/// Returns the methods of a binding as `Allow` names them.
 fn method_name(binding: &Binding) -> &'static str {
     match binding.http_method.as_str() {
         "GET" => "GET, HEAD",

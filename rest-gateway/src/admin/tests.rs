@@ -244,7 +244,7 @@ async fn without_a_token_nobody_is_asked_and_after_ten_wrong_ones_neither() {
 #[tokio::test]
 async fn the_limits_of_an_account_are_shown_to_whom_the_core_shows_the_account() {
     let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
-    let (status, body) = rig.send("GET", "/admin/v1/accounts/shop/limits?keyId=k", "").await;
+    let (status, body) = rig.send("GET", "/admin/v1/accounts/shop/limits", "").await;
     assert_eq!(
         (status, &body["minute"]["limit"], &body["day"]["remaining"]),
         (200, &json!(60), &json!(1_000))

@@ -2,7 +2,7 @@
 
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{Plan, UsageDay};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::schema::{self, described, integer, reference};
@@ -22,47 +22,47 @@ struct Usage {
 }
 
 /// A limit status as `GET /v1/usage` and the admin port show it. Moments are RFC 3339 in UTC.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LimitStatusBody {
+pub(crate) struct LimitStatusBody {
     /// The window of a minute.
-    pub minute: WindowBody,
+    minute: WindowBody,
     /// The window of a UTC day.
-    pub day: WindowBody,
+    day: WindowBody,
     /// Requests after 429 that count towards a ban.
-    pub strikes: u64,
+    strikes: u64,
     /// When the strikes are forgotten.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub strikes_reset_at: Option<String>,
+    strikes_reset_at: Option<String>,
     /// Until when all requests are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused_until: Option<String>,
+    refused_until: Option<String>,
     /// The ban in force.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ban: Option<BanBody>,
+    ban: Option<BanBody>,
 }
 
 /// A window in which requests are counted.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WindowBody {
+struct WindowBody {
     /// How many requests it allows.
-    pub limit: u64,
+    limit: u64,
     /// How many were counted.
-    pub used: u64,
+    used: u64,
     /// How many are left.
-    pub remaining: u64,
+    remaining: u64,
     /// When it ends.
-    pub resets_at: String,
+    resets_at: String,
 }
 
 /// From when until when a key is banned.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct BanBody {
+#[derive(Debug, Serialize)]
+struct BanBody {
     /// When it was imposed.
-    pub from: String,
+    from: String,
     /// When it ends.
-    pub until: String,
+    until: String,
 }
 
 #[derive(Serialize)]

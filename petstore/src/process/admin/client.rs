@@ -1,21 +1,17 @@
-//! The client of the admin port, for `petstore usage` and `petstore health`.
+//! The client of the admin port, for `petstore health`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
-    http::{Request, StatusCode, Uri},
+    http::{StatusCode, Uri},
 };
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use petstore_gateway::LimitStatusBody;
-use petstore_proto::admin::v1::Limits;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
-
-use super::limits::LimitsRequest;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,7 +45,7 @@ impl fmt::Display for AdminUrl {
 /// Where the admin port of a process is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminUrlSettings {
-    /// The admin port of the process; for limits in use that of a gateway
+    /// The admin port of the process
     #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
     pub(crate) admin_url: AdminUrl,
 }
@@ -57,13 +53,6 @@ pub(crate) struct AdminUrlSettings {
 /// Why the admin port gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminPortError {
-    #[error("--admin-url: the service at {url} has no account data; is this the admin port of a gateway?")]
-    Refused { url: AdminUrl },
-    #[error(
-        "--admin-url: the service at {url} does not know that name: use its address, or start it with \
-         --admin-host"
-    )]
-    Misdirected { url: AdminUrl },
     #[error("--admin-url: no answer from {url} in time")]
     Silent { url: AdminUrl },
     #[error("--admin-url: nothing answers at {url}; is the service running?")]
@@ -82,57 +71,24 @@ impl<'a> AdminPortClient<'a> {
         Self { url, http: Client::builder(TokioExecutor::new()).build_http() }
     }
 
-    /// Returns how much of its limits an account or a key of it has used, or `None` if nothing listens there.
-    pub(crate) async fn limit_status(
-        &self,
-        account_id: i64,
-        limits: Limits,
-        key: Option<&str>,
-    ) -> Result<Option<LimitStatusBody>, AdminPortError> {
-        let [per_minute, per_day] =
-            [limits.per_minute, limits.per_day].map(|limit| u64::try_from(limit).unwrap_or_default());
-        let request = LimitsRequest { per_minute, per_day, key: key.map(str::to_owned) };
-        let request = Request::post(format!("{}/limits/{account_id}", self.url))
-            .body(Body::from(json!(request).to_string()));
-        let url = self.url.clone();
-        match self.send(request).await {
-            Ok((StatusCode::OK, body)) => match serde_json::from_value(body) {
-                Ok(status) => Ok(Some(status)),
-                Err(_) => Err(AdminPortError::Refused { url }),
-            },
-            Ok((StatusCode::MISDIRECTED_REQUEST, _)) => Err(AdminPortError::Misdirected { url }),
-            Ok(_) => Err(AdminPortError::Refused { url }),
-            Err(AdminPortError::Unreachable { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns whether the process is ready for requests, and what `/readyz` says of its parts.
+    /// Returns whether the process is ready for requests, and what `/readyz` says of its parts, which is JSON
+    /// or else null.
     pub(crate) async fn readiness(&self) -> Result<(bool, Value), AdminPortError> {
-        let request = Request::get(format!("{}/readyz", self.url)).body(Body::empty());
-        let (status, body) = self.send(request).await?;
-        Ok((status == StatusCode::OK, body))
-    }
-
-    /// Returns the status and the body, which is JSON or else null.
-    async fn send(
-        &self,
-        request: Result<Request<Body>, axum::http::Error>,
-    ) -> Result<(StatusCode, Value), AdminPortError> {
         let url = || self.url.clone();
-        let request = request.map_err(|_| AdminPortError::Refused { url: url() })?;
         let exchange = async {
-            let response = self.http.request(request).await.map_err(|error| {
+            let path =
+                format!("{}/readyz", self.url).parse().map_err(|_| AdminPortError::Silent { url: url() })?;
+            let response = self.http.get(path).await.map_err(|error| {
                 if error.is_connect() {
                     AdminPortError::Unreachable { url: url() }
                 } else {
                     AdminPortError::Silent { url: url() }
                 }
             })?;
-            let status = response.status();
+            let is_ready = response.status() == StatusCode::OK;
             let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await;
             let body = body.map_err(|_| AdminPortError::Silent { url: url() })?;
-            Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+            Ok((is_ready, serde_json::from_slice(&body).unwrap_or_default()))
         };
         timeout(REQUEST_TIMEOUT, exchange).await.map_err(|_| AdminPortError::Silent { url: url() })?
     }

@@ -1,8 +1,7 @@
-//! The admin port: liveness, readiness, metrics, limits in use and the log level.
+//! The admin port: liveness, readiness, metrics and the log level.
 
 mod client;
 mod host;
-mod limits;
 
 use std::{
     net::SocketAddr,
@@ -15,7 +14,7 @@ use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
-    routing::{any, get, post},
+    routing::{any, get},
 };
 use petstore_gateway::{admin_router, console};
 use petstore_telemetry::{
@@ -88,7 +87,6 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
     };
     let restricted = Router::new()
         .route("/metrics", get(show_metrics))
-        .route("/limits/{account}", post(limits::status))
         .route("/admin/v1/{*path}", any(admin_api))
         .route("/console", any(admin_api))
         .route("/console/{*path}", any(admin_api))
@@ -146,8 +144,8 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 async fn not_found() -> Response {
-    let paths = "the admin port has /livez, /readyz, /metrics, /limits, /log-level, and that of a \
-                 gateway /admin/v1 and /console";
+    let paths = "the admin port has /livez, /readyz, /metrics, /log-level, and that of a gateway \
+                 /admin/v1 and /console";
     refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 
