@@ -1,5 +1,6 @@
 //! What the core does in the background: it deletes idempotency keys that have expired, counts by minute and
-//! refusals that are older than a day, and checks the replicas.
+//! refusals that are older than a day, and checks the replicas
+//! and the store's file.
 
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ impl Core {
         tokio::select! {
             () = sweeping => {}
             never = self.store.watch_replicas() => match never {},
+            never = self.store.watch_file() => match never {},
             () = shutdown => {}
         }
     }

@@ -10,7 +10,7 @@
 //! Single pets, pages of them and creations are most of what is asked. Those that wait are answered together,
 //! by one statement or in one transaction (`connection::batches`).
 
-use std::{fmt, time::Duration};
+use std::{convert::Infallible, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect};
@@ -28,6 +28,7 @@ mod database_url;
 mod entity;
 mod fault;
 mod first_account;
+mod health;
 mod imports;
 mod in_flight;
 mod insert;
@@ -67,6 +68,7 @@ pub(crate) use usage::MinutesOf;
 
 use connection::{Connections, Session};
 use database_url::DatabaseLocation;
+use health::Health;
 use in_flight::CreationsInFlight;
 use pets::{PetCache, PetCreates, PetReads};
 use replicas::Replicas;
@@ -77,6 +79,8 @@ const SQLITE_DEADLINE: Duration = Duration::from_secs(4);
 /// How long a call to PostgreSQL may take. The server's own limits do not hold while it is frozen or cut off,
 /// and callers should learn of that soon.
 const POSTGRES_DEADLINE: Duration = Duration::from_millis(1_400);
+/// Time between two comparisons of a SQLite file with the one at its path.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// How long closing may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -94,6 +98,7 @@ pub struct Store {
     deadline: Duration,
     in_flight: CreationsInFlight,
     replicas: Replicas,
+    health: Health,
 }
 
 /// What the store keeps: one file for each.
@@ -181,7 +186,7 @@ impl Store {
         Self { pet_cache: PetCache::of(pets), ..self }
     }
 
-    fn on_sqlite(writer: Connections, reader: Connections) -> Self {
+    fn on_sqlite(writer: Connections, reader: Connections, health: Health) -> Self {
         Self {
             pet_cache: PetCache::of(0),
             pet_reads: PetReads::new(reader.clone(), reader.clone(), reader.clone()),
@@ -191,10 +196,11 @@ impl Store {
             deadline: SQLITE_DEADLINE,
             in_flight: CreationsInFlight::default(),
             replicas: Replicas::default(),
+            health,
         }
     }
 
-    fn on_postgres(connections: postgres::PrimaryConnections) -> Self {
+    fn on_postgres(connections: postgres::PrimaryConnections, health: Health) -> Self {
         Self {
             writer: connections.any.clone(),
             reader: connections.any,
@@ -204,6 +210,7 @@ impl Store {
             deadline: POSTGRES_DEADLINE,
             in_flight: CreationsInFlight::default(),
             replicas: Replicas::default(),
+            health,
         }
     }
 
@@ -220,6 +227,13 @@ impl Store {
     /// Closes every connection, once the calls under way are done, or after 5 s. The writer goes last, since
     /// it tidies a file up.
     pub async fn close(self) {
+        if !self.health.is_replaced() && !self.health.is_file_in_place().await {
+            self.give_up_file().await;
+        }
+        self.close_connections().await;
+    }
+
+    async fn close_connections(&self) {
         let closing = async {
             self.replicas.close().await;
             self.pet_reads.close().await;
@@ -230,6 +244,44 @@ impl Store {
         if time::timeout(CLOSE_DEADLINE, closing).await.is_err() {
             tracing::warn!("the store was still at work when it had to be closed");
         }
+    }
+
+    /// Compares the file of a SQLite store with the one at its path, four times a second, and gives it up if
+    /// it was replaced or removed: what would be acknowledged from then on, the next start would not find.
+    /// Never ends.
+    pub(crate) async fn watch_file(&self) -> Infallible {
+        if self.health.path().is_some() {
+            let mut ticks = time::interval(FILE_CHECK_INTERVAL);
+            ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+            while self.health.is_file_in_place().await {
+                ticks.tick().await;
+            }
+            self.give_up_file().await;
+            self.close_connections().await;
+        }
+        std::future::pending().await
+    }
+
+    /// Refuses all calls from now on. Moves what was acknowledged from the write-ahead log into the open file,
+    /// wherever that is now: SQLite would take a log that is left for that of the file in its place.
+    async fn give_up_file(&self) {
+        let Some(path) = self.health.path() else { return };
+        self.health.give_up_file();
+        let path = path.display();
+        tracing::error!(
+            "{path} was replaced or removed while the service runs; all requests are refused. Stop the \
+             service, put the right file in its place, and start it again. What was acknowledged until now \
+             is in the file that was there before"
+        );
+        if let Err(error) = sqlite::empty_log(&self.writer).await {
+            tracing::error!(%error, "the log of the file before was not emptied: remove {path}-wal before the start");
+        }
+    }
+
+    /// Returns `true` if the database has called its content damaged: what it can still read is served.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.health.is_damaged()
     }
 
     /// Asks the database something that it can only answer by reading.
@@ -313,6 +365,10 @@ impl Store {
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
+        if self.health.is_replaced() {
+            let cause = "the store's file was replaced or removed while the service runs";
+            return Err(PetStoreError::Unavailable(cause.into()).into());
+        }
         match time::timeout(self.deadline, work).await {
             Ok(result) => result,
             Err(elapsed) => {

@@ -39,7 +39,9 @@ impl Pets<'_> {
     /// The pet, if there is one. A replica that has it is as good as the primary, for a pet never changes;
     /// one that lacks it may only be late.
     pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
-        if let Some(pet) = self.0.pet_cache.get(id) {
+        if let Some(pet) = self.0.pet_cache.get(id)
+            && !self.0.health.is_replaced()
+        {
             return Ok(Some(pet));
         }
         let on_replica = self.0.read_from_replica(|replica| async move { replica.find(id.0).await });

@@ -68,10 +68,10 @@ impl Store {
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }
-            let connections = postgres::connections(address);
+            let connections = postgres::connections(address, &self.health);
             all.push(Replica {
                 url: replica.to_string().into(),
-                pet_reads: postgres::pet_reads(address, &connections),
+                pet_reads: postgres::pet_reads(address, &connections, &self.health),
                 connections,
                 is_usable: Arc::default(),
             });

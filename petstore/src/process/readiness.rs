@@ -40,6 +40,7 @@ impl Sources {
         let database = match &self.store {
             None => None,
             Some(store) => match timeout(PING_TIMEOUT, store.ping()).await {
+                Ok(Ok(())) if store.is_damaged() => Some(PartState::Degraded),
                 Ok(Ok(())) => Some(PartState::Ok),
                 Ok(Err(_)) | Err(_) => Some(PartState::Down),
             },

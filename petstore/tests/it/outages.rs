@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use petstore_testkit::{
     Answer, Client, Server, eventually,
+    faults::{Fault, Proxy},
     grpc::{self, ServingStatus},
     servers::{Database, PostgresOptions, PostgresServer},
 };
@@ -40,6 +41,25 @@ async fn while_the_server_is_frozen_down_or_crashed_every_call_hears_503_soon_an
     postgres.restart().await;
     is_served(&server, &client).await;
     println!("three outages took {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_proxy_that_accepts_and_hangs_up_while_no_server_is_behind_it_is_an_outage() {
+    let postgres = PostgresServer::shared().await;
+    let proxy = Proxy::to(postgres.address()).await;
+    let url = postgres.database().await.url_at(proxy.address());
+    let installation = petstore().with_variable("PETSTORE_DATABASE_URL", &url);
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    let client = server.client(&key_without_limits(&installation).await);
+    is_served(&server, &client).await;
+
+    for fault in [Fault::CloseOnAccept, Fault::ResetOnAccept] {
+        proxy.set(fault).await;
+        proxy.reset_connections();
+        is_refused(&format!("{fault:?}"), &server, &client).await;
+        proxy.set(Fault::None).await;
+        is_served(&server, &client).await;
+    }
 }
 
 #[tokio::test]

@@ -1,14 +1,22 @@
-//! A SQLite store where nothing can be written: a full disk, a limit on files, a folder that is read-only.
+//! A SQLite store in trouble: a full disk, a limit on files, a folder that is read-only, a file that is replaced,
+//! removed or damaged while the service runs.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command, time::Duration};
+use std::{
+    fs,
+    io::{Seek, SeekFrom, Write},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
 
 use petstore_testkit::{
-    Client, Installation, Server, eventually,
+    Answer, Client, Installation, Server, eventually,
     grpc::{self, Code, new_pet, pb},
 };
 use serde_json::json;
 
-use crate::{FIRST_KEY, PORTS, pets::created, petstore};
+use crate::{FIRST_KEY, PORTS, first_client, key_without_limits, pets::created, petstore};
 
 const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
@@ -82,6 +90,92 @@ async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl
     .await;
     added.push(created(&answer));
     assert_eq!(all_ids(server).await, added, "whatever was acknowledged is there, and nothing else");
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_or_removed_while_the_service_runs_takes_no_further_requests_and_loses_none()
+{
+    let (other, other_file) = (petstore(), "data/petstore.db");
+    let server = other.start(&serve(&[])).await;
+    let others_pet = created(&add(&first_client(&other, &server)).await);
+    assert_eq!(server.terminate().await.code, Some(0));
+
+    for is_replaced in [true, false] {
+        let installation = petstore();
+        let file = installation.folder().join("data/petstore.db");
+        let server = installation.start(&serve(&[])).await;
+        let client = server.client(&key_without_limits(&installation).await);
+        let mut acknowledged = vec![created(&add(&client).await)];
+        fs::hard_link(&file, installation.folder().join("kept.db")).unwrap();
+        if is_replaced {
+            fs::copy(other.folder().join(other_file), installation.folder().join("copy.db")).unwrap();
+            fs::rename(installation.folder().join("copy.db"), &file).unwrap();
+        } else {
+            fs::remove_file(&file).unwrap();
+        }
+        let refused = eventually(Duration::from_secs(10), async || match add(&client).await {
+            answer if answer.status() == 201 => {
+                acknowledged.push(created(&answer));
+                Err(format!("{answer:?}"))
+            }
+            answer => Ok(answer),
+        })
+        .await;
+        refused.assert_error(503, "UNAVAILABLE");
+        for path in ["/v1/pets", "/v1/pets/1"] {
+            client.get(path).await.assert_error(503, "UNAVAILABLE");
+        }
+        let unready = server.admin().get("/readyz").await;
+        assert_eq!(unready.assert_status(503).json()["parts"]["database"], "down", "{unready:?}");
+        let exit = server.terminate().await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        let lines: Vec<_> = exit.stderr.lines().filter(|line| line.contains("put the right file")).collect();
+        assert_eq!(lines.len(), 1, "{exit:?}");
+        assert!(lines[0].contains("data/petstore.db was replaced or removed"), "{lines:?}");
+
+        let kept = installation.start(&serve(&["--database-url", "sqlite://kept.db"])).await;
+        assert_eq!(all_ids(&kept).await, acknowledged, "replaced: {is_replaced}");
+        drop(kept);
+        if is_replaced {
+            let server = installation.start(&serve(&[])).await;
+            assert_eq!(all_ids(&server).await, [others_pet], "nothing of the store before is in it");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_calls_itself_damaged_makes_the_service_degraded_and_the_log_says_what_to_do() {
+    let installation = petstore();
+    let file = installation.folder().join("data/petstore.db");
+    let server = installation.start(&serve(&[])).await;
+    let mut pets = grpc::pet_store(server.address("gRPC")).await;
+    let pet =
+        pb::CreatePetRequest { pet: Some(new_pet("x".repeat(255), Some(1), 0)), request_id: String::new() };
+    pets.batch_create_pets(pb::BatchCreatePetsRequest { requests: vec![pet; 500] }).await.unwrap();
+    assert_eq!(server.terminate().await.code, Some(0));
+
+    let server = installation.start(&serve(&[])).await;
+    server.ready().await;
+    let length = fs::metadata(&file).unwrap().len();
+    let mut opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
+    opened.seek(SeekFrom::Start(length / 2)).unwrap(); // the newest pages hold pets
+    opened.write_all(&vec![0xa5; usize::try_from(length - length / 2).unwrap()]).unwrap();
+    let client = first_client(&installation, &server);
+    client.get("/v1/pets/500").await.assert_error(500, "INTERNAL");
+    let ready = server.admin().get("/readyz").await;
+    assert_eq!(ready.assert_status(200).json()["parts"]["database"], "degraded", "{ready:?}");
+    let stderr = server.terminate().await.stderr;
+    let lines: Vec<_> = stderr.lines().filter(|line| line.contains("restore a backup")).collect();
+    assert_eq!(lines.len(), 1, "{stderr}");
+    assert!(lines[0].contains("data/petstore.db is damaged"), "{lines:?}");
+}
+
+fn serve<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    [["serve"].as_slice(), flags, &PORTS].concat()
+}
+
+async fn add(client: &Client) -> Answer {
+    client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await
 }
 
 async fn all_ids(server: &Server) -> Vec<i64> {

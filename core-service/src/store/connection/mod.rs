@@ -22,7 +22,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
-use sea_orm::{ConnAcquireErr, DbBackend, DbErr, QueryResult, Statement, metric};
+use sea_orm::{ConnAcquireErr, ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, metric};
 use tokio::{sync::oneshot, task::JoinHandle, time};
 
 mod batches;
@@ -37,6 +37,7 @@ pub(super) use batches::{Access, BatchError, Batched, Batches, Turns};
 pub(super) use driver::Target;
 pub(super) use session::Session;
 
+use super::health::Health;
 use job::{Job, TypedJob};
 use owner::Shared;
 use queue::Queue;
@@ -59,6 +60,8 @@ pub(super) struct Settings {
     pub(super) job_timeout: Option<Duration>,
     /// `None` for a database that does not hang up.
     pub(super) lifetimes: Option<Lifetimes>,
+    /// Where damage is recorded.
+    pub(super) health: Health,
 }
 
 /// When a connection is closed although it is usable, and when it is pinged first.
@@ -156,6 +159,11 @@ impl Connections {
             })
         })
         .await
+    }
+
+    /// Returns the rows of a SQLite statement that runs outside of any transaction.
+    pub(super) async fn pragma(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        self.submit(Kind::Write, |session| session.query_all_raw(statement)).await
     }
 
     async fn submit<T, E, F>(&self, kind: Kind, work: F) -> Result<T, E>

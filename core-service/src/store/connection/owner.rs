@@ -13,6 +13,8 @@ use futures_util::FutureExt;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, sqlx};
 use tokio::time::{self, Instant};
 
+use crate::store::fault;
+
 use super::{
     ACQUIRE_TIMEOUT, Queue, Settings, StaleConnections, driver::Driver, job::Job, queue::Next,
     session::Session,
@@ -47,6 +49,10 @@ impl Shared {
     async fn connect(&self, deadline: Instant) -> Result<Driver, DbErr> {
         let (mut pause, longest_pause) = RETRY_DELAYS;
         loop {
+            if !self.settings.health.is_file_in_place().await {
+                let error = std::io::Error::other("the store's file was replaced or removed");
+                return Err(DbErr::Conn(RuntimeErr::SqlxError(sqlx::Error::from(error).into())));
+            }
             match time::timeout_at(deadline, self.settings.target.connect()).await {
                 Ok(Ok(driver)) => return Ok(driver),
                 Ok(Err(error)) if may_accept_soon(&error) => {}
@@ -125,7 +131,7 @@ impl Owner {
         }
         let driver = self.shared.connect(deadline).await?;
         let now = Instant::now();
-        let session = Session::new(driver);
+        let session = Session::new(driver, self.shared.settings.health.clone());
         Ok(OpenConnection {
             session,
             opened_at: now,
@@ -202,9 +208,10 @@ fn panicked() -> DbErr {
     DbErr::Custom("work on a connection panicked".into())
 }
 
-/// Whether the server is starting, or has no connection to spare: it may accept this one soon.
+/// Whether the server is starting or away, or has no connection to spare: it may accept this one soon.
 fn may_accept_soon(error: &sqlx::Error) -> bool {
     match error {
+        error if fault::is_hang_up(error) => true,
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
         sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
         _ => false,

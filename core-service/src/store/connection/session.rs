@@ -13,7 +13,7 @@ use sea_orm::{
 use tokio::sync::Mutex;
 
 use super::{Observer, driver::Driver};
-use crate::store::{fault, statement::operation};
+use crate::store::{fault, health::Health, statement::operation};
 
 /// The column in which a statement that [writes by itself](super::Connections::write) says whether it was
 /// committed.
@@ -47,6 +47,7 @@ pub(in crate::store) struct Session {
     backend: DbBackend,
     kind: Kind,
     observer: Option<Observer>,
+    health: Health,
     /// It is not known what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
     /// A statement of this job has failed.
@@ -54,12 +55,13 @@ pub(in crate::store) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(driver: Driver) -> Self {
+    pub(super) fn new(driver: Driver, health: Health) -> Self {
         Self {
             backend: driver.backend(),
             driver: Mutex::new(driver),
             kind: Kind::Read,
             observer: None,
+            health,
             is_in_doubt: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         }
@@ -111,8 +113,9 @@ impl Session {
         let mut driver = self.driver.lock().await;
         let unanswered = self.start()?;
         let result = driver.send(sql).await;
-        if result.is_ok() {
-            unanswered.complete();
+        match &result {
+            Ok(_) => unanswered.complete(),
+            Err(error) => self.health.record(error),
         }
         result.map(drop).map_err(query_error)
     }
@@ -176,6 +179,7 @@ impl Session {
             Ok(_) => true,
             Err(error) => {
                 self.has_failed.store(true, Ordering::Relaxed);
+                self.health.record(error);
                 fault::keeps_connection_usable(error)
             }
         };

@@ -52,7 +52,7 @@ fn one_connection(url: &crate::DatabaseUrl) -> Settings {
         }
         DatabaseLocation::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
     };
-    Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None }
+    Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None, health: Health::default() }
 }
 
 /// How many pets another process sees: those that are committed.

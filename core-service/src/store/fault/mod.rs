@@ -1,5 +1,7 @@
 //! What went wrong in the database: `DbErr` -> domain error.
 
+use std::io::ErrorKind;
+
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlErr, sqlx};
 
 use crate::domain::PetStoreError;
@@ -32,6 +34,26 @@ pub(super) fn is_passing(error: &DbErr) -> bool {
         || matches!(sqlx_error(error), Some(sqlx::Error::Io(_)))
 }
 
+/// Returns `true` if the database calls its own content damaged.
+pub(super) fn is_damage(error: &sqlx::Error) -> bool {
+    sqlite::is_damage(error) || postgres::is_damage(error)
+}
+
+/// Returns `true` if a connection could not be made because what accepted it hung up, or spoke otherwise than a
+/// server: as proxies do while no server is behind them.
+pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Io(error) => {
+            matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe
+            )
+        }
+        _ => false,
+    }
+}
+
 /// Whether a statement that failed so was answered to its end, on a connection that goes on.
 pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(_)) && !postgres::is_fatal(error)
@@ -47,6 +69,11 @@ pub(super) fn is_refusal(error: &DbErr) -> bool {
 /// Whether the database is away, busy or full.
 pub(super) fn is_outage(error: &DbErr) -> bool {
     if let DbErr::ConnectionAcquire(_) = error {
+        return true;
+    }
+    if let DbErr::Conn(RuntimeErr::SqlxError(error)) = error
+        && is_hang_up(error)
+    {
         return true;
     }
     if let Some(is_outage) = sqlite::is_outage(error).or_else(|| postgres::is_outage(error)) {

@@ -40,6 +40,11 @@ pub(super) fn is_outage(error: &DbErr) -> Option<bool> {
     )
 }
 
+/// Returns `true` if the server says that data or an index is corrupted.
+pub(super) fn is_damage(error: &sqlx::Error) -> bool {
+    matches!(state(error), Some("XX001" | "XX002"))
+}
+
 /// Whether the server hangs up after the error.
 pub(super) fn is_fatal(error: &sqlx::Error) -> bool {
     reported(error).is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))

@@ -21,10 +21,19 @@ const OUTAGES: [u32; 7] = [BUSY, LOCKED, NOMEM, READONLY, IOERR, FULL, CANTOPEN]
 
 /// The primary result code, if the error is one of SQLite.
 pub(in crate::store) fn code(error: &DbErr) -> Option<u32> {
-    let sqlx::Error::Database(error) = sqlx_error(error)? else { return None };
+    reported(sqlx_error(error)?)
+}
+
+fn reported(error: &sqlx::Error) -> Option<u32> {
+    let sqlx::Error::Database(error) = error else { return None };
     error.try_downcast_ref::<sqlx::sqlite::SqliteError>()?;
     let extended: u32 = error.code()?.parse().ok()?;
     Some(extended & 0xff)
+}
+
+/// Returns `true` if SQLite calls the file damaged, or no database.
+pub(super) fn is_damage(error: &sqlx::Error) -> bool {
+    matches!(reported(error), Some(CORRUPT | NOTADB))
 }
 
 /// Whether it passes without a new release of ours; `None` if it is no error of SQLite.

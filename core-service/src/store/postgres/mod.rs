@@ -13,6 +13,7 @@ use sea_orm::{
 use super::{
     PostgresAddress,
     connection::{Connections, Lifetimes, Settings, Target},
+    health::Health,
     pets::{CREATE_CONNECTIONS, GET_CONNECTIONS, LIST_CONNECTIONS, PetCreates, PetReads},
 };
 
@@ -79,31 +80,36 @@ pub(super) struct PrimaryConnections {
 
 impl PrimaryConnections {
     /// None is made before it is needed, so this does not fail because the server is away.
-    fn new(address: &PostgresAddress) -> Self {
-        let any = connections(address);
-        let creates = any.beside(settings(address, CREATE_CONNECTIONS, GENERIC_PLANS));
-        Self { pet_reads: pet_reads(address, &any), creates: PetCreates::new(creates, any.clone()), any }
+    fn new(address: &PostgresAddress, health: &Health) -> Self {
+        let any = connections(address, health);
+        let creates = any.beside(settings(address, CREATE_CONNECTIONS, GENERIC_PLANS, health));
+        Self {
+            pet_reads: pet_reads(address, &any, health),
+            creates: PetCreates::new(creates, any.clone()),
+            any,
+        }
     }
 }
 
 /// The connections for any statement. None is made before it is needed.
-pub(super) fn connections(address: &PostgresAddress) -> Connections {
-    Connections::new(settings(address, FOR_ANYTHING, CUSTOM_PLANS))
+pub(super) fn connections(address: &PostgresAddress, health: &Health) -> Connections {
+    Connections::new(settings(address, FOR_ANYTHING, CUSTOM_PLANS, health))
 }
 
 /// The connections for reading pets, beside those for any statement.
-pub(super) fn pet_reads(address: &PostgresAddress, any: &Connections) -> PetReads {
-    let for_one_kind = |connections| any.beside(settings(address, connections, GENERIC_PLANS));
+pub(super) fn pet_reads(address: &PostgresAddress, any: &Connections, health: &Health) -> PetReads {
+    let for_one_kind = |connections| any.beside(settings(address, connections, GENERIC_PLANS, health));
     PetReads::new(for_one_kind(GET_CONNECTIONS), for_one_kind(LIST_CONNECTIONS), any.clone())
 }
 
-fn settings(address: &PostgresAddress, connections: usize, plans: (&str, &str)) -> Settings {
+fn settings(address: &PostgresAddress, connections: usize, plans: (&str, &str), health: &Health) -> Settings {
     let options = connect_options(address).options(SERVER_LIMITS).options([plans]);
     Settings {
         target: Target::Postgres(Box::new(options)),
         connections,
         job_timeout: Some(JOB_TIMEOUT),
         lifetimes: Some(LIFETIMES),
+        health: health.clone(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
             is_slow_connection,
             postgres::{is_refused_login, is_unknown_database},
         },
+        health::Health,
         open::{require_current, require_known},
     },
 };
@@ -35,7 +36,8 @@ pub(in crate::store) async fn open(
     let schema = judge_schema(url, &connection, options).await;
     let _ = connection.close().await; // the reason is in `schema`
     schema?;
-    Ok(Store::on_postgres(PrimaryConnections::new(address)))
+    let health = Health::default();
+    Ok(Store::on_postgres(PrimaryConnections::new(address, &health), health))
 }
 
 /// Judges the schema, and brings it up to date if that is wanted.

@@ -3,14 +3,17 @@
 use std::{path::Path, time::Duration};
 
 use sea_orm::{
-    Database, DatabaseConnection, DbErr, SqliteTransactionMode, TransactionOptions,
+    Database, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, Statement, TransactionOptions,
     sqlx::{
         ConnectOptions,
         sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
     },
 };
 
-use super::connection::{Connections, Settings, Target};
+use super::{
+    connection::{Connections, Settings, Target},
+    health::Health,
+};
 
 mod open;
 mod statistics;
@@ -29,21 +32,22 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const STATEMENT_CACHE: usize = 128;
 
 /// The connection that writes.
-fn writer(path: &Path) -> Connections {
-    connections(writing(path), WRITERS)
+fn writer(path: &Path, health: Health) -> Connections {
+    connections(writing(path), WRITERS, health)
 }
 
 /// The connections that only read.
-fn reader(path: &Path) -> Connections {
-    connections(basic(path).read_only(true), READERS)
+fn reader(path: &Path, health: Health) -> Connections {
+    connections(basic(path).read_only(true), READERS, health)
 }
 
-fn connections(options: SqliteConnectOptions, connections: usize) -> Connections {
+fn connections(options: SqliteConnectOptions, connections: usize, health: Health) -> Connections {
     Connections::new(Settings {
         target: Target::Sqlite(Box::new(options)),
         connections,
         job_timeout: None, // to close a connection does not stop what SQLite is doing
         lifetimes: None,   // a file does not hang up
+        health,
     })
 }
 
@@ -59,6 +63,16 @@ async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
         .record_stmt_in_spans(false)
         .map_sqlx_sqlite_opts(move |_| connect.clone());
     Database::connect(options).await
+}
+
+/// Moves what is in the write-ahead log into the open file, and leaves an empty log.
+pub(super) async fn empty_log(writer: &Connections) -> Result<(), DbErr> {
+    let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA wal_checkpoint(TRUNCATE)");
+    let rows = writer.pragma(pragma).await?;
+    match rows.first().map(|row| row.try_get_by_index::<i64>(0)).transpose()? {
+        Some(0) => Ok(()),
+        _ => Err(DbErr::Custom("another process reads the file".into())),
+    }
 }
 
 fn writing(path: &Path) -> SqliteConnectOptions {

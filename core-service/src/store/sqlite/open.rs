@@ -15,6 +15,7 @@ use crate::store::{
         is_slow_connection,
         sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
     },
+    health::Health,
     open::{require_current, require_known},
 };
 
@@ -47,14 +48,17 @@ async fn finish_opening(
     }
     require_current(url, &retry_while_busy(path, || petstore_migrations::status(migrator)).await?)?;
     retry_while_busy(path, || statistics::remove(migrator)).await?;
-    let (writer, reader) = (super::writer(path), super::reader(path));
+    let health = Health::default();
+    let (writer, reader) = (super::writer(path, health.clone()), super::reader(path, health.clone()));
     for connections in [&writer, &reader] {
         retry_while_busy(path, || {
             connections.read(|session| Box::pin(revision::Entity::find().all(session)))
         })
         .await?;
     }
-    Ok(Store::on_sqlite(writer, reader))
+    let unreadable = |error: io::Error| OpenError::Other { path: path.to_owned(), cause: error.into() };
+    health.open_file(path).await.map_err(unreadable)?;
+    Ok(Store::on_sqlite(writer, reader, health))
 }
 
 /// A connection for work on the schema, to a file that is there and can be written.

@@ -29,6 +29,9 @@ pub enum Fault {
     Refuse,
     /// New connections are accepted and reset at once; open ones live on.
     ResetOnAccept,
+    /// New connections are accepted, and closed in order after the first request; open ones live on. Load
+    /// balancers do so while no server is behind them.
+    CloseOnAccept,
     /// Each connection is reset when so many more bytes of responses have passed; with 0, in place of the
     /// next.
     Cut {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::{
+    io::AsyncReadExt,
     net::{TcpListener, TcpStream},
     sync::watch,
     task::{AbortHandle, JoinSet},
@@ -107,6 +108,13 @@ async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watc
                 control.accepted.fetch_add(1, Ordering::Relaxed);
                 if fault == Fault::ResetOnAccept {
                     let _ = stream.set_zero_linger(); // the drop sends a reset
+                } else if fault == Fault::CloseOnAccept {
+                    tokio::spawn(async move {
+                        let mut stream = stream;
+                        let mut request = [0; 4_096];
+                        // What is left unread would make a reset of the close.
+                        let _ = stream.read(&mut request).await;
+                    });
                 } else {
                     // Now: a reset that comes before its task is for it too.
                     let resets = control.resets.subscribe();

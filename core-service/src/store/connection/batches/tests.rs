@@ -6,7 +6,10 @@ use futures_util::{FutureExt, future::join_all};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::store::connection::{Settings, Target};
+use crate::store::{
+    connection::{Settings, Target},
+    health::Health,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -69,6 +72,7 @@ impl Test {
             connections: turns.most,
             job_timeout: Some(SOON),
             lifetimes: None,
+            health: Health::default(),
         });
         let desk =
             Desk { leave: Semaphore::new(0), begun: Semaphore::new(0), panics: AtomicBool::new(false) };

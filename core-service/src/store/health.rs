@@ -1,0 +1,118 @@
+//! Faults of the database that last until an operator has acted.
+
+use std::{
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use sea_orm::sqlx;
+use tokio::fs;
+
+use super::fault;
+
+/// Faults that the connections of a store have found. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Health(Arc<Faults>);
+
+#[derive(Default)]
+struct Faults {
+    /// The database itself has called its content damaged.
+    is_damaged: AtomicBool,
+    /// The open file is no longer the one at the store's path.
+    is_replaced: AtomicBool,
+    /// The file of a SQLite store, once it is open.
+    file: OnceLock<OpenFile>,
+}
+
+/// A SQLite file as it was when it was opened.
+struct OpenFile {
+    path: PathBuf,
+    opened: Files,
+}
+
+/// Device and inode of the file at the store's path, and of its write-ahead log. `None` if there is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Files {
+    database: Option<(u64, u64)>,
+    log: Option<(u64, u64)>,
+}
+
+impl Health {
+    /// Returns `true` if the database has called itself damaged since the process started.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.0.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the file was replaced or removed since it was opened.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.0.is_replaced.load(Ordering::Relaxed)
+    }
+
+    /// Judges why a statement failed. Logs the first damage that is found.
+    pub(super) fn record(&self, error: &sqlx::Error) {
+        if !fault::is_damage(error) || self.0.is_damaged.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(path) = self.path() {
+            let path = path.display();
+            tracing::error!(
+                %error,
+                "{path} is damaged: stop the service and restore a backup, or save what can be read with \
+                 `sqlite3 {path} .recover`"
+            );
+        } else {
+            tracing::error!(
+                %error,
+                "PostgreSQL says that the database is damaged: look into its log, check it with pg_amcheck, \
+                 repair it or fail over to a sound copy, and restart this process"
+            );
+        }
+    }
+
+    /// Remembers which file is open.
+    pub(super) async fn open_file(&self, path: &Path) -> io::Result<()> {
+        let opened = files(path).await?;
+        let _ = self.0.file.set(OpenFile { path: path.to_owned(), opened }); // it is set once
+        Ok(())
+    }
+
+    /// The path of the file that is open, on SQLite.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.0.file.get().map(|file| file.path.as_path())
+    }
+
+    /// Returns `true` unless the files at the store's path are others than those that were opened. A file
+    /// system that does not answer is no proof of that.
+    pub(super) async fn is_file_in_place(&self) -> bool {
+        match self.0.file.get() {
+            Some(file) => files(&file.path).await.map_or(true, |now| now == file.opened),
+            None => true,
+        }
+    }
+
+    /// Records that the file was replaced: nothing is asked of it any more.
+    pub(super) fn give_up_file(&self) {
+        self.0.is_replaced.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn files(path: &Path) -> io::Result<Files> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    Ok(Files { database: identity(path).await?, log: identity(Path::new(&log)).await? })
+}
+
+async fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    match fs::metadata(path).await {
+        Ok(metadata) => Ok(Some((metadata.dev(), metadata.ino()))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
