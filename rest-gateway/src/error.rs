@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 
 pub(crate) mod codes;
-pub(crate) mod examples;
 mod from_core;
-pub(crate) mod responses;
+#[cfg(test)]
+pub(crate) mod samples;
 
-pub(crate) use codes::code;
+pub(crate) use codes::{Retry, code};
 pub(crate) use from_core::is_transport_failure;
 
 /// Why there is an Error body instead of what was asked for. `Display` is the body's `message`: safe for a
@@ -142,10 +142,11 @@ impl ApiError {
     }
 
     pub(crate) const fn status(&self) -> StatusCode {
-        codes::explain(self.reason()).status
+        codes::row_of(self.reason()).status
     }
 
-    /// `Retry-After` in whole seconds: always with 409, 429 and 503, and where the core asks for it.
+    /// Returns `Retry-After` in whole seconds: at least 1 where the table of codes promises the field, and
+    /// otherwise what the core asks for.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
             Self::OverLimit(decision, _) => decision.retry_after_secs(),
@@ -155,7 +156,7 @@ impl ApiError {
             | Self::Overloaded { retry_after } => retry_after.map(whole_seconds),
             _ => None,
         };
-        known.or_else(|| codes::says_when_to_retry(self.status()).then_some(1))
+        known.or_else(|| (codes::row_of(self.reason()).retry == Retry::After).then_some(1))
     }
 
     /// What replaces an answer that is not an Error body although it should be.

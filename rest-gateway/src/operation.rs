@@ -1,17 +1,12 @@
 //! The table of operations: what a request asks for, and what holds for it. The router and its `Allow`,
-//! authentication, rate limits, usage, metrics, traces, header fields and the OpenAPI document read it.
+//! authentication, rate limits, usage, metrics, traces and header fields read it, and a test holds the OpenAPI
+//! document to it.
 //!
-//! A new operation is a row here, and a handler with its description in [`routes`](crate::routes).
+//! A new operation is a row here, a handler in [`routes`](crate::routes) and its description in
+//! `openapi/document.json`.
 
-pub(crate) mod deprecation;
-pub(crate) mod description;
-mod stability;
-
-use http::Method;
-
-pub(crate) use deprecation::Deprecation;
-pub(crate) use description::{Description, Success};
-pub(crate) use stability::Stability;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use petstore_clock::UnixMillis;
 
 /// One operation, or the answer to what is none.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +59,67 @@ pub(crate) enum Counts {
     Nothing,
 }
 
+const X_STABILITY: HeaderName = HeaderName::from_static("x-stability");
+
+/// How far clients may rely on an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stability {
+    /// Changes are additions only.
+    Stable,
+    /// It is meant to stay, but may still change in ways that are no addition.
+    Beta,
+    /// It may change or go away at any time.
+    Experimental,
+}
+
+impl Stability {
+    /// Returns the value of the header field and of OpenAPI's `x-stability`.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Stable => "stable",
+            Self::Beta => "beta",
+            Self::Experimental => "experimental",
+        }
+    }
+
+    /// Writes the header field of an operation that is not stable.
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        if self != Self::Stable {
+            headers.insert(X_STABILITY, HeaderValue::from_static(self.word()));
+        }
+    }
+}
+
+/// The deprecation of an operation that will be removed (docs/contract.md, 7.5).
+#[derive(Debug)]
+pub(crate) struct Deprecation {
+    /// `Deprecation` (RFC 9745): `@` and the Unix time in seconds.
+    since: HeaderValue,
+    /// `Sunset` (RFC 8594): `removed_at` as an HTTP date.
+    sunset: HeaderValue,
+    /// From then on the operation answers 410.
+    pub(crate) removed_at: UnixMillis,
+    /// `Link` (RFC 8288) to what replaces it.
+    successor: HeaderValue,
+}
+
+/// Of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00 UTC.
+pub(crate) static GET_PET_DEPRECATION: Deprecation = Deprecation {
+    since: HeaderValue::from_static("@1764892800"),
+    sunset: HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
+    removed_at: UnixMillis::from_secs(1_922_659_200),
+    successor: HeaderValue::from_static(r#"</v1/pets?status=available>; rel="successor-version""#),
+};
+
+impl Deprecation {
+    /// Adds `Deprecation`, `Sunset` and `Link`.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        headers.append(HeaderName::from_static("deprecation"), self.since.clone());
+        headers.append(HeaderName::from_static("sunset"), self.sunset.clone());
+        headers.append(header::LINK, self.successor.clone());
+    }
+}
+
 /// Every operation that a handler serves. Access, counts, stability and deprecation hold for the path,
 /// whatever the method: its rows agree in them.
 #[rustfmt::skip]
@@ -72,7 +128,7 @@ pub(crate) static OPERATIONS: [Operation; 6] = {
     use Counts::{Nothing, OwnLimit, Quota};
     use Id::{CreatePet, GetPet, GetUsage, ListOrders, ListPets, OpenApi};
     use Stability::{Beta, Experimental, Stable};
-    let sunset = Some(&deprecation::GET_PET);
+    let sunset = Some(&GET_PET_DEPRECATION);
     [
         row(ListPets,   "listPets",   "GET",  "/v1/pets",         ApiKey,    Quota,    Stable,       None),
         row(CreatePet,  "createPet",  "POST", "/v1/pets",         ApiKey,    Quota,    Stable,       None),
@@ -277,5 +333,15 @@ mod tests {
         for path in ["", "/", "/v10", "/v2/pets", "/openapi.json", "*", "/V1/pets", "v1"] {
             assert!(!is_versioned(path), "{path}");
         }
+    }
+
+    #[test]
+    fn the_removal_date_is_the_same_in_clock_and_header() {
+        assert_eq!(GET_PET_DEPRECATION.removed_at.to_string(), "2030-12-05T00:00:00Z");
+        let mut headers = HeaderMap::new();
+        GET_PET_DEPRECATION.write(&mut headers);
+        assert_eq!(headers["sunset"], "Thu, 05 Dec 2030 00:00:00 GMT");
+        assert_eq!(headers["deprecation"], "@1764892800");
+        assert_eq!(headers["link"], r#"</v1/pets?status=available>; rel="successor-version""#);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     error, json as message_json, limits,
     method::{self, AdminMethod, Binding},
 };
-use crate::json::{reference, schemas};
+use crate::openapi::{self, reference};
 
 const DESCRIPTION: &str = "\
 Operates the Animal Store Service: accounts, API keys, bans, usage, audit, operators. It is served on the \
@@ -225,20 +225,21 @@ fn limit_status() -> Value {
     })
 }
 
-/// Schemas of the public interface that are used here too.
+/// Returns the schemas of the public interface that are used here too.
 fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
-    let of_public: HashMap<_, _> = schemas().collect();
-    let mut status = of_public.get("Usage").cloned().unwrap_or_default();
+    let mut status = openapi::schema("Usage");
     for member in ["plan", "days"] {
         status["properties"].as_object_mut().and_then(|properties| properties.shift_remove(member));
     }
     status["required"] = json!(["minute", "day", "strikes"]);
     status["description"] = json!("What an account has used of its limits, and how a key stands.");
-    let window = of_public.get("UsageWindow").cloned().unwrap_or_default();
-    let error = crate::error::responses::schema();
-    [("LimitStatus", status), ("UsageWindow", window), ("Error", error)]
-        .into_iter()
-        .map(|(name, schema)| (name.to_owned(), schema))
+    [
+        ("LimitStatus", status),
+        ("UsageWindow", openapi::schema("UsageWindow")),
+        ("Error", openapi::schema("Error")),
+    ]
+    .into_iter()
+    .map(|(name, schema)| (name.to_owned(), schema))
 }
 
 /// Any failure: the codes of the admin API with what each means, beside those of the public interface.

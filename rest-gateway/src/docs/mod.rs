@@ -4,7 +4,7 @@
 //! routes are made.
 //!
 //! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the other pages
-//! are plain HTML, those about errors from [`codes`].
+//! are plain HTML, those about errors from `docs/errors.md` and [`codes`].
 
 mod error_pages;
 mod html;
@@ -24,7 +24,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use html::HtmlPage;
 pub(crate) use resource::{Resource, strict};
 
-use crate::error::codes;
+use crate::{error::codes, openapi};
 
 /// What the page consists of, by path.
 const ASSETS: [(&str, Asset); 17] = [
@@ -111,8 +111,10 @@ fn resources() -> Vec<(String, Resource)> {
     ];
     resources
         .extend(topics::pages().map(|(path, page)| (path.to_owned(), Resource::html(StatusCode::OK, page))));
+    let examples = openapi::error_examples();
     resources.extend(codes::all().map(|reason| {
-        (codes::page_path(reason), Resource::html(StatusCode::OK, error_pages::error_page(reason)))
+        let page = error_pages::error_page(reason, examples.get(codes::code(reason)));
+        (codes::page_path(reason), Resource::html(StatusCode::OK, page))
     }));
     resources.extend(ASSETS.into_iter().map(|(path, asset)| {
         let (media_type, body) = match asset {

@@ -8,7 +8,7 @@ use tonic_types::StatusExt;
 
 use super::{
     ApiError,
-    codes::{REASON_PREFIX, explain, is_grpc_only},
+    codes::{REASON_PREFIX, is_grpc_only, row_of},
 };
 
 /// What tonic's client says when its own timeout has passed: `CANCELLED`, not `DEADLINE_EXCEEDED`.
@@ -71,7 +71,7 @@ fn named_reason(status: &Status) -> Option<ErrorReason> {
 /// header fields would not agree with it.
 const fn is_from_core(reason: ErrorReason) -> bool {
     let is_judged_here = matches!(reason, ErrorReason::LimiterUnavailable | ErrorReason::Unspecified);
-    explain(reason).grpc.is_some() && !is_grpc_only(reason) && !is_judged_here
+    row_of(reason).grpc.is_some() && !is_grpc_only(reason) && !is_judged_here
 }
 
 /// Whether the status was made on this side: then it has a source (whatever its code: a connection that was

@@ -104,13 +104,13 @@ fn every_reason_of_the_core_keeps_its_code_and_gets_its_status() {
         };
         assert_eq!(error.reason(), reason);
         assert_eq!(error.to_string(), "said by the core");
-        assert_eq!(codes::explain(reason).status.as_u16(), expected);
+        assert_eq!(codes::row_of(reason).status.as_u16(), expected);
     }
 }
 
 #[test]
 fn every_reason_has_the_status_of_the_table() {
-    let status = |reason| codes::explain(reason).status.as_u16();
+    let status = |reason| codes::row_of(reason).status.as_u16();
     let table = every_reason().map(|reason| (code(reason), status(reason))).collect::<Vec<_>>();
     let expected = [
         ("UNSPECIFIED", 500),

@@ -1,4 +1,4 @@
-//! Request and response bodies: JSON on one side, the gRPC messages on the other, and the schema of each.
+//! Request and response bodies: JSON on one side, the gRPC messages on the other.
 //!
 //! What is judged here is JSON (RFC 8259) and shape: which members there are, and of which type. Which values
 //! are good is the core's to say.
@@ -6,14 +6,11 @@
 mod document;
 pub(crate) mod order;
 pub(crate) mod pet;
-mod schema;
 pub(crate) mod usage;
 
 use serde_json::Value;
 
 use crate::error::ApiError;
-
-pub(crate) use schema::reference;
 
 /// The members of a body that has to be a JSON object, with their values.
 pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {
@@ -21,9 +18,4 @@ pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiErr
         .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
         .ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned()))?;
     Ok(members.into_values())
-}
-
-/// The schemas of all bodies but Error, by name.
-pub(crate) fn schemas() -> impl Iterator<Item = (&'static str, Value)> {
-    [pet::schemas(), order::schemas(), usage::schemas()].into_iter().flatten()
 }

@@ -2,9 +2,6 @@
 
 use petstore_proto::v1::{Order, OrderStatus};
 use serde::Serialize;
-use serde_json::{Value, json};
-
-use super::schema::{array, integer, moment, words};
 
 /// The Order object. `shipDate` is RFC 3339 in UTC, and left out when none was given.
 #[derive(Serialize)]
@@ -48,32 +45,6 @@ const fn status_word(status: OrderStatus) -> Option<&'static str> {
         OrderStatus::Approved => Some("approved"),
         OrderStatus::Delivered => Some("delivered"),
     }
-}
-
-/// The schemas of the bodies, by name.
-pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let order = json!({
-        "type": "object",
-        "description": "An order for an animal. Experimental.",
-        "required": ["id", "petId", "quantity", "status", "complete"],
-        "properties": {
-            "id": integer(1, "Assigned by the service; ascending, gaps allowed."),
-            "petId": integer(1, "The animal that was ordered."),
-            "quantity": { "type": "integer", "format": "int32", "minimum": 1, "description": "How many." },
-            "shipDate": moment("When it is to be shipped, in UTC; left out when that was not said."),
-            "status": words(&["placed", "approved", "delivered"], "How far the order has come."),
-            "complete": { "type": "boolean", "description": "Whether it was delivered." },
-        },
-        "example": {
-            "id": 1,
-            "petId": 1,
-            "quantity": 1,
-            "shipDate": "2026-11-23T09:00:00Z",
-            "status": "placed",
-            "complete": false,
-        },
-    });
-    vec![("Order", order), ("Orders", array("Order", "Orders, in ascending order of their identifier."))]
 }
 
 #[cfg(test)]

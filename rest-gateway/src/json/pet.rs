@@ -1,14 +1,11 @@
-//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, the cells of a table, and the
-//! schemas. A new member is added here alone.
+//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, and the cells of a table.
+//! A new member is added here alone.
 
 use petstore_proto::v1::{NewPet, Pet, PetStatus};
 use serde::Serialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::value::RawValue;
 
-use super::{
-    document::{self, Members, Text},
-    schema::{array, described, integer, words},
-};
+use super::document::{self, Members, Text};
 use crate::error::ApiError;
 
 /// The members of a pet that clients set, which are also the columns of a table.
@@ -170,68 +167,6 @@ pub(crate) const fn pet_status_word(status: PetStatus) -> Option<&'static str> {
         PetStatus::Pending => Some("pending"),
         PetStatus::Sold => Some("sold"),
     }
-}
-
-/// 1 to 255 characters with no control character (Unicode category `Cc`) among them and at least one that is
-/// not white space (Unicode property `White_Space`). The sets are spelled out, for what `\s` means differs
-/// between dialects of regular expressions.
-const NAME_PATTERN: &str = "^[^\\u0000-\\u001F\\u007F-\\u009F]*\
-    [^\\u0000-\\u0020\\u007F-\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000]\
-    [^\\u0000-\\u001F\\u007F-\\u009F]*$";
-
-/// The schemas of the bodies, by name.
-pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let id = integer(
-        1,
-        "Assigned by the service on creation; ascending, gaps allowed. Use a 64-bit integer: values above \
-         2^53 are not exact in a double.",
-    );
-    let pet = object(
-        "An animal in the catalogue.",
-        Some(id),
-        ["The animal's name.", "The category that the animal belongs to.", "Left out when none was given."],
-    );
-    let new_pet = object(
-        "An animal to be added. Members other than these are ignored, an `id` too.",
-        None,
-        [
-            "The animal's name: not blank, without control characters, kept as it is sent.",
-            "The category that the animal belongs to. Any 64-bit integer is accepted, written without a \
-             fraction or an exponent: 7, not 7.0.",
-            "May be left out, and then stays so; null is not allowed.",
-        ],
-    );
-    vec![
-        ("Pet", pet),
-        ("NewPet", new_pet),
-        ("PetStatus", words(&["available", "pending", "sold"], "Whether the animal can be bought.")),
-        ("Pets", array("Pet", "Animals, in ascending order of their identifier.")),
-    ]
-}
-
-/// A pet, with or without an identifier; each of the [`MEMBERS`] has a description.
-fn object(description: &str, id: Option<Value>, members: [&str; MEMBERS.len()]) -> Value {
-    let [name, category_id, status] = members;
-    let name = json!({
-        "type": "string",
-        "minLength": 1,
-        "maxLength": 255,
-        "pattern": NAME_PATTERN,
-        "description": name,
-    });
-    let schemas = [name, integer(None, category_id), described("PetStatus", status)];
-    let identifier = id.map(|id| ("id".to_owned(), id));
-    let required: Vec<&str> = identifier.iter().map(|_| "id").chain(REQUIRED).collect();
-    let members = MEMBERS.into_iter().map(str::to_owned).zip(schemas);
-    let mut example: Map<_, _> = identifier.iter().map(|_| ("id".to_owned(), json!(1))).collect();
-    example.extend(MEMBERS.into_iter().map(str::to_owned).zip([json!("Rex"), json!(7), json!("available")]));
-    json!({
-        "type": "object",
-        "description": description,
-        "required": required,
-        "properties": identifier.into_iter().chain(members).collect::<Map<_, _>>(),
-        "example": example,
-    })
 }
 
 #[cfg(test)]

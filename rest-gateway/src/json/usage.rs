@@ -3,9 +3,6 @@
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{Plan, UsageDay};
 use serde::Serialize;
-use serde_json::{Value, json};
-
-use super::schema::{self, described, integer, reference};
 
 use crate::{
     rate_limit::{BanPeriod, LimitStatus, WindowView},
@@ -136,102 +133,6 @@ const fn plan_word(plan: Plan) -> &'static str {
         Plan::Enterprise => "enterprise",
         Plan::Unspecified => "other", // of a newer core
     }
-}
-
-/// The schemas of the bodies, by name.
-pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    vec![("Usage", usage_schema()), ("UsageWindow", window_schema()), ("UsageDay", day_schema())]
-}
-
-fn usage_schema() -> Value {
-    json!({
-        "type": "object",
-        "description": "What an account has used, and how its key stands.",
-        "required": ["plan", "minute", "day", "strikes", "days"],
-        "properties": {
-            "plan": {
-                "type": "string",
-                "description": "The account's plan. Others may be added.",
-                "x-extensible-enum": ["free", "pro", "business", "enterprise"],
-            },
-            "minute": described("UsageWindow", "60 seconds, opened by the account's first counted request."),
-            "day": described("UsageWindow", "The UTC calendar day."),
-            "strikes": integer(
-                0,
-                "Requests with this key that followed a 429 before its Retry-After had passed. Too many lead \
-                 to a ban.",
-            ),
-            "strikesResetAt": schema::moment("When they are forgotten; only while there are some."),
-            "refusedUntil":
-                schema::moment("Until when requests with this key are strikes, because it was answered 429."),
-            "ban": {
-                "type": "object",
-                "description": "Only while the key is banned.",
-                "required": ["from", "until"],
-                "properties": {
-                    "from": schema::moment("When it was imposed."),
-                    "until": schema::moment("When it ends."),
-                },
-                "additionalProperties": true,
-            },
-            "days": {
-                "type": "array",
-                "description": "The last 30 UTC days, today first.",
-                "minItems": 30,
-                "maxItems": 30,
-                "items": reference("schemas", "UsageDay"),
-            },
-        },
-        "additionalProperties": true,
-    })
-}
-
-fn window_schema() -> Value {
-    json!({
-        "type": "object",
-        "description": "A window of the rate limit.",
-        "required": ["limit", "used", "remaining", "resetsAt"],
-        "properties": {
-            "limit": integer(1, "Requests allowed in it."),
-            "used": integer(0, "Requests counted in it, as far as they are within the limit."),
-            "remaining": integer(0, "Requests left in it."),
-            "resetsAt": schema::moment("When it ends, or would end if it were opened now."),
-        },
-        "additionalProperties": true,
-        "example": { "limit": 60, "used": 1, "remaining": 59, "resetsAt": "2026-11-20T18:47:03Z" },
-    })
-}
-
-fn day_schema() -> Value {
-    json!({
-        "type": "object",
-        "description": "The requests of one UTC day. Those about usage are not among them.",
-        "required": ["date", "requests", "byStatus", "getPet"],
-        "properties": {
-            "date": { "type": "string", "format": "date" },
-            "requests": integer(0, "Requests that were answered."),
-            "byStatus": {
-                "type": "object",
-                "description": "How they were answered: 429 is not among 4xx.",
-                "required": ["2xx", "4xx", "429", "5xx"],
-                "properties": {
-                    "2xx": integer(0, "With success."),
-                    "4xx": integer(0, "With another error of the client than 429."),
-                    "429": integer(0, "With 429, which costs no quota."),
-                    "5xx": integer(0, "With an error of the service."),
-                },
-                "additionalProperties": true,
-            },
-            "getPet": integer(0, "Calls of the deprecated getPet, which are among the others."),
-        },
-        "additionalProperties": true,
-        "example": {
-            "date": "2026-11-20",
-            "requests": 12,
-            "byStatus": { "2xx": 9, "4xx": 1, "429": 2, "5xx": 0 },
-            "getPet": 3,
-        },
-    })
 }
 
 #[cfg(test)]

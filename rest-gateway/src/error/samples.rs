@@ -1,22 +1,12 @@
-//! An example of each error code, from the errors that the gateway answers with.
+//! A sample of each error, for tests.
 
 use petstore_clock::UnixMillis;
 use petstore_proto::v1::ErrorReason;
-use serde_json::{Value, json};
 
-use super::{
-    ApiError,
-    codes::{code, explain},
-};
+use super::ApiError;
 use crate::rate_limit::{BanCause, BanPeriod, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
 
-/// An Error body with this reason.
-pub(crate) fn example(reason: ErrorReason) -> Value {
-    let status = explain(reason).status.as_u16();
-    json!({ "code": code(reason), "message": sample(reason).to_string(), "status": status })
-}
-
-/// An error with this reason. Total, so that a new reason has to be described before it compiles.
+/// Returns an error with this reason. Total, so that a new reason needs a sample.
 pub(crate) fn sample(reason: ErrorReason) -> ApiError {
     use ErrorReason as R;
     match reason {

@@ -1,57 +1,42 @@
 //! What every list has: `limit` and `cursor`, and the way to the next page (docs/contract.md, 7.1).
 
 mod links;
-mod parameters;
 mod query;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use petstore_proto::v1::PetStatus;
-use serde_json::{Value, json};
 
 use links::ListUrl;
-pub(in crate::routes) use query::Query;
+pub(super) use query::Query;
 
-use crate::{
-    error::ApiError, json::pet::pet_status_word, operation::description::HeaderFields, routes::json_response,
-};
-
-/// The header fields of a page in the OpenAPI document.
-pub(in crate::routes) const HEADERS: HeaderFields = &[("X-Next-Cursor", "NextCursor"), ("Link", "PageLink")];
-
-/// The OpenAPI link from a page of the operation to the next one.
-pub(in crate::routes) fn next_page(operation: &str) -> Value {
-    json!({
-        "operationId": operation,
-        "parameters": { "cursor": "$response.header.X-Next-Cursor" },
-        "description": "The next page, if there is one.",
-    })
-}
+use super::json_response;
+use crate::{error::ApiError, json::pet::pet_status_word};
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// What the core is told of the page that a client asks for.
 #[derive(Debug)]
-pub(in crate::routes) struct PageRequest {
+pub(super) struct PageRequest {
     /// 0: the core's default. Negative: none, the core refuses.
-    pub(in crate::routes) page_size: i32,
+    pub(super) page_size: i32,
     /// Empty: the first page.
-    pub(in crate::routes) page_token: String,
-    pub(in crate::routes) status: PetStatus,
+    pub(super) page_token: String,
+    pub(super) status: PetStatus,
 }
 
 /// A page as the core has it.
 #[derive(Debug)]
-pub(in crate::routes) struct AnsweredPage {
-    pub(in crate::routes) body: Vec<u8>,
+pub(super) struct AnsweredPage {
+    pub(super) body: Vec<u8>,
     /// Empty: it is the last page.
-    pub(in crate::routes) next_page_token: String,
+    pub(super) next_page_token: String,
     /// The filter, which a cursor brings along.
-    pub(in crate::routes) status: Option<PetStatus>,
+    pub(super) status: Option<PetStatus>,
 }
 
 /// Answers with a page of the list at `path`, which `fetch` gets from the core.
-pub(in crate::routes) async fn list<F>(
+pub(super) async fn list<F>(
     path: &str,
     query: Query<'_>,
     fetch: impl Fn(PageRequest) -> F,

@@ -1,0 +1,98 @@
+//! The OpenAPI document of the REST interface, served at `/openapi.json` and printed by `petstore openapi`.
+//!
+//! `openapi/document.json` is maintained by hand. Tests hold it to the operation table, the error codes and the
+//! rules of the values.
+
+#[cfg(test)]
+mod tests;
+
+use axum::{
+    response::AppendHeaders,
+    routing::{MethodRouter, get},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    operation::{OPERATIONS, Operation, Stability},
+    representation::Representation,
+};
+
+/// Returns the document, OpenAPI 3.1.
+///
+/// A response that operations share is a component. Where an operation has header fields of its own, the
+/// component is copied into the operation and these are added: written out, that is a thousand lines.
+#[must_use]
+pub fn document() -> Value {
+    // The document is part of the program, and a test parses it.
+    let mut document: Value = serde_json::from_str(include_str!("openapi/document.json")).unwrap_or_default();
+    let shared = document["components"]["responses"].take();
+    for row in &OPERATIONS {
+        let own = failure_headers(row);
+        let path = row.path.strip_prefix("/v1").unwrap_or(row.path);
+        let responses =
+            document["paths"].get_mut(path).and_then(|path| path.get_mut(row.method.to_lowercase()));
+        let Some(Value::Object(responses)) = responses.and_then(|operation| operation.get_mut("responses"))
+        else {
+            continue;
+        };
+        for response in responses.values_mut().filter(|_| !own.is_empty()) {
+            let name = response["$ref"].as_str().and_then(|target| target.rsplit('/').next());
+            if let Some(mut component) = name.and_then(|name| shared.get(name)).cloned() {
+                for &(field, header) in own {
+                    component["headers"][field] = reference("headers", header);
+                }
+                *response = component;
+            }
+        }
+    }
+    document["components"]["responses"] = shared;
+    document
+}
+
+/// Returns the schema of a body by its name, such as `Usage`.
+pub(crate) fn schema(name: &str) -> Value {
+    document()["components"]["schemas"][name].take()
+}
+
+/// Returns an Error object for each code that REST has, by code.
+pub(crate) fn error_examples() -> Map<String, Value> {
+    fn collect(value: &Value, examples: &mut Map<String, Value>) {
+        let in_content = &value["content"]["application/json"]["examples"];
+        if let (Some(_), Value::Object(of_codes)) = (value.get("x-error-codes"), in_content) {
+            examples.extend(of_codes.iter().map(|(code, example)| (code.clone(), example["value"].clone())));
+        } else if let Value::Object(members) = value {
+            members.values().for_each(|member| collect(member, examples));
+        }
+    }
+    let mut examples = Map::new();
+    collect(&document(), &mut examples);
+    examples
+}
+
+/// Returns a reference to a component, such as `reference("schemas", "Pet")`.
+pub(crate) fn reference(kind: &str, name: &str) -> Value {
+    json!({ "$ref": format!("#/components/{kind}/{name}") })
+}
+
+/// Returns the header fields that failures of an operation have beside those of the component, as (field,
+/// component).
+fn failure_headers(row: &Operation) -> &'static [(&'static str, &'static str)] {
+    match (row.deprecation, row.stability) {
+        (Some(_), _) => {
+            &[("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "HelpAndSuccessorLink")]
+        }
+        (None, Stability::Experimental) => &[("X-Stability", "Experimental")],
+        (None, Stability::Beta) => &[("X-Stability", "Beta")],
+        (None, Stability::Stable) => &[],
+    }
+}
+
+/// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new release
+/// shows at once and an unchanged document costs a 304.
+pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
+    const REVALIDATED: (HeaderName, HeaderValue) =
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    let document = Representation::new("application/json", document().to_string());
+    get(async move |headers: HeaderMap| (AppendHeaders([REVALIDATED]), document.answer(&headers)))
+}
