@@ -110,41 +110,43 @@ def service_token(folder: Path) -> str:
 
 
 def start(stack: ExitStack, folder: Path):
-    """The proxy's address, the gateways, the core, and the name server that knows no name yet."""
+    """Returns the addresses of the proxy for REST and for the console, the gateways, the core, and the name server, which
+    knows no name yet."""
     redis = str(folder / "redis.sock")  # to find out when it listens; the gateways take its port
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         redis_port = str(reserved.getsockname()[1])
     Process(stack, folder, "redis", "redis-server", "--port", redis_port, "--unixsocket", redis, "--save", "")
     token = ["--service-token-file", service_token(folder)]
     core = Process(stack, folder, "core", BINARY, "core", "--grpc-addr", ANY, "--admin-addr", ANY, *token)
-    rest, grpc = listening(stack), listening(stack)
+    rest, grpc, console = listening(stack), listening(stack), listening(stack)
     settings = ["--http-addr", ANY, "--admin-addr", ANY, "--core-url", f"http://127.0.0.1:{grpc.getsockname()[1]}",
                 "--redis-url", f"redis://127.0.0.1:{redis_port}", "--gateways", "2", "--trusted-proxy", "127.0.0.1", "--drain-delay", "3s", *token]
     gateways = [Process(stack, folder, f"gateway-{n}", BINARY, "gateway", *settings) for n in (1, 2)]
 
     text = Path("deploy/compose/haproxy.cfg").read_text()
-    text = text.replace("bind :8080", f"bind fd@{rest.fileno()}").replace("bind :50051", f"bind fd@{grpc.fileno()}")
+    for port, taken in ((8080, rest), (50051, grpc), (9090, console)):
+        text = text.replace(f"bind :{port}", f"bind fd@{taken.fileno()}")
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         nobody = reserved.getsockname()[1]
     servers = {f"gateway-{n}": (gateway.announced("REST")[1], gateway.announced("admin")[1]) for n, gateway in enumerate(gateways, 1)}
     servers |= {"core-1": (core.announced("gRPC")[1], core.announced("admin")[1]), "core-2": (nobody, nobody)}
     for name, (port, admin) in servers.items():
-        text, count = re.subn(rf"server {name} {name}:\d+", f"server {name} {name}:{port} port {admin}", text)
-        assert count == 1, name
+        for expected, actual in ((8080, port), (50051, port), (9090, admin)):
+            text = text.replace(f"server {name} {name}:{expected}", f"server {name} {name}:{actual} port {admin}")
     names = Names(stack)
     text, count = re.subn(r"nameserver dns \S+", f"nameserver dns 127.0.0.1:{names.port}", text)
     assert count == 1, "the name server"
     configuration = folder / "haproxy.cfg"
     configuration.write_text(text)
-    sockets = {"pass_fds": [rest.fileno(), grpc.fileno()]}
+    sockets = {"pass_fds": [rest.fileno(), grpc.fileno(), console.fileno()]}
     command = ["haproxy", "-f", str(configuration)]
     subprocess.run([*command, "-c"], check=True, stdout=subprocess.DEVNULL, **sockets)
     Process(stack, folder, "haproxy", *command, "-db", **sockets)
-    return rest.getsockname(), gateways, core, names
+    return rest.getsockname(), console.getsockname(), gateways, core, names
 
 
 def session(stack: ExitStack, folder: Path) -> None:
-    proxy, gateways, core, names = start(stack, folder)
+    proxy, console, gateways, core, names = start(stack, folder)
 
     def admin(*arguments: str) -> str:
         return subprocess.run([BINARY, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
@@ -168,6 +170,16 @@ def session(stack: ExitStack, folder: Path) -> None:
     # A forged address changes nothing: all these failures count for one address.
     left = [int(get(proxy, "/v1/pets", "junk", **{"X-Forwarded-For": f"192.0.2.{n}"})[1]["X-RateLimit-Remaining"]) for n in range(4)]
     assert left == [left[0], left[0] - 1, left[0] - 2, left[0] - 3], left
+
+    # The proxy passes the console and the admin API, and nothing else of the admin port.
+    token = admin("operator", "create", "ann", "--role", "admin")
+    status, headers, page = get(console, "/console")
+    assert status == 200 and headers["Content-Type"].startswith("text/html"), (status, page)
+    assert get(console, "/admin/v1/accounts")[0] == 401
+    status, _, body = get(console, "/admin/v1/accounts", token)
+    assert (status, len(json.loads(body)["accounts"])) == (200, 2), (status, body)
+    for path in ("/metrics", "/readyz", "/log-level", "/console/../metrics"):
+        assert get(console, path)[0] == 404, path
 
     # A gateway leaves while requests come: none fails.
     gateways[0].child.terminate()

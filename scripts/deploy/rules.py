@@ -59,12 +59,16 @@ def check_compose() -> None:
         expect(service["read_only"] and service["cap_drop"] == ["ALL"], f"compose, {name}: it may do too much")
         expect("ports" not in service, f"compose, {name}: it is reachable past the proxy")
     gateways = [service for service in ours.values() if service["command"] == ["gateway"]]
-    proxy = services["proxy"]["networks"]["edge"]["ipv4_address"]
+    proxy = {network["ipv4_address"] for network in services["proxy"]["networks"].values()}
     for gateway in gateways:
         expect(gateway["environment"]["PETSTORE_GATEWAYS"] == str(len(gateways)), "compose: the number of gateways")
-        expect(gateway["environment"]["PETSTORE_TRUSTED_PROXY"] == proxy, "compose: the trusted proxy is another address")
+        expect(set(gateway["environment"]["PETSTORE_TRUSTED_PROXY"].split(",")) == proxy, "compose: the trusted proxy is another address")
     published = [port for service in services.values() for port in service.get("ports", [])]
     expect(all(port.startswith("127.0.0.1:") for port in published), f"compose: {published} are open to the network")
+    urls = {name: service["environment"].get("PETSTORE_DATABASE_URL", "") for name, service in ours.items()}
+    owners = {name for name, url in urls.items() if "//petstore_owner:${OWNER_PASSWORD:?}@" in url}
+    servants = {name for name, url in urls.items() if "//petstore:${SERVICE_PASSWORD:?}@" in url}
+    expect(owners == {"migrate"} and servants == {"core-1", "core-2"}, "compose: the wrong role of the database")
     servers = re.findall(r"^  server (\S+) (\S+):", (DEPLOY / "compose/haproxy.cfg").read_text(), re.MULTILINE)
     expect({host for _, host in servers} == ours.keys() - {"migrate"}, "haproxy.cfg: its servers are not the services")
 
@@ -120,6 +124,26 @@ def check_selected(objects: dict, labels: dict[str, str], container: dict, where
         expect(all(port in ports for port in named), f"{where}: its {kind} names a port that it does not have")
 
 
+def check_monitoring() -> None:
+    """Every pod with an admin port is scraped, and every alert leads to its section of the guide."""
+    (monitor,) = yaml.safe_load_all((DEPLOY / "kubernetes/monitoring/pod-monitor.yaml").read_text())
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    label = monitor["spec"]["selector"]["matchLabels"].items()
+    for item in manifests():
+        if item["kind"] == "Deployment":
+            pod = item["spec"]["template"]
+            ports = [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
+            expect(label <= pod["metadata"]["labels"].items(), f"pod-monitor.yaml: it does not select {item['metadata']['name']}")
+            expect(endpoint["port"] in ports, f"pod-monitor.yaml: {item['metadata']['name']} has no port {endpoint['port']}")
+    expect({"action": "replace", "targetLabel": "job", "replacement": "petstore"} in endpoint["relabelings"], "pod-monitor.yaml: the job")
+    sections = re.findall(r"^## (\w+)$", Path("docs/troubleshooting.md").read_text(), re.MULTILINE)
+    rules = yaml.safe_load((DEPLOY / "prometheus/alerts.yaml").read_text())["groups"][0]["rules"]
+    expect([rule["alert"] for rule in rules if rule["alert"] not in sections] == [], "alerts.yaml: an alert without a section")
+    for rule in rules:
+        leads_to = f"docs/troubleshooting.md#{rule['alert'].lower()}"
+        expect(rule["annotations"]["runbook_url"] == leads_to, f"alerts.yaml: {rule['alert']} leads elsewhere")
+
+
 def check_unit() -> None:
     unit = (DEPLOY / "systemd/petstore.service").read_text()
     (role,) = re.findall(r"^ExecStart=/usr/local/bin/petstore (.*)$", unit, re.MULTILINE)
@@ -136,6 +160,7 @@ def check_image() -> None:
 
 check_compose()
 check_kubernetes()
+check_monitoring()
 check_unit()
 check_image()
 for failure in failures:
