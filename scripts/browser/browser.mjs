@@ -14,9 +14,11 @@ export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor:
 const SCREENSHOTS = resolve(process.env.CARGO_TARGET_DIR ?? "target", "browser");
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
-// Each launch has a new profile in a temporary folder.
+// Each launch has a new profile in a temporary folder. Playwright turns off the cache of whole pages for Back and Forward,
+// which browsers of people have.
 export function launch() {
   return chromium.launch({
+    ignoreDefaultArgs: ["--disable-back-forward-cache"],
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     headless: true,
     args: [
@@ -29,16 +31,15 @@ export function launch() {
 
 // A page of its own for one test. When the test ends, there must have been no script error, no violation of the
 // content policy and no request to another place.
-export async function openPage(t, browser, origin, options = DESKTOP) {
+// Chromium also logs every answer of 400 and above, which the tests ask for: `expected` matches what may be logged.
+export async function openPage(t, browser, origin, { expected = /^Failed to load resource: the server responded with a status of 4/, ...options } = DESKTOP) {
   const context = await browser.newContext({ baseURL: origin, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(10_000);
   const problems = [];
   page.on("pageerror", (error) => problems.push(`script error: ${error}`));
   page.on("console", (message) => {
-    // Chromium also logs every answer of 400 and above, which the tests ask for.
-    const expected = message.text().startsWith("Failed to load resource: the server responded with a status of 4");
-    if (["error", "warning"].includes(message.type()) && !expected) problems.push(`console: ${message.text()}`);
+    if (["error", "warning"].includes(message.type()) && !expected.test(message.text())) problems.push(`console: ${message.text()}`);
   });
   page.on("request", (request) => {
     if (new URL(request.url()).origin !== origin) problems.push(`request to ${request.url()}`);

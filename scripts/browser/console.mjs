@@ -58,7 +58,7 @@ export async function makeAccount(page, name, { label = "" } = {}) {
 async function makeKey(page, label) {
   await page.getByRole("button", { name: "New key" }).click();
   await page.getByRole("dialog").getByLabel("Label").fill(label);
-  await page.getByRole("button", { name: "Make key" }).click();
+  await page.getByRole("button", { name: "Create key" }).click();
   return secretShown(page);
 }
 
@@ -76,9 +76,10 @@ export async function secretShown(page) {
 export function asks(page, method, path) {
   return page.evaluate(
     async ([method, path]) => {
-      const init = method === "GET" ? {} : { body: "{}" };
+      const init = method === "GET" || method === "DELETE" ? {} : { body: "{}" };
       const headers = { "Petstore-Console": "1", "Content-Type": "application/json" };
-      return (await fetch(`/console/api/${path}`, { method, headers, ...init })).json();
+      const text = await (await fetch(`/console/api/${path}`, { method, headers, ...init })).text();
+      return text === "" ? {} : JSON.parse(text);
     },
     [method, path],
   );

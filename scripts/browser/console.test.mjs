@@ -185,6 +185,134 @@ test("a suspended account is refused and told why, until it is resumed", async (
   await followed(service, key, 200);
 });
 
+test("Back shows nothing after signing out", async (t) => {
+  const page = await console_(t);
+  await page.addInitScript(() => addEventListener("pageshow", ({ persisted }) => (globalThis.wasKept = persisted)));
+  await page.goto("/console/accounts/first");
+  await page.getByRole("heading", { name: "first", level: 1 }).waitFor();
+  await page.getByRole("link", { name: "Audit", exact: true }).click();
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
+  await page.goBack({ waitUntil: "commit" });
+  await page.getByRole("heading", { name: "first", level: 1 }).waitFor();
+  assert.equal(await page.evaluate(() => globalThis.wasKept), true, "Chromium keeps whole pages");
+  await page.goForward({ waitUntil: "commit" });
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Operator token").waitFor();
+  await page.goBack({ waitUntil: "commit" });
+  await page.getByLabel("Operator token").waitFor();
+  assert.doesNotMatch(await page.locator("main").textContent(), /first|Free/);
+});
+
+test("signing out in one window shows nothing in the others", async (t) => {
+  const page = await console_(t);
+  const other = await page.context().newPage();
+  await other.goto("/console/accounts");
+  await other.getByRole("link", { name: "first" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await other.getByText("You signed out in another window.").waitFor();
+  assert.equal(await other.getByRole("link", { name: "first" }).count(), 0);
+});
+
+test("an ended session says why, and leads back to its page", async (t) => {
+  const page = await console_(t);
+  await page.clock.install();
+  await page.goto("/console/audit?operator=first");
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
+  await asks(page, "DELETE", "../session");
+  await page.reload();
+  await page.getByText(/Your session has ended before its 8 hours: its operator's token was revoked/).waitFor();
+  await page.clock.fastForward("08:00:01");
+  await page.reload();
+  await page.getByText("Your session has ended: it lasts 8 hours.").waitFor();
+  await page.getByLabel("Operator token").fill(service.operatorToken);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
+  assert.equal(await page.getByLabel("Operator").inputValue(), "first");
+});
+
+test("a session that ends in a dialog loses nothing that was typed", async (t) => {
+  const page = await console_(t);
+  await makeAccount(page, "typed");
+  await page.getByRole("button", { name: "Suspend" }).click();
+  const dialog = page.getByRole("dialog", { name: "Suspend typed?" });
+  await dialog.getByLabel("Reason").fill("A long explanation");
+  await asks(page, "DELETE", "../session");
+  await dialog.getByRole("button", { name: "Suspend typed" }).click();
+  const again = page.getByRole("dialog", { name: "Sign in again" });
+  await again.getByText("Your session has ended").waitFor();
+  await screenshot(page, "console-signed-in-again");
+  await again.getByLabel("Operator token").fill(service.operatorToken);
+  await again.getByRole("button", { name: "Sign in" }).click();
+  await dialog.getByText("Nothing was changed yet").waitFor();
+  assert.equal(await dialog.getByLabel("Reason").inputValue(), "A long explanation");
+  assert.equal((await asks(page, "GET", "accounts/typed")).suspendTime, undefined);
+  await dialog.getByRole("button", { name: "Suspend typed" }).click();
+  await page.getByText(/Suspended since .*: A long explanation/).waitFor();
+});
+
+test("an address that leads nowhere has a heading and links that lead on", async (t) => {
+  const page = await console_(t);
+  await makeAccount(page, "before");
+  await page.getByRole("button", { name: "Rename" }).click();
+  await page.getByRole("dialog").getByLabel("New name").fill("afterwards");
+  await page.getByRole("dialog").getByRole("button", { name: "Rename" }).click();
+  await page.getByRole("heading", { name: "afterwards", level: 1 }).waitFor();
+  for (const [path, heading, link] of [
+    ["/accounts/before", "There is no account before", "afterwards"],
+    ["/accounts/nobody", "There is no account nobody", "All accounts"],
+    ["/accounts/a%20b", "There is no account a b", "All accounts"],
+    ["/accounts/%FF", "There is no account %FF", "All accounts"],
+    ["/keys/00000000-0000-4000-8000-000000000000", "There is no such key", "All keys"],
+    ["/keys/x", "There is no such key", "All keys"],
+    ["/nosuch", "There is no such page", "Go to the overview"],
+    ["/a/b/c", "There is no such page", "Go to the overview"],
+    ["/", "Overview", "Why was I refused?"],
+  ]) {
+    await page.goto(`/console${path}`);
+    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    await page.getByRole("main").getByRole("link", { name: link }).waitFor();
+    await page.getByRole("navigation").getByRole("link", { name: "Accounts" }).waitFor();
+    assert.deepEqual(await page.getByRole("alert").filter({ hasText: /\S/ }).allTextContents(), [], path);
+  }
+  await page.goto("/");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+});
+
+test("64 characters without a space fit at 1280 px", async (t) => {
+  const page = await console_(t, { options: { ...DESKTOP, viewport: { width: 1280, height: 900 } } });
+  const [account, label] = ["W".repeat(64), "M".repeat(64)];
+  await makeAccount(page, account, { label });
+  const { keys } = await asks(page, "GET", `keys?account=${account}`);
+  const paths = ["", "/accounts", `/accounts/${account}`, "/keys", `/keys/${keys[0].id}`, "/audit", `/refusals?subject=${account}`];
+  for (const path of paths) {
+    await page.goto(`/console${path}`);
+    await page.locator("h1").waitFor();
+    const tooWide = await page.evaluate(() => [...document.querySelectorAll("body *")].filter((each) => each.getBoundingClientRect().right > innerWidth && !each.closest(".unseen, .skip")).map((each) => each.outerHTML.slice(0, 80)));
+    assert.deepEqual(tooWide, [], path);
+  }
+  await page.goto(`/console/keys/${keys[0].id}`);
+  await page.getByRole("button", { name: "Revoke" }).click();
+  const dialog = page.getByRole("dialog");
+  assert.ok(await dialog.evaluate((each) => each.scrollWidth <= each.clientWidth), "the dialog scrolls sideways");
+});
+
+test("the overview updates by itself, and says as of when", async (t) => {
+  const page = await console_(t);
+  await page.clock.install({ time: new Date("2030-01-01T12:00:00Z") });
+  await page.goto("/console");
+  const banned = page.getByRole("region", { name: "Bans in force" });
+  await page.getByText("As of 12:00:0").waitFor();
+  assert.equal(await banned.getByRole("link", { name: "first" }).count(), 0);
+  const { keys } = await asks(page, "GET", "keys?account=first");
+  const body = { method: "POST", headers: { "Petstore-Console": "1", "Content-Type": "application/json" }, body: '{"duration":"60s"}' };
+  assert.equal(await page.evaluate(async ([id, body]) => (await fetch(`/console/api/keys/${id}/ban`, body)).status, [keys[0].id, body]), 201);
+  await page.clock.runFor(11_000);
+  await banned.getByRole("link", { name: "first" }).waitFor();
+  await page.getByText("As of 12:00:1").waitFor();
+  assert.equal((await asks(page, "DELETE", `keys/${keys[0].id}/ban`)).code, undefined);
+});
+
 // The last test, for its address is refused afterwards.
 test("whoever guesses tokens is told to wait", async (t) => {
   const page = await openPage(t, browser, service.admin);

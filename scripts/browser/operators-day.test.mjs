@@ -52,7 +52,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
   await answer.waitFor();
   assert.match(await answer.locator(".because").textContent(), /60/);
   await answer.getByText("in force").waitFor();
-  assert.match(await answer.textContent(), /To mend it/);
+  assert.match(await answer.textContent(), /What to do/);
   await shot("refusal");
 
   // The request itself is known by its identifier, as soon as its gateway has reported it; so is how many there were.

@@ -38,5 +38,33 @@ export async function startService() {
   }
 }
 
+// A core and a gateway apart: { admin, operatorToken, startCore, stopCore, stop }.
+export async function startApart() {
+  const folder = await mkdtemp(join(tmpdir(), "petstore-apart-"));
+  const here = (args, until) => start(BINARY, args, { cwd: folder, until });
+  const [database, socket] = [["--database-url", "sqlite://petstore.db"], `unix://${join(folder, "core.sock")}`];
+  let [core, gateway] = [null, null];
+  const startCore = async () => {
+    core = (await here(["core", ...database, "--grpc-addr", socket, "--admin-addr", ANY_PORT], /^admin /m)).child;
+  };
+  const stopCore = () => stop(core);
+  const end = async () => {
+    for (const child of [gateway, core].filter(Boolean)) await stop(child);
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    await startCore();
+    const operator = await promisify(execFile)(BINARY, ["operator", "create", "first", "--role", "admin", ...database, "--output", "json"], { cwd: folder });
+    const { child, match } = await here(["gateway", "--core-url", socket, "--http-addr", ANY_PORT, "--admin-addr", ANY_PORT], /^admin +(?<admin>http:\S+)$/m);
+    gateway = child;
+    const { admin } = match.groups;
+    while (!(await fetch(`${admin}/readyz`)).ok) await new Promise((done) => setTimeout(done, 50));
+    return { admin, operatorToken: JSON.parse(operator.stdout).token, startCore, stopCore, stop: end };
+  } catch (error) {
+    await end();
+    throw error;
+  }
+}
+
 // The lines with the addresses, once everything listens: the line with the store is the last that every start prints.
 const SERVES = /^REST +(?<origin>http:\/\/\S+)\/v1$[\s\S]*^admin +(?<admin>http:\/\/\S+)$[\s\S]*^store .*$/m;

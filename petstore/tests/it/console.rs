@@ -55,6 +55,17 @@ async fn the_console_is_on_the_admin_port_alone_and_loads_nothing_from_elsewhere
 }
 
 #[tokio::test]
+async fn the_admin_ports_root_leads_to_the_console_and_what_is_below_it_is_a_page() {
+    let shop = TestShop::open().await;
+    for (path, status) in [("/", 302), ("/console/", 302), ("/console/nosuch", 404)] {
+        let page = shop.admin().get(path).await;
+        page.assert_status(status);
+        assert!(page.header("content-security-policy").starts_with("default-src 'none'; "), "{page:?}");
+    }
+    assert_eq!(shop.admin().get("/").await.header("location"), "/console");
+}
+
+#[tokio::test]
 async fn a_page_of_the_web_cannot_reach_it_by_a_name_of_its_own() {
     let shop = TestShop::open().await;
     for path in ["/console", "/console/api/accounts"] {

@@ -1,4 +1,4 @@
-//! The pages and what they load, all embedded. They look like the documentation, and share its parts.
+//! The pages and the assets that they load, all embedded. They look like the documentation, and share its parts.
 
 use axum::{
     Router,
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::docs::{Resource, strict};
 
-/// The paths of pages: one document, in which a script shows what belongs to the path.
+/// The paths of pages. All are one document, in which a script shows the page of the path.
 const PAGES: [&str; 9] = [
     "/console",
     "/console/accounts",
@@ -22,12 +22,16 @@ const PAGES: [&str; 9] = [
     "/console/operators",
 ];
 
+/// Leads to the first page. Temporary, since browsers keep a permanent redirect.
+const TO_CONSOLE: AppendHeaders<[(header::HeaderName, HeaderValue); 1]> =
+    AppendHeaders([(header::LOCATION, HeaderValue::from_static("/console"))]);
+
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const PICTURE: &str = "image/svg+xml; charset=utf-8";
 
-/// Name, media type and content of each.
-const ASSETS: [(&str, &str, &str); 20] = [
+/// Name, media type and content of each asset.
+const ASSETS: [(&str, &str, &str); 21] = [
     ("docs.css", CSS, include_str!("../docs/assets/docs.css")),
     ("icon.svg", PICTURE, include_str!("../docs/assets/icon.svg")),
     ("theme.js", SCRIPT, include_str!("../docs/assets/theme.js")),
@@ -39,6 +43,7 @@ const ASSETS: [(&str, &str, &str); 20] = [
     ("dialog.mjs", SCRIPT, include_str!("assets/dialog.mjs")),
     ("format.mjs", SCRIPT, include_str!("assets/format.mjs")),
     ("metrics.mjs", SCRIPT, include_str!("assets/metrics.mjs")),
+    ("session.mjs", SCRIPT, include_str!("assets/session.mjs")),
     ("view.mjs", SCRIPT, include_str!("assets/view.mjs")),
     ("overview.mjs", SCRIPT, include_str!("assets/overview.mjs")),
     ("accounts.mjs", SCRIPT, include_str!("assets/accounts.mjs")),
@@ -50,19 +55,25 @@ const ASSETS: [(&str, &str, &str); 20] = [
     ("operators.mjs", SCRIPT, include_str!("assets/operators.mjs")),
 ];
 
-/// Every page and asset.
+/// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to the
+/// console.
 pub(super) fn routes() -> Router {
-    let page = Resource::html(StatusCode::OK, include_str!("assets/console.html").to_owned());
+    let document = |status| Resource::html(status, include_str!("assets/console.html").to_owned());
+    let (page, missing) = (document(StatusCode::OK), document(StatusCode::NOT_FOUND));
     let mut router = Router::new();
     for path in PAGES {
-        let page = page.clone();
-        router = router.route(path, get(async move |headers: HeaderMap| page.answer(&headers)));
+        router = serve(router, path, page.clone());
     }
     for (name, media_type, content) in ASSETS {
         let asset = Resource::new(StatusCode::OK, media_type, content);
-        let path = format!("/console/assets/{name}");
-        router = router.route(&path, get(async move |headers: HeaderMap| asset.answer(&headers)));
+        router = serve(router, &format!("/console/assets/{name}"), asset);
     }
-    let to_console = AppendHeaders([(header::LOCATION, HeaderValue::from_static("/console"))]);
-    router.route("/console/", get(async || strict((StatusCode::FOUND, to_console).into_response())))
+    for path in ["/", "/console/"] {
+        router = router.route(path, get(async || strict((StatusCode::FOUND, TO_CONSOLE).into_response())));
+    }
+    serve(router, "/console/{*path}", missing)
+}
+
+fn serve(router: Router, path: &str, resource: Resource) -> Router {
+    router.route(path, get(async move |headers: HeaderMap| resource.answer(&headers)))
 }

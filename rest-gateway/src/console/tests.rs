@@ -316,5 +316,19 @@ async fn every_page_is_there_and_loads_nothing_but_what_is_embedded() {
         seen.push(path);
     }
     assert!(seen.len() > 20, "{seen:?}");
-    assert_eq!(browser.sends("GET", "/console/", &[], "").await.headers[header::LOCATION], "/console");
+}
+
+#[tokio::test]
+async fn every_address_that_a_person_may_type_leads_to_a_page() {
+    let browser = Browser::new();
+    for path in ["/", "/console/"] {
+        let answer = browser.sends("GET", path, &[], "").await;
+        assert_eq!((answer.status, &answer.headers[header::LOCATION]), (302, &"/console".parse().unwrap()));
+    }
+    let page = browser.sends("GET", "/console", &[], "").await.body;
+    for path in ["/console/nosuch", "/console/accounts/a/b", "/console/assets/nosuch.mjs"] {
+        let answer = browser.sends("GET", path, &[], "").await;
+        assert_eq!((answer.status, &answer.body), (404, &page), "{path}");
+        assert!(answer.headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().starts_with("default-src"));
+    }
 }

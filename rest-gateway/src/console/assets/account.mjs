@@ -1,18 +1,19 @@
 // One account: plan, windows, keys, the last 30 days.
 
 import { planFields, planOf } from "./accounts.mjs";
-import { createKey, getAccount, getLimits, getUsage, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
+import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, keyName, limits, moment, plan, relative } from "./format.mjs";
-import { details, field, growingTable, head, keyLink, keyStateTag, link, panel, planTag, problem, tag, windowMeter } from "./view.mjs";
+import { accountLink, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
 
 export async function accountPage({ subject: name, isAdmin, again }) {
-  const account = await getAccount(name);
-  const [windows, days, keys] = await Promise.all([windowsOf(name), last30Days(name), keysOf(name)].map((part) => part.catch((error) => problem(error))));
+  const account = await getAccount(name).catch(unlessMissing);
+  if (!account) return noAccount(name);
+  const [windows, days, keys] = await Promise.all([windowsOf(name), last30Days(name), keysOf(name)].map(orProblem));
   const actions = isAdmin && [
     button("Change plan", () => changePlan(account, again)),
     button("Rename", () => rename(account)),
@@ -27,9 +28,23 @@ export async function accountPage({ subject: name, isAdmin, again }) {
       windows,
       element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Why was it refused?"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "What operators did to it")),
     ),
-    panel("Keys", keys, isAdmin && element("p", { class: "more" }, button("New key", () => newKey(account, again)))),
+    panel(["Keys", isAdmin && button("New key", () => newKey(account, again))], keys),
     panel("The last 30 days", days),
   ];
+}
+
+// The page of an account that is not there. Its name may have changed: the audit knows the new one.
+async function noAccount(name) {
+  const { events = [] } = await listAuditEvents({ account: name, pageSize: 100 }).catch(unlessMissing) ?? {};
+  const nameIn = (json) => JSON.parse(json || "{}").name;
+  const renamed = events.find((event) => event.action === "UpdateAccount" && nameIn(event.beforeJson) === name && nameIn(event.afterJson) !== name);
+  return missing(
+    `There is no account ${name}`,
+    renamed ? ["It was renamed to ", accountLink(nameIn(renamed.afterJson)), " on ", moment(renamed.createTime), "."] : "The name may be misspelt.",
+    link(`/console/accounts?name=${encodeURIComponent(name.slice(0, 3))}`, `Accounts with “${name.slice(0, 3)}” in their name`),
+    link("/console/accounts", "All accounts"),
+    events.length > 0 && link(`/console/audit?account=${encodeURIComponent(name)}`, "What operators did to it"),
+  );
 }
 
 const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);
@@ -47,10 +62,10 @@ async function last30Days(account) {
 
 async function keysOf(account) {
   const load = async (pageToken) => {
-    const { keys = [], nextPageToken } = await listKeys({ account, pageSize: 50, pageToken });
-    return { rows: keys, next: nextPageToken };
+    const { keys = [], nextPageToken, totalSize } = await listKeys({ account, pageSize: 50, pageToken });
+    return { rows: keys, next: nextPageToken, total: totalSize };
   };
-  return growingTable(KEY_COLUMNS, load, "It has no keys.");
+  return growingTable(KEY_COLUMNS, load, { nothing: "It has no keys." });
 }
 
 export const KEY_COLUMNS = [
@@ -65,7 +80,7 @@ export const KEY_COLUMNS = [
 async function changePlan(account, again) {
   const changed = await ask({
     title: `Change the plan of ${account.name}`,
-    text: "It acts in the windows that are running. Gateways follow within 5 seconds.",
+    text: "The new limits hold in the running minute and day. Gateways follow within 5 seconds.",
     fields: planFields({ plan: plan(account), limits: account.limits }),
     confirm: "Change plan",
     act: (chosen) => updateAccount(account.name, planOf(chosen)),
@@ -88,7 +103,7 @@ async function suspend(account, again) {
   const done = await ask({
     title: `Suspend ${account.name}?`,
     text: `Every request with any key of ${account.name} will be refused, within 5 seconds, until you resume it.`,
-    fields: [field("Reason", "reason", { maxlength: 200, hint: "Its users are told this with each refused request." })],
+    fields: [field("Reason", "reason", { maxlength: 200, hint: "Sent to the account’s users with each refused request. May be empty." })],
     confirm: `Suspend ${account.name}`,
     isDestructive: true,
     act: ({ reason }) => suspendAccount(account.name, reason),
@@ -110,13 +125,13 @@ async function newKey(account, again) {
   const made = await ask({
     title: `New key for ${account.name}`,
     fields: [
-      field("Label", "label", { maxlength: 64, hint: "What operators call it; may be empty." }),
+      field("Label", "label", { maxlength: 64, hint: "Shown to operators. May be empty." }),
       field("Expires", "days", { options: [["", "never"], ["30", "in 30 days"], ["90", "in 90 days"], ["365", "in 365 days"]], value: "" }),
     ],
-    confirm: "Make key",
+    confirm: "Create key",
     act: ({ label, days }) => createKey(account.name, { label, ttl: days && `${days * 86_400}s` }),
   });
   if (!made) return;
   await showSecret({ title: "The new key", text: `Give it to ${account.name} now: it is never shown again.`, secret: made.apiKey });
-  await again("The key was made");
+  await again("The key was created");
 }

@@ -11,8 +11,8 @@ export const PLANS = [["free", "Free"], ["pro", "Pro"], ["business", "Business"]
 export async function accountsPage({ isAdmin, parameters }) {
   const [name, plan, suspended] = ["name", "plan", "suspended"].map((each) => parameters.get(each) ?? "");
   const load = async (pageToken) => {
-    const { accounts = [], nextPageToken } = await listAccounts({ nameContains: name, plan, suspended, pageSize: 50, pageToken });
-    return { rows: accounts, next: nextPageToken };
+    const { accounts = [], nextPageToken, totalSize } = await listAccounts({ nameContains: name, plan, suspended, pageSize: 50, pageToken });
+    return { rows: accounts, next: nextPageToken, total: totalSize };
   };
   const columns = [
     ["Name", (account) => accountLink(account.name)],
@@ -28,7 +28,7 @@ export async function accountsPage({ isAdmin, parameters }) {
       field("Plan", "plan", { options: [["", "any"], ...PLANS], value: plan }),
       field("State", "suspended", { options: [["", "any"], ["true", "suspended"], ["false", "not suspended"]], value: suspended }),
     ),
-    element("section", { class: "panel", "aria-label": "Accounts found" }, await growingTable(columns, load, "No account is like that.")),
+    element("section", { class: "panel", "aria-label": "Accounts found" }, await growingTable(columns, load, { nothing: "No account is like that." })),
   ];
 }
 

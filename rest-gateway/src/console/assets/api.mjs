@@ -5,10 +5,14 @@ const HEADERS = { "Petstore-Console": "1" };
 // An answer that is no success. `code` and `message` are those of its Error.
 export class ApiError extends Error {
   constructor(status, code, message) {
-    super(message);
+    super(sentence(message));
     Object.assign(this, { status, code });
   }
 }
+
+const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
+
+const CORE_AWAY = "The core does not answer. What only it knows can be neither shown nor changed until it does.";
 
 async function request(method, path, body) {
   let response;
@@ -27,7 +31,8 @@ async function request(method, path, body) {
   const text = await response.text();
   const parsed = parse(text);
   if (response.ok) return parsed;
-  throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", parsed?.message ?? `The answer was ${response.status}.`);
+  const message = parsed?.code === "UNAVAILABLE" ? CORE_AWAY : (parsed?.message ?? `The answer was ${response.status}.`);
+  throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", message);
 }
 
 function parse(text) {

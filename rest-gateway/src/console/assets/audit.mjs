@@ -3,17 +3,17 @@
 import { filters } from "./accounts.mjs";
 import { listAuditEvents } from "./api.mjs";
 import { element } from "./element.mjs";
-import { capitalized, moment } from "./format.mjs";
+import { capitalized, second } from "./format.mjs";
 import { accountLink, field, growingTable, head, keyLink, link } from "./view.mjs";
 
 export async function auditPage({ parameters }) {
   const [operator, account, key, from, to] = ["operator", "account", "key", "from", "to"].map((each) => parameters.get(each) ?? "");
   const load = async (pageToken) => {
-    const { events = [], nextPageToken } = await listAuditEvents({ operator, account, keyId: key, startTime: midnight(from), endTime: midnight(to, 1), pageSize: 50, pageToken });
-    return { rows: events, next: nextPageToken };
+    const { events = [], nextPageToken, totalSize } = await listAuditEvents({ operator, account, keyId: key, startTime: midnight(from), endTime: midnight(to, 1), pageSize: 50, pageToken });
+    return { rows: events, next: nextPageToken, total: totalSize };
   };
   const columns = [
-    ["When", (event) => moment(event.createTime)],
+    ["When", (event) => second(event.createTime)],
     ["Who", (event) => [link(`/console/audit?operator=${encodeURIComponent(event.operator)}`, event.operator), event.clientAddress && ` from ${event.clientAddress}`]],
     ["What", (event) => spaced(event.action)],
     ["To", target],
@@ -28,7 +28,7 @@ export async function auditPage({ parameters }) {
       field("To day (UTC)", "to", { type: "date", value: to }),
       key && field("Key", "key", { value: key }),
     ),
-    element("section", { class: "panel", "aria-label": "Events found" }, await growingTable(columns, load, "Nothing was changed.")),
+    element("section", { class: "panel", "aria-label": "Events found" }, await growingTable(columns, load, { nothing: "Nothing was changed." })),
   ];
 }
 
@@ -87,5 +87,5 @@ function parsed(json) {
 }
 
 const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
-const shown = (value) => (MOMENT.test(value) ? moment(value) : text(value));
+const shown = (value) => (MOMENT.test(value) ? second(value) : text(value));
 const text = (value) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));

@@ -1,9 +1,10 @@
 // Questions before something is changed, and secrets that are shown once.
 
 import { copyButton, element } from "./element.mjs";
+import { signInForm, whyEnded } from "./session.mjs";
 
 // Asks before `act(values)` is called with the form's values. Stays open, with the reason, if that fails; returns what
-// it returned, or undefined if the operator thought better of it.
+// it returned, or undefined if the operator cancels. A session that has ended is opened again above it.
 export function ask({ title, text, fields = [], confirm, isDestructive = false, act }) {
   const problem = element("p", { class: "problem", role: "alert" });
   const cancel = element("button", { type: "button" }, "Cancel");
@@ -22,9 +23,27 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
         remove(dialog);
       } catch (error) {
         problem.textContent = error.message;
+        if (error.status === 401) {
+          const operator = await signInAgain();
+          problem.textContent = operator ? `You are signed in as ${operator.name}. Nothing was changed yet: press “${confirm}” once more.` : "Nothing was changed: your session has ended.";
+        }
       }
       submit.disabled = false;
     });
+  });
+}
+
+// Signs in above the question, so that nothing of it is lost. Resolves to the operator; to null if it is given up.
+function signInAgain() {
+  return new Promise((done) => {
+    const cancel = element("button", { type: "button", onclick: () => dialog.close() }, "Not now");
+    const signedIn = (operator) => {
+      done(operator);
+      dialog.close();
+    };
+    const form = signInForm({ because: whyEnded() || "Your session has ended.", cancel, signedIn });
+    const dialog = modal("Sign in again", element("p", {}, "What you have typed is kept."), form);
+    dialog.addEventListener("close", () => done(null));
   });
 }
 
@@ -45,8 +64,11 @@ export function showSecret({ title, text, secret }) {
   });
 }
 
+let dialogs = 0; // for identifiers: one may open above another
+
 function modal(title, ...children) {
-  const dialog = element("dialog", { "aria-labelledby": "dialog-title" }, element("h2", { id: "dialog-title" }, title), ...children);
+  const id = `dialog-title-${(dialogs += 1)}`;
+  const dialog = element("dialog", { "aria-labelledby": id }, element("h2", { id }, title), ...children);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

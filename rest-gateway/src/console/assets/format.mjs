@@ -1,9 +1,10 @@
-// Values as people read them. Times are UTC, as in the logs and in what customers are told.
+// Values as people read them. Times are UTC, as in logs and in answers to customers.
 
 import { element } from "./element.mjs";
 
 const DATE = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
 const TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" });
+const SECOND = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
 const HOUR = new Intl.DateTimeFormat("en-GB", { timeStyle: "short", timeZone: "UTC" });
 
 export const number = (value) => Number(value ?? 0).toLocaleString("en-US");
@@ -11,11 +12,15 @@ export const date = (iso) => DATE.format(new Date(iso));
 export const time = (iso) => `${new Date(iso).toISOString().slice(11, 19)} UTC`;
 export const hour = (iso) => `${HOUR.format(new Date(iso))} UTC`;
 
-// A moment, or what stands for none.
+// A moment to the minute, or what stands for none.
 export function moment(iso, none = "never") {
-  if (!iso) return element("span", { class: "nothing" }, none);
-  return element("time", { datetime: iso, title: `${iso}, ${relative(iso)}` }, `${TIME.format(new Date(iso))} UTC`);
+  return iso ? momentIn(TIME, iso) : element("span", { class: "nothing" }, none);
 }
+
+// A moment to the second.
+export const second = (iso) => momentIn(SECOND, iso);
+
+const momentIn = (format, iso) => element("time", { datetime: iso, title: `${iso}, ${relative(iso)}` }, `${format.format(new Date(iso))} UTC`);
 
 // Such as "in 5 minutes" or "3 days ago".
 export function relative(iso) {
@@ -42,6 +47,5 @@ export function limits(account) {
 }
 
 // A key as operators name it: its label, or the end of the key.
-export function keyName(key) {
-  return key.label || `…${key.lastFour}`;
-}
+export const keyName = (key) => key.label || `…${key.lastFour}`;
+export const isActive = (key) => word(key.state, "KEY_STATE") === "active";

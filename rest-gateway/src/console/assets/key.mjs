@@ -4,26 +4,26 @@ import { banKey, getKey, getUsage, liftBan, revokeKey, rotateKey } from "./api.m
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { capitalized, hour, keyName, moment, word } from "./format.mjs";
+import { capitalized, hour, isActive, keyName, moment, word } from "./format.mjs";
 import { banOrigin } from "./keys.mjs";
-import { accountLink, details, field, head, keyStateTag, link, panel, problem } from "./view.mjs";
+import { accountLink, details, field, head, isBanned, keyStateTag, link, missing, orProblem, panel, unlessMissing } from "./view.mjs";
 
 const HALF_HOUR = 1_800_000;
 const DURATIONS = [["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"]];
 const GRACES = [["86400", "24 hours"], ["0", "not at all: the old key ends at once"], ["3600", "1 hour"], ["604800", "7 days"]];
 
 export async function keyPage({ subject: id, isAdmin, again }) {
-  const key = await getKey(id);
-  const day = await lastDay(id).catch((error) => problem(error));
-  const isActive = word(key.state, "KEY_STATE") === "active";
-  const actions = isAdmin && [
-    isActive && button("Rotate", () => rotate(key, again)),
-    key.ban ? button("Lift ban", () => lift(key, again)) : isActive && button("Ban", () => ban(key, again), "danger"),
-    isActive && button("Revoke", () => revoke(key, again), "danger"),
+  const key = await getKey(id).catch(unlessMissing);
+  if (!key) return missing("There is no such key", ["No key has the identifier ", element("code", {}, id), ". Keys are never removed, so that the identifier may be misspelt."], link("/console/keys", "All keys"));
+  const day = await orProblem(lastDay(id));
+  const actions = isAdmin && isActive(key) && [
+    button("Rotate", () => rotate(key, again)),
+    key.ban ? button("Lift ban", () => lift(key, again)) : button("Ban", () => ban(key, again), "danger"),
+    button("Revoke", () => revoke(key, again), "danger"),
   ];
   return [
     head(`Key ${keyName(key)}`, { tags: [keyStateTag(key)], actions: [actions] }),
-    key.ban && element("p", { class: "callout warning" }, "Banned by ", banOrigin(key.ban), " until ", moment(key.ban.endTime), key.ban.reason ? `: ${key.ban.reason}` : "."),
+    isBanned(key) && element("p", { class: "callout warning" }, "Banned by ", banOrigin(key.ban), " until ", moment(key.ban.endTime), key.ban.reason ? `: ${key.ban.reason}` : "."),
     panel(
       "About",
       details([
@@ -44,6 +44,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
 }
 
 const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);
+
 // By half an hour: requests of keys are known by minute, for a day.
 async function lastDay(keyId) {
   const last = Math.floor(Date.now() / HALF_HOUR) * HALF_HOUR;
@@ -84,7 +85,7 @@ async function ban(key, again) {
     text: "Every request with it will be refused, within 5 seconds, until the ban ends or you lift it.",
     fields: [
       field("For", "duration", { options: DURATIONS, value: "3600" }),
-      field("Reason", "reason", { maxlength: 200, hint: "The key's owner is told this with each refused request." }),
+      field("Reason", "reason", { maxlength: 200, hint: "Sent to the key’s users with each refused request. May be empty." }),
     ],
     confirm: `Ban ${keyName(key)}`,
     isDestructive: true,

@@ -10,18 +10,18 @@ import { accountLink, field, growingTable, head, keyLink } from "./view.mjs";
 export async function keysPage({ parameters }) {
   const account = parameters.get("account") ?? "";
   const load = async (pageToken) => {
-    const { keys = [], nextPageToken } = await listKeys({ account, pageSize: 50, pageToken });
-    return { rows: keys, next: nextPageToken };
+    const { keys = [], nextPageToken, totalSize } = await listKeys({ account, pageSize: 50, pageToken });
+    return { rows: keys, next: nextPageToken, total: totalSize };
   };
   const [name, ...others] = KEY_COLUMNS;
   const columns = [name, ["Account", (key) => accountLink(key.account)], ...others];
-  return [head("Keys"), filters(field("Account", "account", { type: "search", value: account })), section("Keys found", await growingTable(columns, load, "No key is like that."))];
+  return [head("Keys"), filters(field("Account", "account", { type: "search", value: account })), section("Keys found", await growingTable(columns, load, { nothing: "No key is like that." }))];
 }
 
 export async function bansPage() {
   const load = async (pageToken) => {
-    const { bans = [], nextPageToken } = await listBans({ pageSize: 50, pageToken });
-    return { rows: bans, next: nextPageToken };
+    const { bans = [], nextPageToken, totalSize } = await listBans({ pageSize: 50, pageToken });
+    return { rows: bans, next: nextPageToken, total: totalSize };
   };
   const columns = [
     ["Key", (ban) => keyLink(ban.keyId)],
@@ -31,7 +31,7 @@ export async function bansPage() {
     ["Since", (ban) => moment(ban.createTime)],
     ["Until", (ban) => moment(ban.endTime)],
   ];
-  return [head("Bans in force"), section("Bans in force", await growingTable(columns, load, "No key is banned."))];
+  return [head("Bans in force"), section("Bans in force", await growingTable(columns, load, { nothing: "No key is banned." }))];
 }
 
 export function banOrigin(ban) {

@@ -1,133 +1,194 @@
-// Signs the operator in, and shows the page that belongs to the path.
+// Shows the page that belongs to the path, to an operator who is signed in.
 
 import { accountPage } from "./account.mjs";
 import { accountsPage } from "./accounts.mjs";
-import { currentOperator, signIn, signOut } from "./api.mjs";
+import { currentOperator, signOut } from "./api.mjs";
 import { auditPage } from "./audit.mjs";
 import { element, present } from "./element.mjs";
-import { word } from "./format.mjs";
+import { time, word } from "./format.mjs";
 import { keyPage } from "./key.mjs";
 import { bansPage, keysPage } from "./keys.mjs";
 import { operatorsPage } from "./operators.mjs";
 import { overviewPage } from "./overview.mjs";
 import { refusalsPage } from "./refusals.mjs";
-import { announce, problem } from "./view.mjs";
+import { forgetSession, signInForm, whyEnded } from "./session.mjs";
+import { announce, head, link } from "./view.mjs";
 
-// [pattern of the path, page, title in the navigation]. What the pattern captures is the page's first argument.
+// By the pattern of the path; what it captures is the subject of the page. Those with `href` are in the navigation. A live
+// page is drawn again by itself, and shows what it can while the core is away.
 const PAGES = [
-  [/^\/console$/, overviewPage, "Overview", "/console"],
-  [/^\/console\/accounts$/, accountsPage, "Accounts", "/console/accounts"],
-  [/^\/console\/accounts\/([^/]+)$/, accountPage],
-  [/^\/console\/keys$/, keysPage, "Keys", "/console/keys"],
-  [/^\/console\/keys\/([^/]+)$/, keyPage],
-  [/^\/console\/bans$/, bansPage, "Bans", "/console/bans"],
-  [/^\/console\/refusals$/, refusalsPage, "Why refused?", "/console/refusals"],
-  [/^\/console\/audit$/, auditPage, "Audit", "/console/audit"],
-  [/^\/console\/operators$/, operatorsPage, "Operators", "/console/operators"],
+  { pattern: /^\/console\/?$/, page: overviewPage, title: "Overview", href: "/console", isLive: true },
+  { pattern: /^\/console\/accounts$/, page: accountsPage, title: "Accounts", href: "/console/accounts" },
+  { pattern: /^\/console\/accounts\/([^/]+)$/, page: accountPage, title: "Account" },
+  { pattern: /^\/console\/keys$/, page: keysPage, title: "Keys", href: "/console/keys" },
+  { pattern: /^\/console\/keys\/([^/]+)$/, page: keyPage, title: "Key" },
+  { pattern: /^\/console\/bans$/, page: bansPage, title: "Bans in force", href: "/console/bans", inNavigation: "Bans" },
+  { pattern: /^\/console\/refusals$/, page: refusalsPage, title: "Why was I refused?", href: "/console/refusals", inNavigation: "Why refused?" },
+  { pattern: /^\/console\/audit$/, page: auditPage, title: "Audit", href: "/console/audit" },
+  { pattern: /^\/console\/operators$/, page: operatorsPage, title: "Operators", href: "/console/operators" },
 ];
+const NO_PAGE = { pattern: /^/, page: missingPage, title: "There is no such page" };
+
+const REFRESH_MS = 10_000;
+const RETRY_MS = 5_000;
 
 const place = (id) => document.getElementById(id);
 const content = place("content");
+const otherWindows = new BroadcastChannel("petstore-console");
 
-start();
+let operator = null; // unknown until the core has answered
+let isShown = false; // whether `content` has the page of this path
+let drawing = 0; // the number of the last drawing: one that was overtaken shows nothing
+let timer;
 
-async function start() {
+otherWindows.addEventListener("message", () => showSignIn("You signed out in another window."));
+// Chromium keeps whole pages for Back and Forward. They leave without what they show, and are drawn anew: so Back shows
+// nothing to a person who has signed out.
+addEventListener("pagehide", () => {
+  clearTimeout(timer);
+  drawing += 1;
+  clear();
+});
+addEventListener("pageshow", ({ persisted }) => persisted && draw());
+draw();
+
+function clear() {
+  operator = null;
+  isShown = false;
+  document.querySelectorAll("dialog").forEach((dialog) => dialog.remove());
+  content.replaceChildren();
+  place("session").replaceChildren();
+}
+
+// Draws the page, for the first time or anew.
+async function draw() {
+  clearTimeout(timer);
+  const mine = (drawing += 1);
+  const here = PAGES.find(({ pattern }) => pattern.test(location.pathname)) ?? NO_PAGE;
+  content.setAttribute("aria-busy", "true");
+  let [view, failure] = [null, null];
   try {
-    const operator = await currentOperator();
-    showFrame(operator);
-    await showPage(operator);
+    operator = await currentOperator().catch((error) => {
+      if (error.status === 401 || !here.isLive) throw error;
+      return operator;
+    });
+    view = await here.page({ subject: subjectOf(here), isAdmin: isAdmin(), operator, again, parameters: new URLSearchParams(location.search) });
   } catch (error) {
-    if (error.status === 401) showSignIn();
-    else content.replaceChildren(problem(error));
+    failure = error;
+  }
+  if (mine !== drawing) return;
+  content.removeAttribute("aria-busy");
+  if (failure?.status === 401) return showSignIn(whyEnded());
+  showFrame(here);
+  if (failure) showFailure(here, failure);
+  else {
+    if (isShown) replaceInPlace(view);
+    else content.replaceChildren(...present([view]));
+    isShown = true;
+  }
+  if (failure || here.isLive) drawIn(failure ? RETRY_MS : REFRESH_MS);
+}
+
+// Windows that are not looked at ask for nothing.
+function drawIn(delay) {
+  timer = setTimeout(() => (document.hidden || isInUse() ? drawIn(delay) : draw()), delay);
+}
+
+const isInUse = () => document.querySelector("dialog") !== null || (!getSelection().isCollapsed && content.contains(getSelection().anchorNode));
+
+// Draws the page after a change, and says what has changed.
+async function again(change) {
+  await draw();
+  if (change) announce(change);
+  content.focus({ preventScroll: true });
+}
+
+// The new view in place of the old one, with the focus and what was unfolded.
+function replaceInPlace(view) {
+  const parts = (selector) => [...content.querySelectorAll(selector)];
+  const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
+  const focused = parts(FOCUSABLE).indexOf(document.activeElement);
+  const unfolded = parts("details").map((each) => each.open);
+  content.replaceChildren(...present([view]));
+  parts("details").forEach((each, index) => (each.open = unfolded[index] ?? false));
+  if (focused >= 0) parts(FOCUSABLE)[focused]?.focus({ preventScroll: true });
+}
+
+// What failed, when it was tried last, and that it is tried again. What was shown before stays.
+function showFailure(here, { message }) {
+  const tried = `Last tried at ${time(new Date())}. This page tries again every 5 seconds.`;
+  const shown = content.querySelector(".failure");
+  if (shown?.querySelector("[role=alert]").textContent === message) {
+    shown.querySelector(".note").textContent = tried; // a screen reader hears the failure once
+    return;
+  }
+  shown?.remove();
+  const notice = element(
+    "div",
+    { class: "callout error failure" },
+    element("p", { role: "alert" }, message),
+    element("p", { class: "note" }, tried),
+    element("button", { type: "button", onclick: draw }, "Try now"),
+  );
+  if (isShown) content.prepend(notice);
+  else content.replaceChildren(head(heading(here)), notice);
+}
+
+const heading = (here) => [here.title, subjectOf(here)].filter(Boolean).join(" ");
+
+function subjectOf({ pattern }) {
+  const written = location.pathname.match(pattern)?.[1] ?? "";
+  try {
+    return decodeURIComponent(written);
+  } catch {
+    return written; // no text: no account and no key has it as its name
   }
 }
 
-// The page; drawn anew by `again`, which every page gets to call after a change.
-async function showPage(operator) {
-  const [pattern, page] = PAGES.find(([each]) => each.test(location.pathname)) ?? PAGES[0];
-  const subject = decodeURIComponent(location.pathname.match(pattern)?.[1] ?? "");
-  const isAdmin = word(operator.role, "ROLE") === "admin";
-  const draw = async () => {
-    content.setAttribute("aria-busy", "true");
-    try {
-      const view = await page({ subject, isAdmin, operator, again, parameters: new URLSearchParams(location.search) });
-      content.replaceChildren(...present([view]));
-    } catch (error) {
-      if (error.status === 401) return showSignIn("Your session has ended. Sign in again.");
-      content.replaceChildren(problem(error));
-    } finally {
-      content.removeAttribute("aria-busy");
-    }
-  };
-  const again = async (told) => {
-    await draw();
-    if (told) announce(told);
-    content.focus({ preventScroll: true });
-  };
-  await draw();
+function missingPage() {
+  return [
+    head(NO_PAGE.title),
+    element("p", { class: "lead" }, "The console has no page at ", element("code", {}, location.pathname), ". The address may be misspelt, or of another release."),
+    element("p", {}, link("/console", "Go to the overview")),
+  ];
 }
 
-function showFrame(operator) {
+const isAdmin = () => word(operator?.role, "ROLE") === "admin";
+
+function showFrame(here) {
   const navigation = place("navigation");
-  navigation.replaceChildren(
-    ...PAGES.filter(([, , title]) => title).map(([pattern, , title, href]) => {
-      const isHere = pattern.test(location.pathname) || (href !== "/console" && location.pathname.startsWith(`${href}/`));
-      return element("a", { href, "aria-current": isHere ? "page" : null }, title);
-    }),
-  );
+  const isHere = (href) => here.href === href || (href !== "/console" && location.pathname.startsWith(`${href}/`));
+  const links = PAGES.filter(({ href }) => href);
+  navigation.replaceChildren(...links.map(({ href, title, inNavigation }) => element("a", { href, "aria-current": isHere(href) ? "page" : null }, inNavigation ?? title)));
   navigation.hidden = false;
-  const leave = async () => {
-    const failure = await signOut().then(() => null, (error) => error);
-    showSignIn(failure ? `You are signed out of this browser, but the session could not be ended: ${failure.message} It ends by itself within 8 hours.` : "");
-  };
+  if (place("session").dataset.of === operator?.name && place("session").firstChild) return;
+  place("session").dataset.of = operator?.name ?? "";
   place("session").replaceChildren(
-    element("span", {}, operator.name, isViewer(operator) ? " (viewer)" : ""),
-    element("button", { type: "button", class: "quiet", onclick: leave }, "Sign out"),
+    ...present([
+      operator && element("span", {}, operator.name, !isAdmin() && " (viewer)"),
+      element("button", { type: "button", class: "quiet", onclick: leave }, "Sign out"),
+    ]),
   );
 }
 
-const isViewer = (operator) => word(operator.role, "ROLE") === "viewer";
+async function leave() {
+  const failure = await signOut().then(() => null, (error) => error);
+  forgetSession();
+  otherWindows.postMessage("signed out");
+  showSignIn(failure ? `This browser is signed out, but the session itself could not be ended: ${failure.message} It ends by itself within 8 hours.` : "");
+}
 
-const SIGN_IN_REFUSALS = {
-  401: "This is not the token of an operator, or it was revoked.",
-  429: "There were too many failed attempts from your address. Wait a minute, and try again.",
-};
-
-function showSignIn(because = "") {
+function showSignIn(because) {
+  clearTimeout(timer);
+  drawing += 1;
+  clear();
   document.title = "Sign in · Operator console";
   place("navigation").hidden = true;
-  place("session").replaceChildren();
-  const input = element("input", { id: "token", type: "password", autocomplete: "current-password", spellcheck: "false", required: true, placeholder: "pet_op_…", "aria-describedby": "token-note" });
-  const told = element("p", { class: "problem", role: "alert" }, because);
-  const button = element("button", { type: "submit", class: "primary" }, "Sign in");
-  const form = element(
-    "form",
-    {},
-    element("input", { type: "text", autocomplete: "username", value: "operator", hidden: true }), // for password managers
-    element(
-      "div",
-      { class: "field" },
-      element("label", { for: "token" }, "Operator token"),
-      input,
-      element("p", { class: "note", id: "token-note" }, "It is sent to this gateway only, and not kept by the browser. A session lasts 8 hours."),
-    ),
-    told,
-    button,
-  );
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault(); // the content policy lets no form be sent
-    button.disabled = true;
-    try {
-      await signIn(input.value.trim());
-      input.value = "";
-      await start();
-      content.focus({ preventScroll: true });
-    } catch (error) {
-      told.textContent = SIGN_IN_REFUSALS[error.status] ?? error.message;
-      input.focus();
-    }
-    button.disabled = false;
-  });
+  const signedIn = async () => {
+    await draw();
+    content.focus({ preventScroll: true });
+  };
+  const form = signInForm({ because, signedIn });
   content.replaceChildren(element("section", { class: "panel sign-in", "aria-labelledby": "sign-in" }, element("h1", { id: "sign-in" }, "Sign in"), form));
-  input.focus();
+  form.querySelector("[type=password]").focus();
 }

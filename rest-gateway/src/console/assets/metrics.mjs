@@ -9,6 +9,12 @@ export function samplesOf(text) {
   ]);
 }
 
+// The sum of the samples that have these labels.
+export function sumOf(samples, name, labels = {}) {
+  const has = (sample) => sample[0] === name && Object.entries(labels).every(([label, value]) => sample[1][label] === value);
+  return samples.filter(has).reduce((sum, [, , value]) => sum + value, 0);
+}
+
 // The duration that this share of the requests did not exceed, in seconds: the upper end of the bucket that it falls
 // into, by straight line within it; null without requests.
 export function quantile(samples, histogram, share) {

@@ -8,8 +8,8 @@ import { field, growingTable, head, link, tag } from "./view.mjs";
 
 export async function operatorsPage({ isAdmin, again }) {
   const load = async (pageToken) => {
-    const { operators = [], nextPageToken } = await listOperators({ pageSize: 50, pageToken });
-    return { rows: operators, next: nextPageToken };
+    const { operators = [], nextPageToken, totalSize } = await listOperators({ pageSize: 50, pageToken });
+    return { rows: operators, next: nextPageToken, total: totalSize };
   };
   const columns = [
     ["Name", (operator) => link(`/console/audit?operator=${encodeURIComponent(operator.name)}`, operator.name)],
@@ -21,7 +21,7 @@ export async function operatorsPage({ isAdmin, again }) {
     ...(isAdmin ? [["Action", (operator) => !operator.revokeTime && element("button", { type: "button", class: "quiet danger", onclick: () => revoke(operator, again) }, `Revoke ${operator.name}`)]] : []),
   ];
   const make = element("button", { type: "button", class: "primary", onclick: () => create(again) }, "New operator");
-  return [head("Operators", { actions: [isAdmin && make] }), element("section", { class: "panel", "aria-label": "Operators" }, await growingTable(columns, load, "There are none."))];
+  return [head("Operators", { actions: [isAdmin && make] }), element("section", { class: "panel", "aria-label": "Operators" }, await growingTable(columns, load, { nothing: "There are none." }))];
 }
 
 async function create(again) {

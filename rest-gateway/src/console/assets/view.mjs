@@ -1,7 +1,7 @@
 // What the pages are made of.
 
 import { element, present } from "./element.mjs";
-import { capitalized, number, plan, word } from "./format.mjs";
+import { capitalized, isActive, number, plan, word } from "./format.mjs";
 
 export const link = (href, ...children) => element("a", { href }, ...children);
 export const accountLink = (name) => link(`/console/accounts/${encodeURIComponent(name)}`, name);
@@ -13,9 +13,17 @@ export function head(title, { tags = [], actions = [] } = {}) {
   return element("div", { class: "head" }, element("h1", {}, title), tags, actions.filter(Boolean).length > 0 && element("div", { class: "actions" }, actions));
 }
 
+// A part of a page. The title may be [title, button].
 export function panel(title, ...children) {
-  const id = `panel-${title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-")}`;
-  return element("section", { class: "panel", "aria-labelledby": id }, element("h2", { id }, title), ...children);
+  const [text, action] = [title].flat();
+  const id = `panel-${text.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-")}`;
+  const heading = element("h2", { id }, text);
+  return element("section", { class: "panel", "aria-labelledby": id }, action ? element("div", { class: "head" }, heading, element("div", { class: "actions" }, action)) : heading, ...children);
+}
+
+// The page of an account or a key that is not there: what may have happened, and links that lead on.
+export function missing(title, explanation, ...links) {
+  return [head(title), element("p", { class: "lead" }, explanation), element("ul", {}, present(links).map((each) => element("li", {}, each)))];
 }
 
 // Pairs of name and value.
@@ -37,15 +45,23 @@ export function table(columns, rows) {
   );
 }
 
-// A table that grows by a page with each press. `load(pageToken)` returns { rows, next }.
-export async function growingTable(columns, load, nothing) {
-  const first = await load("");
-  if (first.rows.length === 0) return element("p", { class: "nothing" }, nothing);
-  const view = table(columns, first.rows);
+// A table that grows by a page with each press, with how many rows there are in all and their order above it.
+// `load(pageToken)` returns { rows, next, total }; the total comes with the first page.
+export async function growingTable(columns, load, { nothing, order = "newest first" }) {
+  const { rows, next: second, total } = await load("");
+  if (rows.length === 0) return element("p", { class: "nothing" }, nothing);
+  const view = table(columns, rows);
   const more = element("button", { type: "button" }, "More");
-  const holder = element("div", {}, view, element("p", { class: "more" }, more));
-  let next = first.next;
-  more.hidden = !next;
+  const count = element("p", { class: "note count" });
+  const holder = element("div", {}, count, view, element("p", { class: "more" }, more));
+  let next = second;
+  const showCount = () => {
+    const shown = view.tBodies[0].rows.length;
+    const all = total === undefined ? (next ? "more" : shown) : Number(total);
+    count.textContent = shown === all ? `${number(all)} in all, ${order}` : `${number(shown)} of ${typeof all === "number" ? number(all) : all}, ${order}`;
+    more.hidden = !next;
+  };
+  showCount();
   more.addEventListener("click", async () => {
     more.disabled = true;
     try {
@@ -54,7 +70,7 @@ export async function growingTable(columns, load, nothing) {
       view.tBodies[0].append(...rows);
       rows[0]?.querySelector("a")?.focus();
       next = page.next;
-      more.hidden = !next;
+      showCount();
     } catch (error) {
       more.before(problem(error));
     }
@@ -66,14 +82,30 @@ export async function growingTable(columns, load, nothing) {
 export const tag = (text, kind = "") => element("span", { class: `tag ${kind}` }, text);
 export const planTag = (account) => tag(capitalized(plan(account)));
 
+// A key that is revoked or expired is refused for that: a ban of it says nothing more.
+export const isBanned = (key) => isActive(key) && Boolean(key.ban);
+
 export function keyStateTag(key) {
   const state = word(key.state, "KEY_STATE");
-  if (key.ban) return tag("banned", "bad");
+  if (isBanned(key)) return tag("banned", "bad");
   return tag(state, { active: "good", revoked: "bad", expired: "warn" }[state]);
 }
 
 export function problem(error) {
   return element("p", { class: "callout error", role: "alert" }, error.message);
+}
+
+// For a part of a page: says what failed in its place. Without a session there is no page.
+export const orProblem = (part) =>
+  part.catch((error) => {
+    if (error.status === 401) throw error;
+    return problem(error);
+  });
+
+// For what an address names: nothing, if there is no such thing or nothing can have that name.
+export function unlessMissing(error) {
+  if (error.status !== 404 && error.status !== 400) throw error;
+  return null;
 }
 
 // How much of a window is used, as a bar.

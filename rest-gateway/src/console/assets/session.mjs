@@ -1,0 +1,106 @@
+// The form to sign in, and why a session has ended.
+
+import { signIn } from "./api.mjs";
+import { element } from "./element.mjs";
+import { announce } from "./view.mjs";
+
+const LASTS_MS = 8 * 3_600_000;
+const OPENED = "petstore-console-session"; // when this browser opened its session: a moment, no secret
+const HEALTH_INTERVAL_MS = 5_000;
+
+const FAILURES = {
+  401: "This is not the token of an operator, or it was revoked. Ask another admin for a new one.",
+  429: "There were too many failed attempts from your address. Wait a minute, and try again.",
+  503: "The core does not answer, so that no session can be opened. Try again when it does: this page says so.",
+};
+
+// Why there is no session; empty if this browser had none.
+export function whyEnded() {
+  const opened = Number(kept());
+  if (!opened) return "";
+  if (Date.now() - opened >= LASTS_MS) return "Your session has ended: it lasts 8 hours. Sign in to go on where you were.";
+  return "Your session has ended before its 8 hours: its operator's token was revoked, you signed out in another window, or 50 newer sessions were opened. Sign in to go on where you were.";
+}
+
+export function forgetSession() {
+  keep(null);
+}
+
+// The form; `signedIn(operator)` is called when it has succeeded.
+export function signInForm({ because, cancel, signedIn }) {
+  const id = `token${document.querySelectorAll("dialog").length || ""}`;
+  const input = element("input", { id, type: "password", autocomplete: "current-password", spellcheck: "false", required: true, placeholder: "pet_op_…", "aria-describedby": `${id}-note` });
+  const problem = element("p", { class: "problem", role: "alert" });
+  const button = element("button", { type: "submit", class: "primary" }, "Sign in");
+  const form = element(
+    "form",
+    {},
+    because && element("p", { class: "callout warning", role: "status" }, element("span", {}, because)),
+    coreNotice(),
+    element("input", { type: "text", autocomplete: "username", value: "operator", hidden: true }), // for password managers
+    element(
+      "div",
+      { class: "field" },
+      element("label", { for: id }, "Operator token"),
+      input,
+      element("p", { class: "note", id: `${id}-note` }, "It is sent to this gateway only, and the browser does not keep it. A session lasts 8 hours."),
+    ),
+    problem,
+    element("div", { class: "actions" }, cancel, button),
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault(); // the content policy lets no form be sent
+    button.disabled = true;
+    try {
+      const operator = await signIn(input.value.trim());
+      input.value = "";
+      keep(Date.now());
+      signedIn(operator);
+    } catch (error) {
+      problem.textContent = FAILURES[error.status] ?? error.message;
+      input.focus();
+    }
+    button.disabled = false;
+  });
+  return form;
+}
+
+// A warning while no session can be opened, because the core is away. It comes and goes by itself.
+function coreNotice() {
+  const notice = element("p", { class: "callout warning", role: "status", hidden: true }, element("span", {}, "The core does not answer, so that no session can be opened. This page tries again every 5 seconds."));
+  const look = async () => {
+    const isAway = await coreIsAway();
+    if (!notice.hidden && !isAway) announce("The core answers again: you can sign in.");
+    notice.hidden = !isAway;
+    setTimeout(() => notice.isConnected && look(), HEALTH_INTERVAL_MS);
+  };
+  look();
+  return notice;
+}
+
+async function coreIsAway() {
+  try {
+    const { parts } = await (await fetch("/readyz", { cache: "no-store" })).json();
+    return parts.core !== undefined && parts.core !== "ok";
+  } catch {
+    return true; // nor does the gateway
+  }
+}
+
+// A browser whose storage is blocked has no reason to show, and works.
+function kept() {
+  try {
+    return localStorage.getItem(OPENED);
+  } catch {
+    return null;
+  }
+}
+
+function keep(opened) {
+  try {
+    if (opened === null) localStorage.removeItem(OPENED);
+    else localStorage.setItem(OPENED, String(opened));
+  } catch {
+    // storage is blocked
+  }
+}

@@ -1,0 +1,80 @@
+// The operator console while the core is away.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { DESKTOP, PHONE, launch, openPage, screenshot, seriousFaults } from "./browser.mjs";
+import { makeAccount, signedIn } from "./console.mjs";
+import { startApart } from "./service.mjs";
+
+let service;
+let browser;
+before(async () => {
+  service = await startApart();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+const FAILURES = { ...DESKTOP, expected: /^Failed to load resource: the server responded with a status of [45]/ };
+const PATHS = [
+  ["", "Overview"],
+  ["/accounts", "Accounts"],
+  ["/accounts/zoo", "Account zoo"],
+  ["/keys", "Keys"],
+  ["/bans", "Bans in force"],
+  ["/refusals?subject=zoo", "Why was I refused?"],
+  ["/audit", "Audit"],
+  ["/operators", "Operators"],
+];
+
+test("every page keeps heading and navigation, and comes back by itself", async (t) => {
+  const page = await signedIn(t, browser, service, { options: FAILURES });
+  await makeAccount(page, "zoo");
+  await page.clock.install();
+  await page.goto("/console");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await service.stopCore();
+
+  // The page at hand, and each that is opened now.
+  await page.clock.runFor(11_000);
+  await page.getByText("The core does not answer.").waitFor();
+  for (const [path, heading] of PATHS) {
+    await page.goto(`/console${path}`);
+    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    await page.getByText("The core does not answer.").waitFor();
+    assert.equal(await page.getByRole("navigation").getByRole("link").count(), 7, path);
+    assert.deepEqual(await seriousFaults(page), [], path);
+    await screenshot(page, `console-core-away${path.replaceAll(/[^a-z]+/g, "-")}`, { fullPage: true });
+  }
+  // What the gateway knows by itself.
+  await page.goto("/console");
+  const health = page.getByRole("region", { name: "Health of this gateway" });
+  await health.getByText("Keys that this gateway knows are still accepted").waitFor();
+  await page.getByRole("region", { name: "Requests to this gateway" }).getByText("Since this gateway started").waitFor();
+
+  await page.goto("/console/accounts/zoo");
+  await page.getByText("Last tried at").waitFor();
+  await service.startCore();
+  const back = page.getByRole("heading", { name: "zoo", level: 1, exact: true });
+  while (!(await back.isVisible())) await page.clock.runFor(5_000);
+  assert.equal(await page.getByText("The core does not answer.").count(), 0);
+});
+
+test("signing in says that it has to wait, and until when", async (t) => {
+  await service.stopCore();
+  const page = await openPage(t, browser, service.admin, { ...PHONE, expected: FAILURES.expected });
+  await page.clock.install();
+  await page.goto("/console/accounts");
+  const notice = page.getByText("The core does not answer, so that no session can be opened.");
+  await notice.first().waitFor();
+  await page.getByLabel("Operator token").fill(service.operatorToken);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").filter({ hasText: "The core does not answer" }).waitFor();
+  await service.startCore();
+  while (await notice.first().isVisible()) await page.clock.runFor(5_000);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Accounts" }).waitFor();
+});
