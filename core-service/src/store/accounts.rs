@@ -64,8 +64,9 @@ impl<'a> Accounts<'a> {
         Ok(accounts)
     }
 
-    /// A page of accounts in the order of their identifiers, of which one more is read than the page has.
-    pub(crate) async fn page(self, list: ListAccounts) -> Result<Vec<Account>, PetStoreError> {
+    /// Returns a page of accounts, newest first, with one more than the page has. With the first page comes the
+    /// number of all that the filters leave.
+    pub(crate) async fn page(self, list: ListAccounts) -> Result<(Vec<Account>, Option<u64>), PetStoreError> {
         let contains = list.name_contains.map(|part| {
             let like = LikeExpr::new(format!("%{}%", escape_like(&part.to_lowercase()))).escape('\\');
             Expr::expr(Func::lower(Expr::col(Column::Name))).like(like)
@@ -74,16 +75,17 @@ impl<'a> Accounts<'a> {
             if is_suspended { Column::SuspendedAt.is_not_null() } else { Column::SuspendedAt.is_null() }
         });
         let filters = Condition::all()
-            .add(Column::Id.gt(list.after.map_or(0, |after| after.0)))
             .add_option(contains)
             .add_option(list.plan.map(|plan| Column::Plan.eq(plan)))
             .add_option(suspended);
-        let find = account::Entity::find()
-            .filter(filters)
-            .order_by_asc(Column::Id)
+        let find = account::Entity::find().filter(filters);
+        let total = if list.after.is_none() { Some(self.store.count(find.clone()).await?) } else { None };
+        let find = find
+            .filter(Condition::all().add_option(list.after.map(|after| Column::Id.lt(after.0))))
+            .order_by_desc(Column::Id)
             .limit(list.size.get() as u64 + 1);
         let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
-        rows.into_iter().map(Account::try_from).collect()
+        Ok((rows.into_iter().map(Account::try_from).collect::<Result<_, _>>()?, total))
     }
 
     /// The account of that name.

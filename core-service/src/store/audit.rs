@@ -20,8 +20,12 @@ use crate::domain::{Actor, AuditEvent, Change, ListAuditEvents, PetStoreError, S
 pub(crate) struct Audit<'a>(pub(super) &'a Store);
 
 impl Audit<'_> {
-    /// A page of events, newest first, of which one more is read than the page has.
-    pub(crate) async fn list(self, list: ListAuditEvents) -> Result<Vec<AuditEvent>, PetStoreError> {
+    /// Returns a page of events, newest first, with one more than the page has. With the first page comes the
+    /// number of all that the filters leave.
+    pub(crate) async fn list(
+        self,
+        list: ListAuditEvents,
+    ) -> Result<(Vec<AuditEvent>, Option<u64>), PetStoreError> {
         let account = match &list.account {
             None => None,
             Some(name) => {
@@ -33,17 +37,18 @@ impl Audit<'_> {
         };
         let filters = Condition::all()
             .add_option(account)
-            .add_option(list.before.map(|id| Column::Id.lt(id)))
             .add_option(list.operator.map(|name| Column::Operator.eq(name)))
             .add_option(list.key_id.map(|id| Column::KeyId.eq(id)))
             .add_option(list.since.map(|since| Column::CreatedAt.gte(moment_column(since))))
             .add_option(list.until.map(|until| Column::CreatedAt.lt(moment_column(until))));
-        let find = audit_event::Entity::find()
-            .filter(filters)
+        let find = audit_event::Entity::find().filter(filters);
+        let total = if list.before.is_none() { Some(self.0.count(find.clone()).await?) } else { None };
+        let find = find
+            .filter(Condition::all().add_option(list.before.map(|id| Column::Id.lt(id))))
             .order_by_desc(Column::Id)
             .limit(list.size.get() as u64 + 1);
         let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
-        Ok(rows.into_iter().map(AuditEvent::from).collect())
+        Ok((rows.into_iter().map(AuditEvent::from).collect(), total))
     }
 }
 

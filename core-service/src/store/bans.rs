@@ -144,48 +144,44 @@ impl<'a> Bans<'a> {
             .await
     }
 
-    /// Returns the bans in force of keys that are neither revoked nor expired, the next to end first.
+    /// Returns the bans in force of keys that are neither revoked nor expired, newest first.
     ///
     /// # Errors
     ///
     /// The store's error.
     pub async fn list(self, now: UnixMillis) -> Result<Vec<BannedKey>, PetStoreError> {
-        self.page(now, None, None, None).await
+        Ok(self.page(now, None, None, None).await?.0)
     }
 
-    /// Returns the bans in force that come after that position (the end and the key of the last one before),
-    /// of one account if it is given, the next to end first; at most `limit`. A revoked or expired key has
-    /// none.
+    /// Returns the bans in force that come after that position (the beginning and the key of the last one
+    /// before), of one account if it is given, newest first; at most `limit`. A revoked or expired key has none.
+    /// With the first page comes the number of all.
     pub(crate) async fn page(
         self,
         now: UnixMillis,
         account: Option<AccountId>,
         after: Option<(UnixMillis, KeyId)>,
         limit: Option<u64>,
-    ) -> Result<Vec<BannedKey>, PetStoreError> {
-        let after = after.map(|(end, key_id)| {
-            let (end, key_id) = (moment_column(end), key_id.to_string());
-            let at_that_end = ban::Column::EndsAt.eq(end).and(ban::Column::KeyId.gt(key_id));
-            ban::Column::EndsAt.gt(end).or(at_that_end)
+    ) -> Result<(Vec<BannedKey>, Option<u64>), PetStoreError> {
+        let filters = Condition::all()
+            .add(ban::Column::EndsAt.gt(moment_column(now)))
+            .add(Expr::col((ban::Entity, ban::Column::EndsAt)).gt(Expr::col(ban::Column::ImposedAt)))
+            .add(api_key::Column::RevokedAt.is_null())
+            .add(api_key::Column::ExpiresAt.is_null().or(api_key::Column::ExpiresAt.gt(moment_column(now))))
+            .add_option(account.map(|id| api_key::Column::AccountId.eq(id.0)));
+        let all = ban::Entity::find().inner_join(api_key::Entity).filter(filters.clone());
+        let total = if after.is_none() { Some(self.store.count(all).await?) } else { None };
+        let after = after.map(|(from, key_id)| {
+            let (from, key_id) = (moment_column(from), key_id.to_string());
+            let at_that_moment = ban::Column::ImposedAt.eq(from).and(ban::Column::KeyId.lt(key_id));
+            ban::Column::ImposedAt.lt(from).or(at_that_moment)
         });
         let find = ban::Entity::find()
             .find_also_related(api_key::Entity)
             .and_also_related(account::Entity)
-            .filter(
-                Condition::all()
-                    .add(ban::Column::EndsAt.gt(moment_column(now)))
-                    .add(Expr::col((ban::Entity, ban::Column::EndsAt)).gt(Expr::col(ban::Column::ImposedAt)))
-                    .add(api_key::Column::RevokedAt.is_null())
-                    .add(
-                        api_key::Column::ExpiresAt
-                            .is_null()
-                            .or(api_key::Column::ExpiresAt.gt(moment_column(now))),
-                    )
-                    .add_option(after)
-                    .add_option(account.map(|id| api_key::Column::AccountId.eq(id.0))),
-            )
-            .order_by_asc(ban::Column::EndsAt)
-            .order_by_asc(ban::Column::KeyId)
+            .filter(filters.add_option(after))
+            .order_by_desc(ban::Column::ImposedAt)
+            .order_by_desc(ban::Column::KeyId)
             .limit(limit);
         let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
         let records = rows.into_iter().filter_map(|(row, _, account)| {
@@ -198,7 +194,7 @@ impl<'a> Bans<'a> {
                 ban,
             }))
         });
-        records.collect()
+        Ok((records.collect::<Result<_, _>>()?, total))
     }
 
     /// The bans in force of these keys.

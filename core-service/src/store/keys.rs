@@ -100,21 +100,28 @@ impl<'a> Keys<'a> {
         rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
     }
 
-    /// A page of keys, oldest first, of which one more is read than the page has.
-    pub(crate) async fn page(self, list: ListKeys) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
-        let mut find = api_key::Entity::find()
-            .find_also_related(account::Entity)
-            .order_by_asc(api_key::Column::Id)
-            .limit(list.size.get() as u64 + 1);
+    /// Returns a page of keys, newest first, with one more than the page has. With the first page comes the
+    /// number of all that the filter leaves.
+    pub(crate) async fn page(
+        self,
+        list: ListKeys,
+    ) -> Result<(Vec<ApiKeyRecord>, Option<u64>), PetStoreError> {
+        let mut find = api_key::Entity::find();
         if let Some(name) = &list.account {
             let account = self.store.accounts().find(name).await?;
             find = find.filter(api_key::Column::AccountId.eq(account.id.0));
         }
+        let total = if list.after.is_none() { Some(self.store.count(find.clone()).await?) } else { None };
         if let Some(after) = list.after {
-            find = find.filter(api_key::Column::Id.gt(after.to_string()));
+            find = find.filter(api_key::Column::Id.lt(after.to_string()));
         }
+        let find = find
+            .find_also_related(account::Entity)
+            .order_by_desc(api_key::Column::Id)
+            .limit(list.size.get() as u64 + 1);
         let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
-        rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
+        let keys = rows.into_iter().map(|(row, account)| record(row, name_of(account)));
+        Ok((keys.collect::<Result<_, _>>()?, total))
     }
 
     /// The key with that identifier.

@@ -345,6 +345,14 @@ impl Store {
         self.retry_read(|| self.reader.read(query.clone())).await
     }
 
+    /// Returns the number of rows that the query finds.
+    async fn count<E>(&self, find: sea_orm::Select<E>) -> Result<u64, PetStoreError>
+    where
+        E: sea_orm::EntityTrait<Model: sea_orm::FromQueryResult + Send + Sync>,
+    {
+        self.read(move |db| Box::pin(sea_orm::PaginatorTrait::count(find.clone(), db))).await
+    }
+
     /// The same of any reading.
     async fn retry_read<T, F>(&self, read: impl Fn() -> F) -> Result<T, PetStoreError>
     where

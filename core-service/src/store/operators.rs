@@ -134,19 +134,22 @@ impl<'a> Operators<'a> {
             .await
     }
 
-    /// The operators that come after that position, in the order in which they were created, with their
-    /// positions: one more than a page has.
+    /// Returns the operators that come after that position, newest first, with their positions: one more than a
+    /// page has. With the first page comes the number of all.
     pub(crate) async fn list(
         self,
         size: PageSize,
         after: Option<i64>,
-    ) -> Result<Vec<(i64, Operator)>, PetStoreError> {
-        let find = operator::Entity::find()
-            .filter(Column::Id.gt(after.unwrap_or_default()))
-            .order_by_asc(Column::Id)
+    ) -> Result<(Vec<(i64, Operator)>, Option<u64>), PetStoreError> {
+        let find = operator::Entity::find();
+        let total = if after.is_none() { Some(self.store.count(find.clone()).await?) } else { None };
+        let find = find
+            .filter(Condition::all().add_option(after.map(|after| Column::Id.lt(after))))
+            .order_by_desc(Column::Id)
             .limit(size.get() as u64 + 1);
         let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
-        rows.into_iter().map(|row| Ok((row.id, row.try_into()?))).collect()
+        let operators = rows.into_iter().map(|row| Ok((row.id, row.try_into()?)));
+        Ok((operators.collect::<Result<_, PetStoreError>>()?, total))
     }
 
     /// The operator whose token has that digest, if it is not revoked.

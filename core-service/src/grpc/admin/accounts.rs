@@ -56,12 +56,13 @@ pub(super) async fn list(
         plan: convert::plan_name(request.plan).map_err(convert::refused)?,
         suspended: request.suspended,
     };
-    let rows = core.store.accounts().page(list).await?;
+    let (rows, total) = core.store.accounts().page(list).await?;
     let (accounts, next_page_token) =
         convert::cut(rows, size, AdminList::Accounts, |last| last.id.0.to_string());
     Ok(pb::ListAccountsResponse {
         accounts: accounts.iter().map(convert::account).collect(),
         next_page_token,
+        total_size: convert::total(total),
     })
 }
 

@@ -25,10 +25,11 @@ pub(super) async fn list(
         since: request.start_time.map(|start| convert::moment("start_time", start)).transpose()?,
         until: request.end_time.map(|end| convert::moment("end_time", end)).transpose()?,
     };
-    let rows = core.store.audit().list(list).await?;
+    let (rows, total) = core.store.audit().list(list).await?;
     let (events, next_page_token) =
         convert::cut(rows, size, AdminList::AuditEvents, |last| last.id.to_string());
-    Ok(pb::ListAuditEventsResponse { events: events.into_iter().map(wire).collect(), next_page_token })
+    let events = events.into_iter().map(wire).collect();
+    Ok(pb::ListAuditEventsResponse { events, next_page_token, total_size: convert::total(total) })
 }
 
 fn wire(event: AuditEvent) -> pb::AuditEvent {

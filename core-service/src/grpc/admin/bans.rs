@@ -66,14 +66,15 @@ pub(super) async fn list(
         None => None,
     };
     let limit = Some(size.get() as u64 + 1);
-    let rows = core.store.bans().page(caller.now, account, after.transpose()?, limit).await?;
+    let (rows, total) = core.store.bans().page(caller.now, account, after.transpose()?, limit).await?;
     let (bans, next_page_token) =
-        convert::cut(rows, size, AdminList::Bans, |last| format!("{}_{}", last.ban.until.0, last.key_id));
-    Ok(pb::ListBansResponse { bans: bans.iter().map(wire).collect(), next_page_token })
+        convert::cut(rows, size, AdminList::Bans, |last| format!("{}_{}", last.ban.from.0, last.key_id));
+    let bans = bans.iter().map(wire).collect();
+    Ok(pb::ListBansResponse { bans, next_page_token, total_size: convert::total(total) })
 }
 
-/// The end of a ban and its key.
+/// Reads the beginning of a ban and its key.
 fn parse_position(position: &str) -> Option<(UnixMillis, KeyId)> {
-    let (end, key_id) = position.split_once('_')?;
-    Some((UnixMillis(end.parse().ok()?), key_id.parse().ok()?))
+    let (from, key_id) = position.split_once('_')?;
+    Some((UnixMillis(from.parse().ok()?), key_id.parse().ok()?))
 }

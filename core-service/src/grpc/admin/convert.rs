@@ -84,6 +84,11 @@ pub(super) fn numbered_page(
     Ok((size, position.map(str::parse).transpose().map_err(damaged)?))
 }
 
+/// Returns the number of all rows of a list, which is known with its first page.
+pub(super) fn total(rows: Option<u64>) -> Option<i64> {
+    rows.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX))
+}
+
 /// Cuts a page, of which one more row was read if there is one, and its token.
 pub(super) fn cut<T>(
     mut rows: Vec<T>,

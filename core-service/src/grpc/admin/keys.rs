@@ -65,9 +65,10 @@ pub(super) async fn list(
     let (size, after) = convert::page(AdminList::Keys, request.page_size, &request.page_token)?;
     let after = after.map(convert::key_id).transpose()?;
     let account = convert::account_filter(&request.account)?;
-    let rows = core.store.keys().page(ListKeys { size, after, account }).await?;
+    let (rows, total) = core.store.keys().page(ListKeys { size, after, account }).await?;
     let (keys, next_page_token) = convert::cut(rows, size, AdminList::Keys, |last| last.id.to_string());
-    Ok(pb::ListKeysResponse { keys: with_bans(core, &caller, &keys).await?, next_page_token })
+    let keys = with_bans(core, &caller, &keys).await?;
+    Ok(pb::ListKeysResponse { keys, next_page_token, total_size: convert::total(total) })
 }
 
 /// The keys with the bans that are in force.

@@ -37,11 +37,11 @@ pub(super) async fn list(
     request: pb::ListOperatorsRequest,
 ) -> Result<pb::ListOperatorsResponse, PetStoreError> {
     let (size, after) = convert::numbered_page(AdminList::Operators, request.page_size, &request.page_token)?;
-    let rows = core.store.operators().list(size, after).await?;
+    let (rows, total) = core.store.operators().list(size, after).await?;
     let (operators, next_page_token) =
         convert::cut(rows, size, AdminList::Operators, |(id, _)| id.to_string());
     let operators = operators.iter().map(|(_, operator)| convert::operator(operator)).collect();
-    Ok(pb::ListOperatorsResponse { operators, next_page_token })
+    Ok(pb::ListOperatorsResponse { operators, next_page_token, total_size: convert::total(total) })
 }
 
 pub(super) async fn revoke(

@@ -26,13 +26,18 @@ async fn accounts_are_found_by_name_plan_and_suspension_page_by_page() {
         }
     };
     let all = pb::ListAccountsRequest::default;
-    assert_eq!(names(all()).await, ["acme-1", "Acme-2", "zoo_1", "zoo-1"]);
+    assert_eq!(names(all()).await, ["zoo-1", "zoo_1", "Acme-2", "acme-1"]);
     let part = |part: &str| pb::ListAccountsRequest { name_contains: part.into(), ..all() };
-    assert_eq!(names(part("aCME")).await, ["acme-1", "Acme-2"]);
+    assert_eq!(names(part("aCME")).await, ["Acme-2", "acme-1"]);
     assert_eq!(names(part("o_")).await, ["zoo_1"], "no wildcard");
     assert_eq!(names(pb::ListAccountsRequest { plan: pb::Plan::Pro.into(), ..all() }).await, ["zoo-1"]);
     assert_eq!(names(pb::ListAccountsRequest { suspended: Some(true), ..all() }).await, ["acme-1"]);
     assert_eq!(names(pb::ListAccountsRequest { suspended: Some(false), ..part("acme") }).await, ["Acme-2"]);
+    let matching = pb::ListAccountsRequest { page_size: 1, ..part("acme") };
+    let mut page = admin.list_accounts(matching.clone()).await.unwrap().into_inner();
+    assert_eq!(page.total_size, Some(2), "of all pages");
+    let next = pb::ListAccountsRequest { page_token: std::mem::take(&mut page.next_page_token), ..matching };
+    assert_eq!(admin.list_accounts(next).await.unwrap().into_inner().total_size, None);
     let damaged = pb::ListAccountsRequest { page_token: "a.1.0".into(), ..all() };
     assert_eq!(reason(&admin.list_accounts(damaged).await.unwrap_err()), "INVALID_CURSOR");
 }

@@ -101,6 +101,7 @@ async fn the_audit_is_told_page_by_page_each_event_once() {
     let mut found = Vec::new();
     for page in 1..=3 {
         let answer = admin.list_audit_events(list.clone()).await.unwrap().into_inner();
+        assert_eq!(answer.total_size, i64::try_from(actions.len()).ok().filter(|_| page == 1));
         found.extend(answer.events.into_iter().map(|event| event.action));
         assert_eq!(answer.next_page_token.is_empty(), page == 3);
         list.page_token = answer.next_page_token;

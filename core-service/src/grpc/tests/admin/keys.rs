@@ -30,16 +30,17 @@ async fn keys_have_labels_and_are_shown_with_their_bans() {
     assert_eq!((rotated.key.unwrap().label.as_str(), rotated.old_key.unwrap().ban), ("shop floor", imposed));
     let of_acme = pb::ListKeysRequest { account: "acme".into(), ..Default::default() };
     let keys = admin.list_keys(of_acme).await.unwrap().into_inner().keys;
-    assert_eq!(keys.iter().map(|key| key.ban.is_some()).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(keys.iter().map(|key| key.ban.is_some()).collect::<Vec<_>>(), [false, true]);
     let first = pb::ListKeysRequest { page_size: 2, ..Default::default() };
     let first = admin.list_keys(first).await.unwrap().into_inner();
     let next = pb::ListKeysRequest { page_token: first.next_page_token, ..Default::default() };
     let next = admin.list_keys(next).await.unwrap().into_inner();
     assert_eq!((first.keys.len(), next.keys.len(), next.next_page_token.as_str()), (2, 1, ""));
+    assert_eq!((first.total_size, next.total_size), (Some(3), None));
 }
 
 #[tokio::test]
-async fn bans_are_listed_by_their_end_page_by_page() {
+async fn bans_are_listed_newest_first_page_by_page() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     admin.create_account(new_account("acme")).await.unwrap();
@@ -48,13 +49,14 @@ async fn bans_are_listed_by_their_end_page_by_page() {
         ids.push(admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id);
     }
     for id in &ids {
-        admin.create_ban(ban(id)).await.unwrap(); // all end at once: the key decides
+        admin.create_ban(ban(id)).await.unwrap(); // all begin at once: the key decides
     }
-    ids.sort();
+    ids.sort_by(|one, other| other.cmp(one));
     let mut found = Vec::new();
     let mut list = pb::ListBansRequest { page_size: 2, account: "acme".into(), ..Default::default() };
     loop {
         let page = admin.list_bans(list.clone()).await.unwrap().into_inner();
+        assert_eq!(page.total_size, found.is_empty().then_some(3));
         found.extend(page.bans.into_iter().map(|ban| ban.key_id));
         if page.next_page_token.is_empty() {
             break;

@@ -106,15 +106,13 @@ async fn a_revoked_token_is_refused_at_once_and_its_name_stays_taken() {
     let again = pb::CreateOperatorRequest { name: "ann".into(), role: pb::Role::Admin.into() };
     let taken = admin.create_operator(with(&second, again)).await.unwrap_err();
     assert_eq!((taken.code(), reason(&taken).as_str()), (Code::AlreadyExists, "OPERATOR_EXISTS"));
-    let listed = admin
-        .list_operators(with(&second, pb::ListOperatorsRequest::default()))
-        .await
-        .unwrap()
-        .into_inner()
-        .operators;
+    let listed =
+        admin.list_operators(with(&second, pb::ListOperatorsRequest::default())).await.unwrap().into_inner();
+    assert_eq!(listed.total_size, Some(2));
     let listed: Vec<_> = listed
+        .operators
         .iter()
         .map(|one| (one.name.as_str(), one.revoke_time.is_some(), one.last_use_time.is_some()))
         .collect();
-    assert_eq!(listed, [("ann", true, true), ("bea", false, true)]);
+    assert_eq!(listed, [("bea", false, true), ("ann", true, true)]);
 }
