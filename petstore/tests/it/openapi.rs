@@ -1,7 +1,7 @@
 //! The machine-readable description.
 
-use petstore_testkit::TestShop;
-use serde_json::Value;
+use petstore_testkit::{Plan, TestShop};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn the_description_is_served_to_anyone_without_rate_limits() {
@@ -63,6 +63,29 @@ async fn the_program_prints_the_description_that_the_service_serves() {
     assert_eq!(printed.code, Some(0), "{printed:?}");
     let printed: Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!(printed, shop.anonymous().get("/openapi.json").await.json());
+}
+
+#[tokio::test]
+async fn the_bounds_of_the_description_are_those_that_are_enforced() {
+    let shop = TestShop::open().await;
+    let document = shop.anonymous().get("/openapi.json").await.json();
+    let client = shop.client_on(Plan::Pro).await;
+
+    let limit = document["components"]["parameters"]["Limit"]["schema"]["maximum"].as_u64().unwrap();
+    client.get(&format!("/v1/pets?limit={limit}")).await.assert_status(200);
+    client.get(&format!("/v1/pets?limit={}", limit + 1)).await.assert_error(400, "INVALID_PARAMETER");
+
+    let name = &document["components"]["schemas"]["NewPet"]["properties"]["name"];
+    let longest = usize::try_from(name["maxLength"].as_u64().unwrap()).unwrap();
+    let pet = |length: usize| json!({ "name": "é".repeat(length), "categoryId": 7 });
+    client.post("/v1/pets", &pet(longest)).await.assert_status(201);
+    client.post("/v1/pets", &pet(longest + 1)).await.assert_error(400, "VALIDATION_FAILED");
+
+    let key = &document["components"]["parameters"]["IdempotencyKey"]["schema"]["maxLength"];
+    let longest = usize::try_from(key.as_u64().unwrap()).unwrap();
+    let with_key = |length: usize| client.with_header("idempotency-key", &"k".repeat(length));
+    with_key(longest).post("/v1/pets", &pet(1)).await.assert_status(201);
+    with_key(longest + 1).post("/v1/pets", &pet(1)).await.assert_error(400, "INVALID_IDEMPOTENCY_KEY");
 }
 
 /// What a `$ref` into the document stands for; anything else stands for itself.

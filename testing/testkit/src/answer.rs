@@ -30,6 +30,11 @@ impl Answer {
         Self { status, headers, body }
     }
 
+    #[cfg(test)]
+    pub(crate) fn remove_header(&mut self, name: &str) {
+        self.headers.remove(name);
+    }
+
     /// The status code.
     #[must_use]
     pub fn status(&self) -> u16 {

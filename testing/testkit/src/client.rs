@@ -14,7 +14,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{Answer, Authority, Protocol, Tls};
+use crate::{Answer, Authority, Protocol, Tls, contract};
 
 /// Longer than any deadline of the service: what takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -218,7 +218,8 @@ impl Connection {
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Answer {
-        let what = format!("{} {}", request.method(), request.uri());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let what = format!("{method} {uri}");
         let exchange = async {
             let response = match &mut self.sender {
                 Sender::Http1(sender) => {
@@ -238,7 +239,10 @@ impl Connection {
             ))
         };
         match tokio::time::timeout(DEADLINE, exchange).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(answer)) => {
+                contract::check(&method, uri.path(), &answer);
+                answer
+            }
             Ok(Err(error)) => panic!("no answer to {what}: {error:?}"),
             Err(elapsed) => panic!("no answer to {what}: {elapsed} ({DEADLINE:?})"),
         }

@@ -24,6 +24,7 @@
 mod answer;
 mod certificates;
 mod client;
+mod contract;
 pub mod grpc;
 pub mod history;
 mod installation;
