@@ -126,3 +126,21 @@ fn the_code_cites_sections_of_the_contract_that_exist() {
     }
     assert!(cited > 25, "only {cited} citations were found");
 }
+
+#[test]
+fn the_security_page_names_tests_that_exist() {
+    let tests: BTreeSet<_> = files("petstore/tests/it")
+        .into_iter()
+        .flat_map(|(path, code)| {
+            let module = Path::new(&path).file_stem().unwrap().to_string_lossy().into_owned();
+            let names = code.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
+            names.map(|name| format!("{module}::{name}")).collect::<Vec<_>>()
+        })
+        .collect();
+    let page = read("docs/security.md");
+    let named: Vec<_> = page.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 25, "only {} tests are named", named.len());
+    for name in named {
+        assert!(tests.contains(name), "docs/security.md names {name}, which is no test");
+    }
+}
