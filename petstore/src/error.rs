@@ -45,6 +45,9 @@ pub(crate) enum CliError {
     /// The answer has been printed.
     #[error("the process is not ready for requests")]
     NotReady,
+    /// The answer has been printed.
+    #[error("no such refusal is kept")]
+    NotFound,
     #[error("cannot write to {}", folder.display())]
     Write { folder: PathBuf, source: io::Error },
 }
@@ -86,6 +89,8 @@ impl CliError {
                 ExitCode::from(2)
             }
             Self::Core(error) if error.status().code() == Code::InvalidArgument => ExitCode::from(2),
+            Self::Core(error) if error.status().code() == Code::NotFound => ExitCode::from(3),
+            Self::NotFound => ExitCode::from(3),
             Self::Process(_)
             | Self::Core(_)
             | Self::AdminPort(_)

@@ -49,7 +49,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
   await page.getByLabel("Account, key or request identifier").fill(name);
   await page.getByRole("button", { name: "Show" }).click();
   const answer = page.getByRole("article").filter({ hasText: "RATE_LIMITED" }).first();
-  await answer.waitFor();
+  await reloadedUntil(page, `/console/refusals?subject=${name}`, answer);
   assert.match(await answer.locator(".because").textContent(), /60/);
   await answer.getByText("in force").waitFor();
   assert.match(await answer.textContent(), /What to do/);

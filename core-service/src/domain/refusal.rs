@@ -1,10 +1,11 @@
-//! Requests that gateways refused, and how many.
+//! Requests that gateways refused.
 
+use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 
 use super::{AccountId, KeyId, Minute, Tally, Violation};
 
-/// What refuses requests. The numbers are those of `petstore.admin.v1.RefusalCause`; the database keeps them.
+/// Cause of a refusal. The numbers are those of `petstore.admin.v1.RefusalCause`; the database keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum RefusalCause {
@@ -33,7 +34,7 @@ pub enum RefusalCause {
 }
 
 impl RefusalCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 11] = [
         Self::MinuteLimit,
         Self::DayLimit,
@@ -48,19 +49,19 @@ impl RefusalCause {
         Self::UsageLimit,
     ];
 
-    /// Its number in the contract and in the database.
+    /// Returns the cause's number in the contract and in the database.
     #[must_use]
     pub const fn number(self) -> i32 {
         self as i32
     }
 
-    /// The cause of that number; `None` for one that this release does not know.
+    /// Returns the cause of that number; `None` if this release does not know it.
     #[must_use]
     pub fn from_number(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| i64::from(cause.number()) == number)
     }
 
-    /// The code of the Error that clients got.
+    /// Returns the code of the Error that clients got.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -81,55 +82,60 @@ impl RefusalCause {
 pub struct Refusal {
     /// Its `X-Request-Id`.
     pub request_id: String,
-    /// When.
+    /// Time of the refusal.
     pub at: UnixMillis,
     /// What refused it.
     pub cause: RefusalCause,
-    /// Whose its key is, if that is known.
+    /// The account of its key, if the key is known.
     pub account: Option<AccountId>,
     /// Its key, if that is known.
     pub key_id: Option<KeyId>,
     /// The limit in requests per window, if it was one.
     pub limit: Option<i64>,
-    /// When the window or the ban began, if it was one.
+    /// Begin of the window or the ban, if it was one.
     pub since: Option<UnixMillis>,
-    /// When the window or the ban ends, if it was one.
+    /// End of the window or the ban, if it was one.
     pub until: Option<UnixMillis>,
-    /// How many further requests were refused for the same, and are not kept.
+    /// Number of further requests refused for the same cause that are not kept themselves.
     pub repeats: i64,
 }
 
 impl Refusal {
-    /// Whether a request may have that name: gateways give others one of their own.
+    /// Checks that a request may have this id, as gateways do: one that is not of this form, or holds a key
+    /// or token, is replaced there.
     ///
     /// # Errors
     ///
-    /// What would be right.
+    /// The rule that the id breaks.
     pub(crate) fn check_request_id(id: &str) -> Result<(), Violation> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if (8..=64).contains(&id.len()) && id.bytes().all(allowed) {
-            Ok(())
-        } else {
+        if !(8..=64).contains(&id.len()) || !id.bytes().all(allowed) {
             Err(Violation::new("request_id", "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'"))
+        } else if ApiKey::begins_in(id) {
+            Err(Violation::new("request_id", "must not hold an API key or a token"))
+        } else {
+            Ok(())
         }
     }
 }
 
-/// How many requests were refused for one cause in a minute.
+/// Number of requests refused for one cause in a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalCount {
     /// The minute.
     pub minute: Minute,
     /// What refused them.
     pub cause: RefusalCause,
-    /// How many.
+    /// Their number.
     pub requests: i64,
 }
 
 impl RefusalCount {
+    /// Checks and makes a count.
+    ///
     /// # Errors
     ///
-    /// When the minute is before 1970 or after 9999, or the count is negative or more than can be counted.
+    /// The minute is not from 1970 to 9999, or the count is negative or above [`Tally::MAX`].
     pub(crate) fn new(minute: Minute, cause: RefusalCause, requests: i64) -> Result<Self, Violation> {
         if minute.is_valid() && (0..=Tally::MAX).contains(&requests) {
             Ok(Self { minute, cause, requests })

@@ -1,9 +1,9 @@
-//! Requests that were refused, in the database: of the last 24 hours, the last ones of each account.
+//! Refused requests in the database: of the last 24 hours, the newest ones of each account and cause.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use petstore_clock::UnixMillis;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::ExprTrait};
+use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait};
 
 use super::{
     Session, Store,
@@ -11,34 +11,40 @@ use super::{
 };
 use crate::domain::{AccountId, PetStoreError, Refusal};
 
-/// How long a refusal is kept.
+/// Time for which a refusal is kept.
 pub(crate) const KEPT: Duration = Duration::from_hours(24);
-/// How many are kept of one account for one cause: the last ones. So an account that is refused all the time
-/// takes no place from others, and does not hide what else refused it.
-const MOST_OF_ACCOUNT: u64 = 500;
-/// How many are kept of requests without a valid key, for one cause.
-const MOST_ANONYMOUS: u64 = 5_000;
-/// How many are kept in all: about 40 MiB.
-const MOST: u64 = 200_000;
-/// How many rows of a request's name are told: clients may use one again.
-const MOST_OF_REQUEST: u64 = 20;
+/// Maximum number kept of one account and cause: the newest ones. An account that is refused all the time so
+/// takes no place from others, and its other causes stay.
+const MAX_OF_ACCOUNT: u64 = 1_000;
+/// Maximum number kept of one cause of requests without a known key.
+const MAX_ANONYMOUS: u64 = 5_000;
+/// Maximum number kept in all, about 40 MiB. The accounts and causes with most refusals give way.
+const MAX: u64 = 200_000;
+/// Maximum number returned of one request id: clients may use it again.
+const MAX_OF_REQUEST: u64 = 20;
 
-/// The requests that were refused.
+/// The refused requests of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusals<'a>(pub(super) &'a Store);
 
 impl Refusals<'_> {
-    /// The refusals of requests of that name, newest first.
+    /// Returns the newest refusal of a request with this id of each account, newest first.
     pub(crate) async fn of_request(self, request_id: &str) -> Result<Vec<Refusal>, PetStoreError> {
+        use refusal::Column as C;
+        let newest = refusal::Entity::find()
+            .select_only()
+            .column_as(C::Id.max(), "id")
+            .filter(C::RequestId.eq(request_id))
+            .group_by(C::AccountId);
         let find = refusal::Entity::find()
-            .filter(refusal::Column::RequestId.eq(request_id))
-            .order_by_desc(refusal::Column::RefusedAt)
-            .limit(MOST_OF_REQUEST);
+            .filter(C::Id.in_subquery(newest.into_query()))
+            .order_by_desc(C::RefusedAt)
+            .limit(MAX_OF_REQUEST);
         let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
         Ok(rows.into_iter().filter_map(refusal::Model::refusal).collect())
     }
 
-    /// The refusals of an account that are kept since a moment, newest first.
+    /// Returns the refusals of an account that are kept since a moment, newest first.
     pub(crate) async fn of_account(
         self,
         account: AccountId,
@@ -53,38 +59,57 @@ impl Refusals<'_> {
         Ok(refusals)
     }
 
-    /// Forgets at most so many of those that are too old or too many, and says how many.
+    /// Deletes at most `batch` refusals that are too old or too many, and returns how many it deleted.
     pub(crate) async fn forget_old(self, now: UnixMillis, batch: u64) -> Result<u64, PetStoreError> {
-        let too_old = moment_column(now.minus(KEPT));
+        let too_old = Condition::all().add(refusal::Column::RefusedAt.lte(moment_column(now.minus(KEPT))));
+        match self.delete_oldest(too_old, batch).await? {
+            0 => self.forget_surplus(MAX, batch).await,
+            deleted => Ok(deleted),
+        }
+    }
+
+    /// Deletes refusals of the account and cause that has most of them, if there are more than `max` in all.
+    async fn forget_surplus(self, max: u64, batch: u64) -> Result<u64, PetStoreError> {
+        use refusal::Column as C;
+        let kinds = refusal::Entity::find()
+            .select_only()
+            .columns([C::AccountId, C::Cause])
+            .column_as(C::Id.count(), "refusals")
+            .group_by(C::AccountId)
+            .group_by(C::Cause);
+        let kinds =
+            self.0.read(move |db| Box::pin(kinds.clone().into_tuple::<(i64, i64, i64)>().all(db))).await?;
+        let all: i64 = kinds.iter().map(|(.., refusals)| refusals).sum();
+        let surplus = u64::try_from(all).unwrap_or_default().saturating_sub(max);
+        let Some((account, cause, most)) = kinds.into_iter().max_by_key(|(.., refusals)| *refusals) else {
+            return Ok(0);
+        };
+        let half = u64::try_from(most / 2).unwrap_or_default();
+        let of_kind = Condition::all().add(C::AccountId.eq(account)).add(C::Cause.eq(cause));
+        self.delete_oldest(of_kind, surplus.min(half).min(batch)).await
+    }
+
+    async fn delete_oldest(self, which: Condition, limit: u64) -> Result<u64, PetStoreError> {
+        if limit == 0 {
+            return Ok(0);
+        }
+        let oldest = refusal::Entity::find()
+            .select_only()
+            .column(refusal::Column::Id)
+            .filter(which)
+            .order_by_asc(refusal::Column::RefusedAt)
+            .limit(limit);
+        let delete =
+            refusal::Entity::delete_many().filter(refusal::Column::Id.in_subquery(oldest.into_query()));
         self.0
             .transaction_beside_others(move |transaction| {
-                Box::pin(async move {
-                    let too_many = refusal::Entity::find()
-                        .order_by_desc(refusal::Column::RefusedAt)
-                        .offset(MOST)
-                        .limit(1)
-                        .all(transaction)
-                        .await?;
-                    let last = too_many.first().map_or(too_old, |row| std::cmp::max(row.refused_at, too_old));
-                    let old = refusal::Entity::find()
-                        .select_only()
-                        .column(refusal::Column::Id)
-                        .filter(refusal::Column::RefusedAt.lte(last))
-                        .order_by_asc(refusal::Column::RefusedAt)
-                        .limit(batch);
-                    let old: Vec<i64> = old.into_tuple().all(transaction).await?;
-                    if old.is_empty() {
-                        return Ok(0);
-                    }
-                    let delete = refusal::Entity::delete_many().filter(refusal::Column::Id.is_in(old));
-                    Ok(delete.exec(transaction).await?.rows_affected)
-                })
+                Box::pin(async move { Ok(delete.exec(transaction).await?.rows_affected) })
             })
             .await
     }
 }
 
-/// Keeps refusals, and forgets those that the same accounts have too many of.
+/// Adds refusals, and deletes the oldest of each account and cause that then has too many.
 pub(super) async fn add(transaction: &Session, refusals: Vec<Refusal>) -> Result<(), DbErr> {
     use refusal::Column as C;
     if refusals.is_empty() {
@@ -95,23 +120,21 @@ pub(super) async fn add(transaction: &Session, refusals: Vec<Refusal>) -> Result
         .exec_without_returning(transaction)
         .await?;
     for (account, cause) in kinds {
-        let most = if account.is_some() { MOST_OF_ACCOUNT } else { MOST_ANONYMOUS };
-        let of_kind = C::AccountId
-            .eq(account.map_or(0, |account| account.0))
-            .and(C::Cause.eq(i64::from(cause.number())));
+        let max = if account.is_some() { MAX_OF_ACCOUNT } else { MAX_ANONYMOUS };
+        let of_kind = Condition::all()
+            .add(C::AccountId.eq(account.map_or(0, |account| account.0)))
+            .add(C::Cause.eq(i64::from(cause.number())));
         let surplus = refusal::Entity::find()
             .select_only()
             .column(C::RefusedAt)
             .filter(of_kind.clone())
             .order_by_desc(C::RefusedAt)
-            .offset(most)
+            .offset(max)
             .limit(1);
         let surplus: Vec<i64> = surplus.into_tuple().all(transaction).await?;
         if let Some(last) = surplus.first() {
-            refusal::Entity::delete_many()
-                .filter(of_kind.and(C::RefusedAt.lte(*last)))
-                .exec(transaction)
-                .await?;
+            let too_many = of_kind.add(C::RefusedAt.lte(*last));
+            refusal::Entity::delete_many().filter(too_many).exec(transaction).await?;
         }
     }
     Ok(())

@@ -1,9 +1,7 @@
-//! `petstore explain`: why requests were refused, from what is known of the last 24 hours.
+//! `petstore explain`: why requests were refused within the last 24 hours.
 
 use petstore_core::domain::AccountName;
-use petstore_proto::admin::v1::{
-    ExplainRefusalRequest, RefusalExplanation, explain_refusal_request::Subject,
-};
+use petstore_proto::admin::v1::{ExplainRefusalRequest, ExplainRefusalResponse, RefusalExplanation};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,46 +12,45 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-#[group(id = "subject", required = true, multiple = false, args = ["request_id", "account", "key"])]
+#[group(id = "subject", required = true, multiple = true, args = ["request_id", "account", "key"])]
 pub(crate) struct ExplainSettings {
     /// The X-Request-Id of a refused request
     #[arg(value_name = "REQUEST_ID")]
     request_id: Option<String>,
 
-    /// Why requests of this account were refused
+    /// Requests of this account; with `REQUEST_ID`, that request of this account
     #[arg(long, value_parser = account_name, value_name = "NAME")]
     account: Option<AccountName>,
 
-    /// Why requests of this key were refused
-    #[arg(long, value_name = "ID")]
+    /// Requests of this key
+    #[arg(long, value_name = "ID", conflicts_with_all = ["request_id", "account"])]
     key: Option<String>,
 
     #[command(flatten)]
     settings: AdminSettings,
 }
 
+/// Prints the explanations.
+///
+/// # Errors
+///
+/// [`CliError::NotFound`] if no refusal is kept, after the state of the account and the note were printed.
 pub(crate) fn run(explain: ExplainSettings) -> Result<(), CliError> {
     let ExplainSettings { request_id, account, key, settings } = explain;
-    let subject = match (account, key) {
-        (Some(account), _) => Subject::Account(account.to_string()),
-        (None, Some(key)) => Subject::KeyId(key_id(&key)?.to_string()),
-        (None, None) => Subject::RequestId(request_id.unwrap_or_default()),
+    let request = ExplainRefusalRequest {
+        account: account.map(|name| name.to_string()).unwrap_or_default(),
+        key_id: key.map(|key| key_id(&key)).transpose()?.map(|id| id.to_string()).unwrap_or_default(),
+        request_id: request_id.unwrap_or_default(),
     };
-    let request = ExplainRefusalRequest { subject: Some(subject) };
-    let explanations = settings
-        .call(async |mut client| Ok(client.explain_refusal(request).await?.into_inner().explanations))?;
-    settings.print(|| text(&explanations), || explanations.iter().map(json).collect())
+    let answer = settings.call(async |mut client| Ok(client.explain_refusal(request).await?.into_inner()))?;
+    settings.print(|| text(&answer), || answer.explanations.iter().map(json).collect())?;
+    if answer.note.is_empty() { Ok(()) } else { Err(CliError::NotFound) }
 }
 
-fn text(explanations: &[RefusalExplanation]) -> String {
-    if explanations.is_empty() {
-        return "nothing is known to refuse, or to have refused, these requests\n".to_owned();
-    }
-    let paragraphs: Vec<_> = explanations
-        .iter()
-        .map(|RefusalExplanation { sentence, remedy, .. }| format!("{sentence}\n  {remedy}\n"))
-        .collect();
-    paragraphs.join("\n")
+fn text(ExplainRefusalResponse { explanations, note }: &ExplainRefusalResponse) -> String {
+    let explanations = explanations.iter().map(|it| format!("{}\n  {}\n", it.sentence, it.remedy));
+    let note = Some(format!("{note}\n")).filter(|_| !note.is_empty());
+    explanations.chain(note).collect::<Vec<_>>().join("\n")
 }
 
 fn json(explanation: &RefusalExplanation) -> Value {

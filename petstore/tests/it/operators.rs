@@ -201,13 +201,24 @@ async fn what_cannot_be_a_token_or_is_open_to_others_is_refused_and_not_repeated
 }
 
 #[tokio::test]
-async fn what_was_never_refused_has_no_explanation() {
+async fn where_no_refusal_is_kept_explain_says_where_to_look_and_exits_with_3() {
     let machines = TwoMachines::start().await;
     let exit = machines.run(&["explain", "a-request"]).await;
-    assert_eq!(exit.stdout, "nothing is known to refuse, or to have refused, these requests\n", "{exit:?}");
-    assert_eq!(machines.json(&["explain", "--account", "first"]).await, json!([]));
-    let exit = machines.run(&["explain"]).await;
-    assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{exit:?}");
+    let answered =
+        ("No refusal of request a-request is kept, but there may have been one: ", "request_id=a-request.\n");
+    assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(3), "error: no such refusal is kept\n"), "{exit:?}");
+    let exit = machines.run(&["explain", "a-request", "--account", "first"]).await;
+    assert_eq!(exit.code, Some(3), "{exit:?}");
+    assert!(exit.stdout.contains(" Account first is not suspended, "), "{exit:?}");
+    let exit = machines.run(&["explain", "--account", "nobody"]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(3), ""), "{exit:?}");
+    for wrong in
+        [["explain"].as_slice(), &["explain", "a b"], &["explain", "--account", "first", "--key", "k"]]
+    {
+        let exit = machines.run(wrong).await;
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{exit:?}");
+    }
 }
 
 #[tokio::test]
@@ -227,18 +238,16 @@ async fn an_operator_elsewhere_finds_out_why_a_request_was_refused_and_how_busy_
     let id = refused.header("x-request-id");
     let mut told = json!([]);
     eventually(Duration::from_secs(20), async || {
-        told = machines.json(&["explain", id]).await;
-        if told[0].is_object() { Ok(()) } else { Err(told.to_string()) }
+        let exit = machines.run(&["explain", id, "--output", "json"]).await;
+        told = serde_json::from_str(&exit.stdout).unwrap();
+        if exit.code == Some(0) { Ok(()) } else { Err(format!("{exit:?}")) }
     })
     .await;
     assert_eq!((&told[0]["cause"], &told[0]["account"]), (&json!("account-suspended"), &json!(ACCOUNT)));
     let text = machines.run(&["explain", id]).await.stdout;
     let lines: Vec<_> = text.lines().collect();
-    assert!(lines[0].starts_with(&format!("Request {id} was refused at ")), "{text}");
-    assert!(
-        lines[0].ends_with(&format!(", because account {ACCOUNT} was suspended: open invoice.")),
-        "{text}"
-    );
+    assert!(lines[0].starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{text}");
+    assert!(lines[0].contains(&format!(" (open invoice); request {id} was refused at ")), "{text}");
     assert_eq!(lines[1..], ["  Resume the account; its keys work again within 5 seconds."], "{text}");
     let of_account = machines.run(&["explain", "--account", ACCOUNT]).await.stdout;
     assert!(of_account.starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{of_account}");

@@ -57,16 +57,49 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
             "lastRequestId": id,
             "lastRefusalTime": "2026-11-20T10:00:10Z",
             "sentence": format!(
-                "Request {id} was refused at 2026-11-20T10:00:10Z, because account {account} had used up \
-                 the 60 requests a minute that its plan free allows, from 2026-11-20T10:00:00Z until \
-                 2026-11-20T10:01:00Z."
+                "Account {account} used up its 60 requests a minute from 2026-11-20T10:00:00Z until \
+                 2026-11-20T10:01:00Z; request {id} was refused at 2026-11-20T10:00:10Z."
             ),
             "remedy": "Raise the account's plan, which acts at once, or have its users spread their \
                        requests and wait for Retry-After after a 429.",
         })
     );
-    let none = viewer.get("/admin/v1/refusals?requestId=some-other-request").await;
-    assert_eq!(none.assert_status(200).json(), json!({ "explanations": [] }));
+    let path = format!("/admin/v1/refusals?account={account}&requestId=some-other-request");
+    let unknown = viewer.get(&path).await.assert_status(200).json();
+    let note = unknown["note"].as_str().unwrap();
+    assert!(
+        note.starts_with(&format!(
+            "No refusal of request some-other-request of account {account} is kept, but"
+        )) && note.contains("refusals are sampled")
+            && note.contains(&format!("Account {account} is not suspended"))
+            && note.ends_with("search the log of the gateways for request_id=some-other-request."),
+        "{note}"
+    );
+}
+
+#[tokio::test]
+async fn each_of_six_refusals_a_second_is_found_and_none_hides_the_ban_that_follows() {
+    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
+    let viewer = viewer(&shop).await;
+    let account = shop.account_on(Plan::Free).await;
+    let (first, second, third) =
+        (shop.client_of(&account).await, shop.client_of(&account).await, shop.client_of(&account).await);
+    first.sends(60, "/v1/pets").await;
+    let mut refused = Vec::new();
+    for _ in 0..32 {
+        let answer = first.get("/v1/pets").await;
+        answer.assert_error(429, "RATE_LIMITED");
+        refused.push(answer.header("x-request-id").to_owned());
+    }
+    second.sends(20, "/v1/pets").await;
+    shop.ban(&third, Duration::from_hours(1)).await;
+    let banned = third.get("/v1/pets").await;
+    banned.assert_error(429, "API_KEY_BANNED");
+    assert_eq!(explanation(&viewer, &banned).await["cause"], "operator_ban");
+    for id in refused {
+        let told = viewer.get(&format!("/admin/v1/refusals?requestId={id}")).await.json();
+        assert_eq!(told["explanations"][0]["lastRequestId"], id, "{told}");
+    }
 }
 
 #[tokio::test]

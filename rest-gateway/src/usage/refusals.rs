@@ -1,8 +1,9 @@
-//! Refused requests, for operators who ask why: some of them one by one, all of them counted by cause. A
-//! refused request pays for one short lock.
+//! A sample of the refused requests, for operators who ask why, and counts of all of them by minute and
+//! cause. A refusal costs one short lock.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -12,18 +13,18 @@ use petstore_proto::{admin::v1::RefusalCause, internal::v1 as internal};
 
 use crate::{client_address::ClientAddress, keys::KnownKey, request_id::RequestId};
 
-/// The most refusals of one report.
-const MOST: usize = 500;
-/// How many of them requests without a known key may be, so that a flood of those takes no place from
-/// accounts.
-const MOST_ANONYMOUS: usize = 100;
-/// How many an account, or an address without a known key, may have in one report.
-const MOST_OF_SUBJECT: usize = 40;
-/// How many it may have with one key for one cause; more are counted with the last one.
-const MOST_OF_KIND: u8 = 20;
-/// The most minutes and causes of one report: only a long outage of the core fills it, and then nothing on
-/// top is counted.
-const MOST_COUNTS: usize = 1_000;
+/// Maximum number kept for one report, of requests with a known key. The first of each account and cause has
+/// room before further ones.
+const MAX_OF_ACCOUNTS: usize = 400;
+/// Maximum number of requests without a known key, so that a flood of them takes no place from accounts. The
+/// first of each address and cause has room before further ones.
+const MAX_OF_ADDRESSES: usize = 100;
+/// Maximum number of one account or address and cause. Further ones are counted with the newest of their key,
+/// which is always kept.
+const MAX_OF_KIND: usize = 40;
+/// Maximum number of minutes and causes that are counted for one report. Only a long outage of the core
+/// reaches it.
+const MAX_COUNTS: usize = 1_000;
 
 /// A request that was refused.
 #[derive(Clone, Debug)]
@@ -34,66 +35,66 @@ pub(crate) struct RefusedRequest {
     pub(crate) who: Who,
 }
 
-/// What refuses a request.
+/// What refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedBy {
     pub(crate) cause: RefusalCause,
     /// The limit in requests per window, if it was one.
     pub(crate) limit: Option<u64>,
-    /// When the window or the ban began and when it ends, if it was one.
+    /// Begin and end of the window or the ban, if it was one.
     pub(crate) period: Option<(UnixMillis, UnixMillis)>,
 }
 
-/// Who was refused.
+/// The client whose request was refused.
 #[derive(Clone, Debug)]
 pub(crate) enum Who {
     Key(Arc<KnownKey>),
-    /// A request without a key that is known.
+    /// A request without a known key.
     Address(ClientAddress),
 }
 
-/// Whose places in a report they take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Subject {
-    Account(i64),
-    Address(ClientAddress),
-}
-
-/// What has been refused since the last report.
+/// Refusals since the last report.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLedger(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    refusals: Vec<(RefusedRequest, i64)>,
-    /// Of each kind how many there are, and where the last one is. Keys are told apart by where they are in
-    /// memory: each is held here.
-    kinds: HashMap<(Subject, usize, RefusalCause), (u8, usize)>,
-    subjects: HashMap<Subject, usize>,
-    anonymous: usize,
+    of_accounts: Sample<i64>,
+    of_addresses: Sample<ClientAddress>,
     counts: HashMap<(i64, RefusalCause), i64>,
 }
 
+/// Refusals by subject and cause, each with the number of further ones that it stands for.
+#[derive(Debug)]
+struct Sample<S> {
+    kinds: HashMap<(S, RefusalCause), Vec<(RefusedRequest, i64)>>,
+    kept: usize,
+}
+
 impl RefusalLedger {
-    /// Takes note of a refusal in that minute.
+    /// Counts a refusal in that minute, and keeps it if there is room.
     pub(crate) fn note(&self, minute: i64, refusal: RefusedRequest) {
         let mut waiting = self.lock();
         let count = (minute, refusal.by.cause);
-        if waiting.counts.len() < MOST_COUNTS || waiting.counts.contains_key(&count) {
+        if waiting.counts.len() < MAX_COUNTS || waiting.counts.contains_key(&count) {
             *waiting.counts.entry(count).or_default() += 1;
         }
-        waiting.note(refusal);
+        match &refusal.who {
+            Who::Key(key) => waiting.of_accounts.note(key.account_id, refusal, MAX_OF_ACCOUNTS),
+            Who::Address(address) => waiting.of_addresses.note(*address, refusal, MAX_OF_ADDRESSES),
+        }
     }
 
-    /// What is to be reported now.
+    /// Takes what is to be reported now.
     pub(super) fn take(&self) -> (Vec<internal::Refusal>, Vec<internal::RefusalCount>) {
-        let Waiting { refusals, counts, .. } = mem::take(&mut *self.lock());
+        let Waiting { of_accounts, of_addresses, counts } = mem::take(&mut *self.lock());
+        let refusals = of_accounts.kinds.into_values().chain(of_addresses.kinds.into_values()).flatten();
         let counts = counts.into_iter().map(|((minute, cause), requests)| internal::RefusalCount {
             minute,
             cause: cause.into(),
             requests,
         });
-        (refusals.into_iter().map(|(refusal, repeats)| wire(&refusal, repeats)).collect(), counts.collect())
+        (refusals.map(|(refusal, repeats)| wire(&refusal, repeats)).collect(), counts.collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -101,25 +102,51 @@ impl RefusalLedger {
     }
 }
 
-impl Waiting {
-    fn note(&mut self, refusal: RefusedRequest) {
-        let (subject, key) = match &refusal.who {
-            Who::Key(key) => (Subject::Account(key.account_id), Arc::as_ptr(key).addr()),
-            Who::Address(address) => (Subject::Address(*address), 0),
-        };
-        let kind = (subject, key, refusal.by.cause);
-        let known = self.kinds.get(&kind).copied();
-        let has_room = known.is_none_or(|(count, _)| count < MOST_OF_KIND)
-            && self.refusals.len() < MOST
-            && self.subjects.get(&subject).is_none_or(|count| *count < MOST_OF_SUBJECT)
-            && (matches!(subject, Subject::Account(_)) || self.anonymous < MOST_ANONYMOUS);
-        if has_room {
-            self.kinds.insert(kind, (known.map_or(1, |(count, _)| count + 1), self.refusals.len()));
-            *self.subjects.entry(subject).or_default() += 1;
-            self.anonymous += usize::from(matches!(subject, Subject::Address(_)));
-            self.refusals.push((refusal, 0));
-        } else if let Some((_, repeats)) = known.and_then(|(_, last)| self.refusals.get_mut(last)) {
+impl<S> Default for Sample<S> {
+    fn default() -> Self {
+        Self { kinds: HashMap::new(), kept: 0 }
+    }
+}
+
+impl<S: Eq + Hash> Sample<S> {
+    fn note(&mut self, subject: S, refusal: RefusedRequest, max: usize) {
+        let kind = (subject, refusal.by.cause);
+        let is_new = !self.kinds.contains_key(&kind);
+        let has_room = self.kept < max || (is_new && self.evict());
+        if is_new && !has_room {
+            return;
+        }
+        let kept = self.kinds.entry(kind).or_default();
+        if has_room && kept.len() < MAX_OF_KIND {
+            kept.push((refusal, 0));
+            self.kept += 1;
+        } else if let Some((newest, repeats)) =
+            kept.iter_mut().rev().find(|it| it.0.key_id() == refusal.key_id())
+        {
+            *newest = refusal;
             *repeats += 1;
+        }
+    }
+
+    /// Removes the oldest refusal of the account and cause that has most of them, and counts it with the next
+    /// one of its key. Returns `false` if each has one only.
+    fn evict(&mut self) -> bool {
+        let most = self.kinds.values_mut().max_by_key(|kept| kept.len()).filter(|kept| kept.len() > 1);
+        let Some(kept) = most else { return false };
+        let (oldest, requests) = kept.remove(0);
+        if let Some((_, repeats)) = kept.iter_mut().find(|it| it.0.key_id() == oldest.key_id()) {
+            *repeats += requests + 1;
+        }
+        self.kept -= 1;
+        true
+    }
+}
+
+impl RefusedRequest {
+    fn key_id(&self) -> Option<&str> {
+        match &self.who {
+            Who::Key(key) => Some(&key.key_id),
+            Who::Address(_) => None,
         }
     }
 }
@@ -127,16 +154,16 @@ impl Waiting {
 fn wire(refusal: &RefusedRequest, repeats: i64) -> internal::Refusal {
     let millis = |moment: UnixMillis| i64::try_from(moment.0).unwrap_or(i64::MAX);
     let RefusedBy { cause, limit, period } = refusal.by;
-    let (account_id, key_id) = match &refusal.who {
-        Who::Key(key) => (key.account_id, key.key_id.to_string()),
-        Who::Address(_) => (0, String::new()),
+    let account_id = match &refusal.who {
+        Who::Key(key) => key.account_id,
+        Who::Address(_) => 0,
     };
     internal::Refusal {
         request_id: refusal.request_id.as_str().to_owned(),
         refused_at_ms: millis(refusal.at),
         cause: cause.into(),
         account_id,
-        key_id,
+        key_id: refusal.key_id().unwrap_or_default().to_owned(),
         limit: limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or_default(),
         since_ms: period.map(|(since, _)| millis(since)),
         until_ms: period.map(|(_, until)| millis(until)),

@@ -43,7 +43,7 @@ async fn a_refusal_is_found_by_its_request_and_its_account_newest_first() {
     let nobody = refusal("request-3", None, RefusalCause::InvalidKey, later);
     report(&store, vec![first.clone(), again.clone(), other, nobody.clone()]).await;
     let of_request = async |id| store.refusals().of_request(id).await.unwrap();
-    assert_eq!(of_request("request-1").await, [again.clone(), first.clone()]);
+    assert_eq!(of_request("request-1").await, std::slice::from_ref(&again), "the newest of the account");
     assert_eq!(of_request("request-3").await, [nobody]);
     assert_eq!(of_request("request-9").await, []);
     assert_eq!(store.refusals().of_account(AccountId(7), NOW).await.unwrap(), [again.clone(), first]);
@@ -58,7 +58,7 @@ async fn an_account_that_is_refused_all_the_time_takes_no_place_from_others_nor_
         refusal("other-cause", Some(7), RefusalCause::MinuteLimit, NOW),
     ];
     report(&store, before.to_vec()).await;
-    let most = usize::try_from(MOST_OF_ACCOUNT).unwrap();
+    let most = usize::try_from(MAX_OF_ACCOUNT).unwrap();
     let flood = (0..2 * most).map(|n| {
         let at = UnixMillis(NOW.0 + 1 + u64::try_from(n).unwrap());
         refusal(&format!("flood-{n:04}"), Some(7), RefusalCause::LimiterBan, at)
@@ -67,6 +67,23 @@ async fn an_account_that_is_refused_all_the_time_takes_no_place_from_others_nor_
     assert_eq!((count(&store, 7).await, count(&store, 8).await), (most + 1, 1));
     let last = store.refusals().of_account(AccountId(7), NOW).await.unwrap().remove(0);
     assert_eq!(last.request_id, format!("flood-{:04}", 2 * most - 1), "the last ones are kept");
+}
+
+#[tokio::test]
+async fn when_there_are_too_many_the_accounts_and_causes_with_most_of_them_give_way() {
+    let (store, _home) = new_store().await;
+    let old = refusal("the-only-one", Some(8), RefusalCause::LimiterBan, NOW);
+    let later = |n: u64| UnixMillis(NOW.0 + 1 + n);
+    let loud =
+        (0..40).map(|n| refusal(&format!("loud-{n:04}"), Some(7), RefusalCause::MinuteLimit, later(n)));
+    let other = (0..10).map(|n| refusal(&format!("other-{n:03}"), Some(7), RefusalCause::DayLimit, later(n)));
+    report(&store, [old].into_iter().chain(loud).chain(other).collect()).await;
+    for (deleted, left) in [(20, 31), (10, 21), (1, 20), (0, 20)] {
+        assert_eq!(store.refusals().forget_surplus(20, 1_000).await.unwrap(), deleted);
+        assert_eq!(count(&store, 7).await + count(&store, 8).await, left);
+    }
+    assert_eq!(count(&store, 8).await, 1, "older than all others, and the only one of its cause");
+    assert_eq!(store.refusals().of_request("loud-0039").await.unwrap().len(), 1, "the newest ones are kept");
 }
 
 #[tokio::test]

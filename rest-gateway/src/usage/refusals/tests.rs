@@ -40,7 +40,7 @@ fn limited(key: &Arc<KnownKey>, number: usize) -> RefusedRequest {
     }
 }
 
-/// How many refusals stand for how many requests, and how many were counted.
+/// Returns how many refusals are kept, how many requests they stand for, and how many were counted.
 fn sums(refusals: &RefusalLedger) -> (usize, i64, i64) {
     let (told, counts) = refusals.take();
     let requests = told.iter().map(|refusal| 1 + refusal.repeats).sum();
@@ -77,36 +77,78 @@ fn an_account_that_is_refused_all_the_time_has_few_places_and_all_its_requests_c
         refusals.note(MINUTE, limited(&loud, number));
     }
     refusals.note(MINUTE, limited(&quiet, 1));
-    assert_eq!(sums(&refusals), (usize::from(MOST_OF_KIND) + 1, 10_001, 10_001));
+    let (kept, counts) = refusals.take();
+    let newest = kept.iter().max_by_key(|refusal| refusal.repeats).unwrap();
+    assert_eq!((newest.request_id.as_str(), kept.len()), ("request-9999", MAX_OF_KIND + 1));
+    assert_eq!(kept.iter().map(|refusal| 1 + refusal.repeats).sum::<i64>(), 10_001);
+    assert_eq!(counts[0].requests, 10_001);
     let keys: Vec<_> = (0..100).map(|number| key(7, &format!("key {number}"))).collect();
     for (number, key) in keys.iter().cycle().take(10_000).enumerate() {
         refusals.note(MINUTE, limited(key, number));
     }
-    refusals.note(MINUTE, limited(&quiet, 1));
-    let (told, _, counted) = sums(&refusals);
-    assert_eq!(
-        (told, counted),
-        (MOST_OF_SUBJECT + 1, 10_001),
-        "many keys have no more places than one account"
-    );
+    let (kept, _, counted) = sums(&refusals);
+    assert_eq!((kept, counted), (MAX_OF_KIND, 10_000), "many keys have no more places than one");
 }
 
 #[test]
-fn a_flood_without_keys_leaves_places_for_accounts() {
+fn every_request_is_kept_of_an_account_that_is_refused_six_times_a_second() {
+    let refusals = RefusalLedger::default();
+    let key = key(7, "k");
+    for number in 0..30 {
+        refusals.note(MINUTE, limited(&key, number));
+    }
+    assert_eq!(sums(&refusals), (30, 30, 30));
+}
+
+#[test]
+fn a_new_cause_finds_room_behind_any_number_of_other_refusals() {
     let refusals = RefusalLedger::default();
     for number in 0..10_000 {
-        refusals.note(MINUTE, RefusedRequest { who: address(number), ..invalid_key("request-1") });
+        for account in 0..20 {
+            refusals.note(MINUTE, limited(&key(account, "k"), number));
+        }
     }
-    assert_eq!(sums(&refusals), (MOST_ANONYMOUS, 100, 10_000));
+    let banned = |account, number| {
+        let by = RefusedBy { cause: RefusalCause::LimiterBan, limit: None, period: None };
+        RefusedRequest { by, ..limited(&key(account, "k"), number) }
+    };
+    for account in 0..300 {
+        refusals.note(MINUTE, banned(account, 77));
+    }
+    let (kept, counts) = refusals.take();
+    let of_bans = kept.iter().filter(|refusal| refusal.cause() == RefusalCause::LimiterBan).count();
+    assert_eq!((kept.len(), of_bans), (MAX_OF_ACCOUNTS, 300));
+    for account in 0..20 {
+        let minute =
+            kept.iter().filter(|it| it.account_id == account && it.cause() == RefusalCause::MinuteLimit);
+        let requests: i64 = minute.clone().map(|refusal| 1 + refusal.repeats).sum();
+        assert_eq!(
+            (requests, minute.max_by_key(|it| it.repeats).unwrap().request_id.as_str()),
+            (10_000, "request-9999")
+        );
+    }
+    assert_eq!(counts.iter().map(|count| count.requests).sum::<i64>(), 200_300);
+}
+
+#[test]
+fn a_flood_without_keys_leaves_places_for_accounts_and_other_addresses() {
+    let refusals = RefusalLedger::default();
+    let invalid = |number, name| RefusedRequest { who: address(number), ..invalid_key(name) };
     for number in 0..10_000 {
-        refusals.note(MINUTE, RefusedRequest { who: address(number), ..invalid_key("request-1") });
+        refusals.note(MINUTE, invalid(number % 3, "of-the-flood"));
     }
+    refusals.note(MINUTE, invalid(9, "request-1"));
     for account in 1..=1_000 {
         refusals.note(MINUTE, limited(&key(account, "k"), 1));
     }
-    let (told, counts) = refusals.take();
-    assert_eq!((told.len(), told.iter().filter(|refusal| refusal.account_id > 0).count()), (MOST, 400));
-    assert_eq!(counts.iter().map(|count| count.requests).sum::<i64>(), 11_000);
+    let (kept, counts) = refusals.take();
+    assert_eq!(kept.len(), MAX_OF_ACCOUNTS + MAX_OF_ADDRESSES, "that is what a report may have");
+    assert!(kept.iter().any(|refusal| refusal.request_id == "request-1" && refusal.account_id == 0));
+    assert_eq!(counts.iter().map(|count| count.requests).sum::<i64>(), 11_001);
+    for number in 0..10_000 {
+        refusals.note(MINUTE, invalid(number, "of-the-flood"));
+    }
+    assert_eq!(sums(&refusals), (MAX_OF_ADDRESSES, 100, 10_000));
 }
 
 #[test]
@@ -115,5 +157,5 @@ fn a_long_outage_does_not_fill_the_memory() {
     for minute in 0..2_000 {
         refusals.note(minute, invalid_key("request-1"));
     }
-    assert_eq!(sums(&refusals), (usize::from(MOST_OF_KIND), 2_000, 1_000));
+    assert_eq!(sums(&refusals), (MAX_OF_KIND, 2_000, 1_000));
 }

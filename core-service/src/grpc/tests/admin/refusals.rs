@@ -1,71 +1,49 @@
 //! Why requests were refused.
 
 use petstore_proto::{
-    admin::v1::{RefusalCause, RefusalCause as C, explain_refusal_request::Subject},
-    internal::v1::{Refusal, ReportUsageRequest, UsageDay, UsageRow},
+    admin::v1::{RefusalCause, RefusalCause as C},
+    internal::v1::{Refusal, ReportUsageRequest},
 };
 
 use super::*;
 
 #[tokio::test]
-async fn a_refusal_is_explained_by_what_is_in_force_first() {
+async fn what_refuses_now_is_explained_by_the_state_of_account_and_keys() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
-    let account = admin.create_account(new_account("acme")).await.unwrap().into_inner().account.unwrap();
-    let key = async |admin: &mut Admin| {
-        admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id
+    let (_, used) = acme(&shop).await;
+    let revoked = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
+    let sentences = |told: Vec<pb::RefusalExplanation>| {
+        told.into_iter().map(|it| (it.code, it.in_force, it.sentence)).collect::<Vec<_>>()
     };
-    let (used, revoked) = (key(&mut admin).await, key(&mut admin).await);
-    let explain = async |subject: Subject| {
-        let request = pb::ExplainRefusalRequest { subject: Some(subject) };
-        let answer = local(&shop).explain_refusal(request).await.unwrap().into_inner();
-        let told = answer.explanations.into_iter();
-        told.map(|it| (it.code, it.in_force, it.sentence)).collect::<Vec<_>>()
-    };
-    let of_account = || explain(Subject::Account("acme".into()));
-    assert_eq!(of_account().await, []);
-
-    let mut usage = reports(&shop);
-    let mut report = async |number, succeeded| {
-        let day = UsageDay { day: 1_800_000_000 / 86_400, succeeded, refused: 4, ..Default::default() };
-        let rows = vec![UsageRow { account_id: account.id, day: Some(day) }];
-        usage
-            .report_usage(ReportUsageRequest {
-                reporter: "gateway".into(),
-                number,
-                rows,
-                ..Default::default()
-            })
-            .await
-            .unwrap();
-    };
-    report(1, 60).await;
-    let minute = "4 requests of account acme were refused in the UTC day 2027-01-15, because they came \
-                  faster than the 60 a minute that its plan free allows.";
-    assert_eq!(of_account().await, [("RATE_LIMITED".to_owned(), false, minute.to_owned())]);
-    report(2, 940).await;
-    let day = "Account acme has used all 1000 requests that its plan free allows in the UTC day 2027-01-15; \
-               more are refused until 2027-01-16T00:00:00Z.";
-    assert_eq!(of_account().await, [("QUOTA_EXCEEDED".to_owned(), true, day.to_owned())]);
+    let codes = |told: Vec<pb::RefusalExplanation>| told.into_iter().map(|it| it.code).collect::<Vec<_>>();
+    assert_eq!(told(&shop, of_account("acme")).await, []);
 
     shop.hand.advance(Duration::from_mins(1));
     admin.create_ban(ban(&used)).await.unwrap();
     admin.revoke_key(pb::RevokeKeyRequest { key_id: revoked.clone() }).await.unwrap();
     shop.hand.advance(Duration::from_mins(1));
     admin.suspend_account(suspend("acme")).await.unwrap();
-    let codes =
-        |told: Vec<(String, bool, String)>| told.into_iter().map(|(code, ..)| code).collect::<Vec<_>>();
-    let told = of_account().await;
-    assert_eq!(told[0].2, "Account acme is suspended since 2027-01-15T08:02:00Z: open invoice.");
-    assert_eq!(codes(told)[1..].iter().filter(|code| *code == "API_KEY_BANNED").count(), 1);
-    let told = codes(explain(Subject::KeyId(used)).await);
-    assert_eq!(told, ["ACCOUNT_SUSPENDED", "API_KEY_BANNED", "QUOTA_EXCEEDED"]);
-    let told = codes(explain(Subject::KeyId(revoked.clone())).await);
-    assert_eq!(told, ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED", "QUOTA_EXCEEDED"]);
-    // Keys that ended long ago are explained when somebody asks about them.
+    let in_force = |code: &str, sentence: &str| (code.to_owned(), true, sentence.to_owned());
+    let suspended =
+        in_force("ACCOUNT_SUSPENDED", "Account acme is suspended since 2027-01-15T08:02:00Z (open invoice).");
+    let banned = in_force(
+        "API_KEY_BANNED",
+        &format!(
+            "Key {used} was banned by an operator from 2027-01-15T08:01:00Z until 2027-01-15T09:01:00Z (open \
+             invoice)."
+        ),
+    );
+    let ended = in_force("API_KEY_REVOKED", &format!("Key {revoked} was revoked at 2027-01-15T08:01:00Z."));
+    let of_account_now = sentences(told(&shop, of_account("acme")).await);
+    assert_eq!(of_account_now[0], suspended);
+    assert!(of_account_now.len() == 3 && of_account_now.contains(&banned) && of_account_now.contains(&ended));
+    assert_eq!(sentences(told(&shop, of_key(&used)).await), [suspended.clone(), banned]);
+    assert_eq!(sentences(told(&shop, of_key(&revoked)).await), [suspended, ended]);
+    // Keys that ended long ago are explained to those who ask about them.
     shop.hand.advance(Duration::from_hours(48));
-    assert_eq!(codes(of_account().await), ["ACCOUNT_SUSPENDED"]);
-    assert_eq!(codes(explain(Subject::KeyId(revoked)).await), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
+    assert_eq!(codes(told(&shop, of_account("acme")).await), ["ACCOUNT_SUSPENDED"]);
+    assert_eq!(codes(told(&shop, of_key(&revoked)).await), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
 }
 
 /// Two seconds after the test began, in a window that did.
@@ -87,13 +65,24 @@ async fn report(shop: &Shop, refusals: Vec<Refusal>) {
     reports(shop).report_usage(report).await.unwrap();
 }
 
-async fn told(shop: &Shop, subject: Subject) -> Vec<pb::RefusalExplanation> {
-    let request = pb::ExplainRefusalRequest { subject: Some(subject) };
-    local(shop).explain_refusal(request).await.unwrap().into_inner().explanations
+async fn answer(shop: &Shop, request: pb::ExplainRefusalRequest) -> pb::ExplainRefusalResponse {
+    local(shop).explain_refusal(request).await.unwrap().into_inner()
 }
 
-fn request(id: &str) -> Subject {
-    Subject::RequestId(id.to_owned())
+async fn told(shop: &Shop, request: pb::ExplainRefusalRequest) -> Vec<pb::RefusalExplanation> {
+    answer(shop, request).await.explanations
+}
+
+fn request(id: &str) -> pb::ExplainRefusalRequest {
+    pb::ExplainRefusalRequest { request_id: id.to_owned(), ..Default::default() }
+}
+
+fn of_account(name: &str) -> pb::ExplainRefusalRequest {
+    pb::ExplainRefusalRequest { account: name.to_owned(), ..Default::default() }
+}
+
+fn of_key(id: &str) -> pb::ExplainRefusalRequest {
+    pb::ExplainRefusalRequest { key_id: id.to_owned(), ..Default::default() }
 }
 
 /// The account `acme` on the free plan and one key of it.
@@ -128,27 +117,23 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
         start_time: window(0),
         end_time: window(60),
         in_force: true,
-        refused_requests: 4,
+        refused_requests: 1,
         last_request_id: "order-66".to_owned(),
         last_refusal_time: window(2),
-        sentence: "Request order-66 was refused at 2027-01-15T08:00:02Z, because account acme had used up \
-                   the 60 requests a minute that its plan free allows, from 2027-01-15T08:00:00Z until \
-                   2027-01-15T08:01:00Z."
+        sentence: "Account acme used up its 60 requests a minute from 2027-01-15T08:00:00Z until \
+                   2027-01-15T08:01:00Z; request order-66 was refused at 2027-01-15T08:00:02Z."
             .to_owned(),
         remedy: "Raise the account's plan, which acts at once, or have its users spread their requests and \
                  wait for Retry-After after a 429."
             .to_owned(),
     };
     assert_eq!(explanation, expected);
-    assert_eq!(told(&shop, request("order-67")).await, []);
 
     // A new plan acts in the running window.
     let pro = pb::Account { plan: pb::Plan::Pro.into(), ..Default::default() };
     local(&shop).update_account(update("acme", pro, &["plan"])).await.unwrap();
     let explanation = told(&shop, request("order-66")).await.remove(0);
-    assert!(
-        !explanation.in_force && explanation.sentence.contains("a minute that it was allowed then, from")
-    );
+    assert!(!explanation.in_force);
     shop.hand.advance(Duration::from_secs(30));
     assert!(!told(&shop, request("order-66")).await[0].in_force, "the window is over");
 }
@@ -157,41 +142,22 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
 async fn every_cause_has_a_sentence_of_its_own() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
+    let window = "from 2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z";
     let causes = [
-        (
-            C::DayLimit,
-            "because account acme had used up the 60 requests a day that it was allowed then, in the UTC \
-                       day 2027-01-15.",
-        ),
-        (
-            C::LimiterBan,
-            &format!(
-                "because key {key_id} was banned for sending on after 429, from \
-                       2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z."
-            ),
-        ),
-        (
-            C::OperatorBan,
-            &format!(
-                "because an operator had banned key {key_id}, from 2027-01-15T08:00:00Z until \
-                       2027-01-15T08:01:00Z."
-            ),
-        ),
-        (C::AccountSuspended, "because account acme was suspended."),
-        (C::KeyRevoked, &format!("because key {key_id} was revoked.")),
-        (C::KeyExpired, &format!("because key {key_id} expired.")),
-        (C::InvalidKey, "because it carried a key that the service does not know."),
-        (C::MissingKey, "because it carried no key."),
+        (C::MinuteLimit, format!("Account acme used up its 60 requests a minute {window}")),
+        (C::DayLimit, "Account acme used up its 60 requests of the UTC day 2027-01-15".to_owned()),
+        (C::UsageLimit, format!("Account acme used up its 60 questions a minute about its usage {window}")),
         (
             C::AddressLimit,
-            "because its address had used up the 60 requests that it may make without a valid key, from \
-                       2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z.",
+            format!("The client's address used up its 60 requests without a valid key {window}"),
         ),
-        (
-            C::UsageLimit,
-            "because account acme had used up the 60 questions a minute about its usage, from \
-                       2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z.",
-        ),
+        (C::LimiterBan, format!("Key {key_id} was banned for sending on after 429 {window}")),
+        (C::OperatorBan, format!("Key {key_id} was banned by an operator {window}")),
+        (C::AccountSuspended, "Account acme was suspended, and is not any more".to_owned()),
+        (C::KeyRevoked, format!("Key {key_id} was revoked at 2027-01-15T08:00:00Z")),
+        (C::KeyExpired, format!("Key {key_id} expired at 2027-01-15T08:00:00Z")),
+        (C::InvalidKey, "The request carried a key that the service does not know".to_owned()),
+        (C::MissingKey, "The request carried no key".to_owned()),
     ];
     for (number, (cause, why)) in causes.into_iter().enumerate() {
         let id = format!("request-{number}");
@@ -199,10 +165,140 @@ async fn every_cause_has_a_sentence_of_its_own() {
         let (account_id, key_id) = if has_key { (account_id, key_id.clone()) } else { (0, String::new()) };
         report(&shop, vec![Refusal { account_id, key_id, limit: 60, ..refusal(&id, cause) }]).await;
         let explanation = told(&shop, request(&id)).await.remove(0);
-        let sentence = format!("Request {id} was refused at 2027-01-15T08:00:02Z, {why}");
+        let sentence = format!("{why}; request {id} was refused at 2027-01-15T08:00:02Z.");
         assert_eq!((explanation.cause(), explanation.sentence), (cause, sentence));
         assert!(explanation.remedy.ends_with('.'), "{cause:?}");
         assert_eq!(explanation.account, if has_key { "acme" } else { "" });
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_explained_by_since_when_its_key_and_account_are_refused_and_why() {
+    let shop = Shop::open().await;
+    let (account_id, banned) = acme(&shop).await;
+    let mut admin = local(&shop);
+    let revoked = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
+    let expired = pb::CreateKeyRequest {
+        expiration: Some(pb::create_key_request::Expiration::Ttl(prost_types::Duration {
+            seconds: 1,
+            nanos: 0,
+        })),
+        ..new_key("acme")
+    };
+    let expired = admin.create_key(expired).await.unwrap().into_inner().key.unwrap().id;
+    admin.create_ban(ban(&banned)).await.unwrap();
+    admin.revoke_key(pb::RevokeKeyRequest { key_id: revoked.clone() }).await.unwrap();
+    admin.suspend_account(suspend("acme")).await.unwrap();
+    let hour_later = i64::try_from(START.0).unwrap() + 3_599_000;
+    let start = prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 };
+    let cases = [
+        (C::OperatorBan, &banned, 0, " (open invoice); request "),
+        (C::AccountSuspended, &banned, 0, "is suspended since 2027-01-15T08:00:00Z (open invoice); request "),
+        (C::KeyRevoked, &revoked, 0, " was revoked at 2027-01-15T08:00:00Z; request "),
+        (C::KeyExpired, &expired, 1, " expired at 2027-01-15T08:00:01Z; request "),
+    ];
+    shop.hand.advance(Duration::from_secs(3_599));
+    for (cause, key_id, late, why) in cases {
+        let id = format!("refused-{}", cause.as_str_name());
+        let until_ms = (cause == C::OperatorBan).then_some(hour_later + 1_000);
+        let refused = Refusal { refused_at_ms: hour_later, since_ms: None, until_ms, ..refusal(&id, cause) };
+        report(&shop, vec![Refusal { account_id, key_id: key_id.clone(), ..refused }]).await;
+        let explanation = told(&shop, request(&id)).await.remove(0);
+        let since = prost_types::Timestamp { seconds: start.seconds + late, ..start };
+        assert_eq!((explanation.start_time, explanation.in_force), (Some(since), true), "{explanation:?}");
+        assert!(explanation.sentence.contains(why), "{}", explanation.sentence);
+    }
+    // A ban's reason is known after its end, too.
+    shop.hand.advance(Duration::from_mins(1));
+    let of_ban = told(&shop, request("refused-REFUSAL_CAUSE_OPERATOR_BAN")).await.remove(0);
+    assert!(!of_ban.in_force && of_ban.sentence.contains(" (open invoice)"), "{}", of_ban.sentence);
+}
+
+#[tokio::test]
+async fn a_request_id_that_others_use_hides_no_account() {
+    let shop = Shop::open().await;
+    let (account_id, _) = acme(&shop).await;
+    let loud =
+        local(&shop).create_account(new_account("loud")).await.unwrap().into_inner().account.unwrap().id;
+    let of = |account_id, cause, late| {
+        let refused = refusal("request-1", cause);
+        Refusal { account_id, refused_at_ms: refused.refused_at_ms + late, ..refused }
+    };
+    let mut refusals = vec![of(account_id, C::MinuteLimit, 0), of(account_id, C::KeyRevoked, 1)];
+    refusals.extend((2..42).map(|late| of(loud, C::DayLimit, late)));
+    refusals.push(of(0, C::InvalidKey, 50));
+    report(&shop, refusals).await;
+    let causes = |told: Vec<pb::RefusalExplanation>| {
+        let mut causes: Vec<_> = told.iter().map(|it| (it.account.clone(), it.cause())).collect();
+        causes.sort_unstable();
+        causes
+    };
+    let newest = [("", C::InvalidKey), ("acme", C::KeyRevoked), ("loud", C::DayLimit)];
+    let newest = newest.map(|(account, cause)| (account.to_owned(), cause));
+    assert_eq!(causes(told(&shop, request("request-1")).await), newest, "the newest of each account");
+    let within = pb::ExplainRefusalRequest { request_id: "request-1".into(), ..of_account("acme") };
+    let both = [C::MinuteLimit, C::KeyRevoked].map(|cause| ("acme".to_owned(), cause));
+    assert_eq!(causes(told(&shop, within).await), both, "all of the account that is named");
+}
+
+#[tokio::test]
+async fn where_no_refusal_is_kept_the_answer_says_what_is_sampled_and_where_to_look() {
+    let shop = Shop::open().await;
+    let (account_id, key_id) = acme(&shop).await;
+    let sampled = "is kept, but there may have been one: refusals are sampled, and reported every 5 seconds. A sample is kept for 24 hours of \
+                   each account's refusals for each limit, ban or suspension, and for keys that are missing, \
+                   unknown, revoked or expired; answers 400, 404, 405, 413, 415 and 5xx are only in the log.";
+    let healthy = "Account acme is not suspended, and the state of its keys refuses nothing now.";
+    let of_request =
+        |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
+    for (asked, requests, state, in_log) in [
+        (
+            of_request(""),
+            "request order-67",
+            "Name the account as well to see its state.",
+            "request_id=order-67",
+        ),
+        (of_request("acme"), "request order-67 of account acme", healthy, "request_id=order-67"),
+        (of_account("acme"), "account acme", healthy, &format!("account_id={account_id}")),
+        (of_key(&key_id), &format!("key {key_id}"), healthy, &format!("key_id={key_id}")),
+    ] {
+        let note = format!(
+            "No refusal of {requests} {sampled} {state} To find the request, search the log of the gateways for \
+             {in_log}."
+        );
+        let expected = pb::ExplainRefusalResponse { explanations: vec![], note };
+        assert_eq!(answer(&shop, asked).await, expected);
+    }
+    local(&shop).suspend_account(suspend("acme")).await.unwrap();
+    let unknown = answer(&shop, of_request("acme")).await;
+    assert_eq!((unknown.explanations.len(), unknown.explanations[0].cause()), (1, C::AccountSuspended));
+    assert!(
+        unknown.note.contains("What refuses requests of account acme now is explained"),
+        "{}",
+        unknown.note
+    );
+    assert_eq!(answer(&shop, of_account("acme")).await.note, "", "the suspension is the answer");
+}
+
+#[tokio::test]
+async fn questions_that_name_nothing_too_much_or_a_secret_are_refused() {
+    let shop = Shop::open().await;
+    let (_, key_id) = acme(&shop).await;
+    let rule = "request_id must be 8 to 64 ASCII letters, digits, '.', '_' and '-'";
+    for (wrong, message) in [
+        (pb::ExplainRefusalRequest::default(), "account is required, or key_id or request_id"),
+        (
+            pb::ExplainRefusalRequest { account: "acme".into(), ..of_key(&key_id) },
+            "key_id cannot be combined with account or request_id",
+        ),
+        (request("a b"), rule),
+        (
+            request(ApiKey::generate(petstore_api_key::Environment::Production).expose()),
+            "request_id must not hold an API key or a token",
+        ),
+    ] {
+        let refusal = local(&shop).explain_refusal(wrong).await.unwrap_err();
+        assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
     }
 }
 
@@ -226,7 +322,7 @@ async fn refusals_of_an_account_are_told_together_with_what_is_in_force() {
     report(&shop, vec![limited("request-1", 0, 0), limited("request-2", 7, 90_000)]).await;
     shop.hand.advance(Duration::from_mins(3));
     local(&shop).create_ban(ban(&key_id)).await.unwrap();
-    let banned = told(&shop, Subject::KeyId(key_id.clone())).await.remove(0);
+    let banned = told(&shop, of_key(&key_id)).await.remove(0);
     let at = |time: prost_types::Timestamp| Some(time.seconds * 1_000);
     let by_ban = mine(Refusal {
         since_ms: at(banned.start_time.unwrap()),
@@ -236,24 +332,23 @@ async fn refusals_of_an_account_are_told_together_with_what_is_in_force() {
         ..refusal("request-3", RefusalCause::OperatorBan)
     });
     report(&shop, vec![by_ban]).await;
-    for subject in [Subject::Account("acme".into()), Subject::KeyId(key_id.clone())] {
+    for subject in [of_account("acme"), of_key(&key_id)] {
         let told = told(&shop, subject).await;
         let told: Vec<_> = told.iter().map(|it| (it.cause(), it.in_force, it.refused_requests)).collect();
         assert_eq!(told, [(RefusalCause::OperatorBan, true, 12), (RefusalCause::MinuteLimit, false, 9)]);
     }
-    let told_of_account = told(&shop, Subject::Account("acme".into())).await;
+    let told_of_account = told(&shop, of_account("acme")).await;
     assert_eq!(told_of_account[0].last_request_id, "request-3");
-    let sentence = "9 requests of account acme were refused from 2027-01-15T08:00:02Z to \
-                    2027-01-15T08:01:32Z, because account acme had used up the 60 requests a minute that \
-                    its plan free allows, the last time from 2027-01-15T08:01:32Z until \
-                    2027-01-15T08:02:30Z.";
+    let sentence = "Account acme used up its 60 requests a minute, most recently from 2027-01-15T08:01:32Z \
+                    until 2027-01-15T08:02:30Z; 9 requests were refused from 2027-01-15T08:00:02Z to \
+                    2027-01-15T08:01:32Z.";
     assert_eq!(told_of_account[1].sentence, sentence);
 
     local(&shop).lift_ban(pb::LiftBanRequest { key_id: key_id.clone() }).await.unwrap();
-    let told_later = told(&shop, Subject::KeyId(key_id)).await;
+    let told_later = told(&shop, of_key(&key_id)).await;
     assert!(told_later.iter().all(|it| !it.in_force), "{told_later:?}");
     shop.hand.advance(Duration::from_hours(24) + Duration::from_secs(1));
-    assert_eq!(told(&shop, Subject::Account("acme".into())).await, [], "of the last 24 hours");
+    assert_eq!(told(&shop, of_account("acme")).await, [], "of the last 24 hours");
 }
 
 #[tokio::test]
