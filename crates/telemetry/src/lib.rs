@@ -1,5 +1,4 @@
-//! What the service tells its operators while it runs: its [`logs`], [`metrics`] that Prometheus scrapes, and
-//! [`traces`] that it sends over OTLP.
+//! Observability: [`logs`], [`metrics`] for Prometheus, and [`traces`] over OTLP.
 
 pub mod logs;
 pub mod metrics;

@@ -1,7 +1,7 @@
 //! The log, on stderr. It is global to the operating system's process, so only the program starts it, never
 //! the service as a library.
 //!
-//! Lines go through a bounded queue to a thread that writes them: when nobody reads stderr, lines are dropped
+//! Lines go through a bounded queue to a thread that writes them. While stderr is not read, lines are dropped
 //! and counted, and requests go on.
 
 mod line;
@@ -26,12 +26,12 @@ use crate::metrics::{Collectors, IntCounter, Sampled, counter};
 /// The log of this program, once [`init`] has started it.
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// How a line of the log is written.
+/// Form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Pretty,
-    /// For programs: a JSON object per line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -52,8 +52,8 @@ pub struct Log {
 )]
 pub struct InvalidFilter;
 
-/// Stricter than [`EnvFilter`], which takes any word for the name of a module: `banana` would log only what
-/// that module says, and so would `debgu`.
+/// Parses a filter more strictly than [`EnvFilter`], which takes any word for the name of a module: `debgu`
+/// would silence everything but a module of that name.
 fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
@@ -104,34 +104,34 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
     // used.
     if tracing_subscriber::registry().with(directives).with(lines).try_init().is_ok() {
         let log = Log { writer, directives: handle, filter: Mutex::new(filter.to_owned()) };
-        let _ = LOG.set(log); // nobody else sets it
+        let _ = LOG.set(log); // set nowhere else
     }
     Ok(())
 }
 
-/// Whether to colour what is written there: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Returns `true` if output is coloured: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 pub fn has_colour(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The log of this program, or `None` if it belongs to a program that embeds the service.
+/// Returns the log of this program, or `None` if a program that embeds the service has its own.
 #[must_use]
 pub fn log() -> Option<&'static Log> {
     LOG.get()
 }
 
 impl Log {
-    /// What is logged: the filter in force.
+    /// Returns the filter in force.
     #[must_use]
     pub fn filter(&self) -> String {
         self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what is logged from now on.
+    /// Replaces the filter.
     ///
     /// # Errors
     ///
-    /// The filter cannot be used; nothing changes then.
+    /// If the filter is not valid; the old one then stays.
     pub fn set_filter(&self, filter: &str) -> Result<(), InvalidFilter> {
         let directives = parse_filter(filter)?;
         let mut current = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,13 +141,13 @@ impl Log {
         Ok(())
     }
 
-    /// Waits until what was logged so far is written, for a second at most.
+    /// Waits until all lines so far are written, for at most a second.
     pub fn flush(&self) {
         self.writer.flush();
     }
 }
 
-/// How many lines were dropped.
+/// Returns the count of dropped lines.
 #[must_use]
 pub fn metrics() -> Collectors {
     let dropped = counter(

@@ -125,13 +125,12 @@ impl Visit for Visitor<'_> {
     }
 }
 
-/// Whether `Debug` would add nothing but the quotation marks.
+/// Returns `true` if `Debug` would only add quotation marks.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\')
 }
 
-/// Whether the name is not what is written before the value: that of a message, and of what comes from the
-/// `log` crate.
+/// Returns `true` for fields that are written without their name: the message, and those of the `log` crate.
 fn is_special(field: &Field) -> bool {
     let name = field.name();
     name == "message" || name.starts_with("log.") || name.starts_with("r#")
@@ -169,7 +168,7 @@ mod tests {
         }
     }
 
-    /// What is written of the same events.
+    /// Returns the lines of a fixed series of events.
     fn lines(fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static) -> String {
         let written = Lines::default();
         let subscriber =

@@ -1,4 +1,4 @@
-//! Writing without waiting.
+//! A writer that never makes its caller wait.
 
 use std::{
     io, mem,
@@ -12,17 +12,17 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most bytes that wait to be written; further lines are dropped. The line of a request takes about 300.
+/// Maximum number of bytes that wait to be written; further lines are dropped. A request's line has about 300.
 const MAX_WAITING: usize = 4 * 1_024 * 1_024;
 
-/// How much room is kept for lines when they are written, in bytes.
+/// Capacity that the buffer keeps after a write, in bytes.
 const BUFFER: usize = 64 * 1_024;
 
-/// How long the thread sleeps after it has written. So it is woken a few hundred times per second at most,
-/// and not for each line, which would cost a request more than its line does.
+/// Pause of the thread after a write. It is woken a few hundred times a second at most, not once per line,
+/// which would cost a request more than the line itself.
 const WRITE_INTERVAL: Duration = Duration::from_millis(4);
 
-/// How long a flush may take.
+/// Maximum duration of a flush.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Hands lines to a thread that writes them. Clones write to the same place.
@@ -34,9 +34,9 @@ pub(super) struct LogWriter(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// There is something to write.
+    /// Signalled when there is something to write.
     wake: Condvar,
-    /// All is written.
+    /// Signalled when all is written.
     idle: Condvar,
     dropped: AtomicU64,
 }
@@ -49,7 +49,7 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThreadState {
-    /// There is none, and so every line is dropped.
+    /// No thread runs, and every line is dropped.
     #[default]
     Absent,
     /// It writes or sleeps, and looks for more by itself.
@@ -71,7 +71,7 @@ impl LogWriter {
         Self(shared)
     }
 
-    /// How many lines were dropped so far.
+    /// Returns the number of lines dropped so far.
     pub(super) fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
@@ -81,7 +81,7 @@ impl LogWriter {
         let waiting = self.0.lock();
         let is_busy =
             |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
-        // What is not written by then, nobody reads.
+        // Lines that are not written by then are lost.
         let _ = self.0.idle.wait_timeout_while(waiting, FLUSH_TIMEOUT, is_busy);
     }
 }

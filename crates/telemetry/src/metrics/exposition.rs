@@ -22,11 +22,11 @@ impl Exposition {
     /// The media type of [`Self::text`].
     pub const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
 
-    /// Shows these too.
+    /// Adds metrics.
     ///
     /// # Panics
     ///
-    /// When one of the name is shown already.
+    /// If a metric of the same name was added before.
     pub fn add(&self, metrics: Collectors) {
         for metric in metrics {
             self.lock_rows().extend(metric.desc().into_iter().map(row));

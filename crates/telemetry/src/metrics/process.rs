@@ -1,5 +1,4 @@
-//! What the kernel knows of this process (Linux: `/proc`), under the names that all Prometheus clients give
-//! it.
+//! Metrics of this process from the kernel (Linux: `/proc`), under the names that all Prometheus clients use.
 
 use std::{
     fs, io,
@@ -15,7 +14,7 @@ use super::{Collectors, Sampled, made};
 /// standard library supports.
 const TICKS: f64 = 100.0;
 
-/// Processor time, memory, open files and start of this process. A value that the kernel does not tell is 0.
+/// Returns CPU time, memory, open files and start time of this process. A value that cannot be read is 0.
 #[must_use]
 pub fn process() -> Collectors {
     vec![
@@ -30,8 +29,8 @@ pub fn process() -> Collectors {
     ]
 }
 
-/// By the process's own clock, when it was first asked for, early in the start: what the kernel tells counts
-/// from the machine's start, whose time is in `/proc/stat`, which systemd's `ProcSubset=pid` hides.
+/// Returns the start time by the machine's clock, taken at the first call. The kernel's value counts from the
+/// machine's start, whose time is in `/proc/stat`, which systemd's `ProcSubset=pid` hides.
 fn start_time() -> Box<dyn Collector> {
     static STARTED: OnceLock<f64> = OnceLock::new();
     let gauge = made(Gauge::new("process_start_time_seconds", "When the process started, in Unix seconds."));
@@ -41,7 +40,7 @@ fn start_time() -> Box<dyn Collector> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a start is told by the machine's clock, not by one that a test moves"
+    reason = "the start time is the machine's, not that of a clock that a test moves"
 )]
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()

@@ -23,23 +23,23 @@ pub use self::{
 };
 use super::Traces;
 
-/// The most spans that wait to be sent, those under way included: with 500 bytes each, a megabyte.
+/// Maximum number of spans that wait to be sent, including those in flight: about a megabyte.
 const QUEUE: usize = 2_048;
-/// The most spans in one message.
+/// Maximum number of spans in one message.
 const BATCH: usize = 512;
-/// How long a span waits for others to be sent with.
-const PACE: Duration = Duration::from_secs(1);
-/// How long the receiver may take to accept a message.
-const TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the last spans have at the end of the process.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Interval between two messages.
+const SEND_INTERVAL: Duration = Duration::from_secs(1);
+/// Time in which the receiver must accept a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time to send the last spans when the process ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Which requests are recorded, and where that goes.
+/// Settings of the span exporter.
 #[derive(Clone, Debug)]
 pub struct ExporterSettings {
     /// The receiver.
     pub endpoint: OtlpEndpoint,
-    /// The part of the requests that is recorded, of those that belong to no trace yet: from 0 to 1.
+    /// Fraction of the requests without a trace of their own that is recorded, from 0 to 1.
     pub ratio: f64,
     /// The name of the service, `service.name`.
     pub service: &'static str,
@@ -51,8 +51,8 @@ pub struct ExporterSettings {
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
-    /// Starts sending; the receiver need not be there. Must be called inside a Tokio runtime. The variable
-    /// `OTEL_RESOURCE_ATTRIBUTES` adds to how the service describes itself (OpenTelemetry's Resource SDK).
+    /// Starts to send spans. The receiver may be down. Must be called inside a Tokio runtime. The variable
+    /// `OTEL_RESOURCE_ATTRIBUTES` adds attributes of the service (OpenTelemetry's Resource SDK).
     ///
     /// # Errors
     ///
@@ -62,12 +62,12 @@ impl Exporter {
         let exporter = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint.as_str())
-            .with_timeout(TIMEOUT)
+            .with_timeout(SEND_TIMEOUT)
             .build()?;
         let config = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE)
             .with_max_export_batch_size(BATCH)
-            .with_scheduled_delay(PACE)
+            .with_scheduled_delay(SEND_INTERVAL)
             .build();
         let processor = CountedProcessor::new(QUEUE, metrics, |counts| {
             BatchSpanProcessor::new(CountedExporter::new(exporter, counts), config)
@@ -88,15 +88,15 @@ impl Exporter {
         Ok(Self(provider))
     }
 
-    /// What records the spans that are sent.
+    /// Returns the source of the spans that are sent.
     #[must_use]
     pub fn traces(&self) -> Traces {
         Traces(Some(self.0.tracer("petstore")))
     }
 
-    /// Sends what waits, for a second at most, and then no more. It blocks the thread.
+    /// Sends the spans that wait, for at most a second, and stops. Blocks the thread.
     pub fn stop(self) {
-        if let Err(error) = self.0.shutdown_with_timeout(FAREWELL) {
+        if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
             tracing::debug!(%error, "the last spans were not sent");
         }
     }

@@ -29,7 +29,7 @@ pub fn status(code: i32) -> &'static str {
     usize::try_from(code).ok().and_then(|code| STATUS.get(code)).copied().unwrap_or("UNKNOWN")
 }
 
-/// Whether a status means that the server failed; the others are a caller's affair.
+/// Returns `true` if the status means that the server failed, and not that the call was refused.
 #[must_use]
 pub fn is_server_fault(code: i32) -> bool {
     matches!(
@@ -38,13 +38,13 @@ pub fn is_server_fault(code: i32) -> bool {
     )
 }
 
-/// What a call's span says of its beginning. The method is `package.Service/Method`.
+/// Returns the attributes of a call's span at its start. The method is `package.Service/Method`.
 #[must_use]
 pub fn call(method: impl Into<opentelemetry::Value>) -> [KeyValue; 2] {
     [KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 
-/// What a call's span says of its end.
+/// Returns the attributes of a call's span at its end.
 #[must_use]
 pub fn answered(code: i32) -> [KeyValue; 1] {
     [KeyValue::new("rpc.response.status_code", status(code))]

@@ -128,7 +128,7 @@ impl fmt::Debug for Current {
     }
 }
 
-/// What `begin` makes of the current span, if that is recorded.
+/// Returns what `begin` makes of the current span, or `None` if it is not recorded.
 fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
     Context::map_current(|current| {
         let tracer = current.get::<SdkTracer>()?;
@@ -136,16 +136,16 @@ fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
     })
 }
 
-/// What a span says of its work.
+/// The name and attributes of a span.
 #[derive(Clone, Debug)]
 pub struct SpanDescription {
-    /// Few different ones: what is particular to this work is an attribute.
+    /// Name of low cardinality: what is particular to this work is an attribute.
     pub name: Cow<'static, str>,
     /// Names and values.
     pub attributes: Vec<KeyValue>,
 }
 
-/// Ends the span, whoever else still holds its context.
+/// Ends the span, even if its context is still in use.
 impl Drop for Span {
     fn drop(&mut self) {
         if let Some(context) = &self.0 {

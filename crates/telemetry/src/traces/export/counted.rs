@@ -1,4 +1,4 @@
-//! What becomes of spans.
+//! Counts of spans: sent, failed and dropped.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use opentelemetry_sdk::{
     trace::{Span, SpanData, SpanExporter, SpanProcessor},
 };
 
-/// What is counted of spans. Clones count together.
+/// Span counters. Clones share them.
 #[derive(Clone, Debug)]
 pub struct SpanMetrics(IntCounterVec);
 
@@ -25,21 +25,21 @@ impl Default for SpanMetrics {
     fn default() -> Self {
         Self(counters(
             "petstore_trace_spans_total",
-            "Spans that ended: sent, failed (the receiver did not take them) or dropped (too many waited).",
+            "Spans that ended: sent, failed (not accepted by the receiver) or dropped (the queue was full).",
             &["outcome"],
         ))
     }
 }
 
 impl SpanMetrics {
-    /// What is counted, to be shown.
+    /// Returns the counters for the exposition.
     #[must_use]
     pub fn collectors(&self) -> Collectors {
         vec![Box::new(self.0.clone())]
     }
 }
 
-/// What both ends of the queue count.
+/// Counters that both ends of the queue share.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
     waiting: Arc<AtomicUsize>,
@@ -48,8 +48,7 @@ pub(super) struct Counts {
     dropped: IntCounter,
 }
 
-/// The entrance of the queue: lets in no more than may wait. The SDK's own queue drops too, but does not tell
-/// how many.
+/// Bounds the queue and counts what it drops. The SDK's own queue drops too, without a count.
 #[derive(Debug)]
 pub(super) struct CountedProcessor<P> {
     queue: P,
@@ -58,7 +57,7 @@ pub(super) struct CountedProcessor<P> {
 }
 
 impl<P> CountedProcessor<P> {
-    /// A queue for so many, whose far end is told what to count with.
+    /// Creates a queue of this capacity. `queue` makes its other end, which shares the counters.
     pub(super) fn new(capacity: usize, metrics: &SpanMetrics, queue: impl FnOnce(Counts) -> P) -> Self {
         let [sent, failed, dropped] =
             ["sent", "failed", "dropped"].map(|outcome| metrics.0.with_label_values(&[outcome]));
@@ -94,46 +93,46 @@ impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
     }
 }
 
-/// The way out of the queue.
+/// Counts what the exporter sends.
 pub(super) struct CountedExporter<E> {
-    way: E,
+    exporter: E,
     counts: Counts,
-    /// Whether the receiver took what it was sent last.
+    /// `true` if the receiver did not accept the last message.
     is_away: AtomicBool,
 }
 
 impl<E> CountedExporter<E> {
-    pub(super) fn new(way: E, counts: Counts) -> Self {
-        Self { way, counts, is_away: AtomicBool::new(false) }
+    pub(super) fn new(exporter: E, counts: Counts) -> Self {
+        Self { exporter, counts, is_away: AtomicBool::new(false) }
     }
 }
 
 impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        let result = self.way.export(batch).await;
+        let result = self.exporter.export(batch).await;
         self.counts.waiting.fetch_sub(spans, Ordering::Relaxed);
         let outcome = if result.is_ok() { &self.counts.sent } else { &self.counts.failed };
         outcome.inc_by(spans as u64);
-        // One line when it goes away and one when it is back, not one a second.
+        // One line per change, not one per message.
         match (self.is_away.swap(result.is_err(), Ordering::Relaxed), &result) {
-            (false, Err(error)) => tracing::warn!(%error, "the receiver of traces does not take them"),
-            (true, Ok(())) => tracing::info!("the receiver of traces takes them again"),
+            (false, Err(error)) => tracing::warn!(%error, "the trace receiver does not accept spans"),
+            (true, Ok(())) => tracing::info!("the trace receiver accepts spans again"),
             (false, Ok(())) | (true, Err(_)) => {}
         }
         result
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.way.shutdown_with_timeout(timeout)
+        self.exporter.shutdown_with_timeout(timeout)
     }
 
     fn force_flush(&self) -> OTelSdkResult {
-        self.way.force_flush()
+        self.exporter.force_flush()
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.way.set_resource(resource);
+        self.exporter.set_resource(resource);
     }
 }
 
@@ -152,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is given until it is told to send it.
+    /// Keeps spans until they are flushed.
     #[derive(Clone, Debug, Default)]
     struct Held(Arc<Mutex<Vec<SpanData>>>);
 

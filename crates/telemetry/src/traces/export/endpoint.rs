@@ -1,4 +1,4 @@
-//! Where spans are sent.
+//! The address of the trace receiver.
 
 use std::str::FromStr;
 

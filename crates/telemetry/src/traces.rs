@@ -1,14 +1,14 @@
-//! Traces: what a request did and how long each part took, as OpenTelemetry sees it.
+//! Traces of requests, with OpenTelemetry.
 //!
 //! [`Traces`] begins the span of a request where it enters a service. While that [`Span`] runs a future,
-//! everything below finds it by itself ([`Span::child`], [`Span::past`]), so that neither a limiter nor a
-//! store has to be handed anything; work that another task goes on with takes it along ([`Current`]);
-//! [`Span::write`] tells the next service. Off, which is the default, a span is a comparison.
+//! [`Span::child`] and [`Span::past`] find it, so that neither a limiter nor a store takes it as an argument.
+//! Work that moves to another task carries it along ([`Current`]). [`Span::write`] passes it to the next
+//! service. While traces are off, which is the default, a span costs a comparison.
 //!
-//! A trace begins at most once, and whether it is recorded is decided there: services below keep to it.
+//! The service where a trace begins decides whether it is recorded; services below follow that decision.
 //!
-//! Names follow OpenTelemetry's semantic conventions; what these do not know begins with `petstore.`. Names
-//! and values are of our own choosing, never a stranger's words: those could hold a key.
+//! Names follow OpenTelemetry's semantic conventions; others begin with `petstore.`. No name or value comes
+//! from a request, because it could contain a key.
 
 mod export;
 pub mod grpc;
@@ -35,17 +35,17 @@ pub use self::{
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<SdkTracer>);
 
-/// Whether a request that belongs to no trace may begin one.
+/// Policy for a request without a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// As often as the settings say.
+    /// Begins a trace at the ratio of the settings.
     Sampled,
-    /// Never: such requests are work in the background.
+    /// Begins no trace: such requests are background work.
     Never,
 }
 
 impl Traces {
-    /// Records nothing.
+    /// Returns a source that records nothing.
     #[must_use]
     pub const fn off() -> Self {
         Self(None)

@@ -1,11 +1,11 @@
 //! Metrics, as Prometheus reads them.
 //!
-//! A part of the service makes its metrics when it is made, and hands them out as [`Collectors`]; whoever
-//! runs the part shows them in an [`Exposition`]. Nothing is global, so that several services can live in one
+//! A part of the service makes its metrics when it is created and returns them as [`Collectors`]. The process
+//! that runs the part shows them in an [`Exposition`]. Nothing is global, so that several services can live in one
 //! process and each shows its own.
 //!
-//! Names and labels are constants, and a label's values come from an enum of ours: what a stranger sends
-//! never becomes one. Names follow OpenTelemetry's semantic conventions where these have one, in the spelling
+//! Names and labels are constants, and a label's values come from an enum: nothing from a request
+//! becomes one. Names follow OpenTelemetry's semantic conventions where these have one, in the spelling
 //! of Prometheus; all others begin with `petstore_`.
 
 mod exposition;
@@ -19,38 +19,37 @@ use prometheus::{HistogramOpts, Opts};
 
 pub use self::{exposition::Exposition, process::process, sampled::Sampled};
 
-/// The metrics of a part. They share their values with those that the part counts with.
+/// The metrics of a part. Clones share their values.
 pub type Collectors = Vec<Box<dyn Collector>>;
 
-/// Upper bounds of the buckets of a duration, in seconds: from what a cached answer takes to what no deadline
-/// allows.
+/// Upper bounds of the buckets of a duration, in seconds: from a cached answer to the longest deadline.
 const DURATIONS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// A number that only grows. Its name ends with `_total`.
+/// Returns a counter. Its name ends with `_total`.
 #[must_use]
 pub fn counter(name: &str, help: &str) -> IntCounter {
     made(IntCounter::new(name, help))
 }
 
-/// Numbers that only grow, one for each combination of labels. Their name ends with `_total`.
+/// Returns counters, one per combination of labels. Their name ends with `_total`.
 #[must_use]
 pub fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     made(IntCounterVec::new(Opts::new(name, help), labels))
 }
 
-/// A number that goes up and down.
+/// Returns a gauge.
 #[must_use]
 pub fn gauge(name: &str, help: &str) -> IntGauge {
     made(IntGauge::new(name, help))
 }
 
-/// Numbers that go up and down, one for each combination of labels.
+/// Returns gauges, one per combination of labels.
 #[must_use]
 pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     made(IntGaugeVec::new(Opts::new(name, help), labels))
 }
 
-/// How long things took, in seconds, for each combination of labels. Their name ends with
+/// Returns histograms of durations in seconds, one per combination of labels. Their name ends with
 /// `_duration_seconds`.
 #[must_use]
 pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
