@@ -21,7 +21,7 @@ pub mod store;
 pub use store::{DatabaseUrl, DatabaseUrlError};
 
 use domain::PetStoreError;
-use grpc::{CallMetrics, Capacity};
+use grpc::{CallMetrics, Capacity, Guesses};
 use store::{StatementMetrics, Store};
 
 /// How long the next message of an import may take.
@@ -37,6 +37,7 @@ pub struct Core {
     /// What the store is named, once it was asked.
     store_name: Arc<OnceCell<String>>,
     capacity: Capacity,
+    guesses: Guesses,
     import_idle_timeout: Duration,
     calls: CallMetrics,
     statements: StatementMetrics,
@@ -54,6 +55,7 @@ impl Core {
             environment: None,
             store_name: Arc::default(),
             capacity: Capacity::default(),
+            guesses: Guesses::default(),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
             calls: CallMetrics::default(),
             statements,

@@ -36,6 +36,7 @@ mod m0014_audit_events;
 mod m0015_suspensions_and_labels;
 mod m0016_usage_minutes_and_refusals;
 mod m0017_operator_sessions;
+mod m0018_audit_events_stay;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in
 /// ASCII.
@@ -63,6 +64,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0015_suspensions_and_labels::Migration),
             Box::new(m0016_usage_minutes_and_refusals::Migration),
             Box::new(m0017_operator_sessions::Migration),
+            Box::new(m0018_audit_events_stay::Migration),
         ]
     }
 }

@@ -14,7 +14,7 @@ use tonic::Status;
 
 use crate::{
     process::StartError,
-    settings::{CoreAddressSettings, CoreUrlSettings, DatabaseSettings, InvalidSetting, secret_file},
+    settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file},
 };
 
 /// Which core a command calls; `C` says how one behind a gRPC port is reached. Accepts the flags of both
@@ -39,7 +39,7 @@ impl RemoteCore for CoreAddressSettings {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OperatorCoreSettings {
     #[command(flatten)]
-    core: CoreUrlSettings,
+    core: CoreAddressSettings,
 
     /// A file with the operator's token, mode 0600, for the core at --core-url. Without a core or a token,
     /// the command works on the store of --database-url
@@ -55,7 +55,7 @@ impl RemoteCore for OperatorCoreSettings {
 
 impl OperatorCoreSettings {
     pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
-        self.core.connect(None)
+        self.core.connect()
     }
 
     pub(crate) fn token(&self) -> Result<OperatorToken, InvalidSetting> {
@@ -64,7 +64,7 @@ impl OperatorCoreSettings {
         };
         secret_file(file)
             .and_then(|written| {
-                let token = OperatorToken::parse(written.trim());
+                let token = OperatorToken::parse(written.trim()).filter(|token| !token.is_session());
                 token.ok_or_else(|| format!("{} must hold one operator token (pet_op_…)", file.display()))
             })
             .map_err(|reason| InvalidSetting::new("--operator-token-file", reason))
@@ -198,7 +198,7 @@ mod tests {
         else {
             panic!("not the core");
         };
-        assert_eq!(core.core.core_url, "http://127.0.0.1:50051");
+        assert_eq!(core.core.core.core_url, "http://127.0.0.1:50051");
         let Ok(CoreTarget::Remote(core)) =
             target::<OperatorCoreSettings>(&["--core-url", "http://127.0.0.1:1"])
         else {

@@ -37,7 +37,7 @@ pub(crate) enum CliError {
     KeyNotShown { id: String, source: io::Error },
     /// A token was made that nobody has seen.
     #[error(
-        "cannot print the token: revoke it with `petstore operator revoke {operator}`, and create another"
+        "cannot print the token: `petstore operator rotate {operator}` makes another one and ends this one"
     )]
     TokenNotShown { operator: String, source: io::Error },
     #[error(transparent)]

@@ -5,6 +5,7 @@ use std::{
     io::{self, BufRead as _, IsTerminal as _, Write as _},
 };
 
+use petstore_api_key::redact;
 use petstore_telemetry::logs::{self, LogFormat};
 
 /// A result could not be printed.
@@ -59,10 +60,10 @@ pub(crate) fn command_log() {
     let _ = logs::init("warn", LogFormat::Pretty); // the filter is valid
 }
 
-/// Tells the operator something that is not a result.
+/// Writes a line that is not a result to stderr. It may repeat what was typed, but no key.
 pub(crate) fn note(note: &str) {
     // Nothing depends on whether it is read.
-    let _ = writeln!(io::stderr(), "{note}");
+    let _ = writeln!(io::stderr(), "{}", redact(note));
 }
 
 /// The flag of commands that cannot be undone.
@@ -79,10 +80,15 @@ pub(crate) struct Confirmation {
 pub(crate) struct Declined;
 
 impl Confirmation {
+    /// Returns `true` if a person can answer, and wants to.
+    pub(crate) fn can_ask(self) -> bool {
+        !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
     /// Asks whether to go on, if a person can answer. Scripts are not asked.
     pub(crate) fn ask(self, question: &str) -> Result<(), Declined> {
         let (stdin, mut stderr) = (io::stdin(), io::stderr());
-        if self.yes || !stdin.is_terminal() || !stderr.is_terminal() {
+        if !self.can_ask() {
             return Ok(());
         }
         let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());

@@ -29,8 +29,8 @@ pub mod server;
 pub mod tls;
 mod usage;
 
-pub use admin::admin_router;
-pub use console::console;
+pub use admin::admin_of;
+pub use console::admin_router;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
 pub use openapi::document as openapi;

@@ -2,10 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
+use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use petstore_plans::Quota;
 
-use super::{PageSize, StatedReason, Violation, Violations};
+use super::{PageSize, StatedReason, Violation, Violations, text::NO_KEY};
 
 /// Identifies an account: positive, never assigned twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,8 +86,8 @@ pub(crate) struct ListAccounts {
     pub(crate) suspended: Option<bool>,
 }
 
-/// What operators call an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, the first a letter or a
-/// digit.
+/// The name of an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, the first a letter or a digit,
+/// without key material.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountName(String);
 
@@ -103,6 +104,9 @@ impl AccountName {
 
     /// The same for a name in that field.
     pub(crate) fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
+        if ApiKey::begins_in(raw) {
+            return Err(Violation::new(field, NO_KEY));
+        }
         let starts_well = raw.starts_with(|first: char| first.is_ascii_alphanumeric());
         let goes_on_well = raw.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
         if starts_well && goes_on_well && raw.len() <= Self::MAX_CHARS {

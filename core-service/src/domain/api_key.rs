@@ -1,6 +1,6 @@
 //! What is kept of an API key: everything but the key.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
@@ -177,6 +177,30 @@ impl NewApiKey {
             last_four: key.last_four().to_owned(),
             created_at: now,
             expires_at,
+        }
+    }
+}
+
+/// The expiry of a key that replaces another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewExpiry {
+    /// The lifetime of the old key, counted from now on.
+    SameLifetime,
+    /// This moment.
+    At(UnixMillis),
+    /// None.
+    Never,
+}
+
+impl NewExpiry {
+    /// Returns the expiry of a key that is made now in place of `old`.
+    pub(crate) fn of(self, old: &ApiKeyRecord, now: UnixMillis) -> Option<UnixMillis> {
+        match self {
+            Self::SameLifetime => {
+                Some(now.plus(Duration::from_millis(old.expires_at?.0.saturating_sub(old.created_at.0))))
+            }
+            Self::At(at) => Some(at),
+            Self::Never => None,
         }
     }
 }

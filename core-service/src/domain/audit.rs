@@ -1,4 +1,4 @@
-//! What operators changed.
+//! Events of the audit: what operators changed.
 
 use petstore_clock::UnixMillis;
 use serde_json::{Map, Value, json};
@@ -13,27 +13,27 @@ use super::{
 pub struct AuditEvent {
     /// Assigned by the store, upward.
     pub id: i64,
-    /// When.
+    /// The time of the change.
     pub created_at: UnixMillis,
-    /// Who.
+    /// The operator that made the change.
     pub operator: OperatorName,
-    /// From where, as far as that was told; else empty.
+    /// The address that the call came from; empty for a command on the store itself.
     pub client_address: String,
-    /// What: the method that made the change.
+    /// The method that made the change.
     pub action: String,
-    /// The name of the account that it was done to, as it was then.
+    /// The name that the changed account had then.
     pub account: Option<AccountName>,
-    /// The key that it was done to.
+    /// The changed key.
     pub key_id: Option<String>,
-    /// The operator that it was done to.
+    /// The changed operator.
     pub target_operator: Option<OperatorName>,
-    /// What it was done to, as it was before: a JSON object; `None` if it did not exist.
+    /// State before the change, a JSON object; `None` if there was none.
     pub before: Option<String>,
-    /// The same as it was afterwards.
+    /// State after the change.
     pub after: Option<String>,
 }
 
-/// What an audit event says of a change, besides who made it and when.
+/// The parts of an audit event beside its author and its time.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) action: &'static str,
@@ -42,7 +42,7 @@ pub(crate) struct Change {
     pub(crate) after: Option<Value>,
 }
 
-/// What a change was done to.
+/// The subject of a change.
 #[derive(Debug)]
 pub(crate) enum Subject {
     Account(AccountId, AccountName),
@@ -50,7 +50,7 @@ pub(crate) enum Subject {
     Operator(OperatorName),
 }
 
-/// Which events a page of them shows: newest first.
+/// Filters of a page of events, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListAuditEvents {
     pub(crate) size: PageSize,
@@ -66,7 +66,7 @@ pub(crate) struct ListAuditEvents {
     pub(crate) until: Option<UnixMillis>,
 }
 
-/// A JSON object without the members that are null.
+/// Returns the object without the members that are null.
 fn object(members: Value) -> Value {
     match members {
         Value::Object(members) => {
@@ -80,7 +80,7 @@ fn moment(moment: Option<UnixMillis>) -> Option<String> {
     moment.map(|moment| moment.to_string())
 }
 
-/// What the audit says of an account.
+/// Returns an account as the audit shows it.
 pub(crate) fn account_json(account: &Account) -> Value {
     let limits = account.plan.quota();
     let suspension = account.suspension.as_ref();
@@ -95,7 +95,7 @@ pub(crate) fn account_json(account: &Account) -> Value {
     }))
 }
 
-/// What the audit says of a key: nothing of the key itself, not even its last characters.
+/// Returns a key as the audit shows it: nothing of the key itself, not even its last characters.
 pub(crate) fn key_json(key: &ApiKeyRecord) -> Value {
     object(json!({
         "id": key.id.to_string(),
@@ -107,7 +107,7 @@ pub(crate) fn key_json(key: &ApiKeyRecord) -> Value {
     }))
 }
 
-/// What the audit says of a ban.
+/// Returns a ban as the audit shows it.
 pub(crate) fn ban_json(ban: &Ban) -> Value {
     let (origin, reason) = match &ban.origin {
         BanOrigin::Limiter => ("limiter", None),
@@ -121,7 +121,7 @@ pub(crate) fn ban_json(ban: &Ban) -> Value {
     }))
 }
 
-/// What the audit says of an operator.
+/// Returns an operator as the audit shows it.
 pub(crate) fn operator_json(operator: &Operator) -> Value {
     object(json!({
         "name": operator.name.as_str(),

@@ -1,6 +1,6 @@
 //! Every way in which the core refuses or fails.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use petstore_api_key::Environment;
 
@@ -55,6 +55,18 @@ pub enum PetStoreError {
     /// The call carries no operator token, or one that is unknown or revoked.
     #[error("the call must carry the token of an operator as bearer credential, and this one is none")]
     InvalidOperatorToken,
+    /// The address has sent too many credentials that are none, and this is one more.
+    #[error("too many attempts with credentials that are not valid; try again in {} s", retry_after.as_secs())]
+    TooManyAttempts {
+        /// The time until the next attempt.
+        retry_after: Duration,
+    },
+    /// Nobody could administer afterwards without the store itself, or not the caller: this has to be meant.
+    #[error("{message}; repeat it with force if that is meant")]
+    ForceRequired {
+        /// The consequence.
+        message: String,
+    },
     /// The operator may only read.
     #[error("operator {operator} has the role {role}, which may not do this")]
     OperatorNotPermitted {

@@ -24,7 +24,7 @@ pub(crate) use account::ListAccounts;
 pub use petstore_plans::Quota;
 
 pub use account::{Account, AccountId, AccountName, AccountUpdate, Plan, PlanUpdate, Suspension};
-pub use api_key::{ApiKeyRecord, IssuedKey, KeyId, KeyLabel, KeyState, RotatedKey};
+pub use api_key::{ApiKeyRecord, IssuedKey, KeyId, KeyLabel, KeyState, NewExpiry, RotatedKey};
 pub(crate) use api_key::{ListKeys, NewApiKey};
 pub use audit::AuditEvent;
 pub(crate) use audit::{Change, ListAuditEvents, Subject, account_json, ban_json, key_json, operator_json};

@@ -1,21 +1,23 @@
-//! Who administers the service.
+//! The operators of the service.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, fmt, net::IpAddr, time::Duration};
 
 use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
 
 use super::{AccountName, Violation};
 
-/// What an operator is called; unique, also among those that were revoked. The rules are those of
+/// The name of an operator: unique, also among those that are revoked. The rules are those of
 /// [`AccountName`], and `local` is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorName(Cow<'static, str>);
 
 impl OperatorName {
-    /// Whoever has the store itself, and so needs no token.
+    /// The operator of commands on the store itself, which need no token.
     pub const LOCAL: Self = Self(Cow::Borrowed("local"));
 
+    /// Parses a name.
+    ///
     /// # Errors
     ///
     /// When it is not such a name.
@@ -26,12 +28,12 @@ impl OperatorName {
         AccountName::parse_field("name", raw).map(|name| Self::stored(name.to_string()))
     }
 
-    /// The name in an audit event: [`Self::LOCAL`] too.
+    /// Returns the name that an audit event has, which may be [`Self::LOCAL`].
     pub(crate) fn stored(name: String) -> Self {
         Self(Cow::Owned(name))
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -44,7 +46,7 @@ impl fmt::Display for OperatorName {
     }
 }
 
-/// What an operator may do.
+/// The rights of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Read everything.
@@ -57,7 +59,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 2] = [Self::Viewer, Self::Admin];
 
-    /// Its name in the store and on the command line.
+    /// Returns its name in the store and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,12 +75,12 @@ impl fmt::Display for Role {
     }
 }
 
-/// A person or a program that administers the service: everything but the token.
+/// A person or a program that administers the service, without its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
-    /// What it is called.
+    /// Its name.
     pub name: OperatorName,
-    /// What it may do.
+    /// Its rights.
     pub role: Role,
     /// The token's last four characters; `None` for [`OperatorName::LOCAL`], which has none.
     pub last_four: Option<String>,
@@ -91,12 +93,12 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// A session expires after this time, used or not.
+    /// Lifetime of a session, used or not.
     pub(crate) const SESSION_TTL: Duration = Duration::from_hours(8);
-    /// The sessions that an operator may have at once. One more ends the oldest.
+    /// Maximum number of sessions of an operator. One more ends the oldest.
     pub(crate) const MAX_SESSIONS: u64 = 50;
 
-    /// Whoever has the store itself.
+    /// Returns the operator of commands on the store itself.
     #[must_use]
     pub const fn local() -> Self {
         Self {
@@ -110,27 +112,27 @@ impl Operator {
     }
 }
 
-/// A new operator: the only time that anybody sees the token whole.
+/// An operator with a new token, of which only the digest is kept.
 #[derive(Debug)]
 pub struct IssuedOperator {
-    /// What is kept.
+    /// The operator.
     pub operator: Operator,
     /// The token, to be shown to the operator once.
     pub token: OperatorToken,
 }
 
-/// Who makes a change, and from where.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The operator.
     pub operator: OperatorName,
-    /// The address of the client, as far as it was told; else empty.
-    pub client_address: String,
+    /// The address that the call came from; `None` for a command on the store itself.
+    pub client_address: Option<IpAddr>,
 }
 
 impl Actor {
     /// A command on the store itself.
-    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, client_address: String::new() };
+    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, client_address: None };
 }
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn nobody_can_take_the_name_of_the_local_operator() {
         assert!(OperatorName::parse("ann").is_ok() && OperatorName::parse("locale").is_ok());
-        for name in ["local", "", "a b", "-a"] {
+        for name in ["local", "", "a b", "-a", "pet_op_0000"] {
             assert_eq!(OperatorName::parse(name).unwrap_err().field, "name", "{name}");
         }
     }

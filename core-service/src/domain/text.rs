@@ -4,8 +4,11 @@ use petstore_api_key::ApiKey;
 
 use super::Violation;
 
-/// The text, if it is one line of up to so many characters, not blank, and without API keys and operator
-/// tokens. `length_rule` says the length in words.
+/// Rule for text that may be a key or a token by mistake (docs/contract.md, 5.12).
+pub(super) const NO_KEY: &str = "must not contain an API key or an operator's token";
+
+/// Returns the text if it is one line of at most `max_chars` characters, not blank, and without key material.
+/// `length_rule` says the length in words.
 pub(super) fn parse_line(
     field: &'static str,
     raw: &str,
@@ -18,7 +21,7 @@ pub(super) fn parse_line(
     } else if raw.chars().any(char::is_control) {
         refused("must not contain control characters")
     } else if ApiKey::begins_in(raw) {
-        refused("must not contain an API key")
+        refused(NO_KEY)
     } else {
         Ok(raw.to_owned())
     }

@@ -2,20 +2,24 @@
 //! load balancers and orchestrators ask for it and have nothing to show.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, PoisonError, RwLock},
     task::{Context, Poll},
 };
 
 use futures_util::future::{Either, Ready, ready};
-use http::{HeaderMap, Request, Response, header::AUTHORIZATION};
-use petstore_api_key::ServiceToken;
+use http::{HeaderMap, Request, Response};
+use petstore_api_key::{ServiceToken, bearer};
 use tonic::{Status, body::Body, transport::server::TlsConnectInfo};
 use tonic_health::pb::health_server;
 use tower::{Layer, Service};
 
-use super::{admin, receive::Budgets};
+use super::{admin, connection::ConnectionInfo};
 
-/// The token that callers must show. Clones are the same: it can be replaced while the port is served.
+/// Metadata with the service token of a call whose bearer credential is an operator's token.
+const SERVICE_TOKEN: &str = "petstore-service-token";
+
+/// The token that callers must show. Clones share it: it can be replaced while the port is served.
 #[derive(Clone, Debug)]
 pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
 
@@ -24,19 +28,19 @@ impl RequiredToken {
         Self(Arc::new(RwLock::new(token)))
     }
 
-    /// From now on callers must show this token instead.
+    /// Replaces the token that callers must show.
     pub fn replace(&self, token: ServiceToken) {
         // No code panics while it holds the lock.
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
-    /// Whether the token is what somebody shows.
+    /// Returns `true` if `shown` is the token.
     fn is(&self, shown: &[u8]) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
     }
 }
 
-/// What a caller must show: all of it.
+/// The credentials that a caller must show, all of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     /// This token, as bearer credential.
@@ -46,21 +50,37 @@ pub(super) struct Access {
 }
 
 impl Access {
-    fn check(&self, request: &Request<Body>) -> Result<(), Status> {
+    /// Returns what is known of the caller, if it may call.
+    fn check(&self, request: &Request<Body>) -> Result<Option<Peer>, Status> {
         if is_health(request.uri().path()) {
-            return Ok(());
+            return Ok(None);
         }
         if self.certificate && !shows_certificate(request) {
             return Err(Status::unauthenticated("the caller must show a client certificate"));
         }
-        // An operator shows a token of its own, which the service checks.
-        match self.token.as_ref().filter(|_| !is_admin(request.uri().path())) {
-            Some(token) if !shows_token(request.headers(), token) => {
-                Err(Status::unauthenticated("the call must carry the service token as bearer credential"))
+        if let Some(token) = &self.token {
+            if is_admin(request.uri().path()) {
+                if !shows_token_beside(request.headers(), token) {
+                    let message = "the call must carry the service token as petstore-service-token";
+                    return Err(Status::unauthenticated(message));
+                }
+            } else if !bearer(request.headers()).is_ok_and(|shown| token.is(shown.as_bytes())) {
+                let message = "the call must carry the service token as bearer credential";
+                return Err(Status::unauthenticated(message));
             }
-            Some(_) | None => Ok(()),
         }
+        let address = request.extensions().get::<ConnectionInfo>().and_then(|connection| connection.peer);
+        // A Unix socket, which has no address, is open to its owner only.
+        Ok(Some(Peer { address, is_gateway: self.certificate || self.token.is_some() || address.is_none() }))
     }
+}
+
+/// The caller of a request on a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) address: Option<IpAddr>,
+    /// `true` for a caller that has proved to be a gateway.
+    pub(super) is_gateway: bool,
 }
 
 fn is_health(path: &str) -> bool {
@@ -74,16 +94,14 @@ fn is_admin(path: &str) -> bool {
 
 /// Without the TLS layer there is no such extension, so that nothing is shown.
 fn shows_certificate(request: &Request<Body>) -> bool {
-    let connection = request.extensions().get::<TlsConnectInfo<Budgets>>();
+    let connection = request.extensions().get::<TlsConnectInfo<ConnectionInfo>>();
     connection.and_then(TlsConnectInfo::peer_certs).is_some_and(|chain| !chain.is_empty())
 }
 
-/// `authorization: Bearer TOKEN`, once; the scheme in any case (RFC 9110 §11.1).
-fn shows_token(headers: &HeaderMap, token: &RequiredToken) -> bool {
-    let mut credentials = headers.get_all(AUTHORIZATION).into_iter();
-    let (Some(credential), None) = (credentials.next(), credentials.next()) else { return false };
-    let Some((scheme, shown)) = credential.as_bytes().split_at_checked("Bearer ".len()) else { return false };
-    scheme.eq_ignore_ascii_case(b"Bearer ") && token.is(shown)
+/// Returns `true` if the token is there, once, beside the credential of an operator.
+fn shows_token_beside(headers: &HeaderMap, token: &RequiredToken) -> bool {
+    let mut shown = headers.get_all(SERVICE_TOKEN).into_iter();
+    matches!((shown.next(), shown.next()), (Some(shown), None) if token.is(shown.as_bytes()))
 }
 
 impl<S> Layer<S> for Access {
@@ -113,9 +131,14 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         match self.access.check(&request) {
-            Ok(()) => Either::Right(self.inner.call(request)),
+            Ok(peer) => {
+                if let Some(peer) = peer {
+                    request.extensions_mut().insert(peer);
+                }
+                Either::Right(self.inner.call(request))
+            }
             Err(refusal) => {
                 // Nothing in the caller's words, which could hold a key, and no line that it could repeat at
                 // will above debug.

@@ -67,6 +67,20 @@ impl Core {
         self.answer_within(MAX_DURATION, self.capacity.for_method(rpc), rpc, request, work).await
     }
 
+    /// The same with one of these permits.
+    pub(super) async fn answer_as<M, T, F>(
+        &self,
+        capacity: &Semaphore,
+        rpc: &'static str,
+        request: Request<M>,
+        work: impl FnOnce(M) -> F,
+    ) -> Result<Response<T>, Status>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
+        self.answer_within(MAX_DURATION, capacity, rpc, request, work).await
+    }
+
     /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its
     /// caller likes. Meanwhile it takes nothing from the calls that can be answered at once.
     pub(super) async fn answer_stream<M, T, F>(

@@ -11,6 +11,10 @@ use super::INTERNAL_PACKAGES;
 pub(super) const MAX_CALLS: usize = 512;
 /// Calls of gateways about keys, bans and usage at once; what comes on top is refused at once.
 pub(super) const MAX_INTERNAL_CALLS: usize = 256;
+/// Calls of operators at once; what comes on top is refused at once.
+const MAX_OPERATOR_CALLS: usize = 64;
+/// Calls at once whose credential has yet to turn out to be an operator's; what comes on top is refused at once.
+const MAX_GUESSES: usize = 1_024;
 /// Streams of imports that are open at once, most of them waiting for their caller; more are refused at once.
 /// Each may hold two messages of [`super::message_size::MAX_BULK_MESSAGE`].
 pub(super) const MAX_IMPORTS: usize = 64;
@@ -23,6 +27,8 @@ pub(super) const MAX_CHUNKS: usize = 4;
 pub(crate) struct Capacity {
     pub(super) calls: Arc<Semaphore>,
     pub(super) internal_calls: Arc<Semaphore>,
+    pub(super) operators: Arc<Semaphore>,
+    pub(super) guesses: Arc<Semaphore>,
     /// Open streams; they hold no permit of `calls`.
     pub(super) imports: Arc<Semaphore>,
     /// Held by a stream only while it writes.
@@ -42,6 +48,8 @@ impl Default for Capacity {
         Self {
             calls: permits(MAX_CALLS),
             internal_calls: permits(MAX_INTERNAL_CALLS),
+            operators: permits(MAX_OPERATOR_CALLS),
+            guesses: permits(MAX_GUESSES),
             imports: permits(MAX_IMPORTS),
             chunks: permits(MAX_CHUNKS),
         }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -42,14 +43,15 @@ trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Box<dyn Socket>> {
+    /// Accepts a connection, and returns the address of its peer if it has one.
+    async fn accept(&self) -> io::Result<(Box<dyn Socket>, Option<IpAddr>)> {
         match self {
             Self::Tcp(listener) => {
-                let (socket, _) = listener.accept().await?;
+                let (socket, peer) = listener.accept().await?;
                 socket.set_nodelay(true)?;
-                Ok(Box::new(socket))
+                Ok((Box::new(socket), Some(peer.ip().to_canonical())))
             }
-            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+            Self::Unix(listener) => Ok((Box::new(listener.accept().await?.0), None)),
         }
     }
 }
@@ -68,8 +70,8 @@ pub(super) fn accept(
         let place = Arc::clone(&places).acquire_owned().await.ok()?; // it is never closed
         loop {
             match listener.accept().await {
-                Ok(socket) => {
-                    let connection = Connection::new(socket, place, uncut.clone());
+                Ok((socket, peer)) => {
+                    let connection = Connection::new(socket, peer, place, uncut.clone());
                     return Some((Ok(connection), (listener, places, uncut)));
                 }
                 Err(error) => {
@@ -82,21 +84,36 @@ pub(super) fn accept(
     (connections, close_all)
 }
 
+/// What the calls of a connection have in common.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectionInfo {
+    /// Bounds on what they may bring at once.
+    pub(super) budgets: Budgets,
+    /// `None` for a Unix socket.
+    pub(super) peer: Option<IpAddr>,
+}
+
 /// A connection that a silent peer cannot keep open, and that ends when it is cut.
 pub(super) struct Connection {
     socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
-    budgets: Budgets,
+    info: ConnectionInfo,
     _place: OwnedSemaphorePermit,
 }
 
 impl Connection {
-    fn new(socket: Box<dyn Socket>, place: OwnedSemaphorePermit, mut uncut: watch::Receiver<()>) -> Self {
+    fn new(
+        socket: Box<dyn Socket>,
+        peer: Option<IpAddr>,
+        place: OwnedSemaphorePermit,
+        mut uncut: watch::Receiver<()>,
+    ) -> Self {
         let mut socket = TimeoutStream::new(socket);
         socket.set_read_timeout(Some(READ_TIMEOUT));
         socket.set_write_timeout(Some(WRITE_TIMEOUT));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        Self { socket: Box::pin(socket), cut: cut.boxed(), budgets: Budgets::for_connection(), _place: place }
+        let info = ConnectionInfo { budgets: Budgets::for_connection(), peer };
+        Self { socket: Box::pin(socket), cut: cut.boxed(), info, _place: place }
     }
 
     /// HTTP/2 always has a read pending, so that a cut is noticed at once.
@@ -109,11 +126,10 @@ impl Connection {
 }
 
 impl Connected for Connection {
-    /// How much its calls may bring at once.
-    type ConnectInfo = Budgets;
+    type ConnectInfo = ConnectionInfo;
 
-    fn connect_info(&self) -> Budgets {
-        self.budgets.clone()
+    fn connect_info(&self) -> ConnectionInfo {
+        self.info.clone()
     }
 }
 

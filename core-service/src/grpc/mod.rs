@@ -43,6 +43,7 @@ mod usage_report;
 mod usage_service;
 
 pub use access::RequiredToken;
+pub(crate) use admin::Guesses;
 pub use batch_service::in_process;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;

@@ -21,7 +21,7 @@ use tower::{Layer, Service};
 
 pub(super) use self::budgets::Budgets;
 use self::{budgets::HeldBytes, framing::Framing};
-use super::{CallMetrics, call_id::CallId, status};
+use super::{CallMetrics, call_id::CallId, connection::ConnectionInfo, status};
 use crate::domain::PetStoreError;
 
 /// How long a call may take from its first header field to the end of its message.
@@ -82,7 +82,7 @@ where
         let begin = Instant::now();
         request.extensions_mut().insert(CallBegin(begin));
         let path = request.uri().path();
-        let connection = request.extensions().get::<Budgets>();
+        let connection = request.extensions().get::<ConnectionInfo>().map(|connection| &connection.budgets);
         let budgets = [Some(&self.bounds.budgets), connection].into_iter().flatten();
         let held = Arc::new(HeldBytes::new(budgets, path));
         let call = Call {

@@ -41,6 +41,9 @@ pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> St
         PetStoreError::Unavailable(_) | PetStoreError::Overloaded | PetStoreError::RequestInProgress => {
             details.set_retry_info(Some(RETRY_DELAY));
         }
+        PetStoreError::TooManyAttempts { retry_after } => {
+            details.set_retry_info(Some(*retry_after));
+        }
         _ => {}
     }
     Status::with_error_details(code(error), error.to_string(), details)
@@ -78,6 +81,8 @@ const fn classify(error: &PetStoreError) -> (Code, Reason) {
         E::OrderNotFound(_) => (Code::NotFound, Public(R::OrderNotFound)),
         E::InvalidOrderTransition { .. } => (Code::FailedPrecondition, Public(R::InvalidOrderTransition)),
         E::InvalidOperatorToken => (Code::Unauthenticated, Admin(A::InvalidOperatorToken)),
+        E::TooManyAttempts { .. } => (Code::ResourceExhausted, Admin(A::TooManyAttempts)),
+        E::ForceRequired { .. } => (Code::FailedPrecondition, Admin(A::ForceRequired)),
         E::OperatorNotPermitted { .. } => (Code::PermissionDenied, Admin(A::OperatorNotPermitted)),
         E::OperatorNotFound(_) => (Code::NotFound, Admin(A::OperatorNotFound)),
         E::OperatorExists(_) => (Code::AlreadyExists, Admin(A::OperatorExists)),

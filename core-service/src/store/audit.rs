@@ -1,5 +1,4 @@
-//! What operators changed, in the database. Nothing here changes or removes an event, and the database itself
-//! refuses to.
+//! The audit in the database. Nothing here changes or removes an event, and the database itself refuses to.
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::domain::{Actor, AuditEvent, Change, ListAuditEvents, PetStoreError, Subject};
 
-/// What operators of a store changed.
+/// The audit of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Audit<'a>(pub(super) &'a Store);
 
@@ -52,6 +51,27 @@ impl Audit<'_> {
     }
 }
 
+/// Returns `true` if an actor has an event of this action that is newer than `since`.
+pub(super) async fn has_since(
+    transaction: &Session,
+    actor: &Actor,
+    action: &str,
+    since: UnixMillis,
+) -> Result<bool, DbErr> {
+    let find = audit_event::Entity::find()
+        .filter(Column::Operator.eq(actor.operator.as_str()))
+        .filter(Column::ClientAddress.eq(client_address(actor)))
+        .filter(Column::Action.eq(action))
+        .filter(Column::CreatedAt.gt(moment_column(since)))
+        .order_by_desc(Column::CreatedAt)
+        .limit(1);
+    Ok(!find.all(transaction).await?.is_empty())
+}
+
+fn client_address(actor: &Actor) -> String {
+    actor.client_address.map(|address| address.to_string()).unwrap_or_default()
+}
+
 /// Records a change in the transaction that makes it.
 pub(super) async fn record(
     transaction: &Session,
@@ -69,7 +89,7 @@ pub(super) async fn record(
     let row = audit_event::ActiveModel {
         created_at: Set(moment_column(now)),
         operator: Set(actor.operator.to_string()),
-        client_address: Set(actor.client_address.clone()),
+        client_address: Set(client_address(actor)),
         action: Set(change.action.to_owned()),
         account_id: Set(account_id),
         account: Set(account),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::domain::{
     AccountId, AccountName, Actor, ApiKeyRecord, Change, IssuedKey, KeyId, KeyLabel, KeyState, ListKeys,
-    NewApiKey, PetStoreError, RotatedKey, Subject, key_json,
+    NewApiKey, NewExpiry, PetStoreError, RotatedKey, Subject, key_json,
 };
 
 mod resolve;
@@ -162,9 +162,9 @@ impl<'a> Keys<'a> {
             .await
     }
 
-    /// Creates a key, of the same account, environment and label and without an expiry, to take the place of
-    /// another. The old one expires after `grace`, and never later than it would have. A key of another
-    /// environment than `environment`, if that is given, is left alone.
+    /// Creates a key of the same account, environment and label, to take the place of another. The old one
+    /// expires after `grace`, and never later than it would have. A key of another environment than
+    /// `environment`, if that is given, is left alone.
     ///
     /// # Errors
     ///
@@ -175,6 +175,7 @@ impl<'a> Keys<'a> {
         id: KeyId,
         grace: Duration,
         environment: Option<Environment>,
+        expiry: NewExpiry,
         now: UnixMillis,
     ) -> Result<RotatedKey, PetStoreError> {
         let actor = self.actor.clone();
@@ -198,7 +199,8 @@ impl<'a> Keys<'a> {
                     let end = now.plus(grace);
                     let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
                     set_moment(transaction, id, api_key::Column::ExpiresAt, end).await?;
-                    let (key, new) = NewApiKey::issue(old.environment, old.label.clone(), None, now)?;
+                    let (key, new) =
+                        NewApiKey::issue(old.environment, old.label.clone(), expiry.of(&old, now), now)?;
                     let row = key_row(old.account_id, new);
                     let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
                     let new = record(row, old.account.clone())?;

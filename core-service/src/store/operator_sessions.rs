@@ -1,12 +1,14 @@
 //! Sessions of operators in the database.
 
-use petstore_api_key::{KeyDigest, SessionToken};
+use std::time::Duration;
+
+use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     QueryTrait, sea_query::Expr,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Operators, Session, audit,
@@ -16,10 +18,14 @@ use super::{
         operator_session::{self, Column},
     },
 };
-use crate::domain::{Change, Operator, OperatorName, PetStoreError, Subject};
+use crate::domain::{Actor, Change, Operator, OperatorName, PetStoreError, Subject};
+
+/// Interval in which an operator's sign-ins from one address leave one event, so that they cannot flood the
+/// audit.
+const EVENT_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Operators<'_> {
-    /// Opens a session of that operator.
+    /// Opens a session of an operator.
     ///
     /// # Errors
     ///
@@ -28,8 +34,8 @@ impl Operators<'_> {
         self,
         name: &OperatorName,
         now: UnixMillis,
-    ) -> Result<SessionToken, PetStoreError> {
-        let token = SessionToken::generate();
+    ) -> Result<OperatorToken, PetStoreError> {
+        let token = OperatorToken::generate_session();
         let (actor, name, digest) = (self.actor.clone(), name.clone(), token.digest());
         self.store
             .transaction(move |transaction| {
@@ -45,13 +51,8 @@ impl Operators<'_> {
                     };
                     operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
                     remove_old(transaction, operator_id, now).await?;
-                    let change = Change {
-                        action: "CreateSession",
-                        subject: Subject::Operator(name),
-                        before: None,
-                        after: Some(json!({ "expireTime": expires_at.to_string() })),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
+                    let after = Some(json!({ "expireTime": expires_at.to_string() }));
+                    record(transaction, &actor, "CreateSession", name, after, now).await?;
                     Ok::<_, PetStoreError>(())
                 })
             })
@@ -59,7 +60,7 @@ impl Operators<'_> {
         Ok(token)
     }
 
-    /// Ends the session of that operator whose token has that digest, if it is still open.
+    /// Ends the session of an operator whose token has this digest, if it is still open.
     pub(crate) async fn end_session(
         self,
         name: &OperatorName,
@@ -74,38 +75,44 @@ impl Operators<'_> {
                     if end.exec(transaction).await?.rows_affected == 0 {
                         return Ok(());
                     }
-                    let subject = Subject::Operator(name);
-                    let change = Change { action: "EndSession", subject, before: None, after: None };
-                    audit::record(transaction, &actor, now, change).await?;
-                    Ok(())
+                    Ok(record(transaction, &actor, "EndSession", name, None, now).await?)
                 })
             })
             .await
     }
+}
 
-    /// The operator whose session has that token, if neither the session has expired nor the operator is
-    /// revoked.
-    pub(crate) async fn authenticate_session(
-        self,
-        digest: KeyDigest,
-        now: UnixMillis,
-    ) -> Result<Option<Operator>, PetStoreError> {
-        let session = operator_session::Entity::find()
-            .select_only()
-            .column(Column::OperatorId)
-            .filter(is_session(digest))
-            .filter(Column::ExpiresAt.gt(moment_column(now)));
-        let has_session = operator::Column::Id.in_subquery(session.into_query());
-        self.admit(Condition::all().add(has_session), now).await
+/// Returns the condition that an operator has a session with this digest that has not expired.
+pub(super) fn has_session(digest: KeyDigest, now: UnixMillis) -> Condition {
+    let session = operator_session::Entity::find()
+        .select_only()
+        .column(Column::OperatorId)
+        .filter(is_session(digest))
+        .filter(Column::ExpiresAt.gt(moment_column(now)));
+    Condition::all().add(operator::Column::Id.in_subquery(session.into_query()))
+}
+
+/// Records that a session began or ended, unless there is an event of that lately.
+async fn record(
+    transaction: &Session,
+    actor: &Actor,
+    action: &'static str,
+    operator: OperatorName,
+    after: Option<Value>,
+    now: UnixMillis,
+) -> Result<(), DbErr> {
+    if audit::has_since(transaction, actor, action, now.minus(EVENT_INTERVAL)).await? {
+        return Ok(());
     }
+    let change = Change { action, subject: Subject::Operator(operator), before: None, after };
+    audit::record(transaction, actor, now, change).await
 }
 
 fn is_session(digest: KeyDigest) -> Expr {
     Column::Digest.eq(digest.0.to_vec())
 }
 
-/// Removes the sessions of everybody that have expired, and the oldest of this operator if there are too
-/// many.
+/// Removes all sessions that have expired, and the oldest of this operator if there are too many.
 async fn remove_old(transaction: &Session, operator_id: i64, now: UnixMillis) -> Result<(), DbErr> {
     let expired = Column::ExpiresAt.lte(moment_column(now));
     operator_session::Entity::delete_many().filter(expired).exec(transaction).await?;

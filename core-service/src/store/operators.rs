@@ -1,11 +1,11 @@
 //! Operators in the database.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
     sea_query::Expr,
 };
 
@@ -14,8 +14,10 @@ use super::{
     entity::{
         account::moment_column,
         operator::{self, Column},
+        operator_session,
     },
     fault,
+    operator_sessions::has_session,
 };
 use crate::domain::{
     Actor, Change, IssuedOperator, Operator, OperatorName, PageSize, PetStoreError, Role, Subject,
@@ -24,7 +26,7 @@ use crate::domain::{
 
 /// The name of the operator that a new store begins with.
 const FIRST_OPERATOR: &str = "first";
-/// How exactly it is known when a token was last used.
+/// Resolution of the time of a token's last use.
 const USE_RESOLUTION: Duration = Duration::from_mins(1);
 
 /// The operators of a store.
@@ -35,7 +37,7 @@ pub struct Operators<'a> {
 }
 
 impl<'a> Operators<'a> {
-    /// The same, changed by that actor.
+    /// Returns the operators with `actor` as the author of changes.
     #[must_use]
     pub fn by(self, actor: &'a Actor) -> Self {
         Self { actor, ..self }
@@ -88,7 +90,7 @@ impl<'a> Operators<'a> {
             .await
     }
 
-    /// Whether there is any operator, revoked ones included.
+    /// Returns `true` if there is no operator, not even a revoked one.
     ///
     /// # Errors
     ///
@@ -98,22 +100,28 @@ impl<'a> Operators<'a> {
         Ok(self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
     }
 
-    /// Revokes an operator's token for good, at once; one that is revoked already stays as it is.
+    /// Revokes an operator's token for good, at once. One that is revoked already stays as it is. Without
+    /// `force` neither the actor nor the last admin is revoked.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::OperatorNotFound`], or the store's error.
-    pub async fn revoke(self, name: &OperatorName, now: UnixMillis) -> Result<Operator, PetStoreError> {
+    /// [`PetStoreError::OperatorNotFound`], [`PetStoreError::ForceRequired`], or the store's error.
+    pub async fn revoke(
+        self,
+        name: &OperatorName,
+        force: bool,
+        now: UnixMillis,
+    ) -> Result<Operator, PetStoreError> {
         let (actor, name) = (self.actor.clone(), name.clone());
         self.store
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let find = operator::Entity::find().filter(Column::Name.eq(name.as_str()));
-                    let row = find.all(transaction).await?.pop();
-                    let before =
-                        Operator::try_from(row.ok_or(PetStoreError::OperatorNotFound(name.clone()))?)?;
+                    let before = find(transaction, &name).await?;
                     if before.revoked_at.is_some() {
                         return Ok(before);
+                    }
+                    if !force {
+                        refuse_lockout(transaction, &actor, &before).await?;
                     }
                     operator::Entity::update_many()
                         .col_expr(Column::RevokedAt, Expr::value(moment_column(now)))
@@ -134,6 +142,66 @@ impl<'a> Operators<'a> {
             .await
     }
 
+    /// Replaces the token of an operator and ends its sessions. One that was revoked may then act again.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::OperatorNotFound`], or the store's error.
+    pub async fn rotate(self, name: &OperatorName, now: UnixMillis) -> Result<IssuedOperator, PetStoreError> {
+        let token = OperatorToken::generate();
+        let (actor, name, shown) = (self.actor.clone(), name.clone(), token.clone());
+        let operator = self
+            .store
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let before = find(transaction, &name).await?;
+                    operator::Entity::update_many()
+                        .col_expr(Column::Digest, Expr::value(shown.digest().0.to_vec()))
+                        .col_expr(Column::LastFour, Expr::value(shown.last_four()))
+                        .col_expr(Column::RevokedAt, Expr::value(None::<i64>))
+                        .filter(Column::Name.eq(name.as_str()))
+                        .exec(transaction)
+                        .await?;
+                    let id = operator::Entity::find()
+                        .select_only()
+                        .column(Column::Id)
+                        .filter(Column::Name.eq(name.as_str()))
+                        .into_query();
+                    operator_session::Entity::delete_many()
+                        .filter(operator_session::Column::OperatorId.in_subquery(id))
+                        .exec(transaction)
+                        .await?;
+                    let last_four = Some(shown.last_four().to_owned());
+                    let after = Operator { last_four, revoked_at: None, ..before.clone() };
+                    let change = Change {
+                        action: "RotateOperator",
+                        subject: Subject::Operator(name),
+                        before: Some(operator_json(&before)),
+                        after: Some(operator_json(&after)),
+                    };
+                    audit::record(transaction, &actor, now, change).await?;
+                    Ok::<_, PetStoreError>(after)
+                })
+            })
+            .await?;
+        Ok(IssuedOperator { operator, token })
+    }
+
+    /// Returns the digests of all tokens that may be valid at `now`, those of sessions included.
+    pub(crate) async fn valid_digests(self, now: UnixMillis) -> Result<HashSet<KeyDigest>, PetStoreError> {
+        let tokens =
+            operator::Entity::find().select_only().column(Column::Digest).filter(Column::RevokedAt.is_null());
+        let sessions = operator_session::Entity::find()
+            .select_only()
+            .column(operator_session::Column::Digest)
+            .filter(operator_session::Column::ExpiresAt.gt(moment_column(now)));
+        let tokens = self.store.read(move |db| Box::pin(tokens.clone().into_tuple().all(db)));
+        let mut digests: Vec<Vec<u8>> = tokens.await?;
+        let sessions = self.store.read(move |db| Box::pin(sessions.clone().into_tuple().all(db)));
+        digests.extend(sessions.await?);
+        Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok().map(KeyDigest)).collect())
+    }
+
     /// Returns the operators that come after that position, newest first, with their positions: one more than a
     /// page has. With the first page comes the number of all.
     pub(crate) async fn list(
@@ -152,21 +220,21 @@ impl<'a> Operators<'a> {
         Ok((operators.collect::<Result<_, PetStoreError>>()?, total))
     }
 
-    /// The operator whose token has that digest, if it is not revoked.
+    /// Returns the operator whose token, or session's token, this is. Neither the operator may be revoked nor
+    /// the session have expired.
     pub(crate) async fn authenticate(
         self,
-        digest: KeyDigest,
+        token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
-        self.admit(Condition::all().add(Column::Digest.eq(digest.0.to_vec())), now).await
+        if token.is_session() {
+            return self.admit(has_session(token.digest(), now), now).await;
+        }
+        self.admit(Condition::all().add(Column::Digest.eq(token.digest().0.to_vec())), now).await
     }
 
-    /// The operator whom that condition names, if there is one and it is not revoked. Takes note of the use.
-    pub(super) async fn admit(
-        self,
-        condition: Condition,
-        now: UnixMillis,
-    ) -> Result<Option<Operator>, PetStoreError> {
+    /// Returns the operator that the condition names, if it is not revoked. Notes the use.
+    async fn admit(self, condition: Condition, now: UnixMillis) -> Result<Option<Operator>, PetStoreError> {
         let find = operator::Entity::find().filter(condition);
         let Some(row) = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop() else {
             return Ok(None);
@@ -192,6 +260,38 @@ impl<'a> Operators<'a> {
         }
         Ok(Some(operator))
     }
+}
+
+async fn find(transaction: &Session, name: &OperatorName) -> Result<Operator, PetStoreError> {
+    let find = operator::Entity::find().filter(Column::Name.eq(name.as_str()));
+    let row = find.all(transaction).await?.pop();
+    row.ok_or_else(|| PetStoreError::OperatorNotFound(name.clone()))?.try_into()
+}
+
+/// Refuses to revoke the last admin, or the actor. Locks the admins, so that two of them do not revoke each
+/// other.
+async fn refuse_lockout(
+    transaction: &Session,
+    actor: &Actor,
+    operator: &Operator,
+) -> Result<(), PetStoreError> {
+    let admins = operator::Entity::find()
+        .filter(Column::Role.eq(Role::Admin.name()))
+        .filter(Column::RevokedAt.is_null())
+        .order_by_asc(Column::Id)
+        .lock_exclusive();
+    let admins = admins.all(transaction).await?;
+    let message = if operator.role == Role::Admin && admins.len() <= 1 {
+        format!(
+            "{} is the last admin: afterwards only commands on the store itself can change anything",
+            operator.name
+        )
+    } else if actor.operator == operator.name {
+        format!("{} is you: afterwards your token and your sessions are worth nothing", operator.name)
+    } else {
+        return Ok(());
+    };
+    Err(PetStoreError::ForceRequired { message })
 }
 
 async fn insert(

@@ -287,9 +287,9 @@ async fn administer(store: &Store) {
     let operators = store.operators();
     let name = OperatorName::parse("first").unwrap();
     let token = operators.create(&name, Role::Admin, NOW).await.unwrap().token;
-    operators.authenticate(token.digest(), NOW).await.unwrap().unwrap();
+    operators.authenticate(&token, NOW).await.unwrap().unwrap();
     let session = operators.open_session(&name, NOW).await.unwrap();
-    operators.authenticate_session(session.digest(), NOW).await.unwrap().unwrap();
+    operators.authenticate(&session, NOW).await.unwrap().unwrap();
     operators.list(PageSize::MAX, None).await.unwrap();
     operators.is_empty().await.unwrap();
     store.refusals().of_request("request 7").await.unwrap();

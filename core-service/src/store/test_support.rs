@@ -69,6 +69,10 @@ pub(crate) async fn new_database() -> (Store, Database) {
 }
 
 impl Store {
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.writer.backend() == sea_orm::DbBackend::Sqlite
+    }
+
     /// Sends a statement past all that the store promises.
     pub(crate) async fn execute_unchecked(&self, sql: &str) -> Result<(), sea_orm::DbErr> {
         self.writer.execute_unprepared(sql).await.map(drop)

@@ -19,31 +19,31 @@
 //! assert!(ApiKey::parse(&written[..44]).is_none());
 //! ```
 //!
-//! [`OperatorToken`] is what an operator shows, and [`SessionToken`] what an operator's browser shows
-//! instead: of the same form, with prefixes of their own. [`ServiceToken`] is the secret between gateway and
-//! core: no client has it.
+//! [`OperatorToken`] is the credential of an operator or of a session that an operator has opened. It has the
+//! same form, with prefixes of its own. [`ServiceToken`] is the secret between gateway and core. No client has
+//! it.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use sha2::{Digest, Sha256};
 
+mod bearer;
 mod form;
 mod operator_token;
 mod service_token;
-mod session_token;
 
+pub use bearer::{BearerError, bearer};
 pub use operator_token::OperatorToken;
 pub use service_token::{InvalidServiceToken, ServiceToken};
-pub use session_token::SessionToken;
 
 const KEY_LEN: usize = "pet_live_".len() + form::SECRET_LEN;
 
-/// What keys and the tokens of operators begin with.
+/// Prefixes of keys and of operators' tokens.
 const PREFIXES: [&str; 4] = [
     Environment::Production.key_prefix(),
     Environment::Staging.key_prefix(),
     OperatorToken::PREFIX,
-    SessionToken::PREFIX,
+    OperatorToken::SESSION_PREFIX,
 ];
 
 /// Which installation a key belongs to: the two never accept each other's keys.
@@ -133,15 +133,12 @@ impl ApiKey {
         prefixes.into_iter().find_map(|prefix| form::parse(prefix, written)).map(Self)
     }
 
-    /// Whether a key or a token of an operator may begin anywhere in the text, which then must not be logged,
-    /// stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt gives
-    /// away nearly as much as a whole one.
+    /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not be
+    /// logged, stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt
+    /// gives away nearly as much as a whole one.
     #[must_use]
     pub fn begins_in(text: &str) -> bool {
-        PREFIXES.iter().any(|prefix| {
-            let mut windows = text.as_bytes().windows(prefix.len());
-            windows.any(|window| window.eq_ignore_ascii_case(prefix.as_bytes()))
-        })
+        first_prefix(text).is_some()
     }
 
     /// The environment that the key says it belongs to.
@@ -174,13 +171,43 @@ impl ApiKey {
     }
 }
 
+/// Returns where the prefix of the first key or token in the text ends.
+fn first_prefix(text: &str) -> Option<usize> {
+    let end_of = |prefix: &&str| {
+        let mut windows = text.as_bytes().windows(prefix.len());
+        let start = windows.position(|window| window.eq_ignore_ascii_case(prefix.as_bytes()))?;
+        Some(start + prefix.len())
+    };
+    PREFIXES.iter().filter_map(end_of).min()
+}
+
+/// Returns the text with `…` in place of what follows the prefix of each key or token in it.
+///
+/// ```
+/// # use petstore_api_key::redact;
+/// assert_eq!(redact("no account pet_live_0000 here"), "no account pet_live_… here");
+/// ```
+#[must_use]
+pub fn redact(text: &str) -> Cow<'_, str> {
+    let (mut redacted, mut rest) = (String::new(), text);
+    while let Some(end) = first_prefix(rest) {
+        let (shown, secret) = rest.split_at(end); // a prefix is ASCII
+        redacted += shown;
+        rest = secret.trim_start_matches(|character: char| character.is_ascii_alphanumeric());
+        if rest.len() < secret.len() {
+            redacted.push('…');
+        }
+    }
+    if redacted.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(redacted + rest) }
+}
+
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ApiKey({}…)", self.environment().key_prefix())
     }
 }
 
-/// SHA-256 of a whole key, operator token or session token.
+/// SHA-256 of a whole key or operator's token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
@@ -249,6 +276,17 @@ mod tests {
     fn the_digest_is_sha_256_of_the_whole_key() {
         let key = ApiKey::generate(Environment::Staging);
         assert_eq!(key.digest().0[..], Sha256::digest(key.expose().as_bytes())[..]);
+    }
+
+    #[test]
+    fn redacted_text_has_prefixes_and_no_secrets() {
+        let key = ApiKey::generate(Environment::Production);
+        let token = OperatorToken::generate();
+        let text = format!("é {} and {}, x", key.expose(), token.expose().to_uppercase());
+        assert_eq!(redact(&text), "é pet_live_… and PET_OP_…, x");
+        for text in ["nothing", "a token (pet_op_…)", "pet_live_"] {
+            assert_eq!(redact(text), text);
+        }
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! What an operator shows to administer the service.
+//! The credentials of operators.
 
 use std::fmt;
 
@@ -6,10 +6,9 @@ use sha2::{Digest, Sha256};
 
 use super::{KeyDigest, form};
 
-const TOKEN_LEN: usize = OperatorToken::PREFIX.len() + form::SECRET_LEN;
-
-/// A whole operator token: `pet_op_`, 30 random base62 characters and 6 of checksum. Like a key it has no
-/// voice: no `Display`, and a `Debug` that shows only the prefix.
+/// A whole token of an operator: `pet_op_`, 30 random base62 characters and 6 of checksum, or of a session
+/// that an operator has opened, which begins with `pet_ses_`. It has no `Display`, and its `Debug` shows only
+/// the prefix.
 ///
 /// ```
 /// use petstore_api_key::OperatorToken;
@@ -17,51 +16,79 @@ const TOKEN_LEN: usize = OperatorToken::PREFIX.len() + form::SECRET_LEN;
 /// let token = OperatorToken::generate();
 /// let shown = OperatorToken::parse(token.expose()).expect("a whole token");
 /// assert_eq!(shown.digest(), token.digest());
+/// assert!(OperatorToken::generate_session().is_session() && !token.is_session());
 /// // A wrong checksum:
 /// assert!(OperatorToken::parse("pet_op_000000000000000000000000000000000000").is_none());
 /// ```
 #[derive(Clone)]
-pub struct OperatorToken([u8; TOKEN_LEN]);
+pub struct OperatorToken(Form);
+
+#[derive(Clone)]
+enum Form {
+    Operator([u8; OperatorToken::PREFIX.len() + form::SECRET_LEN]),
+    Session([u8; OperatorToken::SESSION_PREFIX.len() + form::SECRET_LEN]),
+}
 
 impl OperatorToken {
-    /// What every token begins with.
+    /// Prefix of the token of an operator.
     pub const PREFIX: &str = "pet_op_";
+    /// Prefix of the token of a session.
+    pub const SESSION_PREFIX: &str = "pet_ses_";
 
-    /// A new token.
+    /// Generates a token of an operator.
     #[must_use]
     pub fn generate() -> Self {
-        Self(form::generate(Self::PREFIX))
+        Self(Form::Operator(form::generate(Self::PREFIX)))
     }
 
-    /// The token that is written so, if its form and checksum are right: whether it exists is another
+    /// Generates a token of a session.
+    #[must_use]
+    pub fn generate_session() -> Self {
+        Self(Form::Session(form::generate(Self::SESSION_PREFIX)))
+    }
+
+    /// Returns the token that is written so, if its form and checksum are right. Whether it exists is another
     /// question.
     #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
-        form::parse(Self::PREFIX, written).map(Self)
+        let session = || form::parse(Self::SESSION_PREFIX, written).map(Form::Session);
+        form::parse(Self::PREFIX, written).map(Form::Operator).or_else(session).map(Self)
     }
 
-    /// What is stored and looked up in place of the token.
+    /// Returns `true` for the token of a session.
+    #[must_use]
+    pub const fn is_session(&self) -> bool {
+        matches!(self.0, Form::Session(_))
+    }
+
+    /// Returns what is stored and looked up in place of the token.
     #[must_use]
     pub fn digest(&self) -> KeyDigest {
-        KeyDigest(Sha256::digest(self.0).into())
+        KeyDigest(Sha256::digest(self.expose()).into())
     }
 
-    /// The token's last four characters, which belong to the checksum: they tell tokens apart in a list.
+    /// Returns the last four characters, which belong to the checksum. They tell tokens apart in a list.
     #[must_use]
     pub fn last_four(&self) -> &str {
-        &self.expose()[TOKEN_LEN - 4..]
+        let written = self.expose();
+        &written[written.len() - 4..]
     }
 
-    /// The token itself, to be shown to its operator once and never logged.
+    /// Returns the token itself, to be shown to its operator once and never logged.
     #[must_use]
     pub fn expose(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII
+        let written: &[u8] = match &self.0 {
+            Form::Operator(written) => written,
+            Form::Session(written) => written,
+        };
+        std::str::from_utf8(written).unwrap_or_default() // always ASCII
     }
 }
 
 impl fmt::Debug for OperatorToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OperatorToken({}…)", Self::PREFIX)
+        let prefix = if self.is_session() { Self::SESSION_PREFIX } else { Self::PREFIX };
+        write!(f, "OperatorToken({prefix}…)")
     }
 }
 
@@ -71,16 +98,24 @@ mod tests {
     use crate::{ApiKey, Environment};
 
     #[test]
-    fn a_token_is_43_characters_that_are_read_again_and_not_shown_by_accident() {
-        let token = OperatorToken::generate();
-        assert_eq!(token.expose().len(), 43);
-        assert_eq!(OperatorToken::parse(token.expose()).unwrap().digest(), token.digest());
-        assert_eq!(format!("{token:?}"), "OperatorToken(pet_op_…)");
+    fn a_token_is_read_again_and_not_shown_by_accident() {
+        for (token, length, shown) in [
+            (OperatorToken::generate(), 43, "OperatorToken(pet_op_…)"),
+            (OperatorToken::generate_session(), 44, "OperatorToken(pet_ses_…)"),
+        ] {
+            assert_eq!(token.expose().len(), length);
+            assert!(token.expose().ends_with(token.last_four()) && token.last_four().len() == 4);
+            let read = OperatorToken::parse(token.expose()).unwrap();
+            assert_eq!((read.digest(), read.is_session()), (token.digest(), token.is_session()));
+            assert_eq!(format!("{token:?}"), shown);
+        }
     }
 
     #[test]
     fn a_key_is_no_token_and_a_token_is_no_key() {
         assert!(OperatorToken::parse(ApiKey::generate(Environment::Production).expose()).is_none());
-        assert!(ApiKey::parse(OperatorToken::generate().expose()).is_none());
+        for token in [OperatorToken::generate(), OperatorToken::generate_session()] {
+            assert!(ApiKey::parse(token.expose()).is_none());
+        }
     }
 }

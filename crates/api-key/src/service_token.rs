@@ -4,22 +4,24 @@ use std::{fmt, sync::Arc};
 
 use subtle::ConstantTimeEq;
 
-/// A secret that an operator gives to a core and to its gateways. Like a key it has no voice: no `Display`,
-/// and a `Debug` that shows nothing. Clones share it.
+use crate::bearer::is_token68;
+
+/// A secret that an operator gives to a core and to its gateways. It has no `Display`, and its `Debug` shows
+/// nothing. Clones share it.
 #[derive(Clone)]
 pub struct ServiceToken(Arc<str>);
 
-/// What is written is not a service token.
+/// The text is not a service token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a service token has 32 to 512 characters, each a letter, a digit or one of - . _ ~ + / =")]
 pub struct InvalidServiceToken;
 
 impl ServiceToken {
-    /// 32 characters of hexadecimal digits are 128 bits: more than anybody guesses (OWASP ASVS 11.5.1).
+    /// 32 characters of hexadecimal digits are 128 bits, which cannot be guessed (OWASP ASVS 11.5.1).
     const MIN_LEN: usize = 32;
     const MAX_LEN: usize = 512;
 
-    /// The token that is written so: a `token68`, which is what a bearer credential may be (RFC 9110 §11.2).
+    /// Returns the token that is written so, in the characters of a bearer credential (`token68`, RFC 9110 §11.2).
     ///
     /// ```
     /// use petstore_api_key::ServiceToken;
@@ -35,19 +37,18 @@ impl ServiceToken {
     ///
     /// When it is too short, too long, or has other characters.
     pub fn parse(written: &str) -> Result<Self, InvalidServiceToken> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         let is_token =
-            (Self::MIN_LEN..=Self::MAX_LEN).contains(&written.len()) && written.bytes().all(allowed);
+            (Self::MIN_LEN..=Self::MAX_LEN).contains(&written.len()) && written.bytes().all(is_token68);
         is_token.then(|| Self(written.into())).ok_or(InvalidServiceToken)
     }
 
-    /// Whether the token is what somebody shows. The time that this takes depends on the lengths alone.
+    /// Returns `true` if `shown` is the token. The time that this takes depends on the lengths alone.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
 
-    /// The token itself, to be sent to the core and never logged.
+    /// Returns the token itself, to be sent to the core and never logged.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -8,7 +8,7 @@ use petstore_core::domain::{AccountName, KeyId};
 use petstore_proto::admin::v1 as admin_v1;
 use petstore_proto::admin::v1::{
     CreateKeyRequest, GetKeyRequest, Key, ListKeysRequest, RevokeKeyRequest, RotateKeyRequest,
-    create_key_request::Expiration,
+    create_key_request::Expiration, rotate_key_request::Expiration as NewExpiration,
 };
 use serde_json::{Map, Value};
 use tonic::Status;
@@ -70,6 +70,10 @@ pub(crate) enum KeyCommand {
         /// How long the old key remains valid beside the new one
         #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
+        /// After how long the new key expires, as in 90d, or `never`; by default after the lifetime of the old
+        /// one
+        #[arg(long, value_parser = new_expiration, value_name = "TIME")]
+        expires_in: Option<NewExpiration>,
         /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as
         /// the old one
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
@@ -77,6 +81,14 @@ pub(crate) enum KeyCommand {
         #[command(flatten)]
         settings: AdminSettings,
     },
+}
+
+fn new_expiration(written: &str) -> Result<NewExpiration, String> {
+    if written == "never" {
+        return Ok(NewExpiration::Never(true));
+    }
+    let after = duration::parse(written).map_err(|error| format!("{error}, or never"))?;
+    Ok(NewExpiration::Ttl(admin::duration(after)))
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -135,11 +147,12 @@ pub(crate) fn run(verb: KeyCommand) -> Result<(), CliError> {
             )?;
             settings.print(|| format!("key {id} is revoked\n"), || Value::Object(members(&key)))
         }
-        KeyCommand::Rotate { id, grace, environment, settings } => {
+        KeyCommand::Rotate { id, grace, expires_in, environment, settings } => {
             let request = RotateKeyRequest {
                 key_id: key_id(&id)?.to_string(),
                 grace: Some(admin::duration(grace)),
                 environment: wire(environment).into(),
+                expiration: expires_in,
             };
             let rotated =
                 settings.call(async |mut client| Ok(client.rotate_key(request).await?.into_inner()))?;

@@ -4,13 +4,14 @@
 use clap::{Subcommand, ValueEnum};
 use petstore_proto::admin::v1 as admin_v1;
 use petstore_proto::admin::v1::{
-    CreateOperatorRequest, ListOperatorsRequest, Operator, RevokeOperatorRequest,
+    CreateOperatorRequest, ListOperatorsRequest, Operator, RevokeOperatorRequest, RotateOperatorRequest,
 };
 use serde_json::{Value, json};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{
     admin::{AdminSettings, PAGE_SIZE, all_pages, value_name, written},
+    core_target::CoreCallError,
     error::CliError,
     output::{self, Confirmation, PrintError, columns},
 };
@@ -29,10 +30,21 @@ pub(crate) enum OperatorCommand {
     },
     /// List the operators, without their tokens
     List(AdminSettings),
+    /// Give an operator a new token and print it, once; the old one and its sessions end at once. A revoked
+    /// operator may then act again
+    Rotate {
+        /// The operator's name
+        name: String,
+        #[command(flatten)]
+        settings: AdminSettings,
+    },
     /// Revoke the token of an operator, at once
     Revoke {
         /// The operator's name
         name: String,
+        /// Revoke also yourself or the last admin
+        #[arg(long)] // no variable: it has to be said each time
+        force: bool,
         #[command(flatten)]
         confirmation: Confirmation,
         #[command(flatten)]
@@ -77,15 +89,38 @@ pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
             })?;
             settings.print(|| table(&operators), || operators.iter().map(json).collect())
         }
-        OperatorCommand::Revoke { name, confirmation, settings } => {
+        OperatorCommand::Rotate { name, settings } => {
+            let request = RotateOperatorRequest { name };
+            let rotated =
+                settings.call(async |mut client| Ok(client.rotate_operator(request).await?.into_inner()))?;
+            show_once(&present(rotated.operator)?, &rotated.token, &settings)
+        }
+        OperatorCommand::Revoke { name, force, confirmation, settings } => {
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
-            let request = RevokeOperatorRequest { name };
-            let operator = present(settings.call(async |mut client| {
-                Ok(client.revoke_operator(request).await?.into_inner().operator)
-            })?)?;
+            let revoke = |force| {
+                let request = RevokeOperatorRequest { name: name.clone(), force };
+                settings
+                    .call(async |mut client| Ok(client.revoke_operator(request).await?.into_inner().operator))
+            };
+            let revoked = match revoke(force) {
+                // The core says who would be shut out.
+                Err(CliError::Core(refusal)) if is_force_required(&refusal) => {
+                    if !confirmation.can_ask() {
+                        return Err(refusal.into());
+                    }
+                    confirmation.ask(&format!("{refusal}. Revoke all the same?"))?;
+                    revoke(true)
+                }
+                answer => answer,
+            };
+            let operator = present(revoked?)?;
             settings.print(|| format!("operator {} is revoked\n", operator.name), || json(&operator))
         }
     }
+}
+
+fn is_force_required(refusal: &CoreCallError) -> bool {
+    refusal.status().code() == Code::FailedPrecondition
 }
 
 fn present(operator: Option<Operator>) -> Result<Operator, Status> {

@@ -143,7 +143,9 @@ impl Process {
                 Ok(())
             });
         }
-        CoreTransport::new(transport)
+        let transport = CoreTransport::new(transport);
+        self.sources.core = Some(transport.clone());
+        transport
     }
 
     /// Serves gRPC, and runs the core's background work.
@@ -163,6 +165,7 @@ impl Process {
                 Ok(())
             });
         }
+        self.sources.core = Some(CoreTransport::new(grpc::in_memory(&core)));
         let background = core.clone();
         self.add("the core's background work", Phase::ClosingBackground, async move |end| {
             background.run_background(end).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use petstore_core::store::Store;
-use petstore_gateway::{Gateway, PartState};
+use petstore_gateway::{Gateway, PartState, core_client::CoreTransport};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -12,9 +12,11 @@ use super::lifecycle::Phase;
 /// A database that takes longer to answer a ping is down.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The parts that readiness depends on. A process has one of them, or both.
+/// The parts that the admin port reports. A process has a gateway, a store, or both.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
+    /// The core that judges operators' tokens.
+    pub(crate) core: Option<CoreTransport>,
     pub(crate) gateway: Option<Gateway>,
     pub(crate) store: Option<Store>,
 }

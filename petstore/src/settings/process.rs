@@ -14,7 +14,7 @@ const MAX_WORKER_THREADS: usize = 1_024;
 /// What every process of the service has: an admin port, a shutdown, a log and traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
-    /// Where /livez, /readyz, /metrics, /limits and /log-level are served. For operators only: do not make it
+    /// Where /livez, /readyz, /metrics and /log-level are served. For operators only: do not make it
     /// public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]
     pub admin_addr: ListenAddr,

@@ -198,22 +198,93 @@ async fn a_viewer_reads_and_is_refused_every_change() {
 }
 
 #[tokio::test]
-async fn an_address_with_ten_wrong_tokens_is_not_heard_for_a_minute_but_with_a_token_in_use() {
-    let shop = TestShop::open().await;
-    let in_use = shop.admin().with_header("authorization", &operator(&shop, "ann", Role::Admin).await);
-    in_use.get("/admin/v1/bans").await.assert_status(200);
-    let wrong = shop.admin().with_header(TOKEN.0, TOKEN.1);
+async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard_at_every_gateway() {
+    let shop = TestShop::open_apart(2).await;
+    let [first, second]: [Client; 2] = shop.admins().try_into().unwrap();
+    let guess = first.with_header(TOKEN.0, TOKEN.1);
     for _ in 0..10 {
-        wrong.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+        guess.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
     }
-    let refused = wrong.get("/admin/v1/bans").await;
-    refused.assert_error_body(429, "RATE_LIMITED");
-    let right = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
-    right.get("/admin/v1/bans").await.assert_error_body(429, "RATE_LIMITED");
-    in_use.get("/admin/v1/bans").await.assert_status(200);
-    in_use.send("POST", "/admin/v1/operators/ann/revoke", &[], "").await.assert_status(200);
-    in_use.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
-    in_use.get("/admin/v1/bans").await.assert_error_body(429, "RATE_LIMITED"); // as any other wrong one
-    shop.advance(Duration::from_secs(refused.retry_after()));
-    right.get("/admin/v1/bans").await.assert_status(200);
+    for _ in 0..5 {
+        let refused = guess.get("/admin/v1/bans").await;
+        refused.assert_error_body(429, "TOO_MANY_ATTEMPTS");
+        assert!((1..=60).contains(&refused.retry_after()), "{refused:?}");
+    }
+    let token = operator(&shop, "boss", Role::Admin).await; // heard by no gateway yet
+    for gateway in [&first, &second] {
+        gateway.with_header("authorization", &token).get("/admin/v1/bans").await.assert_status(200);
+    }
+    let opened = first.with_header("authorization", &token).post("/admin/v1/sessions", &json!({})).await;
+    let session = format!("Bearer {}", opened.assert_status(201).json()["token"].as_str().unwrap());
+    for gateway in [&second, &first] {
+        gateway.with_header("authorization", &session).get("/admin/v1/bans").await.assert_status(200);
+    }
+    second
+        .with_header(TOKEN.0, TOKEN.1)
+        .get("/admin/v1/bans")
+        .await
+        .assert_error_body(429, "TOO_MANY_ATTEMPTS");
+
+    let boss = first.with_header("authorization", &token);
+    let refused = boss.post("/admin/v1/operators/boss/revoke", &json!({})).await;
+    refused.assert_error_body(409, "FORCE_REQUIRED");
+    assert!(refused.message().contains("boss is you"), "{refused:?}");
+    boss.post("/admin/v1/operators/boss/revoke", &json!({ "force": true })).await.assert_status(200);
+    for revoked in [&token, &session] {
+        let refused = second.with_header("authorization", revoked).get("/admin/v1/bans").await;
+        refused.assert_error_body(429, "TOO_MANY_ATTEMPTS"); // as any other wrong one
+    }
+    shop.advance(Duration::from_mins(1));
+    guess.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+}
+
+#[tokio::test]
+async fn key_material_is_refused_as_a_name_and_never_echoed() {
+    const KEY: &str = "pet_live_0000000000000000000000000000001PRvVh";
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await.assert_status(201);
+    let key = boss.post("/admin/v1/accounts/shop/keys", &json!({})).await.json();
+    let key_id = key["key"]["id"].as_str().unwrap();
+    for (method, path, body) in [
+        ("POST", "/admin/v1/accounts".to_owned(), json!({ "name": KEY, "plan": "free" })),
+        ("PATCH", "/admin/v1/accounts/shop".to_owned(), json!({ "name": KEY })),
+        ("POST", "/admin/v1/accounts/shop/keys".to_owned(), json!({ "label": KEY })),
+        ("POST", "/admin/v1/accounts/shop/suspend".to_owned(), json!({ "reason": KEY })),
+        ("POST", format!("/admin/v1/keys/{key_id}/ban"), json!({ "reason": KEY, "duration": "1h" })),
+        ("POST", "/admin/v1/operators".to_owned(), json!({ "name": KEY, "role": "admin" })),
+        ("POST", "/admin/v1/operators".to_owned(), json!({ "name": "pet_op_1", "role": "admin" })),
+        ("POST", format!("/admin/v1/accounts/{KEY}/suspend"), json!({})),
+        ("POST", format!("/admin/v1/operators/{KEY}/revoke"), json!({})),
+        ("POST", format!("/admin/v1/keys/{KEY}/rotate"), json!({})),
+        ("GET", format!("/admin/v1/accounts/{KEY}"), json!(null)),
+        ("GET", format!("/admin/v1/accounts/{KEY}/limits"), json!(null)),
+        ("GET", format!("/admin/v1/accounts/shop/limits?keyId={KEY}"), json!(null)),
+        ("GET", format!("/admin/v1/keys/{KEY}"), json!(null)),
+        ("GET", format!("/admin/v1/usage?account={KEY}"), json!(null)),
+        ("GET", format!("/admin/v1/accounts?{KEY}=1"), json!(null)),
+    ] {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let refused = boss.send(method, &path, &[], body).await;
+        assert_eq!(refused.status(), 400, "{method} {path}: {refused:?}");
+        assert!(!refused.text().contains(&KEY[9..]) && !refused.text().contains("pet_op_1"), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_names_its_request() {
+    let shop = TestShop::open().await;
+    let admin = shop.admin();
+    for (method, path, status) in [
+        ("GET", "/admin/v1/bans", 401),
+        ("GET", "/admin/v1/nothing", 404),
+        ("PUT", "/admin/v1/bans", 405),
+        ("GET", "/admin/v1/openapi.json", 200),
+        ("POST", "/console/session", 403),
+    ] {
+        let own = admin.send(method, path, &[("x-request-id", "desk-0001")], "").await;
+        assert_eq!((own.status(), own.header("x-request-id")), (status, "desk-0001"), "{path}");
+        let named = admin.send(method, path, &[], "").await;
+        assert_eq!(named.header("x-request-id").len(), 36, "{path}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The verbs that administer a store.
 
+use petstore_core::domain::Day;
 use petstore_testkit::{Exit, Installation};
 use serde_json::{Value, json};
 
@@ -85,6 +86,54 @@ async fn a_key_is_shown_once_and_never_again() {
     }
     let listed = json(&installation, &["key", "list", "--account", crate::ACCOUNT]).await;
     assert!(listed.to_string().contains(&key[41..]), "the last four characters tell keys apart: {listed}");
+}
+
+#[tokio::test]
+async fn a_rotated_key_has_the_lifetime_of_the_old_one_unless_another_is_said() {
+    let installation = petstore_with_a_store().await;
+    json(&installation, &["account", "create", "acme", "--plan", "pro"]).await;
+    let days = |key: &Value| {
+        let date = |member: &str| key[member].as_str()?.get(..10).map(str::to_owned);
+        let day = |date: String| (20_000..40_000).find(|day| Day(*day).to_string() == date);
+        let end = day(date("expireTime").or(date("expiresAt"))?)?;
+        Some(end - day(date("createTime").or(date("createdAt"))?)?)
+    };
+    let create = ["key", "create", "--account", "acme"];
+    let forever = json(&installation, &create).await;
+    let limited = json(&installation, &[create.as_slice(), &["--expires-in", "90d"]].concat()).await;
+    assert_eq!((days(&forever), days(&limited)), (None, Some(90)));
+    let mut id = limited["id"].as_str().unwrap().to_owned();
+    for (flags, expected) in [
+        ([].as_slice(), Some(90)),
+        (&["--expires-in", "7d"], Some(7)),
+        (&["--expires-in", "never"], None),
+        (&[], None),
+    ] {
+        let rotated = json(&installation, &[["key", "rotate", &id].as_slice(), flags].concat()).await;
+        assert_eq!(days(&rotated), expected, "{flags:?}: {rotated}");
+        id = rotated["id"].as_str().unwrap().to_owned();
+    }
+}
+
+#[tokio::test]
+async fn key_material_that_is_typed_by_mistake_is_refused_and_not_repeated() {
+    const KEY: &str = "pet_live_0000000000000000000000000000001PRvVh";
+    let installation = petstore_with_a_store().await;
+    for args in [
+        ["account", "create", KEY, "--plan", "free"].as_slice(),
+        &["account", "show", KEY],
+        &["account", "list", KEY],
+        &["key", "create", "--account", KEY],
+        &["key", "revoke", KEY],
+        &["key", "list", "--account", KEY],
+        &["operator", "create", KEY, "--role", "admin"],
+        &["operator", "revoke", KEY, "--yes"],
+        &[KEY],
+    ] {
+        let exit = installation.run(args).await;
+        assert_eq!(exit.code, Some(2), "{args:?}: {exit:?}");
+        assert!(!exit.stderr.contains(&KEY[9..]), "{args:?}: {exit:?}");
+    }
 }
 
 #[tokio::test]

@@ -157,12 +157,19 @@ async fn a_new_sign_in_ends_the_session_that_the_browser_had() {
 }
 
 #[tokio::test]
-async fn whoever_guesses_tokens_is_told_to_wait() {
+async fn guesses_of_tokens_are_told_to_wait_and_a_session_is_still_ended() {
     let shop = TestShop::open().await;
+    let token = shop.operator_token("anna", Role::Viewer).await;
+    let browser = signed_in(&shop, &token).await;
     let guess = "pet_op_0000000000000000000000000000000000";
     let mut statuses = Vec::new();
     for _ in 0..12 {
         statuses.push(sign_in(&shop, guess).await.status());
     }
     assert_eq!((statuses[0], statuses[11]), (401, 429), "{statuses:?}");
+    browser.get("/console/api/accounts").await.assert_status(200);
+    browser.send("DELETE", "/console/session", &[], "").await.assert_status(204);
+    let ended = browser.get("/console/api/accounts").await;
+    assert!([401, 429].contains(&ended.status()), "{ended:?}");
+    sign_in(&shop, &token).await.assert_status(200);
 }

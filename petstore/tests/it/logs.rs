@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use petstore_testkit::{Answer, Server, eventually};
+use petstore_testkit::{Answer, Client, Installation, Server, eventually};
 use serde_json::{Value, json};
 
 use crate::{PORTS, first_client, petstore};
@@ -54,6 +54,70 @@ async fn a_refused_request_tells_whose_key_it_was_and_a_stranger_has_none() {
 }
 
 #[tokio::test]
+async fn a_suspended_accounts_refusal_tells_whose_key_it_was() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json"])).await;
+    let client = first_client(&installation, &server);
+    client.get("/v1/pets").await.assert_status(200);
+    let suspended = installation.run(&["account", "suspend", "first", "--yes"]).await;
+    assert_eq!(suspended.code, Some(0), "{suspended:?}");
+    let refused = eventually(WRITTEN, async || match client.get("/v1/pets").await {
+        refused if refused.status() == 403 => Ok(refused),
+        answer => Err(format!("{answer:?}")),
+    })
+    .await;
+    let line = line_of(&server, request_id(&refused)).await;
+    let key_id = crate::only_key_id(&installation, "first").await;
+    assert_eq!((&line["account_id"], &line["key_id"]), (&json!(1), &json!(key_id)), "{line}");
+}
+
+#[tokio::test]
+async fn an_operators_request_is_one_line_that_says_who_did_what_from_where() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json"])).await;
+    let operator = first_operator(&installation, &server);
+    let of_console = [("petstore-console", "1")];
+    let ask = async |client: &Client, id: &str, method: &str, path: &str, body: &str| {
+        client.with_header("x-request-id", id).send(method, path, &of_console, body.to_owned()).await;
+        let line = line_of(&server, id).await;
+        assert_eq!(line["client"], "127.0.0.1", "{line}");
+        ["operator", "subject", "method", "status"].map(|member| line[member].clone())
+    };
+    let stranger = server.admin();
+    let suspend = "/admin/v1/accounts/first/suspend";
+    assert_eq!(
+        ask(&operator, "desk-0001", "POST", suspend, "{}").await,
+        [json!("first"), json!("first"), json!("SuspendAccount"), json!(200)]
+    );
+    assert_eq!(
+        ask(&operator, "desk-0002", "GET", "/admin/v1/accounts/nobody", "").await,
+        [json!("first"), json!("nobody"), json!("GetAccount"), json!(404)]
+    );
+    assert_eq!(
+        ask(&stranger, "desk-0003", "GET", "/admin/v1/accounts/first", "").await,
+        [Value::Null, Value::Null, json!("GetAccount"), json!(401)]
+    );
+    let guess = json!({ "token": "pet_op_0000000000000000000000000000000000" }).to_string();
+    assert_eq!(
+        ask(&stranger, "desk-0004", "POST", "/console/session", &guess).await,
+        [Value::Null, Value::Null, json!("CreateSession"), json!(401)]
+    );
+    let token = installation.read("data/first-operator-token");
+    let right = json!({ "token": token.trim() }).to_string();
+    assert_eq!(
+        ask(&stranger, "desk-0005", "POST", "/console/session", &right).await,
+        [json!("first"), Value::Null, json!("CreateSession"), json!(200)]
+    );
+    assert!(!server.stderr().contains(token.trim()) && !server.stderr().contains("pet_op_0000"));
+}
+
+/// The admin port for the first operator.
+fn first_operator(installation: &Installation, server: &Server) -> Client {
+    let token = installation.read("data/first-operator-token");
+    server.admin().with_header("authorization", &format!("Bearer {}", token.trim()))
+}
+
+#[tokio::test]
 async fn every_line_is_one_json_object_whatever_a_client_sends() {
     let installation = petstore();
     let server = installation.start(&serve(&["--log-format", "json", "--log-level", "trace"])).await;
@@ -92,7 +156,19 @@ async fn what_is_logged_can_be_changed_while_the_service_runs() {
     assert_eq!(server.admin().get("/log-level").await.text(), "error");
     client.with_header("x-request-id", "not-logged").get("/v1/pets").await;
 
-    let set = async |filter: &str| server.admin().send("PUT", "/log-level", &[], filter.to_owned()).await;
+    server
+        .admin()
+        .send("PUT", "/log-level", &[], "trace")
+        .await
+        .assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+    let viewer = installation.run(&["operator", "create", "vera", "--role", "viewer"]).await.stdout;
+    let viewer = server.admin().with_header("authorization", &format!("Bearer {}", viewer.trim()));
+    let refused = viewer.send("PUT", "/log-level", &[], "trace").await;
+    refused.assert_error_body(403, "OPERATOR_NOT_PERMITTED");
+    assert_eq!(server.admin().get("/log-level").await.text(), "error");
+
+    let admin = first_operator(&installation, &server);
+    let set = async |filter: &str| admin.send("PUT", "/log-level", &[], filter.to_owned()).await;
     set("info,petstore_core=debug\n").await.assert_status(204);
     client.with_header("x-request-id", "is-logged").get("/v1/pets").await;
     line_of(&server, "is-logged").await;
@@ -142,7 +218,10 @@ async fn a_line_has_no_members_but_those_of_the_guide() {
     client.post("/v1/pets", &json!({"name": "", "categoryId": 1})).await.assert_status(400);
     client.send("POST", "/v1/pets", &[("content-length", "9")], "{}").await;
     client.sends(60, "/v1/pets").await;
-    server.admin().send("PUT", "/log-level", &[], "trace").await.assert_status(204);
+    let operator = first_operator(&installation, &server);
+    operator.send("PUT", "/log-level", &[], "trace").await.assert_status(204);
+    operator.get("/admin/v1/accounts/first").await.assert_status(200);
+    server.admin().get("/admin/v1/accounts/first").await.assert_status(401);
     let mut log = server.terminate().await.stderr;
     let args = [
         "gateway",

@@ -352,7 +352,8 @@ def answer(fd):
     global typed
     seen = os.read(fd, 65536)
     if typed and b'[y/N]' in seen:
-        os.write(fd, typed); typed = b''
+        line, _, typed = typed.partition(b'\\n')
+        os.write(fd, line + b'\\n')
     return seen
 status = pty.spawn(sys.argv[2:], answer, lambda fd: b'')
 sys.exit(os.waitstatus_to_exitcode(status))";
@@ -383,6 +384,31 @@ async fn on_a_terminal_a_table_has_a_bold_head_unless_no_color_is_set() {
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     assert_eq!(shown, plain);
+}
+
+#[tokio::test]
+async fn the_last_admin_is_revoked_only_with_force_or_a_second_yes_and_comes_back_with_a_new_token() {
+    let machines = TwoMachines::start().await;
+    let revoke = ["operator", "revoke", "first", "--yes"];
+    let refused = machines.service.run(&revoke).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("first is the last admin"), "{refused:?}");
+    let ask = ["operator", "revoke", "first"];
+    let (code, shown) = in_a_terminal(&machines.service, &ask, "y\nn\n").await;
+    assert_eq!((code, shown.matches("[y/N]").count()), (1, 2), "{shown}");
+    assert!(shown.contains("first is the last admin") && shown.contains("nothing was changed"), "{shown}");
+    machines.json(&["account", "list"]).await;
+    let (code, shown) = in_a_terminal(&machines.service, &ask, "y\ny\n").await;
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(machines.run(&["account", "list"]).await.code, Some(1));
+
+    let rotated = machines.service.run(&["operator", "rotate", "first"]).await;
+    assert_eq!(rotated.code, Some(0), "{rotated:?}");
+    assert_eq!(machines.run(&["account", "list"]).await.code, Some(1), "the old token stays worthless");
+    secret(&machines.desk, "token", &rotated.stdout);
+    machines.json(&["account", "list"]).await;
+    let forced = machines.run(&["operator", "revoke", "first", "--force"]).await;
+    assert_eq!(forced.code, Some(0), "{forced:?}");
 }
 
 #[tokio::test]

@@ -32,6 +32,36 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
 }
 
 #[tokio::test]
+async fn an_operator_needs_the_cores_token_too_and_the_audit_has_the_address_that_the_core_sees() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let token = authority.keep_token(TOKEN);
+    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &token]).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let created = installation.run(&["operator", "create", "ann", "--role", "admin"]).await.stdout;
+    let operator = authority.keep_token(created.trim());
+    let run = async |args: &[&str]| {
+        let target = ["--core-url", &url, "--operator-token-file", &operator];
+        installation.run(&[args, &target].concat()).await
+    };
+    let refused = run(&["account", "list"]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("petstore-service-token"), "{refused:?}");
+    let create = ["account", "create", "acme", "--plan", "free", "--service-token-file", &token];
+    let done = run(&create).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &token]).await;
+    let admin = gateway.admin().with_header("authorization", &format!("Bearer {}", created.trim()));
+    let events = admin.get("/admin/v1/audit-events?account=acme").await.assert_status(200).json();
+    let event = &events["events"][0];
+    assert_eq!(
+        (&event["operator"], &event["clientAddress"]),
+        (&json!("ann"), &json!("127.0.0.1")),
+        "{event}"
+    );
+}
+
+#[tokio::test]
 async fn sighup_has_the_token_read_again_on_both_sides() {
     let (installation, authority) = (petstore(), Authority::new());
     let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));

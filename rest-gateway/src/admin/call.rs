@@ -1,73 +1,99 @@
 //! A call of the admin service in the core, on behalf of an operator.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
+use axum::extract::ConnectInfo;
 use bytes::{Buf, BufMut};
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
-use petstore_api_key::OperatorToken;
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
+use petstore_api_key::{ApiKey, bearer};
 use prost::Message;
-use prost_reflect::{DynamicMessage, MessageDescriptor};
+use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
 use tokio::time::timeout;
 use tonic::{
     Request, Status,
     client::Grpc,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    metadata::MetadataValue,
+    metadata::MetadataMap,
 };
 
 use super::{error::AdminError, method::AdminMethod};
-use crate::{client_address::TrustedProxies, core_client::TracedTransport, error::ApiError};
+use crate::{
+    client_address::TrustedProxies, core_client::TracedTransport, error::ApiError, request_id::X_REQUEST_ID,
+};
 
-/// How long a call may take.
-const DEADLINE: Duration = Duration::from_secs(5);
+/// Maximum duration of a call.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longer ones are no tokens.
-const MAX_TOKEN: usize = 128;
+/// Metadata that names the address of the client, for the audit.
+const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("petstore-client-address");
+/// Metadata in which the core names the operator of the call.
+const OPERATOR: &str = "petstore-operator";
 
-/// Where the request came from, for the audit.
-const CLIENT_ADDRESS: &str = "petstore-client-address";
-
-/// Who calls: a token that only the core can judge, and an address.
+/// The header fields that a call takes over from its request, and the address that it comes from.
 #[derive(Debug)]
-pub(super) struct Credentials {
-    authorization: HeaderValue,
-    pub(super) address: IpAddr,
+pub(super) struct Credentials(HeaderMap);
+
+/// The parts of a log line that a handler knows, as an extension of its response.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    pub(super) operator: Option<String>,
+    /// The name of the method.
+    pub(super) method: Option<String>,
+    /// The account, key or operator of the call.
+    pub(super) subject: Option<String>,
 }
 
 impl Credentials {
-    /// Reads exactly one `Authorization: Bearer …`.
-    pub(super) fn read(
-        headers: &HeaderMap,
-        peer: Option<IpAddr>,
-        proxies: &TrustedProxies,
-    ) -> Result<Self, AdminError> {
-        let mut fields = headers.get_all(AUTHORIZATION).into_iter();
-        let (Some(field), None) = (fields.next(), fields.next()) else {
-            return Err(AdminError::MissingToken);
-        };
-        let token = field.to_str().ok().and_then(|field| field.split_once(' '));
-        let is_token = token.is_some_and(|(scheme, token)| {
-            scheme.eq_ignore_ascii_case("Bearer") && (1..=MAX_TOKEN).contains(&token.trim().len())
-        });
-        if !is_token {
-            return Err(AdminError::MissingToken);
+    /// Reads the bearer credential, which the core will judge.
+    pub(super) fn read(headers: &HeaderMap, client: IpAddr) -> Result<Self, AdminError> {
+        bearer(headers).map_err(|_| AdminError::MissingToken)?;
+        let mut own = HeaderMap::new();
+        for name in [AUTHORIZATION, X_REQUEST_ID] {
+            if let Some(value) = headers.get(&name) {
+                own.insert(name, value.clone());
+            }
         }
-        let mut authorization = field.clone();
-        authorization.set_sensitive(true);
-        // Only a router that is called without a socket has no peer.
-        let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        Ok(Self { authorization, address: proxies.client_ip(peer, headers) })
+        if let Some(authorization) = own.get_mut(AUTHORIZATION) {
+            authorization.set_sensitive(true);
+        }
+        if let Ok(client) = HeaderValue::try_from(client.to_canonical().to_string()) {
+            own.insert(CLIENT_ADDRESS, client);
+        }
+        Ok(Self(own))
     }
 }
 
-impl Credentials {
-    /// The token, if its form and checksum are right.
-    pub(super) fn token(&self) -> Option<OperatorToken> {
-        let (_, token) = self.authorization.to_str().ok()?.split_once(' ')?;
-        OperatorToken::parse(token)
+/// Returns the address that a request came from. Only a router that is called without a socket has no peer.
+pub(super) fn client(headers: &HeaderMap, extensions: &Extensions, proxies: &TrustedProxies) -> IpAddr {
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+    proxies.client_ip(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), headers)
+}
+
+impl Record {
+    /// Notes the method, and the account, key or operator that its message names.
+    pub(super) fn note(&mut self, method: &AdminMethod, message: &DynamicMessage) {
+        self.method = Some(method.name().to_owned());
+        let named = ["key_id", "account", "name"].into_iter().find_map(|field| {
+            match message.get_field_by_name(field).as_deref()? {
+                Value::String(text) => Some(text.clone()),
+                Value::Message(inner) => inner.get_field_by_name("name")?.as_str().map(str::to_owned),
+                _ => None,
+            }
+            .filter(|text| !text.is_empty())
+        });
+        // The core has yet to judge it.
+        let is_fit = |text: &String| {
+            text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic()) && !ApiKey::begins_in(text)
+        };
+        self.subject = named.filter(is_fit);
+    }
+
+    fn note_operator(&mut self, metadata: &MetadataMap) {
+        let name = metadata.get(OPERATOR).and_then(|name| name.to_str().ok());
+        self.operator = name.map(str::to_owned).or(self.operator.take());
     }
 }
 
@@ -77,15 +103,12 @@ pub(super) async fn call(
     method: &AdminMethod,
     message: &DynamicMessage,
     credentials: &Credentials,
+    record: &mut Record,
 ) -> Result<DynamicMessage, AdminError> {
     let mut request = Request::new(message.clone());
-    request.set_timeout(DEADLINE);
-    let metadata = request.metadata_mut();
-    if let Ok(authorization) = MetadataValue::try_from(credentials.authorization.as_bytes()) {
-        metadata.insert("authorization", authorization);
-    }
-    if let Ok(address) = MetadataValue::try_from(credentials.address.to_canonical().to_string()) {
-        metadata.insert(CLIENT_ADDRESS, address);
+    request.set_timeout(CALL_TIMEOUT);
+    for (name, value) in &credentials.0 {
+        request.metadata_mut().as_mut().insert(name, value.clone());
     }
     let mut client = Grpc::new(core.clone());
     let codec = DynamicCodec(method.output());
@@ -94,9 +117,15 @@ pub(super) async fn call(
         is_ready.map_err(|error| Status::unavailable(error.to_string()))?;
         client.unary(request, method.grpc_path(), codec).await
     };
-    match timeout(DEADLINE, answer).await {
-        Ok(Ok(answer)) => Ok(answer.into_inner()),
-        Ok(Err(status)) => Err(AdminError::from(&status)),
+    match timeout(CALL_TIMEOUT, answer).await {
+        Ok(Ok(answer)) => {
+            record.note_operator(answer.metadata());
+            Ok(answer.into_inner())
+        }
+        Ok(Err(status)) => {
+            record.note_operator(status.metadata());
+            Err(AdminError::from(&status))
+        }
         Err(_) => Err(ApiError::DeadlineExceeded.into()),
     }
 }

@@ -1,8 +1,11 @@
 //! Why the admin API refuses or fails, and the table of its own error codes. The body is the Error object of
 //! the public interface.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use petstore_api_key::redact;
 use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -18,7 +21,7 @@ pub(super) enum AdminError {
     MissingToken,
     /// What the core refused, in its own words.
     #[error("{message}")]
-    Refused { reason: AdminErrorReason, message: String },
+    Refused { reason: AdminErrorReason, message: String, retry_after: Option<Duration> },
     #[error("the core has no admin API: is it of an older release?")]
     NotServed,
     #[error(transparent)]
@@ -40,7 +43,7 @@ pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
         R::InvalidOperatorToken => (
             StatusCode::UNAUTHORIZED,
             "No operator token was sent, or one that is unknown or revoked. An administrator creates \
-             operators. Failed attempts count against your address.",
+             operators. After ten in a minute your address is answered TOO_MANY_ATTEMPTS.",
         ),
         R::OperatorNotPermitted => (
             StatusCode::FORBIDDEN,
@@ -62,7 +65,16 @@ pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
         R::OperatorNotFound => (StatusCode::NOT_FOUND, "There is no operator with this name."),
         R::OperatorExists => (
             StatusCode::CONFLICT,
-            "Another operator has this name, or had it and was revoked. Choose another one.",
+            "Another operator has this name. If it was revoked, give it a new token; else choose another name.",
+        ),
+        R::TooManyAttempts => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many credentials from your address were none, and this one is not, either. A correct one is \
+             heard at any time.",
+        ),
+        R::ForceRequired => (
+            StatusCode::CONFLICT,
+            "The change would shut out its author or every admin. Repeat it with `force` if that is meant.",
         ),
         R::Unspecified => (StatusCode::INTERNAL_SERVER_ERROR, "Never sent."),
     };
@@ -81,13 +93,6 @@ pub(super) fn all() -> impl Iterator<Item = AdminErrorReason> {
     (1..BOUND).filter_map(|number| AdminErrorReason::try_from(number).ok())
 }
 
-impl AdminError {
-    /// Whether the core does not know the token.
-    pub(super) const fn is_invalid_token(&self) -> bool {
-        matches!(self, Self::Refused { reason: AdminErrorReason::InvalidOperatorToken, .. })
-    }
-}
-
 /// By the reason in the status's `ErrorInfo`; what the admin API has no reason for is as on the public
 /// interface.
 impl From<&Status> for AdminError {
@@ -97,7 +102,11 @@ impl From<&Status> for AdminError {
             .and_then(|info| AdminErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason)))
             .filter(|reason| *reason != AdminErrorReason::Unspecified);
         match (reason, status.code()) {
-            (Some(reason), _) => Self::Refused { reason, message: status.message().to_owned() },
+            (Some(reason), _) => Self::Refused {
+                reason,
+                message: status.message().to_owned(),
+                retry_after: status.get_details_retry_info().and_then(|info| info.retry_delay),
+            },
             (None, Code::Unimplemented) => Self::NotServed,
             (None, code) => {
                 let mut error = ApiError::from(status);
@@ -143,10 +152,13 @@ impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
         let message = self.to_string();
         let mut response = match self {
+            Self::Api(ApiError::InvalidParameter(message)) => {
+                ApiError::InvalidParameter(redact(&message).into_owned()).into_response()
+            }
             Self::Api(error) => error.into_response(),
             Self::NotServed => error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &message),
-            Self::MissingToken => refusal(AdminErrorReason::InvalidOperatorToken, &message),
-            Self::Refused { reason, .. } => refusal(reason, &message),
+            Self::MissingToken => refusal(AdminErrorReason::InvalidOperatorToken, &message, None),
+            Self::Refused { reason, retry_after, .. } => refusal(reason, &redact(&message), retry_after),
         };
         let headers = response.headers_mut();
         headers.remove(header::LINK); // to pages that are on the public port
@@ -155,8 +167,12 @@ impl IntoResponse for AdminError {
     }
 }
 
-fn refusal(reason: AdminErrorReason, message: &str) -> Response {
+fn refusal(reason: AdminErrorReason, message: &str, retry_after: Option<Duration>) -> Response {
     let mut response = error_response(explain(reason).status, code(reason), message);
+    if let Some(retry_after) = retry_after {
+        let secs = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
+    }
     if reason == AdminErrorReason::InvalidOperatorToken {
         let challenge = HeaderValue::from_static(r#"Bearer realm="petstore-admin""#);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

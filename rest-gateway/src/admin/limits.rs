@@ -13,7 +13,12 @@ use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, G
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::json;
 
-use super::{AdminState, Credentials, error::AdminError, method, not_stored};
+use super::{
+    AdminState,
+    call::{Credentials, Record},
+    error::AdminError,
+    finished, method,
+};
 use crate::{
     error::ApiError,
     json::usage::LimitStatusBody,
@@ -31,15 +36,18 @@ pub(super) async fn get(
     let credentials = state.authenticate(request.headers(), request.extensions());
     let key_id = key_id(request.uri().query().unwrap_or_default());
     drop(request);
+    let mut record = Record::default();
     let answered = async {
         let credentials = credentials?;
         let account = path_params.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
-        status(&state, account.unwrap_or_default(), key_id?, &credentials).await
+        status(&state, account.unwrap_or_default(), key_id?, &credentials, &mut record).await
     };
-    not_stored(match answered.await {
+    let response = match answered.await {
         Ok(body) => json_response(StatusCode::OK, body),
         Err(error) => error.into_response(),
-    })
+    };
+    record.method = Some("GetLimitStatus".to_owned());
+    finished(response, record)
 }
 
 /// Returns the key that the query names, if there is one.
@@ -71,19 +79,21 @@ async fn status(
     account: &str,
     key_id: Option<String>,
     credentials: &Credentials,
+    record: &mut Record,
 ) -> Result<String, AdminError> {
-    let answer = find(state, "GetAccount", "account", account, credentials).await?;
+    let answer = find(state, "GetAccount", "account", account, credentials, record).await?;
     let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
     let Account { id: account_id, limits, .. } = answer.account.ok_or(ApiError::Internal)?;
     let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
     let limit_key = match key_id {
         Some(written) => {
-            let answer = find(state, "GetKey", "key_id", &written, credentials).await?;
+            let answer = find(state, "GetKey", "key_id", &written, credentials, record).await?;
             let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
             let key = answer.key.ok_or(ApiError::Internal)?;
             if key.account_id != account_id {
                 let message = format!("account {account} has no key {}", key.id);
-                return Err(AdminError::Refused { reason: AdminErrorReason::KeyNotFound, message });
+                let reason = AdminErrorReason::KeyNotFound;
+                return Err(AdminError::Refused { reason, message, retry_after: None });
             }
             LimitKey::ApiKey { account_id, key_id: key.id.into() }
         }
@@ -100,11 +110,12 @@ async fn find(
     field: &str,
     value: &str,
     credentials: &Credentials,
+    record: &mut Record,
 ) -> Result<DynamicMessage, AdminError> {
     let method = method::find(method).ok_or(ApiError::Internal)?;
     let mut message = method.request();
     message.set_field_by_name(field, Value::String(value.to_owned()));
-    state.call(&method, &message, credentials).await
+    state.call(&method, &message, credentials, record).await
 }
 
 fn quota(limits: &Limits) -> Option<Quota> {

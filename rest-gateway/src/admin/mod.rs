@@ -2,11 +2,10 @@
 //! and OpenAPI document are made from the descriptors of that service, so that a new method needs nothing
 //! here.
 //!
-//! The core authenticates the operator and decides what it may do; the gateway forwards the token. What only
-//! a gateway knows, the limits of an account in the limiter in use, is shown to whom the core shows the
-//! account.
+//! The core authenticates the operator and decides what it may do. The gateway forwards the token. Only the
+//! limits of an account are the gateway's own, from the limiter in use. They are shown to operators to which
+//! the core shows the account.
 
-mod attempts;
 mod call;
 mod error;
 mod json;
@@ -16,44 +15,49 @@ mod openapi;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{ConnectInfo, RawPathParams, Request, State},
+    extract::{RawPathParams, Request, State},
+    middleware::Next,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter, get, on},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
+use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
 use prost_reflect::DynamicMessage;
+use tokio::{sync::Semaphore, time::timeout};
 
+pub(crate) use self::call::Record;
 use self::{
-    attempts::FailedAttempts,
-    call::{Credentials, call},
+    call::{CALL_TIMEOUT, Credentials, call, client},
     error::AdminError,
     method::{AdminMethod, Binding},
 };
 use crate::{
+    core_client::{CoreTransport, TracedTransport},
     error::ApiError,
     gateway::{Gateway, GatewayState},
     representation::Representation,
     request_body,
+    request_id::{RequestId, X_REQUEST_ID},
     routes::json_response,
 };
 
-/// What the handlers share.
+/// Calls of operators at once. Others wait: they share the connection to the core with clients.
+const MAX_CALLS: usize = 32;
+
+/// The state that the handlers share.
 #[derive(Debug)]
-struct AdminState {
+pub(crate) struct AdminState {
     gateway: Arc<GatewayState>,
-    attempts: FailedAttempts,
+    calls: Semaphore,
 }
 
-/// The admin API, below `/admin/v1`. Who serves it must not serve it on the public port, and adds the address
-/// of the peer to each request (`axum::extract::ConnectInfo<SocketAddr>`).
-pub fn admin_router(gateway: Gateway) -> Router {
-    let gateway = gateway.into_state();
-    let attempts = FailedAttempts::new(gateway.clock.clone());
+/// Returns the admin API, below `/admin/v1`.
+pub(crate) fn api(state: Arc<AdminState>) -> Router {
     let mut by_path: BTreeMap<String, (MethodRouter<Arc<AdminState>>, Vec<&'static str>)> = BTreeMap::new();
     for (method, binding) in method::bindings() {
         let Ok(filter) = MethodFilter::try_from(binding.http_method.clone()) else { continue };
@@ -75,7 +79,7 @@ pub fn admin_router(gateway: Gateway) -> Router {
         .route(limits::PATH, refuse_others(get(limits::get), "GET, HEAD".to_owned()))
         .route("/admin/v1/openapi.json", refuse_others(document, "GET, HEAD".to_owned()))
         .fallback(async || AdminError::from(ApiError::RouteNotFound))
-        .with_state(Arc::new(AdminState { gateway, attempts }))
+        .with_state(state)
 }
 
 /// Answers methods that have no handler with 405.
@@ -93,6 +97,37 @@ fn method_name(binding: &Binding) -> &'static str {
     }
 }
 
+/// Names the request, and writes one line of the log when an operator's request is answered.
+pub(crate) async fn identify(
+    State(state): State<Arc<AdminState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let request_id = RequestId::from_headers(request.headers(), &state.gateway.clock);
+    request.headers_mut().insert(X_REQUEST_ID, request_id.as_header().clone());
+    let client = client(request.headers(), request.extensions(), &state.gateway.settings.trusted_proxies);
+    let is_of_api = request.uri().path().starts_with("/admin/");
+    let http_method = request.method().clone();
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(X_REQUEST_ID, request_id.as_header().clone());
+    let record: Option<Record> = response.extensions_mut().remove();
+    // Pages and assets of the console leave no line.
+    if is_of_api || record.is_some() || response.status().as_u16() >= 400 {
+        let Record { operator, method, subject } = record.unwrap_or_default();
+        tracing::info!(
+            target: "petstore_gateway::admin",
+            operator,
+            subject,
+            method = method.as_deref().unwrap_or(http_method.as_str()),
+            status = response.status().as_u16(),
+            client = %client.to_canonical(),
+            request_id = request_id.as_str(),
+            "answered an operator"
+        );
+    }
+    response
+}
+
 /// Translates the request, calls the core and translates the answer.
 async fn answer(
     State(state): State<Arc<AdminState>>,
@@ -101,6 +136,7 @@ async fn answer(
     method: &AdminMethod,
     binding: &Binding,
 ) -> Response {
+    let mut record = Record { method: Some(method.name().to_owned()), ..Record::default() };
     let answered = async {
         let credentials = state.authenticate(request.headers(), request.extensions())?;
         let path: Vec<_> =
@@ -109,7 +145,7 @@ async fn answer(
         let body =
             if binding.body.is_some() { request_body::read_json(request).await? } else { Bytes::new() };
         let message = binding.message(method, &path, &query, &body)?;
-        let answer = state.call(method, &message, &credentials).await?;
+        let answer = state.call(method, &message, &credentials, &mut record).await?;
         let body = match &binding.response_body {
             Some(field) => answer.get_field_by_name(field).map(|value| json::from_value(&value)),
             None => Some(json::from_message(&answer)),
@@ -120,50 +156,64 @@ async fn answer(
         Ok(body) => json_response(method.success_status(), body),
         Err(error) => error.into_response(),
     };
-    tracing::info!(
-        target: "petstore_gateway::admin",
-        method = method.name(),
-        status = response.status().as_u16(),
-        "answered an operator"
-    );
-    not_stored(response)
+    finished(response, record)
 }
 
-/// Answers belong to one operator and one moment, and some hold a key that was made just now.
-fn not_stored(mut response: Response) -> Response {
+/// Completes an answer. It belongs to one operator and one moment, and may hold a key that was made just now.
+fn finished(mut response: Response, record: Record) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.extensions_mut().insert(record);
     response
 }
 
+/// Returns the name of the admin whose token a request carries.
+///
+/// # Errors
+///
+/// The answer to a request without such a token.
+pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) -> Result<String, Response> {
+    let judged = async {
+        let credentials = Credentials::read(headers, peer)?;
+        let method = method::find("GetCurrentOperator").ok_or(ApiError::Internal)?;
+        let (core, message) = (TracedTransport::from(core), method.request());
+        let answer = call(&core, &method, &message, &credentials, &mut Record::default()).await?;
+        let answer: GetCurrentOperatorResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
+        let operator = answer.operator.ok_or(ApiError::Internal)?;
+        if operator.role() == Role::Admin {
+            return Ok(operator.name);
+        }
+        let message = format!("operator {} is no admin", operator.name);
+        let reason = AdminErrorReason::OperatorNotPermitted;
+        Err(AdminError::Refused { reason, message, retry_after: None })
+    };
+    judged.await.map_err(AdminError::into_response)
+}
+
 impl AdminState {
-    /// The operator's token, which the core will judge, and where the request came from.
+    pub(crate) fn new(gateway: Gateway) -> Self {
+        Self { gateway: gateway.into_state(), calls: Semaphore::new(MAX_CALLS) }
+    }
+
+    /// Returns the operator's token, which the core will judge, and where the request came from.
     fn authenticate(
         &self,
         headers: &HeaderMap,
         extensions: &http::Extensions,
     ) -> Result<Credentials, AdminError> {
-        let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
-        Credentials::read(headers, peer, &self.gateway.settings.trusted_proxies)
+        Credentials::read(headers, client(headers, extensions, &self.gateway.settings.trusted_proxies))
     }
 
-    /// Calls the method for the operator. An address that failed too often is not heard before it may try
-    /// again, but with a token that the core accepted before.
+    /// Calls the method for the operator.
     async fn call(
         &self,
         method: &AdminMethod,
         message: &DynamicMessage,
         credentials: &Credentials,
+        record: &mut Record,
     ) -> Result<DynamicMessage, AdminError> {
-        let (address, token) = (credentials.address, credentials.token());
-        self.attempts.check(address, token.as_ref()).await?;
-        let answer = call(self.gateway.core.transport(), method, message, credentials).await;
-        match (&answer, &token) {
-            (Err(error), _) if error.is_invalid_token() => {
-                self.attempts.failed(address, token.as_ref()).await;
-            }
-            (Ok(_), Some(token)) => self.attempts.accepted(token).await,
-            (Ok(_) | Err(_), _) => {}
-        }
-        answer
+        record.note(method, message);
+        let permit = timeout(CALL_TIMEOUT, self.calls.acquire()).await;
+        let _permit = permit.map_err(|_| ApiError::DeadlineExceeded)?; // it is never closed
+        call(self.gateway.core.transport(), method, message, credentials, record).await
     }
 }

@@ -6,7 +6,12 @@ use http::{
     HeaderMap, HeaderValue,
     header::{COOKIE, HOST, ORIGIN},
 };
-use petstore_api_key::SessionToken;
+use petstore_api_key::OperatorToken;
+
+/// Path of the cookie.
+const PATH: &str = "/console";
+/// Maximum number of tokens of a request that are looked at.
+const MAX_TOKENS: usize = 4;
 
 /// The cookie of one console, for one browser.
 #[derive(Debug)]
@@ -16,7 +21,7 @@ pub(super) struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// The cookie for requests like this one. Cookies belong to a host whatever its port, so the port is in
+    /// Returns the cookie for requests like this one. Cookies belong to a host whatever its port, so the port is in
     /// the name: two services on one machine have a session each. Whether the browser came over HTTPS is what
     /// it says in Origin: the admin port itself speaks plain HTTP, behind a proxy that may not.
     pub(super) fn new(headers: &HeaderMap) -> Self {
@@ -26,35 +31,43 @@ impl SessionCookie {
         Self { name: format!("petstore-console{port}"), is_secure: text(ORIGIN).starts_with("https://") }
     }
 
-    /// The token in the cookie that the browser sends; none if it sends two, or what cannot be a token.
-    pub(super) fn read(&self, headers: &HeaderMap) -> Option<SessionToken> {
-        let mut named = headers
+    /// Returns the tokens in the cookies of this name, the newest first. A browser may send more than one: each
+    /// path has a cookie of its own, and the older one comes first (RFC 6265 §5.4).
+    pub(super) fn read(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
+        let mut tokens: Vec<_> =
+            self.values(headers).filter_map(OperatorToken::parse).filter(OperatorToken::is_session).collect();
+        tokens.reverse();
+        tokens.truncate(MAX_TOKENS);
+        tokens
+    }
+
+    fn values<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
+        headers
             .get_all(COOKIE)
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|pairs| pairs.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
-            .filter(|(name, _)| *name == self.name);
-        match (named.next(), named.next()) {
-            (Some((_, token)), None) => SessionToken::parse(token),
-            _ => None,
-        }
+            .filter(|(name, _)| *name == self.name)
+            .map(|(_, value)| value)
     }
 
-    /// The value of `Set-Cookie` that gives the browser a session.
-    pub(super) fn set(&self, token: &SessionToken, ttl: Duration) -> HeaderValue {
-        self.field(token.expose(), ttl)
+    /// Returns the value of `Set-Cookie` that gives the browser a session.
+    pub(super) fn set(&self, token: &OperatorToken, ttl: Duration) -> HeaderValue {
+        self.field(token.expose(), PATH, ttl)
     }
 
-    /// The value of `Set-Cookie` that takes it away.
-    pub(super) fn clear(&self) -> HeaderValue {
-        self.field("", Duration::ZERO)
+    /// Returns the values of `Set-Cookie` that remove the cookies which a request has: the one of this console,
+    /// and one for the whole host if there are several.
+    pub(super) fn clear(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
+        let paths = if self.values(headers).nth(1).is_some() { &[PATH, "/"][..] } else { &[PATH] };
+        paths.iter().map(|path| self.field("", path, Duration::ZERO)).collect()
     }
 
-    fn field(&self, value: &str, age: Duration) -> HeaderValue {
+    fn field(&self, value: &str, path: &str, age: Duration) -> HeaderValue {
         let secure = if self.is_secure { "; Secure" } else { "" };
         let field = format!(
-            "{name}={value}; Path=/console; Max-Age={age}; HttpOnly; SameSite=Strict{secure}",
+            "{name}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}",
             name = self.name,
             age = age.as_secs(),
         );

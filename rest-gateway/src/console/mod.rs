@@ -5,37 +5,42 @@
 //! `/admin/v1/…` itself takes no cookie, so no page of another site can use it.
 
 mod cookie;
-mod credentials;
 mod pages;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{ConnectInfo, Request, State},
     http::{
-        HeaderName, HeaderValue, Method, StatusCode, Uri,
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
         header::{
-            AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, SET_COOKIE,
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN, SET_COOKIE,
             X_CONTENT_TYPE_OPTIONS,
         },
         request::Parts,
+        uri::Authority,
     },
     middleware::{self, Next},
-    response::{AppendHeaders, IntoResponse, Response},
+    response::{IntoResponse, Response},
     routing::{any, delete, post},
 };
-use bytes::Bytes;
-use petstore_api_key::SessionToken;
+use petstore_api_key::OperatorToken;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower::ServiceExt;
 
 use cookie::SessionCookie;
-use credentials::Credentials;
+
+use crate::{
+    admin::{self, AdminState, Record},
+    error::error_response,
+    gateway::Gateway,
+    routes::json_response,
+};
 
 /// Where the admin API is.
 const API: &str = "/admin/v1/";
@@ -43,21 +48,22 @@ const API: &str = "/admin/v1/";
 /// Where the console reaches it.
 const API_OF_CONSOLE: &str = "/console/api/";
 
-/// Where sessions are opened and ended in the admin API.
+/// Where sessions are opened and ended in the admin API, and where they show whose they are.
 const SESSIONS: &str = "/admin/v1/sessions";
 const CURRENT_SESSION: &str = "/admin/v1/sessions/current";
+const CURRENT_OPERATOR: &str = "/admin/v1/operators/current";
 
 /// Every request that means something carries this field. A page of another origin cannot set it without
 /// asking first (CORS), and the answer to that is no.
 const OF_CONSOLE: HeaderName = HeaderName::from_static("petstore-console");
 
-/// A sign-in has at most so many bytes.
+/// Maximum length of a sign-in, in bytes.
 const MAX_SIGN_IN: usize = 1024;
 
-/// The answer of the admin API to a sign-in has at most so many bytes.
+/// Maximum length of the admin API's answer to a sign-in, in bytes.
 const MAX_SESSION: usize = 16 * 1024;
 
-/// On every answer that is not a page or an asset.
+/// Header fields of every answer that is not a page or an asset.
 const PRIVATE: [(HeaderName, HeaderValue); 2] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -69,8 +75,16 @@ struct Console {
     admin_api: Router,
 }
 
-/// The console in front of an admin API, a router that serves `/admin/v1/…`.
-pub fn console(admin_api: Router) -> Router {
+/// Returns the admin API, below `/admin/v1`, and the console on top of it. The public port must not serve
+/// them. Each request needs the address of its peer (`axum::extract::ConnectInfo<SocketAddr>`).
+pub fn admin_router(gateway: Gateway) -> Router {
+    let state = Arc::new(AdminState::new(gateway));
+    let api = admin::api(Arc::clone(&state));
+    console(api.clone()).merge(api).layer(middleware::from_fn_with_state(state, admin::identify))
+}
+
+/// Returns the console in front of an admin API, a router that serves `/admin/v1/…`.
+fn console(admin_api: Router) -> Router {
     Router::new()
         .route("/console/session", post(sign_in).merge(delete(sign_out)))
         .route("/console/api/{*path}", any(forward))
@@ -79,14 +93,14 @@ pub fn console(admin_api: Router) -> Router {
         .merge(pages::routes())
 }
 
-/// What a browser sends to open a session.
+/// The body of a sign-in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignIn {
     token: String,
 }
 
-/// What the admin API answers when it has opened one.
+/// The admin API's answer to a sign-in.
 #[derive(Deserialize)]
 struct OpenedSession {
     operator: Value,
@@ -101,76 +115,98 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     let Ok(body) = to_bytes(body, MAX_SIGN_IN).await else {
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", "a sign-in has at most 1 KiB");
     };
-    let typed = serde_json::from_slice(&body).ok();
-    let Some(credentials) = typed.and_then(|SignIn { token }| Credentials::typed(&token)) else {
+    let typed: Option<SignIn> = serde_json::from_slice(&body).ok();
+    let Some(token) = typed.as_ref().map(|typed| typed.token.trim()).filter(|token| is_tokenlike(token))
+    else {
         let message = "an operator's token begins with pet_op_ and has no spaces in it";
         return refuse(StatusCode::BAD_REQUEST, "VALIDATION_FAILED", message);
     };
-    let answer = console.ask(without_body(&head, Method::POST, SESSIONS), &credentials).await;
+    let answer = console.ask(without_body(&head, Method::POST, SESSIONS), token).await;
     if answer.status() != StatusCode::CREATED {
         return answer;
     }
+    let record = answer.extensions().get::<Record>().cloned();
     let Some((operator, token, ttl)) = opened_session(answer).await else {
         let message = "the session could not be read: is the core of another release?";
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message);
     };
     let cookie = SessionCookie::new(&head.headers);
-    // Always a new session: one that was there before, by whoever's hand, ends.
-    console.end_session(&cookie, &head).await;
-    let headers = AppendHeaders([(SET_COOKIE, cookie.set(&token, ttl)), json_type()]);
-    (StatusCode::OK, PRIVATE, headers, operator.to_string()).into_response()
+    // Always a new session: those that were there before, also if they were planted, end.
+    for session in cookie.read(&head.headers) {
+        console.end_session(&session, &head).await;
+    }
+    let answer = json_response(StatusCode::OK, operator.to_string());
+    recorded(record, (PRIVATE, [(SET_COOKIE, cookie.set(&token, ttl))], answer).into_response())
 }
 
-async fn opened_session(answer: Response) -> Option<(Value, SessionToken, Duration)> {
+/// Returns `true` if the text has the form of an operator's token. The core judges it.
+fn is_tokenlike(typed: &str) -> bool {
+    let secret = typed.strip_prefix(OperatorToken::PREFIX).unwrap_or_default();
+    (1..=128).contains(&secret.len()) && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+async fn opened_session(answer: Response) -> Option<(Value, OperatorToken, Duration)> {
     let body = to_bytes(answer.into_body(), MAX_SESSION).await.ok()?;
     let OpenedSession { operator, token, ttl } = serde_json::from_slice(&body).ok()?;
     let seconds = ttl.strip_suffix('s')?.parse().ok()?;
-    Some((operator, SessionToken::parse(&token)?, Duration::from_secs(seconds)))
+    Some((operator, OperatorToken::parse(&token)?, Duration::from_secs(seconds)))
 }
 
-/// `DELETE /console/session`: ends the session, if there is one.
+/// `DELETE /console/session`: ends the session, if there is one. The answer is 204 only if none is left.
 async fn sign_out(State(console): State<Console>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let cookie = SessionCookie::new(&head.headers);
-    let answer = match console.end_session(&cookie, &head).await {
-        Some(failure) if failure.status().is_server_error() => failure,
-        _ => (StatusCode::NO_CONTENT, PRIVATE).into_response(),
-    };
-    signed_out(&cookie, answer)
+    let mut answer = (StatusCode::NO_CONTENT, PRIVATE).into_response();
+    for session in cookie.read(&head.headers) {
+        let ended = console.end_session(&session, &head).await;
+        // A session that the core does not know has ended before.
+        if ended.status().is_success() || ended.status() == StatusCode::UNAUTHORIZED {
+            answer = recorded(ended.extensions().get().cloned(), answer);
+        } else {
+            return signed_out(&cookie, &head.headers, ended);
+        }
+    }
+    signed_out(&cookie, &head.headers, answer)
 }
 
 /// `/console/api/…`: the admin API, with the token of the session.
-async fn forward(State(console): State<Console>, mut request: Request) -> Response {
-    let cookie = SessionCookie::new(request.headers());
-    let session = cookie.read(request.headers());
-    let Some(credentials) = session.as_ref().and_then(Credentials::session) else {
+async fn forward(State(console): State<Console>, request: Request) -> Response {
+    let (mut head, body) = request.into_parts();
+    let headers = head.headers.clone();
+    let cookie = SessionCookie::new(&headers);
+    let Some(session) = console.open_session(&cookie, &head).await else {
         let message = "sign in: there is no session, or it has ended";
-        return signed_out(&cookie, refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", message));
+        let refusal = refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", message);
+        return signed_out(&cookie, &headers, refusal);
     };
-    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let path = head.uri.path_and_query().map_or("", |path| path.as_str());
     let path = path.strip_prefix(API_OF_CONSOLE).unwrap_or_default();
     let Ok(uri) = Uri::try_from(format!("{API}{path}")) else {
         return refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", "there is no such path");
     };
-    *request.uri_mut() = uri;
-    let answer = console.ask(request, &credentials).await;
+    head.uri = uri;
+    let answer = console.ask(Request::from_parts(head, body), session.expose()).await;
     if answer.status() == StatusCode::UNAUTHORIZED {
-        return signed_out(&cookie, answer); // it has ended, by itself or with the operator's token
+        return signed_out(&cookie, &headers, answer); // it has ended, by itself or with the operator's token
     }
     answer
 }
 
 impl Console {
-    /// The answer of the admin API to a request with these credentials.
-    async fn ask(&self, mut request: Request, credentials: &Credentials) -> Response {
-        // What this router found out about the request is not for the other; who sent it is.
+    /// Returns the admin API's answer to a request with this token.
+    async fn ask(&self, mut request: Request, token: &str) -> Response {
+        let Ok(mut authorization) = HeaderValue::try_from(format!("Bearer {token}")) else {
+            return refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", "this is no token");
+        };
+        authorization.set_sensitive(true);
+        // Of what this router knows of the request, the other needs the peer.
         let extensions = std::mem::take(request.extensions_mut());
         if let Some(peer) = extensions.get::<ConnectInfo<SocketAddr>>() {
             request.extensions_mut().insert(*peer);
         }
         let headers = request.headers_mut();
         headers.remove(COOKIE);
-        headers.insert(AUTHORIZATION, credentials.header());
+        headers.insert(AUTHORIZATION, authorization);
         let answer = match self.admin_api.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
@@ -178,15 +214,27 @@ impl Console {
         (PRIVATE, answer).into_response()
     }
 
-    /// Ends the session in the cookie of the request with this head; the answer, if there is such a cookie.
-    async fn end_session(&self, cookie: &SessionCookie, head: &Parts) -> Option<Response> {
-        let credentials = Credentials::session(&cookie.read(&head.headers)?)?;
-        let request = without_body(head, Method::DELETE, CURRENT_SESSION);
-        Some(self.ask(request, &credentials).await)
+    /// Ends a session for a request with this head.
+    async fn end_session(&self, session: &OperatorToken, head: &Parts) -> Response {
+        self.ask(without_body(head, Method::DELETE, CURRENT_SESSION), session.expose()).await
+    }
+
+    /// Returns the newest session of a request that is not known to have ended.
+    async fn open_session(&self, cookie: &SessionCookie, head: &Parts) -> Option<OperatorToken> {
+        let mut sessions = cookie.read(&head.headers);
+        if sessions.len() > 1 {
+            for session in &sessions {
+                let whose = without_body(head, Method::GET, CURRENT_OPERATOR);
+                if self.ask(whose, session.expose()).await.status() != StatusCode::UNAUTHORIZED {
+                    return Some(session.clone());
+                }
+            }
+        }
+        (!sessions.is_empty()).then(|| sessions.swap_remove(0))
     }
 }
 
-/// A request without a body, from where the one with this head came.
+/// Returns a request without a body that comes from where the one with this head came.
 fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
     let mut head = head.clone();
     (head.method, head.uri) = (method, Uri::from_static(path));
@@ -199,26 +247,48 @@ fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
 async fn refuse_other_origins(request: Request, next: Next) -> Response {
     const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     let headers = request.headers();
-    // Browsers send the second field to addresses that they trust only: HTTPS and the same machine.
-    let is_same_origin = headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin");
-    if headers.contains_key(OF_CONSOLE) && is_same_origin {
+    // Browsers send this field to addresses that they trust only: HTTPS and the same machine.
+    let is_same_site = headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin");
+    if headers.contains_key(OF_CONSOLE) && is_same_site && is_own_origin(&request) {
         return next.run(request).await;
     }
     let message = "only the console's own pages may ask this";
     refuse(StatusCode::FORBIDDEN, "CROSS_SITE_REQUEST", message)
 }
 
-/// The answer, which makes the browser forget the cookie.
-fn signed_out(cookie: &SessionCookie, answer: Response) -> Response {
-    (AppendHeaders([(SET_COOKIE, cookie.clear())]), answer).into_response()
+/// Returns `true` if the request names no origin, or the one that it is sent to.
+fn is_own_origin(request: &Request) -> bool {
+    let Some(origin) = request.headers().get(ORIGIN) else { return true };
+    let Some((scheme, origin)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
+        return false;
+    };
+    let default_port = if scheme == "https" { 443 } else { 80 };
+    let parts = |authority: &Authority| {
+        let port = authority.port_u16().unwrap_or(default_port);
+        (authority.host().to_ascii_lowercase(), port)
+    };
+    let host = || request.headers().get(HOST)?.to_str().ok()?.parse().ok();
+    let asked = request.uri().authority().cloned().or_else(host);
+    origin.parse().ok().zip(asked).is_some_and(|(origin, asked)| parts(&origin) == parts(&asked))
 }
 
-/// An Error, as `/v1` has them.
+/// Returns the answer with fields that make the browser forget the cookies of the request.
+fn signed_out(cookie: &SessionCookie, headers: &HeaderMap, mut answer: Response) -> Response {
+    for field in cookie.clear(headers) {
+        answer.headers_mut().append(SET_COOKIE, field);
+    }
+    answer
+}
+
+/// Returns the answer with what is known for its line of the log.
+fn recorded(record: Option<Record>, mut answer: Response) -> Response {
+    if let Some(record) = record {
+        answer.extensions_mut().insert(record);
+    }
+    answer
+}
+
+/// Returns an Error, as `/v1` has them.
 fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
-    let body = json!({ "code": code, "message": message, "status": status.as_u16() }).to_string();
-    (status, PRIVATE, AppendHeaders([json_type()]), Bytes::from(body)).into_response()
-}
-
-fn json_type() -> (HeaderName, HeaderValue) {
-    (CONTENT_TYPE, HeaderValue::from_static("application/json"))
+    (PRIVATE, error_response(status, code, message)).into_response()
 }

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, Method, StatusCode, header};
-use petstore_api_key::SessionToken;
+use petstore_api_key::OperatorToken;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -37,7 +37,7 @@ async fn admin_api(sessions: OpenSessions, request: Request) -> Response {
             (StatusCode::UNAUTHORIZED, refusal.to_string()).into_response()
         }
         (true, "POST", "/admin/v1/sessions") => {
-            let token = SessionToken::generate().expose().to_owned();
+            let token = OperatorToken::generate_session().expose().to_owned();
             sessions.insert(token.clone());
             let opened = json!({ "operator": { "name": "ann" }, "token": token, "ttl": "28800s" });
             (StatusCode::CREATED, opened.to_string()).into_response()
@@ -46,6 +46,7 @@ async fn admin_api(sessions: OpenSessions, request: Request) -> Response {
             sessions.remove(&shown);
             "{}".into_response()
         }
+        (true, "GET", "/admin/v1/operators/current") => "{}".into_response(),
         (true, method, _) => {
             let told = json!({
                 "method": method,
@@ -142,7 +143,7 @@ async fn who_signs_in_gets_a_cookie_that_no_script_and_no_other_site_can_use() {
 #[tokio::test]
 async fn over_https_the_cookie_is_secure() {
     let browser = Browser::new();
-    let fields = [("petstore-console", "1"), ("origin", "https://console.internal")];
+    let fields = [("petstore-console", "1"), ("origin", "https://127.0.0.1:9090")];
     let answer =
         browser.sends("POST", "/console/session", &fields, &json!({ "token": TOKEN }).to_string()).await;
     assert!(answer.set_cookie().unwrap().ends_with("; SameSite=Strict; Secure"), "{:?}", answer.headers);
@@ -194,6 +195,14 @@ async fn a_request_that_is_not_of_the_consoles_own_pages_is_refused_with_the_coo
         vec![("petstore-console", "1"), ("sec-fetch-site", "cross-site")],
         vec![("petstore-console", "1"), ("sec-fetch-site", "same-site")],
         vec![("petstore-console", "1"), ("sec-fetch-site", "none")],
+        vec![("petstore-console", "1"), ("origin", "https://evil.example")],
+        vec![("petstore-console", "1"), ("origin", "http://127.0.0.1:9091")],
+        vec![("petstore-console", "1"), ("origin", "null")],
+        vec![
+            ("petstore-console", "1"),
+            ("sec-fetch-site", "same-origin"),
+            ("origin", "https://evil.example"),
+        ],
     ] {
         for (method, path) in [
             ("POST", "/console/session"),
@@ -241,10 +250,9 @@ async fn without_a_session_nothing_is_asked() {
         "petstore-console9090=",
         "petstore-console9090=0",
         &format!("petstore-console9090={TOKEN}"),
-        &format!("petstore-console9090={}", SessionToken::generate().expose()),
+        &format!("petstore-console9090={}", OperatorToken::generate_session().expose()),
         "x=y",
         &another_port,
-        &format!("{right}; {right}"),
     ] {
         browser.cookie = Some(cookie.to_owned());
         let answer = browser.asks("GET", "/console/api/accounts", "").await;
@@ -281,13 +289,58 @@ async fn signing_out_ends_the_session_itself() {
 }
 
 #[tokio::test]
-async fn who_signs_out_is_told_when_the_session_could_not_be_ended() {
-    let away = Router::new().fallback(async || (StatusCode::SERVICE_UNAVAILABLE, "{}"));
-    let cookie = format!("petstore-console9090={}", SessionToken::generate().expose());
-    let browser = Browser { console: console(away), cookie: Some(cookie), ..Browser::new() };
+async fn of_several_cookies_the_newest_good_one_holds_and_signing_out_ends_them_all() {
+    let mut browser = Browser::new();
+    browser.signs_in().await;
+    let good = browser.cookie.clone().unwrap();
+    let dead = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
+    for cookies in [
+        format!("{good}; {good}"),
+        format!("{good}; {dead}"),
+        format!("{dead}; {good}"),
+        format!("petstore-console9090=nonsense; {good}; {dead}"),
+    ] {
+        browser.cookie = Some(cookies.clone());
+        let answer = browser.asks("PATCH", "/console/api/x", "{}").await;
+        assert_eq!((answer.status, &answer.json()["body"]), (200, &json!("{}")), "{cookies}");
+    }
     let out = browser.asks("DELETE", "/console/session", "").await;
-    assert_eq!(out.status, 503);
-    assert!(out.set_cookie().unwrap().contains("Max-Age=0"), "the browser forgets it all the same");
+    let cleared: Vec<_> =
+        out.headers.get_all(header::SET_COOKIE).iter().map(|it| it.to_str().unwrap()).collect();
+    assert_eq!(out.status, 204);
+    for (cleared, path) in cleared.iter().zip(["/console", "/"]) {
+        assert!(
+            cleared.starts_with(&format!("petstore-console9090=; Path={path}; Max-Age=0; ")),
+            "{cleared}"
+        );
+    }
+    assert_eq!(cleared.len(), 2);
+    assert!(browser.sessions.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn every_answer_has_one_content_type() {
+    let mut browser = Browser::new();
+    for answer in [
+        browser.signs_in().await,
+        browser.asks("POST", "/console/session", "nonsense").await,
+        browser.sends("GET", "/console/api/x", &[], "").await,
+    ] {
+        let types: Vec<_> = answer.headers.get_all(header::CONTENT_TYPE).iter().collect();
+        assert_eq!(types, ["application/json"], "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn who_signs_out_is_told_when_the_session_could_not_be_ended() {
+    for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
+        let away = Router::new().fallback(async move || (status, "{}"));
+        let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
+        let browser = Browser { console: console(away), cookie: Some(cookie), ..Browser::new() };
+        let out = browser.asks("DELETE", "/console/session", "").await;
+        assert_eq!(out.status, status.as_u16());
+        assert!(out.set_cookie().unwrap().contains("Max-Age=0"), "the browser forgets it all the same");
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::{fmt, io, time::Duration};
 
 use futures_util::TryFutureExt;
-use http::{HeaderValue, Request, Uri, header::AUTHORIZATION};
+use http::{HeaderName, HeaderValue, Request, Uri, header::AUTHORIZATION};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use petstore_api_key::ServiceToken;
 use petstore_proto::internal::v1::batch_service_server;
@@ -23,6 +23,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A silent core is noticed after an interval and a timeout, also when no call is under way.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
+/// Metadata with the service token of a call whose bearer credential is an operator's token.
+const SERVICE_TOKEN: HeaderName = HeaderName::from_static("petstore-service-token");
 
 /// Where a core is, and how gateway and core prove themselves to each other.
 #[derive(Debug)]
@@ -104,12 +106,16 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         let channel = if is_its_own(request.uri().path()) { &for_itself } else { &for_clients };
         channel.clone().oneshot(request).map_err(BoxError::from)
     });
-    let Some(credential) = token.and_then(|token| credential(&token)) else {
+    let Some((credential, beside)) = token.and_then(|token| credentials(&token)) else {
         return Ok(BoxCloneSyncService::new(channel));
     };
     Ok(BoxCloneSyncService::new(channel.map_request(move |mut request: Request<Body>| {
-        // A call that carries an operator's token is judged by that.
-        request.headers_mut().entry(AUTHORIZATION).or_insert_with(|| credential.clone());
+        let headers = request.headers_mut();
+        if headers.contains_key(AUTHORIZATION) {
+            headers.insert(SERVICE_TOKEN, beside.clone()); // the credential is an operator's token
+        } else {
+            headers.insert(AUTHORIZATION, credential.clone());
+        }
         request
     })))
 }
@@ -151,12 +157,15 @@ fn names_a_port_and_nothing_else(url: &str) -> bool {
     })
 }
 
-/// Marked so that neither a log nor HTTP/2's table of header fields keeps it.
-fn credential(token: &ServiceToken) -> Option<HeaderValue> {
-    // A token is ASCII.
-    let mut credential = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
-    credential.set_sensitive(true);
-    Some(credential)
+/// Returns the token as a bearer credential, and as it stands beside another one. Both are marked so that
+/// neither a log nor HTTP/2's table of header fields keeps them.
+fn credentials(token: &ServiceToken) -> Option<(HeaderValue, HeaderValue)> {
+    let sensitive = |text: String| {
+        let mut value = HeaderValue::try_from(text).ok()?; // a token is ASCII
+        value.set_sensitive(true);
+        Some(value)
+    };
+    Some((sensitive(format!("Bearer {}", token.expose()))?, sensitive(token.expose().to_owned())?))
 }
 
 impl CoreTls {

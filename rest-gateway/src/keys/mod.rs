@@ -2,7 +2,6 @@
 //! core, and remembered for as long as that may be trusted.
 
 mod bans;
-mod bearer;
 mod cached_key;
 mod changes;
 mod core;
@@ -21,10 +20,7 @@ use std::sync::{
 
 pub use petstore_proto::internal::v1::Plan;
 
-pub use self::{
-    bearer::{BearerError, bearer},
-    resolver::KeyResolver,
-};
+pub use self::resolver::KeyResolver;
 use crate::rate_limit::{Decision, Outcome, Quota};
 
 /// A key that may be used now.

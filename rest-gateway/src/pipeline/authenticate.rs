@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use petstore_api_key::{ApiKey, BearerError};
 
 use crate::{
     client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
-    keys::{BearerError, KeyError, KnownKey, UnusableKey, bearer},
+    keys::{KeyError, KnownKey, UnusableKey},
 };
 
 /// A request without a key that may be used now.
@@ -25,7 +26,7 @@ pub(super) async fn authenticate(
     headers: &HeaderMap,
     address: ClientAddress,
 ) -> Result<Arc<KnownKey>, Unauthenticated> {
-    let key = bearer(headers, gateway.settings.environment)
+    let key = ApiKey::from_headers(headers, gateway.settings.environment)
         .map_err(|error| Unauthenticated { error: error.into(), key: None })?;
     let resolved = gateway.keys.resolve(&key, address).await;
     resolved.map_err(|UnusableKey { error, key }| Unauthenticated { error: error.into(), key })

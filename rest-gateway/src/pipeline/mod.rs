@@ -73,22 +73,26 @@ where
         let answered = pin!(route(Admitted { operation, caller, limit_status, request }));
         context.within(catch_panic(answered)).await
     };
-    let (key, decision, answered) = if let Some(caller) = identity.early_caller(gateway, &context) {
-        let both = async {
-            let admission = pin!(admit(gateway, &context, identity));
-            at_once(admission, pin!(answer(Some(caller), None))).await
+    let (key, refused_key, decision, answered) =
+        if let Some(caller) = identity.early_caller(gateway, &context) {
+            let both = async {
+                let admission = pin!(admit(gateway, &context, identity));
+                at_once(admission, pin!(answer(Some(caller), None))).await
+            };
+            // Boxed, or else every request would be as large as a decision and a call together.
+            let (key, decision, answered) = Box::pin(both).await;
+            (key, None, decision, answered)
+        } else {
+            let Admission { key, refused_key, verdict, decision, limit_status } =
+                admit(gateway, &context, identity).await;
+            let answered = match verdict {
+                Ok(()) => answer(key.as_deref().map(|key| context.caller(key)), limit_status).await,
+                Err(refusal) => Err(refusal),
+            };
+            (key, refused_key, decision, answered)
         };
-        Box::pin(both).await // or else every request would be as large as a decision and a call together
-    } else {
-        let Admission { key, verdict, decision, limit_status, .. } = admit(gateway, &context, identity).await;
-        let answered = match verdict {
-            Ok(()) => answer(key.as_deref().map(|key| context.caller(key)), limit_status).await,
-            Err(refusal) => Err(refusal),
-        };
-        (key, decision, answered)
-    };
     let response = respond::complete(gateway, &context, decision, answered).await;
-    record::record(gateway, &context, key.as_ref(), &response);
+    record::record(gateway, &context, key.as_ref(), refused_key.as_deref(), &response);
     response
 }
 

@@ -15,13 +15,14 @@ use crate::{
     operation::{Counts, Id},
 };
 
-/// Counts the answer and writes its line; `key` is the request's, if it was valid. Nothing in the line is in
-/// the client's own words but the request id, whose characters are limited: a path or a query could hold a
-/// key.
+/// Counts the answer and writes its line. `key` is the request's if it may be used, `refused_key` if it is
+/// known and may not. Nothing in the line is in the client's own words but the request id, whose characters
+/// are limited: a path or a query could hold a key.
 pub(super) fn record(
     gateway: &GatewayState,
     context: &RequestContext,
     key: Option<&Arc<KnownKey>>,
+    refused_key: Option<&KnownKey>,
     response: &Response,
 ) {
     let RequestContext { operation, .. } = context;
@@ -35,7 +36,8 @@ pub(super) fn record(
     let reason = response.extensions().get::<ErrorReason>().copied();
     let plan = key.map(|key| key.plan);
     gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took });
-    describe(context, key.map(|key| &**key), status, reason);
+    let known = key.map(|key| &**key).or(refused_key);
+    describe(context, known, status, reason);
     tracing::info!(
         target: "petstore_gateway::requests",
         request_id = context.request_id.as_str(),
@@ -43,8 +45,8 @@ pub(super) fn record(
         status,
         code = reason.map(error::code),
         duration_ms = took.as_secs_f64() * 1_000.0,
-        account_id = key.map(|key| key.account_id),
-        key_id = key.map(|key| &*key.key_id),
+        account_id = known.map(|key| key.account_id),
+        key_id = known.map(|key| &*key.key_id),
         client = %context.address,
         trace_id = context.span.trace_id().map(tracing::field::display),
         "answered"

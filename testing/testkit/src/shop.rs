@@ -22,7 +22,7 @@ use petstore::{
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::domain::{
-    AccountName, BannedKey, IssuedKey, KeyId, OperatorName, Plan, Quota, Role, StatedReason,
+    AccountName, BannedKey, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, Quota, Role, StatedReason,
 };
 use tempfile::TempDir;
 
@@ -307,7 +307,7 @@ impl TestShop {
             .running
             .store()
             .keys()
-            .rotate(id, grace, None, self.clock.now())
+            .rotate(id, grace, None, NewExpiry::SameLifetime, self.clock.now())
             .await
             .expect("the key is active");
         self.client_with_key(&issued.issued)

@@ -1,19 +1,22 @@
-//! Who administers: the operator whose token, or session's token, a call carries, and from where.
+//! The operator that a call is made by, and where it comes from.
 
-use http::{HeaderMap, header::AUTHORIZATION};
-use petstore_api_key::{ApiKey, OperatorToken, SessionToken};
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use petstore_api_key::{OperatorToken, bearer};
 use petstore_clock::UnixMillis;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     Core,
     domain::{Actor, Operator, PetStoreError, Role},
+    grpc::{access::Peer, call_id::CallId, status},
 };
 
-/// Where a gateway says that a call came from.
+/// Metadata in which a gateway names the address of its client.
 const CLIENT_ADDRESS: &str = "petstore-client-address";
-/// The longest address that is kept: more than an IPv6 address with its zone takes.
-const MAX_ADDRESS: usize = 64;
+/// Metadata of an answer that names the operator of the call.
+const OPERATOR: &str = "petstore-operator";
 
 /// Marks the calls of a program that has the store itself. No header becomes one.
 #[derive(Clone, Copy, Debug)]
@@ -24,46 +27,48 @@ pub(in crate::grpc) struct LocalOperator;
 pub(super) struct Caller {
     pub(super) operator: Operator,
     pub(super) actor: Actor,
-    pub(super) credentials: Credentials,
+    /// `None` for [`LocalOperator`].
+    pub(super) token: Option<OperatorToken>,
     pub(super) now: UnixMillis,
 }
 
-/// What a call shows.
+/// The credentials and the origin of a call.
 #[derive(Debug)]
-pub(super) enum Credentials {
-    Local,
-    Token(OperatorToken),
-    Session(SessionToken),
-    /// None, or none that could be a token.
-    None,
+struct Origin {
+    is_local: bool,
+    /// `true` if there is a credential, whatever its form.
+    has_credential: bool,
+    token: Option<OperatorToken>,
+    address: Option<IpAddr>,
+    /// `true` for a call that a gateway forwards.
+    is_forwarded: bool,
+    call_id: Option<CallId>,
 }
 
-impl Credentials {
-    /// `authorization: Bearer pet_op_…` or `pet_ses_…`, once; the scheme in any case (RFC 9110 §11.1).
-    fn from_headers(headers: &HeaderMap) -> Self {
-        let mut credentials = headers.get_all(AUTHORIZATION).into_iter();
-        let (Some(credential), None) = (credentials.next(), credentials.next()) else { return Self::None };
-        let shown = credential.to_str().ok().and_then(|credential| credential.split_once(' '));
-        let Some((scheme, token)) = shown else { return Self::None };
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return Self::None;
+impl Origin {
+    fn of<M>(request: &Request<M>) -> Self {
+        let headers = request.metadata().as_ref();
+        // Calls in this process have no peer.
+        let peer = request.extensions().get::<Peer>();
+        let forwarded = if peer.is_none_or(|peer| peer.is_gateway) { client_address(headers) } else { None };
+        Self {
+            is_local: request.extensions().get::<LocalOperator>().is_some(),
+            has_credential: bearer(headers).is_ok(),
+            token: OperatorToken::from_headers(headers).ok(),
+            address: forwarded.or_else(|| peer?.address),
+            is_forwarded: forwarded.is_some(),
+            call_id: CallId::from_metadata(request.metadata()),
         }
-        let session = || SessionToken::parse(token).map(Self::Session);
-        OperatorToken::parse(token).map(Self::Token).or_else(session).unwrap_or(Self::None)
     }
 }
 
-/// The address in the metadata: information for people, so that what does not look like one is left out.
-fn client_address(headers: &HeaderMap) -> String {
-    let address = headers.get(CLIENT_ADDRESS).and_then(|address| address.to_str().ok()).unwrap_or_default();
-    let is_address = address.len() <= MAX_ADDRESS
-        && address.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:[]%_-".contains(&byte))
-        && !ApiKey::begins_in(address);
-    if is_address { address.to_owned() } else { String::new() }
+/// Returns the address that a gateway names.
+fn client_address(headers: &HeaderMap) -> Option<IpAddr> {
+    headers.get(CLIENT_ADDRESS)?.to_str().ok()?.parse().ok()
 }
 
 impl Core {
-    /// Does the work of one call, if it carries the token of an operator who may do this.
+    /// Does the work of one call, if it carries the token of an operator that may do this.
     pub(super) async fn administer<M, T, F>(
         &self,
         rpc: &'static str,
@@ -74,49 +79,123 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let headers = request.metadata().as_ref();
-        let client_address = client_address(headers);
-        let credentials = match request.extensions().get::<LocalOperator>() {
-            Some(LocalOperator) => Credentials::Local,
-            None => Credentials::from_headers(headers),
-        };
-        self.answer(rpc, request, |message| async move {
-            let now = self.clock.now();
-            let operators = self.store.operators();
-            let operator = match &credentials {
-                Credentials::Local => Some(Operator::local()),
-                Credentials::None => None,
-                Credentials::Token(token) => operators.authenticate(token.digest(), now).await?,
-                Credentials::Session(token) => operators.authenticate_session(token.digest(), now).await?,
-            };
-            let operator = operator.ok_or(PetStoreError::InvalidOperatorToken)?;
-            if operator.role < needed {
-                let Operator { name: operator, role, .. } = operator;
-                return Err(PetStoreError::OperatorNotPermitted { operator, role });
-            }
-            let actor = Actor { operator: operator.name.clone(), client_address };
-            work(Caller { operator, actor, credentials, now }, message).await
-        })
-        .await
+        let origin = Origin::of(&request);
+        let is_known =
+            origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
+        // What may be a guess takes no place from operators that are known.
+        let capacity = if is_known { &self.capacity.operators } else { &self.capacity.guesses };
+        let mut name = None;
+        let answered = self
+            .answer_as(capacity, rpc, request, |message| async {
+                let now = self.clock.now();
+                let operator = self.authenticate(rpc, &origin, now).await?;
+                name = Some(operator.name.to_string());
+                if operator.role < needed {
+                    let Operator { name: operator, role, .. } = operator;
+                    return Err(PetStoreError::OperatorNotPermitted { operator, role });
+                }
+                let actor = Actor { operator: operator.name.clone(), client_address: origin.address };
+                work(Caller { operator, actor, token: origin.token.clone(), now }, message).await
+            })
+            .await;
+        if let Some(name) = name { answered_operator(rpc, &origin, &name, answered) } else { answered }
     }
+
+    async fn authenticate(
+        &self,
+        rpc: &'static str,
+        origin: &Origin,
+        now: UnixMillis,
+    ) -> Result<Operator, PetStoreError> {
+        if origin.is_local {
+            return Ok(Operator::local());
+        }
+        if !origin.has_credential {
+            return Err(PetStoreError::InvalidOperatorToken);
+        }
+        if let Some(token) = &origin.token {
+            let (digest, operators) = (token.digest(), self.store.operators());
+            let is_candidate = self.guesses.knows(digest)
+                || self.guesses.is_listed(digest, async || operators.valid_digests(now).await).await?;
+            if is_candidate {
+                if let Some(operator) = operators.authenticate(token, now).await? {
+                    return Ok(operator);
+                }
+                self.guesses.forget(digest);
+            }
+        }
+        let failure = self.guesses.failed(origin.address, now);
+        if failure.is_logged && !origin.is_forwarded {
+            tracing::warn!(
+                target: "petstore_core::admin",
+                method = method(rpc),
+                code = status::reason(&failure.error),
+                client = origin.address.map(tracing::field::display),
+                request_id = origin.call_id.as_ref().map(CallId::as_str),
+                "refused a credential that is no operator's"
+            );
+        }
+        Err(failure.error)
+    }
+}
+
+/// Names the operator in the answer, for the log of the gateway, or else writes a line for the call here.
+fn answered_operator<T>(
+    rpc: &str,
+    origin: &Origin,
+    name: &str,
+    mut answered: Result<Response<T>, Status>,
+) -> Result<Response<T>, Status> {
+    if origin.is_forwarded {
+        let metadata: &mut MetadataMap = match &mut answered {
+            Ok(response) => response.metadata_mut(),
+            Err(status) => status.metadata_mut(),
+        };
+        if let Ok(name) = name.parse() {
+            metadata.insert(OPERATOR, name);
+        }
+    } else if !origin.is_local {
+        let code = answered.as_ref().err().map_or(tonic::Code::Ok, Status::code);
+        tracing::info!(
+            target: "petstore_core::admin",
+            operator = name,
+            method = method(rpc),
+            code = ?code,
+            client = origin.address.map(tracing::field::display),
+            request_id = origin.call_id.as_ref().map(CallId::as_str),
+            "answered an operator"
+        );
+    }
+    answered
+}
+
+/// Returns the method of `package.Service/Method`.
+fn method(rpc: &str) -> &str {
+    rpc.rsplit('/').next().unwrap_or(rpc)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_is_kept_only_if_it_looks_like_one() {
-        let kept = |written: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(CLIENT_ADDRESS, written.parse().unwrap());
-            client_address(&headers)
-        };
-        for address in ["192.0.2.7", "2001:db8::7", "[fe80::1%eth0]:443"] {
-            assert_eq!(kept(address), address);
+    fn address(said: &str, peer: Option<Peer>) -> Option<String> {
+        let mut request = Request::new(());
+        request.metadata_mut().insert(CLIENT_ADDRESS, said.parse().unwrap());
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
         }
-        for other in ["<script>", "a b", &"1".repeat(65), "pet_op_1"] {
-            assert_eq!(kept(other), "", "{other}");
+        Origin::of(&request).address.map(|address| address.to_string())
+    }
+
+    #[test]
+    fn only_a_gateway_says_where_a_call_came_from() {
+        let peer = |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), is_gateway });
+        assert_eq!(address("2001:db8::7", peer(true)).as_deref(), Some("2001:db8::7"));
+        assert_eq!(address("2001:db8::7", peer(false)).as_deref(), Some("192.0.2.7"));
+        assert_eq!(address("2001:db8::7", None).as_deref(), Some("2001:db8::7"));
+        for other in ["<script>", "a b", "pet_op_1", "1.2.3.4:5", ""] {
+            assert_eq!(address(other, peer(true)).as_deref(), Some("192.0.2.7"), "{other}");
+            assert_eq!(address(other, None), None, "{other}");
         }
     }
 }

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use petstore_api_key::Environment;
-use petstore_proto::admin::v1::{self as pb, create_key_request::Expiration};
+use petstore_proto::admin::v1::{
+    self as pb, create_key_request::Expiration, rotate_key_request::Expiration as NewExpiration,
+};
 
 use super::{caller::Caller, convert};
 use crate::{
     Core,
     domain::{
-        AdminList, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyLabel, ListKeys, PetStoreError, RotatedKey,
-        Violation,
+        AdminList, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyLabel, ListKeys, NewExpiry, PetStoreError,
+        RotatedKey, Violation,
     },
 };
 
@@ -91,8 +93,17 @@ pub(super) async fn rotate(
     let id = convert::key_id(&request.key_id)?;
     let grace = request.grace.map(|grace| convert::duration("grace", grace)).transpose()?.unwrap_or(GRACE);
     let environment = convert::environment(request.environment)?;
+    let expiry = match request.expiration {
+        None => NewExpiry::SameLifetime,
+        Some(NewExpiration::ExpireTime(at)) => NewExpiry::At(convert::moment("expire_time", at)?),
+        Some(NewExpiration::Ttl(ttl)) => NewExpiry::At(caller.now.plus(convert::duration("ttl", ttl)?)),
+        Some(NewExpiration::Never(true)) => NewExpiry::Never,
+        Some(NewExpiration::Never(false)) => {
+            return Err(convert::refused(Violation::new("never", "must be true")));
+        }
+    };
     let keys = core.store.keys().by(&caller.actor);
-    let RotatedKey { issued, old } = keys.rotate(id, grace, environment, caller.now).await?;
+    let RotatedKey { issued, old } = keys.rotate(id, grace, environment, expiry, caller.now).await?;
     Ok(pb::RotateKeyResponse {
         key: Some(convert::key(&issued.record, None, caller.now)),
         api_key: issued.key.expose().to_owned(),

@@ -11,12 +11,14 @@ mod bans;
 mod caller;
 mod convert;
 mod explain;
+mod guesses;
 mod keys;
 mod operators;
 mod sessions;
 mod usage;
 
 pub(super) use caller::LocalOperator;
+pub(crate) use guesses::Guesses;
 
 /// The package of the service.
 pub(super) const PACKAGE: &str = "petstore.admin.";
@@ -70,5 +72,6 @@ methods! {
         operators::current;
     create_operator "CreateOperator" Admin CreateOperatorRequest CreateOperatorResponse operators::create;
     list_operators "ListOperators" Viewer ListOperatorsRequest ListOperatorsResponse operators::list;
+    rotate_operator "RotateOperator" Admin RotateOperatorRequest RotateOperatorResponse operators::rotate;
     revoke_operator "RevokeOperator" Admin RevokeOperatorRequest RevokeOperatorResponse operators::revoke;
 }

@@ -44,12 +44,25 @@ pub(super) async fn list(
     Ok(pb::ListOperatorsResponse { operators, next_page_token, total_size: convert::total(total) })
 }
 
+pub(super) async fn rotate(
+    core: &Core,
+    caller: Caller,
+    request: pb::RotateOperatorRequest,
+) -> Result<pb::RotateOperatorResponse, PetStoreError> {
+    let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
+    let rotated = core.store.operators().by(&caller.actor).rotate(&name, caller.now).await?;
+    let IssuedOperator { operator, token } = rotated;
+    let operator = Some(convert::operator(&operator));
+    Ok(pb::RotateOperatorResponse { operator, token: token.expose().to_owned() })
+}
+
 pub(super) async fn revoke(
     core: &Core,
     caller: Caller,
     request: pb::RevokeOperatorRequest,
 ) -> Result<pb::RevokeOperatorResponse, PetStoreError> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let operator = core.store.operators().by(&caller.actor).revoke(&name, caller.now).await?;
+    let operators = core.store.operators().by(&caller.actor);
+    let operator = operators.revoke(&name, request.force, caller.now).await?;
     Ok(pb::RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }

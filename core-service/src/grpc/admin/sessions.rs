@@ -1,25 +1,23 @@
 //! Sessions of operators.
 
+use petstore_api_key::OperatorToken;
 use petstore_proto::admin::v1 as pb;
 
-use super::{
-    caller::{Caller, Credentials},
-    convert,
-};
+use super::{caller::Caller, convert};
 use crate::{
     Core,
     domain::{Operator, PetStoreError},
 };
 
-/// For the operator's token alone: a session that opened others would last for ever.
+/// Opens a session for an operator's token. A session opens none, or it could last for ever.
 pub(super) async fn create(
     core: &Core,
     caller: Caller,
     _: pb::CreateSessionRequest,
 ) -> Result<pb::CreateSessionResponse, PetStoreError> {
-    let Credentials::Token(_) = caller.credentials else {
+    if caller.token.as_ref().is_none_or(OperatorToken::is_session) {
         return Err(PetStoreError::InvalidOperatorToken);
-    };
+    }
     let operators = core.store.operators().by(&caller.actor);
     let token = operators.open_session(&caller.operator.name, caller.now).await?;
     Ok(pb::CreateSessionResponse {
@@ -34,7 +32,7 @@ pub(super) async fn end(
     caller: Caller,
     _: pb::EndSessionRequest,
 ) -> Result<pb::EndSessionResponse, PetStoreError> {
-    if let Credentials::Session(token) = &caller.credentials {
+    if let Some(token) = caller.token.filter(OperatorToken::is_session) {
         let operators = core.store.operators().by(&caller.actor);
         operators.end_session(&caller.operator.name, token.digest(), caller.now).await?;
     }

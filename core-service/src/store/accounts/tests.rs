@@ -5,7 +5,7 @@ use petstore_clock::{Clock, ManualClock};
 
 use super::*;
 use crate::{
-    domain::{AccountId, IssuedKey, KeyId, KeyState, PetStoreError, Quota},
+    domain::{AccountId, IssuedKey, KeyId, KeyState, NewExpiry, PetStoreError, Quota},
     store::test_support::{Home, new_store, open},
 };
 
@@ -173,12 +173,13 @@ async fn a_rotated_key_lives_on_for_the_grace_and_no_longer_than_it_would_have()
         [(None, START.plus(DAY)), (Some(soon), soon), (Some(START.plus(DAY * 9)), START.plus(DAY))]
     {
         let old = shop.key("acme", expiry).await;
-        let new = shop.store.keys().rotate(old.record.id, DAY, None, START).await.unwrap();
+        let new =
+            shop.store.keys().rotate(old.record.id, DAY, None, NewExpiry::SameLifetime, START).await.unwrap();
         assert_eq!(
             (new.issued.record.account.as_str(), new.issued.record.environment),
             ("acme", Environment::Production)
         );
-        assert_eq!(new.issued.record.expires_at, None);
+        assert_eq!(new.issued.record.expires_at, expiry, "the same lifetime, from the same moment on");
         assert_eq!(new.issued.key.environment(), Environment::Production);
         let (resolved, _) = shop.store.keys().resolve(old.key.digest(), None).await.unwrap();
         assert_eq!(resolved.unwrap().expires_at, Some(end));
@@ -194,7 +195,12 @@ async fn a_key_that_is_out_of_use_is_not_rotated() {
     shop.store.keys().revoke(revoked.record.id, shop.clock.now()).await.unwrap();
     shop.hand.advance(DAY);
     for (key, state) in [(revoked, KeyState::Revoked), (expired, KeyState::Expired)] {
-        let refusal = shop.store.keys().rotate(key.record.id, DAY, None, shop.clock.now()).await.unwrap_err();
+        let refusal = shop
+            .store
+            .keys()
+            .rotate(key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
+            .await
+            .unwrap_err();
         assert!(
             matches!(refusal, PetStoreError::KeyNotActive { state: found, .. } if found == state),
             "{refusal}"
@@ -220,7 +226,11 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
     expect(zoo, &mut revision).await;
     shop.key("zoo", None).await;
     expect(zoo, &mut revision).await;
-    shop.store.keys().rotate(key.record.id, DAY, None, shop.clock.now()).await.unwrap();
+    shop.store
+        .keys()
+        .rotate(key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
+        .await
+        .unwrap();
     expect(acme, &mut revision).await;
     shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap();
     expect(acme, &mut revision).await;

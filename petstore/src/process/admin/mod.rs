@@ -2,25 +2,20 @@
 
 mod client;
 mod host;
+mod log_level;
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use axum::{
     Router,
-    extract::{ConnectInfo, Request, State},
+    extract::{Request, State},
     http::{StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use petstore_gateway::{admin_router, console};
-use petstore_telemetry::{
-    logs,
-    metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
-};
+use petstore_gateway::admin_router;
+use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -92,7 +87,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
         .route("/console", any(admin_api))
         .route("/console/", any(admin_api))
         .route("/console/{*path}", any(admin_api))
-        .route("/log-level", get(log_level).put(set_log_level))
+        .route("/log-level", get(log_level::get).put(log_level::set))
         .layer(middleware::from_fn_with_state(names.into(), host::check));
     Router::new()
         .route("/livez", get(async || "ok"))
@@ -115,30 +110,8 @@ async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
         return not_found().await;
     };
-    let router = health.admin_api.get_or_init(|| {
-        let api = admin_router(gateway);
-        console(api.clone()).merge(api)
-    });
+    let router = health.admin_api.get_or_init(|| admin_router(gateway));
     router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
-}
-
-async fn log_level() -> Response {
-    match logs::log() {
-        Some(log) => log.filter().into_response(),
-        None => not_found().await, // the log belongs to the program that embeds the service
-    }
-}
-
-/// Changes what is logged to the filter in the body. Only programs on the same machine may: others that reach
-/// the admin port can read it.
-async fn set_log_level(ConnectInfo(peer): ConnectInfo<SocketAddr>, filter: String) -> Response {
-    match logs::log() {
-        Some(log) if peer.ip().to_canonical().is_loopback() => match log.set_filter(filter.trim()) {
-            Ok(()) => StatusCode::NO_CONTENT.into_response(),
-            Err(invalid) => refuse(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
-        },
-        Some(_) | None => not_found().await,
-    }
 }
 
 fn refuse(status: StatusCode, code: &str, message: &str) -> Response {

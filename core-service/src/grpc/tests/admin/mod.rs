@@ -100,7 +100,9 @@ async fn change_everything(admin: &mut Admin) -> (Vec<&'static str>, Vec<String>
     admin.resume_account(pb::ResumeAccountRequest { account: "acme-2".into() }).await.unwrap();
     let new = pb::CreateOperatorRequest { name: "bea".into(), role: pb::Role::Viewer.into() };
     let operator = admin.create_operator(new).await.unwrap().into_inner();
-    admin.revoke_operator(pb::RevokeOperatorRequest { name: "bea".into() }).await.unwrap();
+    let rotation = pb::RotateOperatorRequest { name: "bea".into() };
+    let again = admin.rotate_operator(rotation).await.unwrap().into_inner();
+    admin.revoke_operator(pb::RevokeOperatorRequest { name: "bea".into(), force: false }).await.unwrap();
     let actions = vec![
         "CreateAccount",
         "UpdateAccount",
@@ -112,7 +114,8 @@ async fn change_everything(admin: &mut Admin) -> (Vec<&'static str>, Vec<String>
         "SuspendAccount",
         "ResumeAccount",
         "CreateOperator",
+        "RotateOperator",
         "RevokeOperator",
     ];
-    (actions, vec![key.api_key, rotated.api_key, operator.token])
+    (actions, vec![key.api_key, rotated.api_key, operator.token, again.token])
 }

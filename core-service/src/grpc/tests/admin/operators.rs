@@ -53,7 +53,11 @@ async fn a_viewer_reads_everything_and_changes_nothing() {
             .await
             .map(drop),
         admin
-            .revoke_operator(with(&viewer, pb::RevokeOperatorRequest { name: "vera".into() }))
+            .rotate_operator(with(&viewer, pb::RotateOperatorRequest { name: "vera".into() }))
+            .await
+            .map(drop),
+        admin
+            .revoke_operator(with(&viewer, pb::RevokeOperatorRequest { name: "vera".into(), force: false }))
             .await
             .map(drop),
     ];
@@ -100,7 +104,10 @@ async fn a_revoked_token_is_refused_at_once_and_its_name_stays_taken() {
     let (mut admin, first) = (remote(&shop), token(&shop, "ann", Role::Admin).await);
     let second = token(&shop, "bea", Role::Admin).await;
     admin.list_accounts(with(&first, pb::ListAccountsRequest::default())).await.unwrap();
-    admin.revoke_operator(with(&second, pb::RevokeOperatorRequest { name: "ann".into() })).await.unwrap();
+    admin
+        .revoke_operator(with(&second, pb::RevokeOperatorRequest { name: "ann".into(), force: false }))
+        .await
+        .unwrap();
     let refusal = admin.list_accounts(with(&first, pb::ListAccountsRequest::default())).await.unwrap_err();
     assert_eq!(reason(&refusal), "INVALID_OPERATOR_TOKEN");
     let again = pb::CreateOperatorRequest { name: "ann".into(), role: pb::Role::Admin.into() };
@@ -115,4 +122,89 @@ async fn a_revoked_token_is_refused_at_once_and_its_name_stays_taken() {
         .map(|one| (one.name.as_str(), one.revoke_time.is_some(), one.last_use_time.is_some()))
         .collect();
     assert_eq!(listed, [("bea", false, true), ("ann", true, true)]);
+}
+
+#[tokio::test]
+async fn a_new_token_of_a_revoked_operator_ends_the_old_one_and_its_sessions_and_keeps_the_name() {
+    let shop = Shop::open().await;
+    let mut admin = remote(&shop);
+    let (ann, bea) = (token(&shop, "ann", Role::Admin).await, token(&shop, "bea", Role::Admin).await);
+    let session = admin.create_session(with(&ann, pb::CreateSessionRequest {})).await.unwrap().into_inner();
+    let revoke = pb::RevokeOperatorRequest { name: "ann".into(), force: false };
+    admin.revoke_operator(with(&bea, revoke)).await.unwrap();
+    let rotate = pb::RotateOperatorRequest { name: "ann".into() };
+    let rotated = admin.rotate_operator(with(&bea, rotate)).await.unwrap().into_inner();
+    let operator = rotated.operator.unwrap();
+    assert_eq!((operator.name.as_str(), operator.revoke_time), ("ann", None));
+    assert!(rotated.token.ends_with(&operator.last_four));
+    let ask = async |token: &str| {
+        let asked = remote(&shop).get_current_operator(with(token, pb::GetCurrentOperatorRequest {})).await;
+        asked.map(|answer| answer.into_inner().operator.unwrap().name).map_err(|refusal| reason(&refusal))
+    };
+    assert_eq!(ask(&rotated.token).await, Ok("ann".to_owned()));
+    for old in [&ann, &session.token] {
+        assert_eq!(ask(old).await, Err("INVALID_OPERATOR_TOKEN".to_owned()));
+    }
+    let event = events(&mut local(&shop)).await.remove(0);
+    assert_eq!((event.action.as_str(), event.target_operator.as_str()), ("RotateOperator", "ann"));
+    let nobody = pb::RotateOperatorRequest { name: "nobody".into() };
+    let refusal = admin.rotate_operator(with(&bea, nobody)).await.unwrap_err();
+    assert_eq!(reason(&refusal), "OPERATOR_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn the_last_admin_and_oneself_are_revoked_only_with_force() {
+    let shop = Shop::open().await;
+    let (ann, bea) = (token(&shop, "ann", Role::Admin).await, token(&shop, "bea", Role::Admin).await);
+    let vera = token(&shop, "vera", Role::Viewer).await;
+    let revoke = async |token: Option<&str>, name: &str, force| {
+        let request = pb::RevokeOperatorRequest { name: name.into(), force };
+        let answer = match token {
+            Some(token) => remote(&shop).revoke_operator(with(token, request)).await,
+            None => local(&shop).revoke_operator(request).await,
+        };
+        answer.map(drop).map_err(|refusal| (reason(&refusal), refusal.message().to_owned()))
+    };
+    let refused = |message: &str| {
+        Err(("FORCE_REQUIRED".to_owned(), format!("{message}; repeat it with force if that is meant")))
+    };
+    let own = "ann is you: afterwards your token and your sessions are worth nothing";
+    assert_eq!(revoke(Some(&ann), "ann", false).await, refused(own));
+    assert_eq!(revoke(Some(&ann), "bea", false).await, Ok(()));
+    let last = "ann is the last admin: afterwards only commands on the store itself can change anything";
+    assert_eq!(revoke(Some(&ann), "ann", false).await, refused(last));
+    assert_eq!(revoke(None, "ann", false).await, refused(last));
+    assert_eq!(revoke(Some(&ann), "vera", false).await, Ok(()));
+    assert_eq!(revoke(Some(&ann), "bea", false).await, Ok(()), "it is revoked already");
+    assert_eq!(revoke(Some(&ann), "ann", true).await, Ok(()));
+    for token in [&ann, &bea, &vera] {
+        assert_eq!(revoke(Some(token), "x", true).await.unwrap_err().0, "INVALID_OPERATOR_TOKEN");
+    }
+}
+
+#[tokio::test]
+async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard() {
+    let shop = Shop::open().await;
+    let ask = async |token: &str| {
+        let asked = remote(&shop).get_current_operator(with(token, pb::GetCurrentOperatorRequest {})).await;
+        asked.map(|answer| answer.into_inner().operator.unwrap().name).map_err(|refusal| reason(&refusal))
+    };
+    let malformed = "pet_op_0000000000000000000000000000000000";
+    let mut reasons = std::collections::BTreeMap::new();
+    for _ in 0..1_100 {
+        *reasons.entry(ask(malformed).await.unwrap_err()).or_insert(0) += 1;
+    }
+    let expected = [("INVALID_OPERATOR_TOKEN".to_owned(), 10), ("TOO_MANY_ATTEMPTS".to_owned(), 1_090)];
+    assert_eq!(reasons, expected.into());
+    let ann = token(&shop, "ann", Role::Admin).await; // no core has seen it
+    let mut guesses: Vec<_> = (0..200).map(|_| OperatorToken::generate()).collect();
+    guesses.push(OperatorToken::generate_session());
+    let guessing = futures_util::future::join_all(guesses.iter().map(|guess| ask(guess.expose())));
+    let (refused, heard) = tokio::join!(guessing, ask(&ann));
+    assert_eq!(heard, Ok("ann".to_owned()));
+    assert!(refused.iter().all(|answer| answer == &Err("TOO_MANY_ATTEMPTS".to_owned())));
+    let opened = remote(&shop).create_session(with(&ann, pb::CreateSessionRequest {})).await.unwrap();
+    assert_eq!(ask(&opened.into_inner().token).await, Ok("ann".to_owned()));
+    shop.hand.advance(Duration::from_mins(1));
+    assert_eq!(ask(malformed).await, Err("INVALID_OPERATOR_TOKEN".to_owned()));
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use petstore_api_key::SessionToken;
-
 use super::*;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -59,7 +57,10 @@ async fn a_session_ends_with_its_operators_token_and_when_it_is_ended() {
     assert_eq!(whose(&mut admin, &first).await, invalid());
     assert_eq!(whose(&mut admin, &second).await, Ok("ann".to_owned()), "another session goes on");
 
-    admin.revoke_operator(with(&of_bea, pb::RevokeOperatorRequest { name: "ann".into() })).await.unwrap();
+    admin
+        .revoke_operator(with(&of_bea, pb::RevokeOperatorRequest { name: "ann".into(), force: false }))
+        .await
+        .unwrap();
     assert_eq!(whose(&mut admin, &second).await, invalid());
     assert_eq!(whose(&mut admin, &of_bea).await, Ok("bea".to_owned()));
 }
@@ -92,7 +93,7 @@ async fn no_token_but_one_that_was_issued_is_a_session() {
     let mut admin = remote(&shop);
     let ann = token(&shop, "ann", Role::Admin).await;
     let right = open(&mut admin, &ann).await.token;
-    let unknown = SessionToken::generate();
+    let unknown = OperatorToken::generate_session();
     for wrong in ["pet_ses_", unknown.expose(), &right[1..], &format!("{right}0"), &right.to_uppercase()] {
         assert_eq!(whose(&mut admin, wrong).await, invalid(), "{wrong}");
     }
@@ -114,6 +115,27 @@ async fn sessions_are_in_the_audit_without_their_tokens() {
     assert_eq!(events[1].client_address, "192.0.2.7");
     assert_eq!(events[1].after_json, r#"{"expireTime":"2027-01-15T16:00:00Z"}"#);
     assert!(!format!("{events:?}").contains(&session[session.len() - 4..]));
+}
+
+#[tokio::test]
+async fn any_number_of_sign_ins_leaves_one_event_a_minute() {
+    let shop = Shop::open().await;
+    let mut admin = remote(&shop);
+    let vera = token(&shop, "vera", Role::Viewer).await;
+    let mut sign_in = async || {
+        let session = open(&mut admin, &vera).await.token;
+        admin.end_session(with(&session, pb::EndSessionRequest {})).await.unwrap();
+    };
+    for _ in 0..30 {
+        sign_in().await;
+        shop.hand.advance(Duration::from_secs(1));
+    }
+    shop.hand.advance(Duration::from_secs(30));
+    sign_in().await;
+    let events = events(&mut local(&shop)).await;
+    let found: Vec<_> = events.iter().map(|event| event.action.as_str()).collect();
+    assert_eq!(found[..4], ["EndSession", "CreateSession", "EndSession", "CreateSession"]);
+    assert_eq!(found.len(), 5, "{found:?}"); // and one for the operator
 }
 
 #[tokio::test]

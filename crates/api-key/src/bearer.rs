@@ -1,27 +1,29 @@
 //! The bearer credential of a request.
 
 use http::{HeaderMap, header::AUTHORIZATION};
-use petstore_api_key::{ApiKey, Environment};
 
-/// The longest credential that is looked at, in bytes.
-const MAX_TOKEN: usize = 512;
+use crate::{ApiKey, Environment, OperatorToken};
 
-/// Why a request carries no usable key.
+/// Maximum length of a credential, in bytes.
+const MAX_LEN: usize = 512;
+
+/// Why a request carries no usable credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BearerError {
     /// There is no bearer credential.
     Missing,
-    /// There is one, but it is not a key of this service.
+    /// There is one, but not of the expected form.
     Invalid,
 }
 
-/// The key in the `Authorization` field (RFC 6750 §2.1, the form of RFC 9110 §11.4), if its form and checksum
-/// are right and it is one of `environment`: whether it exists is another question.
+/// Returns the credential in `Authorization: Bearer …` (RFC 6750 §2.1, the form of RFC 9110 §11.4).
 ///
 /// # Errors
-/// [`BearerError::Missing`]: no field, an empty one, or another scheme. [`BearerError::Invalid`]: everything
-/// else.
-pub fn bearer(headers: &HeaderMap, environment: Environment) -> Result<ApiKey, BearerError> {
+///
+/// [`BearerError::Missing`] if there is no field, an empty one, or one of another scheme.
+/// [`BearerError::Invalid`] if there are two fields, or no token68 (RFC 9110 §11.2) of at most 512 characters
+/// after the scheme.
+pub fn bearer(headers: &HeaderMap) -> Result<&str, BearerError> {
     let mut fields = headers.get_all(AUTHORIZATION).into_iter();
     let field = fields.next().ok_or(BearerError::Missing)?;
     if fields.next().is_some() {
@@ -34,21 +36,38 @@ pub fn bearer(headers: &HeaderMap, environment: Environment) -> Result<ApiKey, B
         return Err(BearerError::Missing);
     }
     let spaces = token.iter().take_while(|byte| **byte == b' ').count();
-    token68(token.split_at(spaces).1)
-        .and_then(ApiKey::parse)
-        .filter(|key| key.environment() == environment)
-        .ok_or(BearerError::Invalid)
+    let token = token.split_at(spaces).1;
+    let is_token = (1..=MAX_LEN).contains(&token.len()) && token.iter().copied().all(is_token68);
+    std::str::from_utf8(token).ok().filter(|_| is_token).ok_or(BearerError::Invalid)
 }
 
-/// The token as text if it is a token68 (RFC 9110 §11.2) of bearable length.
-fn token68(token: &[u8]) -> Option<&str> {
-    let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
-    let (body, _) = token.split_at_checked(token.len().checked_sub(padding)?)?;
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
-    if token.len() > MAX_TOKEN || body.is_empty() || !body.iter().all(allowed) {
-        return None;
+/// Returns `true` if a token68 may have this byte. Service tokens may have `=` anywhere, not only at the end.
+pub(crate) fn is_token68(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
+}
+
+impl ApiKey {
+    /// Returns the key in `Authorization`, if its form and checksum are right and it is one of `environment`.
+    /// Whether it exists is another question.
+    ///
+    /// # Errors
+    ///
+    /// As [`bearer`], and [`BearerError::Invalid`] if the credential is no such key.
+    pub fn from_headers(headers: &HeaderMap, environment: Environment) -> Result<Self, BearerError> {
+        let key = Self::parse(bearer(headers)?).filter(|key| key.environment() == environment);
+        key.ok_or(BearerError::Invalid)
     }
-    std::str::from_utf8(token).ok()
+}
+
+impl OperatorToken {
+    /// Returns the token in `Authorization`, if its form and checksum are right.
+    ///
+    /// # Errors
+    ///
+    /// As [`bearer`], and [`BearerError::Invalid`] if the credential is no such token.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self, BearerError> {
+        Self::parse(bearer(headers)?).ok_or(BearerError::Invalid)
+    }
 }
 
 #[cfg(test)]
@@ -63,7 +82,7 @@ mod tests {
         for field in fields {
             headers.append(AUTHORIZATION, HeaderValue::from_bytes(field.as_bytes()).unwrap());
         }
-        bearer(&headers, Environment::Production).map(|key| key.expose().to_owned())
+        ApiKey::from_headers(&headers, Environment::Production).map(|key| key.expose().to_owned())
     }
 
     #[test]
@@ -128,10 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_at_most_512_characters_of_token68() {
-        let longest = "a".repeat(MAX_TOKEN);
-        assert_eq!(token68(longest.as_bytes()), Some(longest.as_str()));
-        assert_eq!(token68(b"AZaz09-._~+/=="), Some("AZaz09-._~+/=="));
+    fn a_token_has_at_most_512_characters() {
+        let read = |token: &str| {
+            let field = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
+            bearer(&HeaderMap::from_iter([(AUTHORIZATION, field)])).map(str::to_owned)
+        };
+        assert_eq!(read(&"a".repeat(MAX_LEN)), Ok("a".repeat(MAX_LEN)));
+        assert_eq!(read(&"a".repeat(MAX_LEN + 1)), Err(BearerError::Invalid));
+        assert_eq!(read("AZaz09-._~+/=="), Ok("AZaz09-._~+/==".to_owned()));
     }
 
     proptest! {
@@ -139,7 +162,7 @@ mod tests {
         fn no_field_makes_it_panic(field in vec(prop_oneof![32..=126u8, 128..=255u8, Just(9)], 0..80)) {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, HeaderValue::from_bytes(&field).unwrap());
-            prop_assert!(bearer(&headers, Environment::Production).is_err());
+            prop_assert!(ApiKey::from_headers(&headers, Environment::Production).is_err());
         }
     }
 }

@@ -1,0 +1,181 @@
+//! Credentials that may be guesses: how they are judged without a look-up for each, and counted.
+//!
+//! A correct credential is always heard, whatever else comes from its address: the caller may share a proxy
+//! with the guesser. So guesses are not shut out, but cheap: what is not among the credentials that were valid
+//! lately waits for a fresh list of them, which is read at most ten times a second for all callers together.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+
+use petstore_api_key::KeyDigest;
+use petstore_clock::UnixMillis;
+use tokio::time::{Instant, sleep_until};
+
+use crate::domain::PetStoreError;
+
+/// Interval between two lists of credentials.
+const LIST_INTERVAL: Duration = Duration::from_millis(100);
+/// Failed attempts of an address in a window that are answered as such. The first one opens the window.
+const MAX_ATTEMPTS: u32 = 10;
+/// Length of that window.
+const WINDOW: Duration = Duration::from_mins(1);
+/// Addresses that are counted at once. More begin anew.
+const MAX_ADDRESSES: usize = 10_000;
+
+/// The credentials that were valid lately, and the failed attempts of each address. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guesses(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    valid: RwLock<HashSet<KeyDigest>>,
+    /// When the list was read. Held while it is read again, so that all who wait share it.
+    listed: tokio::sync::Mutex<Option<Instant>>,
+    failures: Mutex<HashMap<Option<IpAddr>, Window>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: UnixMillis,
+    attempts: u32,
+}
+
+/// A failed attempt that was counted.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: PetStoreError,
+    /// `true` for the attempts of a window that leave a line in the log, and for the first one beyond.
+    pub(super) is_logged: bool,
+}
+
+impl Guesses {
+    /// Returns `true` if the credential was valid lately, so that it can be judged by itself.
+    pub(super) fn knows(&self, digest: KeyDigest) -> bool {
+        self.0.valid.read().unwrap_or_else(PoisonError::into_inner).contains(&digest)
+    }
+
+    /// Forgets a credential that turned out to be no longer valid.
+    pub(super) fn forget(&self, digest: KeyDigest) {
+        self.0.valid.write().unwrap_or_else(PoisonError::into_inner).remove(&digest);
+    }
+
+    /// Returns `true` if the credential is valid now, as far as a list can say that is read from now on.
+    pub(super) async fn is_listed(
+        &self,
+        digest: KeyDigest,
+        list: impl AsyncFnOnce() -> Result<HashSet<KeyDigest>, PetStoreError>,
+    ) -> Result<bool, PetStoreError> {
+        let asked = Instant::now();
+        let mut listed = self.0.listed.lock().await;
+        if listed.is_none_or(|listed| listed < asked) {
+            if let Some(listed) = *listed {
+                sleep_until(listed + LIST_INTERVAL).await;
+            }
+            let now = Instant::now();
+            let valid = list().await?;
+            *self.0.valid.write().unwrap_or_else(PoisonError::into_inner) = valid;
+            *listed = Some(now);
+        }
+        drop(listed);
+        Ok(self.knows(digest))
+    }
+
+    /// Counts a failed attempt, and returns what it is answered.
+    pub(super) fn failed(&self, address: Option<IpAddr>, now: UnixMillis) -> Failure {
+        let mut failures = self.0.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = address.map(network);
+        if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&network) {
+            failures.retain(|_, window| window.is_open(now));
+            if failures.len() >= MAX_ADDRESSES {
+                failures.clear();
+            }
+        }
+        let window = failures.entry(network).or_insert(Window { since: now, attempts: 0 });
+        if !window.is_open(now) {
+            *window = Window { since: now, attempts: 0 };
+        }
+        window.attempts = window.attempts.saturating_add(1);
+        let error = if window.attempts <= MAX_ATTEMPTS {
+            PetStoreError::InvalidOperatorToken
+        } else {
+            let left = window.since.plus(WINDOW).0.saturating_sub(now.0).div_ceil(1_000).max(1);
+            PetStoreError::TooManyAttempts { retry_after: Duration::from_secs(left) }
+        };
+        Failure { error, is_logged: window.attempts <= MAX_ATTEMPTS + 1 }
+    }
+}
+
+impl Window {
+    fn is_open(&self, now: UnixMillis) -> bool {
+        self.since <= now && now < self.since.plus(WINDOW)
+    }
+}
+
+/// Returns the address, or the /64 of an IPv6 address, any address of which one host may use.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use petstore_api_key::OperatorToken;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn any_number_of_guesses_costs_at_most_ten_lists_a_second_and_a_new_credential_is_among_them() {
+        let (guesses, lists) = (Guesses::default(), AtomicU32::new(0));
+        let right = OperatorToken::generate().digest();
+        let list = async || {
+            lists.fetch_add(1, Ordering::Relaxed);
+            Ok(HashSet::from([right]))
+        };
+        let begin = Instant::now();
+        let judge = |digest| guesses.is_listed(digest, list);
+        while begin.elapsed() < 5 * LIST_INTERVAL {
+            let wrong = (0..100).map(|_| judge(OperatorToken::generate().digest()));
+            let (wrong, right) = tokio::join!(futures_util::future::join_all(wrong), judge(right));
+            assert!(wrong.into_iter().all(|known| !known.unwrap()) && right.unwrap());
+        }
+        let most = begin.elapsed().as_millis() / LIST_INTERVAL.as_millis() + 1;
+        assert!(u128::from(lists.load(Ordering::Relaxed)) <= most, "{lists:?}");
+        assert!(guesses.knows(right));
+        guesses.forget(right);
+        assert!(!guesses.knows(right));
+    }
+
+    #[test]
+    fn the_eleventh_failure_in_a_minute_is_told_to_wait_and_is_the_last_in_the_log() {
+        let guesses = Guesses::default();
+        let begin = UnixMillis(1_795_200_000_000);
+        let fail = |address: &str, after: u64| {
+            let failure = guesses.failed(Some(address.parse().unwrap()), UnixMillis(begin.0 + after));
+            let retry_after = match failure.error {
+                PetStoreError::TooManyAttempts { retry_after } => Some(retry_after.as_secs()),
+                _ => None,
+            };
+            (retry_after, failure.is_logged)
+        };
+        for _ in 0..10 {
+            assert_eq!(fail("192.0.2.7", 0), (None, true));
+        }
+        assert_eq!(fail("::ffff:192.0.2.7", 500), (Some(60), true));
+        assert_eq!(fail("192.0.2.7", 59_999), (Some(1), false));
+        assert_eq!(fail("192.0.2.8", 59_999), (None, true));
+        assert_eq!(fail("192.0.2.7", 60_000), (None, true));
+        for last in 0..10 {
+            assert_eq!(fail(&format!("2001:db8::{last}"), 0).0, None);
+        }
+        assert_eq!(fail("2001:db8::ffff:1", 0).0, Some(60));
+        assert_eq!(fail("2001:db8:0:1::1", 0).0, None);
+    }
+}

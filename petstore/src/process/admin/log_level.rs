@@ -1,0 +1,42 @@
+//! `/log-level`: shows and changes what is logged.
+
+use std::net::SocketAddr;
+
+use axum::{
+    extract::{ConnectInfo, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use petstore_gateway::admin_of;
+use petstore_telemetry::logs;
+
+use super::{Health, not_found, refuse};
+
+pub(super) async fn get() -> Response {
+    match logs::log() {
+        Some(log) => log.filter().into_response(),
+        None => not_found().await, // the log belongs to the program that embeds the service
+    }
+}
+
+/// Changes what is logged to the filter in the body, for an admin.
+pub(super) async fn set(
+    State(health): State<Health>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    filter: String,
+) -> Response {
+    let core = health.sources.get().and_then(|sources| sources.core.clone());
+    let (Some(log), Some(core)) = (logs::log(), core) else { return not_found().await };
+    let operator = match admin_of(core, &headers, peer.ip()).await {
+        Ok(operator) => operator,
+        Err(refusal) => return refusal,
+    };
+    match log.set_filter(filter.trim()) {
+        Ok(()) => {
+            tracing::warn!(operator, client = %peer.ip(), filter = filter.trim(), "changed what is logged");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(invalid) => refuse(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
+    }
+}
