@@ -29,7 +29,7 @@ pub mod server;
 pub mod tls;
 mod usage;
 
-pub use admin::admin_of;
+pub use admin::{admin_of, admin_reason, call_admin};
 pub use console::admin_router;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};

@@ -39,7 +39,7 @@ pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity, ShipDate};
 pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use page_token::{List, PageToken};
 pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, RawPet};
-pub(crate) use position::AdminList;
+pub(crate) use position::{AdminList, PageTokens};
 pub use refusal::{Refusal, RefusalCause, RefusalCount};
 pub use usage::{Day, Minute, Tally, UsageDay, UsageMinute};
 pub(crate) use usage::{ReporterName, UsageReport};

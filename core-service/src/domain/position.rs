@@ -1,9 +1,10 @@
 //! Where the next page of an operator's list begins.
 
-use super::{PageToken, Violation};
+use std::fmt::Debug;
 
-/// A list of operators that is walked page by page. A token leads on in its own list only; its filters are
-/// not in it.
+use super::Violation;
+
+/// A list of operators that is walked page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminList {
     Accounts,
@@ -13,8 +14,21 @@ pub(crate) enum AdminList {
     Operators,
 }
 
+/// Writes and reads the page tokens of a list with its filters. A token leads on in the same list with the
+/// same filters only.
+#[derive(Clone, Debug)]
+pub(crate) struct PageTokens {
+    list: AdminList,
+    filters: String,
+}
+
 impl AdminList {
-    /// The letter that stands for the list in tokens.
+    /// Returns the tokens of the list with these filters.
+    pub(crate) fn with(self, filters: &impl Debug) -> PageTokens {
+        PageTokens { list: self, filters: format!("{filters:?}") }
+    }
+
+    /// Returns the letter that stands for the list in tokens.
     const fn letter(self) -> char {
         match self {
             Self::Accounts => 'a',
@@ -24,30 +38,39 @@ impl AdminList {
             Self::Operators => 'o',
         }
     }
+}
 
-    /// The token of the page that follows the row with this position. Opaque to clients, like [`PageToken`].
-    pub(crate) fn token(self, last: &str) -> String {
-        format!("{}.{last}.{:08x}", self.letter(), self.checksum(last))
+impl PageTokens {
+    /// Refusal of a token that was changed, or is of another list or of other filters.
+    pub(crate) const FOREIGN: Violation =
+        Violation::new("page_token", "must be the unchanged one of the page before, with the same filters");
+
+    /// Returns the token of the page that follows the row with this position. Opaque to clients, as
+    /// [`PageToken`](super::PageToken) is.
+    pub(crate) fn token(&self, last: &str) -> String {
+        format!("{}.{last}.{:08x}", self.list.letter(), self.checksum(last))
     }
 
-    /// The position in a token; `None` for the first page, whose token is empty.
+    /// Returns the position in a token, or `None` for the first page, whose token is empty.
     ///
     /// # Errors
     ///
-    /// [`PageToken::DAMAGED`].
-    pub(crate) fn position(self, token: &str) -> Result<Option<&str>, Violation> {
+    /// [`Self::FOREIGN`].
+    pub(crate) fn position<'a>(&self, token: &'a str) -> Result<Option<&'a str>, Violation> {
         if token.is_empty() {
             return Ok(None);
         }
         let read = || {
-            let (last, checksum) = token.strip_prefix(self.letter())?.strip_prefix('.')?.rsplit_once('.')?;
+            let (last, checksum) =
+                token.strip_prefix(self.list.letter())?.strip_prefix('.')?.rsplit_once('.')?;
             (checksum == format!("{:08x}", self.checksum(last))).then_some(last)
         };
-        read().map(Some).ok_or(PageToken::DAMAGED)
+        read().map(Some).ok_or(Self::FOREIGN)
     }
 
-    fn checksum(self, last: &str) -> u32 {
-        crc32fast::hash(format!("petstore admin page {}{last}", self.letter()).as_bytes())
+    fn checksum(&self, last: &str) -> u32 {
+        let Self { list, filters } = self;
+        crc32fast::hash(format!("petstore admin page {}{last} {filters}", list.letter()).as_bytes())
     }
 }
 
@@ -56,13 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_by_its_own_list_only_and_not_when_it_was_changed() {
-        let token = AdminList::Keys.token("7.8");
-        assert_eq!(AdminList::Keys.position(&token), Ok(Some("7.8")));
-        assert_eq!(AdminList::Keys.position(""), Ok(None));
+    fn a_token_is_read_by_its_own_list_and_filters_only_and_not_when_it_was_changed() {
+        let keys = AdminList::Keys.with(&"shop");
+        let token = keys.token("7.8");
+        assert_eq!(keys.position(&token), Ok(Some("7.8")));
+        assert_eq!(keys.position(""), Ok(None));
         for damaged in [&token[1..], "k", "k.7", &token.replace('7', "6"), &format!("{token}0")] {
-            assert_eq!(AdminList::Keys.position(damaged), Err(PageToken::DAMAGED), "{damaged}");
+            assert_eq!(keys.position(damaged), Err(PageTokens::FOREIGN), "{damaged}");
         }
-        assert_eq!(AdminList::Bans.position(&token), Err(PageToken::DAMAGED));
+        for other in [AdminList::Bans.with(&"shop"), AdminList::Keys.with(&""), AdminList::Keys.with(&())] {
+            assert_eq!(other.position(&token), Err(PageTokens::FOREIGN), "{other:?}");
+        }
     }
 }

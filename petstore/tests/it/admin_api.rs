@@ -62,6 +62,70 @@ async fn what_is_not_there_or_not_served_is_an_error_as_on_the_public_port() {
 }
 
 #[tokio::test]
+async fn what_is_malformed_repeated_or_not_defined_is_refused_and_named_as_in_json() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    for name in ["one", "two", "three"] {
+        let account = json!({ "name": name, "plan": "free" });
+        boss.post("/admin/v1/accounts", &account).await.assert_status(201);
+    }
+    let issued = boss.post("/admin/v1/accounts/one/keys", &json!({ "ttl": "90d" })).await;
+    let issued = issued.assert_status(201).json();
+    let key = issued["key"]["id"].as_str().unwrap();
+    let expiry = issued["key"]["expireTime"].as_str().unwrap();
+    assert!(expiry.starts_with("2027-02-18T"), "90 days after 2026-11-20: {expiry}");
+
+    let first = boss.get("/admin/v1/accounts?pageSize=1&plan=free").await.json();
+    let token = first["nextPageToken"].as_str().unwrap();
+    boss.get(&format!("/admin/v1/accounts?plan=free&pageToken={token}")).await.assert_status(200);
+    let foreign = "pageToken must be the unchanged one of the page before, with the same filters";
+    for (path, code, message) in [
+        (format!("accounts?pageToken={token}"), "INVALID_CURSOR", foreign),
+        (format!("accounts?plan=pro&pageToken={token}"), "INVALID_CURSOR", foreign),
+        (format!("keys?pageToken={token}"), "INVALID_CURSOR", foreign),
+        (
+            "accounts?pageSize=1&pageSize=2".to_owned(),
+            "INVALID_PARAMETER",
+            "pageSize is given more than once",
+        ),
+        ("accounts?plan=".to_owned(), "INVALID_PARAMETER", "plan must not be empty"),
+        ("refusals?requestId=".to_owned(), "INVALID_PARAMETER", "requestId must not be empty"),
+        ("audit-events?keyId=abc".to_owned(), "INVALID_PARAMETER", "keyId must be the UUID of a key"),
+        ("audit-events?account=a%20b".to_owned(), "INVALID_PARAMETER", "account must be 1 to 64 letters"),
+        ("audit-events?operator=a%20b".to_owned(), "INVALID_PARAMETER", "operator must be 1 to 64 letters"),
+    ] {
+        let refused = boss.get(&format!("/admin/v1/{path}")).await;
+        refused.assert_error_body(400, code);
+        assert!(refused.message().starts_with(message), "{path}: {refused:?}");
+    }
+
+    for (path, body, status, message) in [
+        (format!("keys/{key}/revoke"), r#"{"reason":"x"}"#, 400, "reason is no member of this object"),
+        ("accounts/one/resume".to_owned(), "[1]", 400, "the body must be a JSON object"),
+        ("accounts/one/resume".to_owned(), "not JSON", 400, "the body must be one JSON value"),
+        ("accounts/one/keys".to_owned(), r#"{"ttl":"2920000d"}"#, 400, "ttl must end before the year 10000"),
+        (
+            format!("keys/{key}/rotate"),
+            r#"{"grace":"2920000d"}"#,
+            400,
+            "grace must end before the year 10000",
+        ),
+        ("accounts/one/resume".to_owned(), "{}", 200, ""),
+        (format!("keys/{key}/revoke"), "", 200, ""),
+    ] {
+        let answer = boss.send("POST", &format!("/admin/v1/{path}"), &[], body).await;
+        answer.assert_status(status);
+        assert!(status == 200 || answer.message().starts_with(message), "{path}: {answer:?}");
+    }
+    let repeated = "/admin/v1/accounts/one?updateMask=plan&updateMask=name";
+    boss.send("PATCH", repeated, &[], r#"{"plan":"pro"}"#).await.assert_error_body(400, "INVALID_PARAMETER");
+
+    let right = shop.operator_token("ann", Role::Viewer).await;
+    let spaced = shop.admin().with_header("authorization", &format!("bearer   {right} "));
+    spaced.get("/admin/v1/operators/current").await.assert_status(200);
+}
+
+#[tokio::test]
 async fn a_page_of_the_web_cannot_use_it_by_a_name_of_its_own() {
     let shop = TestShop::open().await;
     let refused = shop.admin().send("GET", "/admin/v1/openapi.json", &[("host", "evil.example")], "").await;
@@ -78,7 +142,7 @@ async fn its_document_describes_every_operation_and_its_errors() {
         "/admin/v1/accounts",
         "/admin/v1/accounts/{account}",
         "/admin/v1/accounts/{account}/limits",
-        "/admin/v1/keys/{key_id}/rotate",
+        "/admin/v1/keys/{keyId}/rotate",
         "/admin/v1/bans",
         "/admin/v1/usage",
         "/admin/v1/audit-events",

@@ -11,17 +11,25 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION
 use petstore_api_key::{ApiKey, bearer};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
+use serde_json::Value as Json;
 use tokio::time::timeout;
 use tonic::{
     Request, Status,
+    body::Body,
     client::Grpc,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     metadata::MetadataMap,
 };
+use tower::{BoxError, Service};
 
-use super::{error::AdminError, method::AdminMethod};
+use super::{
+    error::{AdminError, in_json_names},
+    method::AdminMethod,
+};
 use crate::{
-    client_address::TrustedProxies, core_client::TracedTransport, error::ApiError, request_id::X_REQUEST_ID,
+    client_address::TrustedProxies,
+    core_client::{CoreTransport, TracedTransport},
+    request_id::X_REQUEST_ID,
 };
 
 /// Maximum duration of a call.
@@ -106,28 +114,60 @@ pub(super) async fn call(
     record: &mut Record,
 ) -> Result<DynamicMessage, AdminError> {
     let mut request = Request::new(message.clone());
-    request.set_timeout(CALL_TIMEOUT);
     for (name, value) in &credentials.0 {
         request.metadata_mut().as_mut().insert(name, value.clone());
     }
-    let mut client = Grpc::new(core.clone());
-    let codec = DynamicCodec(method.output());
-    let answer = async {
-        let is_ready = client.ready().await;
-        is_ready.map_err(|error| Status::unavailable(error.to_string()))?;
-        client.unary(request, method.grpc_path(), codec).await
-    };
-    match timeout(CALL_TIMEOUT, answer).await {
-        Ok(Ok(answer)) => {
+    match send(core.clone(), method, request, CALL_TIMEOUT).await {
+        Ok(answer) => {
             record.note_operator(answer.metadata());
             Ok(answer.into_inner())
         }
-        Ok(Err(status)) => {
+        Err(status) => {
             record.note_operator(status.metadata());
             Err(AdminError::from(&status))
         }
-        Err(_) => Err(ApiError::DeadlineExceeded.into()),
     }
+}
+
+/// Calls a method of `AdminService`. The request is a JSON object with the fields of the method's message,
+/// the answer the body that the admin API answers with. Metadata goes with the call.
+///
+/// # Errors
+///
+/// The core's refusal, which names fields as JSON does, and `INVALID_ARGUMENT` if the object is no such
+/// request.
+pub async fn call_admin(
+    core: CoreTransport,
+    method: &str,
+    request: Request<&Json>,
+    deadline: Duration,
+) -> Result<Json, Status> {
+    let method = AdminMethod::find(method).ok_or_else(|| Status::unimplemented(method.to_owned()))?;
+    let (metadata, extensions, members) = request.into_parts();
+    let message = method.read(members).map_err(Status::invalid_argument)?;
+    let request = Request::from_parts(metadata, extensions, message);
+    let answer = send(core, &method, request, deadline).await.map_err(in_json_names)?;
+    Ok(method.body(answer.get_ref()))
+}
+
+async fn send<T>(
+    core: T,
+    method: &AdminMethod,
+    mut request: Request<DynamicMessage>,
+    deadline: Duration,
+) -> Result<tonic::Response<DynamicMessage>, Status>
+where
+    T: Service<http::Request<Body>, Response = http::Response<Body>>,
+    T::Error: Into<BoxError>,
+{
+    request.set_timeout(deadline);
+    let mut client = Grpc::new(core);
+    let answer = async {
+        client.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        client.unary(request, method.grpc_path(), DynamicCodec(method.output())).await
+    };
+    let elapsed = |_| Status::deadline_exceeded("the core did not answer in time");
+    timeout(deadline, answer).await.map_err(elapsed)?
 }
 
 /// Messages that are known by their descriptors alone.

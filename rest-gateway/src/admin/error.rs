@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use petstore_api_key::redact;
 use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason};
@@ -93,15 +94,19 @@ pub(super) fn all() -> impl Iterator<Item = AdminErrorReason> {
     (1..BOUND).filter_map(|number| AdminErrorReason::try_from(number).ok())
 }
 
+/// Returns the reason of a refusal by the core, if it is one of the admin API.
+#[must_use]
+pub fn admin_reason(status: &Status) -> Option<AdminErrorReason> {
+    let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
+    let reason = AdminErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason))?;
+    Some(reason).filter(|reason| *reason != AdminErrorReason::Unspecified)
+}
+
 /// By the reason in the status's `ErrorInfo`; what the admin API has no reason for is as on the public
 /// interface.
 impl From<&Status> for AdminError {
     fn from(status: &Status) -> Self {
-        let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN);
-        let reason = info
-            .and_then(|info| AdminErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason)))
-            .filter(|reason| *reason != AdminErrorReason::Unspecified);
-        match (reason, status.code()) {
+        match (admin_reason(status), status.code()) {
             (Some(reason), _) => Self::Refused {
                 reason,
                 message: status.message().to_owned(),
@@ -125,6 +130,17 @@ impl From<&Status> for AdminError {
     }
 }
 
+/// Returns the status with a message that names fields as JSON does.
+pub(super) fn in_json_names(status: Status) -> Status {
+    let Some(message) = violations_in_json(&status) else { return status };
+    Status::with_details_and_metadata(
+        status.code(),
+        message,
+        Bytes::copy_from_slice(status.details()),
+        status.metadata().clone(),
+    )
+}
+
 /// What is wrong with the fields of a message, by their names in JSON; `None` if nothing is said of fields.
 fn violations_in_json(status: &Status) -> Option<String> {
     let violations = status.get_details_bad_request()?.field_violations;
@@ -134,7 +150,7 @@ fn violations_in_json(status: &Status) -> Option<String> {
 }
 
 /// `page_size` is `pageSize`.
-fn json_name(field: &str) -> String {
+pub(super) fn json_name(field: &str) -> String {
     let mut name = String::with_capacity(field.len());
     let mut is_next_upper = false;
     for character in field.chars() {

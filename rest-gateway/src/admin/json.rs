@@ -1,7 +1,7 @@
 //! Messages as JSON: as protobuf's own mapping has them, but with 64-bit integers as numbers and values of
 //! enumerations as words (`PLAN_FREE` is `free`), as on the public interface.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{Span, SpanRelativeTo, Timestamp};
 use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::{Map, Value as Json, json};
 
@@ -53,7 +53,8 @@ fn is_taken(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
     oneof.is_some_and(|oneof| oneof.fields().any(|other| message.has_field(&other)))
 }
 
-/// Sets a field that is written as text, in the path or the query, and returns what is wrong with it.
+/// Sets a field that is written as text, in the path or the query, and returns what is wrong with it. A text
+/// that is given has to say something.
 pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, text: &str) -> Option<String> {
     let json = match field.kind() {
         Kind::Int32 | Kind::Int64 => text.parse::<i64>().map_or(json!(text), Json::from),
@@ -65,8 +66,11 @@ pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, te
         _ => json!(text),
     };
     let mut faults = Vec::new();
-    if is_taken(message, field) || message.has_field(field) && field.containing_oneof().is_some() {
-        return Some(format!("{} is given twice", field.json_name()));
+    if is_taken(message, field) {
+        return Some(format!("{} cannot be given beside another that says the same", field.json_name()));
+    }
+    if text.is_empty() {
+        return Some(format!("{} must not be empty", field.json_name()));
     }
     if let Some(value) = to_value(&field.kind(), &json, field.json_name(), &mut faults) {
         message.set_field(field, value);
@@ -95,9 +99,11 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
                 (seconds(kind, parts), "a moment such as 2026-11-22T09:00:00Z".to_owned())
             }
             DURATION => {
-                let duration = json.as_str().and_then(|text| text.parse::<SignedDuration>().ok());
+                let span = json.as_str().and_then(|text| text.parse::<Span>().ok());
+                let duration = span.map(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+                let duration = duration.and_then(Result::ok);
                 let parts = duration.map(|duration| (duration.as_secs(), duration.subsec_nanos()));
-                (seconds(kind, parts), "a time such as 3600s or 2h".to_owned())
+                (seconds(kind, parts), "a time such as 3600s, 2h or 90d".to_owned())
             }
             FIELD_MASK => {
                 let paths = json.as_str().map(|paths| paths.split(',').filter(|path| !path.is_empty()));
@@ -142,7 +148,7 @@ fn seconds(kind: &Kind, parts: Option<(i64, i32)>) -> Option<Value> {
 }
 
 /// A message as an object. Members without a value are left out, empty texts and lists are not.
-pub(super) fn from_message(message: &DynamicMessage) -> Json {
+fn from_message(message: &DynamicMessage) -> Json {
     let name = message.descriptor();
     let part = |field| message.get_field_by_name(field);
     match name.full_name() {
@@ -167,9 +173,15 @@ pub(super) fn from_message(message: &DynamicMessage) -> Json {
     }
 }
 
-/// A value without its field: a message, as the bodies of answers are.
-pub(super) fn from_value(value: &Value) -> Json {
-    value.as_message().map(from_message).unwrap_or_default()
+/// Returns the body of an answer: the field with this name, or all of it.
+pub(super) fn body(answer: &DynamicMessage, field: Option<&str>) -> Json {
+    match field {
+        Some(field) => {
+            let value = answer.get_field_by_name(field);
+            value.and_then(|value| value.as_message().map(from_message)).unwrap_or_default()
+        }
+        None => from_message(answer),
+    }
 }
 
 fn value_of(field: &FieldDescriptor, value: &Value) -> Json {

@@ -8,7 +8,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
-use percent_encoding::percent_decode_str;
 use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::json;
@@ -58,15 +57,11 @@ pub(super) async fn get(
 fn key_id(query: &str) -> Result<Option<String>, AdminError> {
     let mut key_id = None;
     let mut faults = Vec::new();
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        match (percent_decode_str(name).decode_utf8(), percent_decode_str(value).decode_utf8()) {
-            (Ok(name), Ok(_)) if name != "keyId" => {
-                faults.push(format!("{name} is no parameter of this operation"));
-            }
-            (Ok(_), Ok(_)) if key_id.is_some() => faults.push("keyId is given twice".to_owned()),
-            (Ok(_), Ok(value)) => key_id = Some(value.into_owned()),
-            (Err(_), _) | (_, Err(_)) => faults.push("the query must be UTF-8".to_owned()),
+    for (name, value) in method::parameters(query, &mut faults) {
+        if name == "keyId" {
+            key_id = Some(value);
+        } else {
+            faults.push(format!("{name} is no parameter of this operation"));
         }
     }
     if faults.is_empty() { Ok(key_id) } else { Err(ApiError::InvalidParameter(faults.join("; ")).into()) }
@@ -112,7 +107,7 @@ async fn find(
     credentials: &Credentials,
     record: &mut Record,
 ) -> Result<DynamicMessage, AdminError> {
-    let method = method::find(method).ok_or(ApiError::Internal)?;
+    let method = method::AdminMethod::find(method).ok_or(ApiError::Internal)?;
     let mut message = method.request();
     message.set_field_by_name(field, Value::String(value.to_owned()));
     state.call(&method, &message, credentials, record).await

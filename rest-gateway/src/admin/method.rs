@@ -11,7 +11,10 @@ use prost_reflect::{
     ReflectMessage, ServiceDescriptor, Value,
 };
 
-use super::{error::AdminError, json};
+use super::{
+    error::{self, AdminError},
+    json,
+};
 use crate::error::ApiError;
 
 const SERVICE: &str = "petstore.admin.v1.AdminService";
@@ -28,7 +31,7 @@ pub(super) struct AdminMethod(MethodDescriptor);
 #[derive(Clone, Debug)]
 pub(super) struct Binding {
     pub(super) http_method: Method,
-    /// `{name}` stands for a segment, and is the field of that name.
+    /// `{name}` stands for a segment, and is the field with that name in JSON.
     pub(super) path: String,
     /// The field that the body is, `*` for all that are not in the path; no body if it is `None`.
     pub(super) body: Option<String>,
@@ -38,11 +41,6 @@ pub(super) struct Binding {
 
 fn service() -> Option<ServiceDescriptor> {
     POOL.get_service_by_name(SERVICE)
-}
-
-/// The method with this name.
-pub(super) fn find(name: &str) -> Option<AdminMethod> {
-    service()?.methods().find(|method| method.name() == name).map(AdminMethod)
 }
 
 /// Every method with each request that stands for it, in their order.
@@ -65,6 +63,11 @@ fn rules(method: &MethodDescriptor) -> Vec<Binding> {
 }
 
 impl AdminMethod {
+    /// Returns the method with this name.
+    pub(super) fn find(name: &str) -> Option<Self> {
+        service()?.methods().find(|method| method.name() == name).map(Self)
+    }
+
     pub(super) fn name(&self) -> &str {
         self.0.name()
     }
@@ -77,7 +80,30 @@ impl AdminMethod {
         self.0.output()
     }
 
-    /// An empty request.
+    /// Returns the request that a JSON object describes, with all its fields as members.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in one line.
+    pub(super) fn read(&self, request: &serde_json::Value) -> Result<DynamicMessage, String> {
+        let members: Vec<_> = request
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let mut message = self.request();
+        let fields: Vec<_> = self.0.input().fields().collect();
+        let faults = json::set_members(&mut message, &fields, &members, "");
+        if faults.is_empty() { Ok(message) } else { Err(faults.join("; ")) }
+    }
+
+    /// Returns the body that answers the first HTTP request that stands for the method.
+    pub(super) fn body(&self, answer: &DynamicMessage) -> serde_json::Value {
+        json::body(answer, rules(&self.0).first().and_then(|binding| binding.response_body.as_deref()))
+    }
+
+    /// Returns an empty request.
     pub(super) fn request(&self) -> DynamicMessage {
         DynamicMessage::new(self.0.input())
     }
@@ -106,12 +132,16 @@ impl Binding {
             ("delete", Method::DELETE),
         ];
         let (path, http_method) = verbs.into_iter().find_map(|(verb, method)| Some((text(verb)?, method)))?;
+        let segment = |segment: &str| {
+            if segment.starts_with('{') { error::json_name(segment) } else { segment.to_owned() }
+        };
+        let path = path.split('/').map(segment).collect::<Vec<_>>().join("/");
         Some(Self { http_method, path, body: text("body"), response_body: text("response_body") })
     }
 
     /// Whether the field is in the path.
     pub(super) fn is_in_path(&self, field: &FieldDescriptor) -> bool {
-        self.path.contains(&format!("{{{}}}", field.name()))
+        self.path.contains(&format!("{{{}}}", field.json_name()))
     }
 
     /// The fields that the body may have.
@@ -147,8 +177,7 @@ impl Binding {
         let mut message = method.request();
         let mut faults = Vec::new();
         match self.body.as_deref() {
-            None => {}
-            Some("*") => {
+            None | Some("*") => {
                 let members = json::members(body)?;
                 faults.extend(json::set_members(&mut message, &self.body_fields(&input), &members, ""));
             }
@@ -166,23 +195,17 @@ impl Binding {
             }
         }
         for (name, value) in path {
-            if let Some(field) = input.get_field_by_name(name) {
+            if let Some(field) = input.get_field_by_json_name(name) {
                 faults.extend(json::set_text(&mut message, &field, value));
             }
         }
         let fields = self.query_fields(&input);
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let decoded =
-                |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);
-            let fault = match (decoded(name), decoded(value)) {
-                (Ok(name), Ok(value)) => match fields.iter().find(|field| field.json_name() == name) {
-                    Some(field) => json::set_text(&mut message, field, &value),
-                    None => Some(format!("{name} is no parameter of this operation")),
-                },
-                _ => Some("the query must be UTF-8".to_owned()),
-            };
-            faults.extend(fault);
+        let parameters = parameters(query, &mut faults);
+        for (name, value) in &parameters {
+            faults.extend(match fields.iter().find(|field| field.json_name() == name) {
+                Some(field) => json::set_text(&mut message, field, value),
+                None => Some(format!("{name} is no parameter of this operation")),
+            });
         }
         if faults.is_empty() {
             Ok(message)
@@ -194,8 +217,27 @@ impl Binding {
     /// A change names what it changes: by default the members of the body.
     fn mask<'a>(&self, message: &mut DynamicMessage, members: impl Iterator<Item = &'a str>) {
         let mask = message.descriptor().get_field_by_name("update_mask");
-        if let Some(field) = mask.filter(|_| self.http_method == Method::PATCH) {
-            json::set_text(message, &field, &members.collect::<Vec<_>>().join(","));
+        let names = members.collect::<Vec<_>>().join(",");
+        if let Some(field) = mask.filter(|_| self.http_method == Method::PATCH && !names.is_empty()) {
+            json::set_text(message, &field, &names);
         }
     }
+}
+
+/// Returns the parameters of a query, each with its value. Adds to the faults that are not of a single
+/// parameter.
+pub(super) fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
+    let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);
+    let mut parameters: Vec<(String, String)> = Vec::new();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match (decoded(name), decoded(value)) {
+            (Ok(name), Ok(_)) if parameters.iter().any(|(seen, _)| *seen == name) => {
+                faults.push(format!("{name} is given more than once"));
+            }
+            (Ok(name), Ok(value)) => parameters.push((name, value)),
+            _ => faults.push("the query must be UTF-8".to_owned()),
+        }
+    }
+    parameters
 }

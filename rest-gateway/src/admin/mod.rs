@@ -26,11 +26,13 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
+use http_body::Body as _;
 use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
 use prost_reflect::DynamicMessage;
 use tokio::{sync::Semaphore, time::timeout};
 
 pub(crate) use self::call::Record;
+pub use self::{call::call_admin, error::admin_reason};
 use self::{
     call::{CALL_TIMEOUT, Credentials, call, client},
     error::AdminError,
@@ -142,15 +144,11 @@ async fn answer(
         let path: Vec<_> =
             path_params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let body =
-            if binding.body.is_some() { request_body::read_json(request).await? } else { Bytes::new() };
+        let has_body = binding.body.is_some() || !request.body().is_end_stream();
+        let body = if has_body { request_body::read_json(request).await? } else { Bytes::new() };
         let message = binding.message(method, &path, &query, &body)?;
         let answer = state.call(method, &message, &credentials, &mut record).await?;
-        let body = match &binding.response_body {
-            Some(field) => answer.get_field_by_name(field).map(|value| json::from_value(&value)),
-            None => Some(json::from_message(&answer)),
-        };
-        Ok::<_, AdminError>(body.unwrap_or_default().to_string())
+        Ok::<_, AdminError>(json::body(&answer, binding.response_body.as_deref()).to_string())
     };
     let response = match answered.await {
         Ok(body) => json_response(method.success_status(), body),

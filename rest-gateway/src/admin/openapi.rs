@@ -110,7 +110,7 @@ impl Components {
         let mut schema = self.schema(field);
         let description = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
         json!({
-            "name": if place == "path" { field.name() } else { field.json_name() },
+            "name": field.json_name(),
             "in": place,
             "required": place == "path",
             "description": description,

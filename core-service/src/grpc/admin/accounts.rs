@@ -45,7 +45,8 @@ pub(super) async fn list(
     _: Caller,
     request: pb::ListAccountsRequest,
 ) -> Result<pb::ListAccountsResponse, PetStoreError> {
-    let (size, after) = convert::numbered_page(AdminList::Accounts, request.page_size, &request.page_token)?;
+    let tokens = AdminList::Accounts.with(&(&request.name_contains, request.plan, request.suspended));
+    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
     if request.name_contains.len() > MAX_SEARCH {
         return Err(convert::refused(Violation::new("name_contains", "must be at most 64 bytes long")));
     }
@@ -57,8 +58,7 @@ pub(super) async fn list(
         suspended: request.suspended,
     };
     let (rows, total) = core.store.accounts().page(list).await?;
-    let (accounts, next_page_token) =
-        convert::cut(rows, size, AdminList::Accounts, |last| last.id.0.to_string());
+    let (accounts, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.0.to_string());
     Ok(pb::ListAccountsResponse {
         accounts: accounts.iter().map(convert::account).collect(),
         next_page_token,

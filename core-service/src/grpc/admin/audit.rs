@@ -13,21 +13,24 @@ pub(super) async fn list(
     _: Caller,
     request: pb::ListAuditEventsRequest,
 ) -> Result<pb::ListAuditEventsResponse, PetStoreError> {
-    let (size, before) =
-        convert::numbered_page(AdminList::AuditEvents, request.page_size, &request.page_token)?;
-    let filter = |text: String| Some(text).filter(|text| !text.is_empty());
+    let filters =
+        (&request.operator, &request.account, &request.key_id, request.start_time, request.end_time);
+    let tokens = AdminList::AuditEvents.with(&filters);
+    let (size, before) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    // `local` is a name here: it only cannot be given to an operator.
+    let name = |field, text| given(text).map(|name| AccountName::parse_field(field, &name)).transpose();
     let list = ListAuditEvents {
         size,
         before,
-        operator: filter(request.operator),
-        account: filter(request.account),
-        key_id: filter(request.key_id),
+        operator: name("operator", &request.operator).map_err(convert::refused)?.map(|name| name.to_string()),
+        account: name("account", &request.account).map_err(convert::refused)?.map(|name| name.to_string()),
+        key_id: given(&request.key_id).map(|id| convert::key_id(&id)).transpose()?.map(|id| id.to_string()),
         since: request.start_time.map(|start| convert::moment("start_time", start)).transpose()?,
         until: request.end_time.map(|end| convert::moment("end_time", end)).transpose()?,
     };
     let (rows, total) = core.store.audit().list(list).await?;
-    let (events, next_page_token) =
-        convert::cut(rows, size, AdminList::AuditEvents, |last| last.id.to_string());
+    let (events, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     let events = events.into_iter().map(wire).collect();
     Ok(pb::ListAuditEventsResponse { events, next_page_token, total_size: convert::total(total) })
 }

@@ -8,7 +8,7 @@ use petstore_proto::admin::v1::{self as pb, create_ban_request::End};
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{AdminList, BannedKey, KeyId, PageToken, PetStoreError, StatedReason, Violation},
+    domain::{AdminList, BannedKey, KeyId, PetStoreError, StatedReason, Violation},
 };
 
 /// The longest ban: what is to last longer is revoked.
@@ -58,17 +58,16 @@ pub(super) async fn list(
     caller: Caller,
     request: pb::ListBansRequest,
 ) -> Result<pb::ListBansResponse, PetStoreError> {
-    let (size, after) = convert::page(AdminList::Bans, request.page_size, &request.page_token)?;
-    let after = after
-        .map(|position| parse_position(position).ok_or(PetStoreError::InvalidCursor(PageToken::DAMAGED)));
+    let tokens = AdminList::Bans.with(&request.account);
+    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, parse_position)?;
     let account = match convert::account_filter(&request.account)? {
         Some(name) => Some(core.store.accounts().find(&name).await?.id),
         None => None,
     };
     let limit = Some(size.get() as u64 + 1);
-    let (rows, total) = core.store.bans().page(caller.now, account, after.transpose()?, limit).await?;
+    let (rows, total) = core.store.bans().page(caller.now, account, after, limit).await?;
     let (bans, next_page_token) =
-        convert::cut(rows, size, AdminList::Bans, |last| format!("{}_{}", last.ban.from.0, last.key_id));
+        convert::cut(rows, size, &tokens, |last| format!("{}_{}", last.ban.from.0, last.key_id));
     let bans = bans.iter().map(wire).collect();
     Ok(pb::ListBansResponse { bans, next_page_token, total_size: convert::total(total) })
 }

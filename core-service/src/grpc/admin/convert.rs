@@ -8,8 +8,8 @@ use petstore_proto::admin::v1 as pb;
 use prost_types::Timestamp;
 
 use crate::domain::{
-    self, Account, AccountName, AdminList, ApiKeyRecord, Ban, BanOrigin, KeyId, KeyLabel, KeyState, Operator,
-    PageSize, PetStoreError, Plan, Role, StatedReason, Violation, Violations,
+    Account, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, KeyLabel, KeyState, Operator, PageSize,
+    PageTokens, PetStoreError, Plan, Role, StatedReason, Violation, Violations,
 };
 
 /// 9999-12-31T23:59:59.999Z: what every column and every client can hold.
@@ -25,6 +25,23 @@ pub(super) fn timestamp(moment: UnixMillis) -> Timestamp {
         seconds: i64::try_from(moment.0 / 1_000).unwrap_or(i64::MAX),
         nanos: i32::try_from(moment.0 % 1_000 * 1_000_000).unwrap_or_default(),
     }
+}
+
+/// Returns the moment after a duration in that field.
+///
+/// # Errors
+///
+/// The moment is after the year 9999.
+pub(super) fn after(
+    field: &'static str,
+    now: UnixMillis,
+    ttl: Duration,
+) -> Result<UnixMillis, PetStoreError> {
+    let moment = now.plus(ttl);
+    if moment.0 > LAST_MOMENT {
+        return Err(refused(Violation::new(field, "must end before the year 10000")));
+    }
+    Ok(moment)
 }
 
 /// The moment in that field, to the millisecond.
@@ -63,25 +80,22 @@ pub(super) fn key_id(raw: &str) -> Result<KeyId, PetStoreError> {
     raw.parse().map_err(|_| refused(Violation::new("key_id", "must be the UUID of a key")))
 }
 
-/// The size of a page, and the position that it follows.
-pub(super) fn page(
-    list: AdminList,
+/// Returns the size of a page, and the position that it follows.
+pub(super) fn page<P>(
+    tokens: &PageTokens,
     page_size: i32,
     page_token: &str,
-) -> Result<(PageSize, Option<&str>), PetStoreError> {
+    parse_position: impl FnOnce(&str) -> Option<P>,
+) -> Result<(PageSize, Option<P>), PetStoreError> {
     let size = PageSize::parse(page_size).map_err(refused)?;
-    Ok((size, list.position(page_token).map_err(PetStoreError::InvalidCursor)?))
+    let foreign = || PetStoreError::InvalidCursor(PageTokens::FOREIGN);
+    let position = tokens.position(page_token).map_err(PetStoreError::InvalidCursor)?;
+    Ok((size, position.map(|position| parse_position(position).ok_or_else(foreign)).transpose()?))
 }
 
-/// The same for positions that are numbers.
-pub(super) fn numbered_page(
-    list: AdminList,
-    page_size: i32,
-    page_token: &str,
-) -> Result<(PageSize, Option<i64>), PetStoreError> {
-    let (size, position) = page(list, page_size, page_token)?;
-    let damaged = |_| PetStoreError::InvalidCursor(domain::PageToken::DAMAGED);
-    Ok((size, position.map(str::parse).transpose().map_err(damaged)?))
+/// Returns the position in a list whose rows are numbered.
+pub(super) fn number(position: &str) -> Option<i64> {
+    position.parse().ok()
 }
 
 /// Returns the number of all rows of a list, which is known with its first page.
@@ -93,12 +107,12 @@ pub(super) fn total(rows: Option<u64>) -> Option<i64> {
 pub(super) fn cut<T>(
     mut rows: Vec<T>,
     size: PageSize,
-    list: AdminList,
+    tokens: &PageTokens,
     position: impl FnOnce(&T) -> String,
 ) -> (Vec<T>, String) {
     let has_more = rows.len() > size.get();
     rows.truncate(size.get());
-    let next = rows.last().filter(|_| has_more).map(|last| list.token(&position(last)));
+    let next = rows.last().filter(|_| has_more).map(|last| tokens.token(&position(last)));
     (rows, next.unwrap_or_default())
 }
 

@@ -30,7 +30,9 @@ pub(super) async fn create(
     let expires_at = match request.expiration {
         None => None,
         Some(Expiration::ExpireTime(at)) => Some(convert::moment("expire_time", at)?),
-        Some(Expiration::Ttl(ttl)) => Some(caller.now.plus(convert::duration("ttl", ttl)?)),
+        Some(Expiration::Ttl(ttl)) => {
+            Some(convert::after("ttl", caller.now, convert::duration("ttl", ttl)?)?)
+        }
     };
     let keys = core.store.keys().by(&caller.actor);
     let IssuedKey { record, key } =
@@ -64,11 +66,12 @@ pub(super) async fn list(
     caller: Caller,
     request: pb::ListKeysRequest,
 ) -> Result<pb::ListKeysResponse, PetStoreError> {
-    let (size, after) = convert::page(AdminList::Keys, request.page_size, &request.page_token)?;
-    let after = after.map(convert::key_id).transpose()?;
+    let tokens = AdminList::Keys.with(&request.account);
+    let (size, after) =
+        convert::page(&tokens, request.page_size, &request.page_token, |position| position.parse().ok())?;
     let account = convert::account_filter(&request.account)?;
     let (rows, total) = core.store.keys().page(ListKeys { size, after, account }).await?;
-    let (keys, next_page_token) = convert::cut(rows, size, AdminList::Keys, |last| last.id.to_string());
+    let (keys, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     let keys = with_bans(core, &caller, &keys).await?;
     Ok(pb::ListKeysResponse { keys, next_page_token, total_size: convert::total(total) })
 }
@@ -92,6 +95,7 @@ pub(super) async fn rotate(
 ) -> Result<pb::RotateKeyResponse, PetStoreError> {
     let id = convert::key_id(&request.key_id)?;
     let grace = request.grace.map(|grace| convert::duration("grace", grace)).transpose()?.unwrap_or(GRACE);
+    convert::after("grace", caller.now, grace)?;
     let environment = convert::environment(request.environment)?;
     let expiry = match request.expiration {
         None => NewExpiry::SameLifetime,

@@ -36,10 +36,10 @@ pub(super) async fn list(
     _: Caller,
     request: pb::ListOperatorsRequest,
 ) -> Result<pb::ListOperatorsResponse, PetStoreError> {
-    let (size, after) = convert::numbered_page(AdminList::Operators, request.page_size, &request.page_token)?;
+    let tokens = AdminList::Operators.with(&());
+    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
     let (rows, total) = core.store.operators().list(size, after).await?;
-    let (operators, next_page_token) =
-        convert::cut(rows, size, AdminList::Operators, |(id, _)| id.to_string());
+    let (operators, next_page_token) = convert::cut(rows, size, &tokens, |(id, _)| id.to_string());
     let operators = operators.iter().map(|(_, operator)| convert::operator(operator)).collect();
     Ok(pb::ListOperatorsResponse { operators, next_page_token, total_size: convert::total(total) })
 }
