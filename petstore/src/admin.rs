@@ -1,31 +1,32 @@
-//! What the operator's commands share: the client of `AdminService`, over gRPC or in this process on the
-//! store.
+//! The calls of operators' commands: methods of `AdminService`, over gRPC or on the store in this process, with
+//! requests and answers in the JSON of the admin API.
 
 use std::time::Duration;
 
-use petstore_clock::UnixMillis;
-use petstore_proto::admin::v1::admin_service_client::AdminServiceClient;
-use prost_types::Timestamp;
+use petstore_gateway::{admin_reason, call_admin, core_client::CoreTransport};
+use petstore_proto::admin::v1::AdminErrorReason;
+use serde_json::{Value, json};
 use tokio::runtime;
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
-    service::{Interceptor, interceptor::InterceptedService},
 };
-
-use petstore_gateway::core_client::CoreTransport;
 
 use crate::{
     core_target::{CoreTarget, LocalCore, OperatorCoreSettings},
     error::CliError,
-    output::{OutputSettings, command_log},
+    output::{self, OutputSettings, PrintError, command_log, sentence},
     settings::InvalidSetting,
 };
 
-/// How long a call may take.
+/// Deadline of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest page of a list.
-pub(crate) const PAGE_SIZE: i32 = 100;
+
+/// Rows of the largest page of a list.
+const PAGE_SIZE: usize = 100;
+
+/// Accounts whose names are compared with one that is unknown.
+const MAX_SUGGESTED: usize = 1_000;
 
 /// Which core to call, and how to print the result.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,113 +38,168 @@ pub(crate) struct AdminSettings {
     output: OutputSettings,
 }
 
-/// The client of `AdminService`.
-pub(crate) type AdminClient = AdminServiceClient<InterceptedService<CoreTransport, Credential>>;
+/// A core, called as one operator.
+#[derive(Debug)]
+struct AdminCore {
+    transport: CoreTransport,
+    /// `None` for the operator `local`.
+    credential: Option<MetadataValue<Ascii>>,
+}
 
 impl AdminSettings {
-    /// Calls the core, which is one behind a gRPC port or one in this process on the store. That must exist
-    /// and have the schema of this version.
-    pub(crate) fn call<T>(
+    /// Calls a method, and prints its answer: as JSON, or as the text that is made of it.
+    pub(crate) fn run(
         &self,
-        work: impl AsyncFnOnce(AdminClient) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
+        method: &str,
+        request: &Value,
+        text: impl FnOnce(&Value) -> String,
+    ) -> Result<(), CliError> {
+        self.print(&self.call(method, request)?, text)
+    }
+
+    /// Calls a method and returns its answer.
+    pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value, CliError> {
+        self.on_core(async |core| core.call(method, request).await)
+    }
+
+    /// Calls a method that lists, and prints the first `limit` rows as one page.
+    pub(crate) fn list(
+        &self,
+        method: &str,
+        request: &Value,
+        limit: usize,
+        text: impl FnOnce(&Value) -> String,
+    ) -> Result<(), CliError> {
+        let answer = self.on_core(async |core| core.list(method, request, limit).await)?;
+        self.print(&answer, text)
+    }
+
+    /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it stands alone
+    /// on stdout, so that it can be piped to where it is kept; `note` and `remedy` are sentences about the
+    /// answer.
+    pub(crate) fn run_once(
+        &self,
+        method: &str,
+        request: &Value,
+        secret: &str,
+        note: &str,
+        remedy: &str,
+    ) -> Result<(), CliError> {
+        let answer = self.call(method, request)?;
+        self.print(&answer, |answer| sentence(&format!("{{{secret}}}"), answer)).map_err(
+            |error| match error {
+                CliError::Print(PrintError(source)) => {
+                    let remedy = sentence(remedy, &answer).trim_end().to_owned();
+                    CliError::SecretNotShown { remedy, source }
+                }
+                other => other,
+            },
+        )?;
+        if self.output.is_text() {
+            output::note(sentence(note, &answer).trim_end());
+        }
+        Ok(())
+    }
+
+    /// Prints an answer in the requested form.
+    pub(crate) fn print(&self, answer: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
+        Ok(self.output.print(|| text(answer), || answer.clone())?)
+    }
+
+    /// Calls a core behind a gRPC port, or one in this process on the store. That must exist and have the
+    /// schema of this version.
+    fn on_core<T>(&self, work: impl AsyncFnOnce(&AdminCore) -> Result<T, CliError>) -> Result<T, CliError> {
         command_log();
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
         runtime.block_on(async {
             match &self.target {
                 CoreTarget::Remote(core) => {
-                    let credential = Credential::new(core.token()?.expose())?;
-                    work(AdminServiceClient::with_interceptor(core.connect()?, credential)).await
+                    let credential = Some(credential(core.token()?.expose())?);
+                    work(&AdminCore { transport: core.connect()?, credential }).await
                 }
                 CoreTarget::Store(settings) => {
                     let local = LocalCore::open(settings).await?;
                     let transport = local.transport_as_local_operator();
-                    let done = work(AdminServiceClient::with_interceptor(transport, Credential(None))).await;
+                    let done = work(&AdminCore { transport, credential: None }).await;
                     local.close().await;
                     done
                 }
             }
         })
     }
-
-    /// Whether results are for people.
-    pub(crate) fn is_text(&self) -> bool {
-        self.output.is_text()
-    }
-
-    /// Prints a result in the requested form.
-    pub(crate) fn print(
-        &self,
-        text: impl FnOnce() -> String,
-        json: impl FnOnce() -> serde_json::Value,
-    ) -> Result<(), CliError> {
-        Ok(self.output.print(text, json)?)
-    }
 }
 
-/// Sends the operator's token and a deadline with each call.
-#[derive(Clone, Debug)]
-pub(crate) struct Credential(Option<MetadataValue<Ascii>>);
-
-impl Credential {
-    fn new(token: &str) -> Result<Self, InvalidSetting> {
-        let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
-            .parse()
-            .map_err(|_| InvalidSetting::new("--operator-token-file", "must hold an operator token"))?;
-        value.set_sensitive(true);
-        Ok(Self(Some(value)))
+impl AdminCore {
+    async fn call(&self, method: &str, request: &Value) -> Result<Value, CliError> {
+        match self.send(method, request).await {
+            Err(status) if admin_reason(&status) == Some(AdminErrorReason::AccountNotFound) => {
+                let name = request["account"].as_str().unwrap_or_default();
+                match self.similar_account(name).await {
+                    Some(meant) => Err(CliError::UnknownAccount { source: status.into(), meant }),
+                    None => Err(status.into()),
+                }
+            }
+            answered => Ok(answered?),
+        }
     }
-}
 
-impl Interceptor for Credential {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.set_timeout(CALL_TIMEOUT);
-        if let Some(credential) = &self.0 {
+    async fn send(&self, method: &str, request: &Value) -> Result<Value, Status> {
+        let mut request = Request::new(request);
+        if let Some(credential) = &self.credential {
             request.metadata_mut().insert("authorization", credential.clone());
         }
-        Ok(request)
+        call_admin(self.transport.clone(), method, request, CALL_TIMEOUT).await
+    }
+
+    /// Calls a method that lists page by page, until there are `limit` rows, and returns them as one page.
+    async fn list(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CliError> {
+        let mut request = request.clone();
+        let mut rows = Vec::new();
+        loop {
+            request["pageSize"] = json!(PAGE_SIZE.min(limit.saturating_sub(rows.len())));
+            let mut page = self.call(method, &request).await?;
+            let next = page["nextPageToken"].as_str().filter(|next| !next.is_empty()).map(str::to_owned);
+            let mut members = page.as_object_mut().into_iter().flatten();
+            let Some(more) = members.find_map(|(_, value)| value.as_array_mut()) else {
+                return Ok(page);
+            };
+            rows.append(more);
+            let Some(next) = next.filter(|_| rows.len() < limit) else {
+                *more = rows;
+                return Ok(page);
+            };
+            request["pageToken"] = next.into();
+        }
+    }
+
+    /// Returns the name of the account that is most like this one, if one is much like it.
+    async fn similar_account(&self, name: &str) -> Option<String> {
+        let mut names = Vec::new();
+        let mut request = json!({ "pageSize": PAGE_SIZE });
+        loop {
+            let page = self.send("ListAccounts", &request).await.ok()?;
+            let accounts = page["accounts"].as_array().into_iter().flatten();
+            names.extend(accounts.filter_map(|account| account["name"].as_str().map(str::to_owned)));
+            let next = &page["nextPageToken"];
+            if next == "" || names.len() >= MAX_SUGGESTED {
+                return output::most_similar(name, names);
+            }
+            request["pageToken"] = next.clone();
+        }
     }
 }
 
-/// All items of a paged list; `page` returns those of one page and the token of the next.
-pub(crate) async fn all_pages<T>(
-    mut page: impl AsyncFnMut(String) -> Result<(Vec<T>, String), Status>,
-) -> Result<Vec<T>, Status> {
-    let (mut items, mut next) = page(String::new()).await?;
-    while !next.is_empty() {
-        let (more, after) = page(next).await?;
-        items.extend(more);
-        next = after;
-    }
-    Ok(items)
+/// Returns the metadata that shows an operator's token.
+fn credential(token: &str) -> Result<MetadataValue<Ascii>, InvalidSetting> {
+    let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+        .parse()
+        .map_err(|_| InvalidSetting::new("--operator-token-file", "must hold an operator token"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
-/// A moment of a message, if it has one.
-pub(crate) fn moment(timestamp: Option<&Timestamp>) -> Option<UnixMillis> {
-    let Timestamp { seconds, nanos } = *timestamp?;
-    let millis = u64::try_from(nanos).unwrap_or_default() / 1_000_000;
-    Some(UnixMillis(u64::try_from(seconds).unwrap_or_default().saturating_mul(1_000).saturating_add(millis)))
-}
-
-/// A moment as people and programs read it, or `otherwise`.
-pub(crate) fn written(timestamp: Option<&Timestamp>, otherwise: &str) -> String {
-    moment(timestamp).map_or_else(|| otherwise.to_owned(), |moment| moment.to_string())
-}
-
-/// A moment for a message.
-pub(crate) fn timestamp(moment: UnixMillis) -> Timestamp {
-    let nanos = i32::try_from(moment.0 % 1_000 * 1_000_000).unwrap_or_default();
-    Timestamp { seconds: i64::try_from(moment.as_secs()).unwrap_or(i64::MAX), nanos }
-}
-
-/// A duration for a message.
-pub(crate) fn duration(duration: Duration) -> prost_types::Duration {
-    let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    prost_types::Duration { seconds, nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default() }
-}
-
-/// The name of an enum value in lower case and without the name of its enum: `PLAN_FREE` is `free`.
-pub(crate) fn value_name(name: &str, prefix: &str) -> String {
-    name.strip_prefix(prefix).unwrap_or(name).to_lowercase().replace('_', "-")
+/// Returns a duration as the admin API writes it.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{}.{:03}s", duration.as_secs(), duration.subsec_millis())
 }

@@ -32,14 +32,12 @@ pub(crate) enum CliError {
     NotConfirmed,
     #[error(transparent)]
     Print(#[from] PrintError),
-    /// A key was made that nobody has seen.
-    #[error("cannot print the key: revoke it with `petstore key revoke {id}`, and create another")]
-    KeyNotShown { id: String, source: io::Error },
-    /// A token was made that nobody has seen.
-    #[error(
-        "cannot print the token: `petstore operator rotate {operator}` makes another one and ends this one"
-    )]
-    TokenNotShown { operator: String, source: io::Error },
+    /// A key or token that was made and not seen.
+    #[error("cannot print the secret: `{remedy}`")]
+    SecretNotShown { remedy: String, source: io::Error },
+    /// An account that is not there, and one whose name is similar.
+    #[error("{source}; did you mean {meant}?")]
+    UnknownAccount { source: CoreCallError, meant: String },
     #[error(transparent)]
     Declined(#[from] Declined),
     /// The answer has been printed.
@@ -90,14 +88,13 @@ impl CliError {
             }
             Self::Core(error) if error.status().code() == Code::InvalidArgument => ExitCode::from(2),
             Self::Core(error) if error.status().code() == Code::NotFound => ExitCode::from(3),
-            Self::NotFound => ExitCode::from(3),
+            Self::UnknownAccount { .. } | Self::NotFound => ExitCode::from(3),
             Self::Process(_)
             | Self::Core(_)
             | Self::AdminPort(_)
             | Self::Bulk(_)
             | Self::Print(_)
-            | Self::KeyNotShown { .. }
-            | Self::TokenNotShown { .. }
+            | Self::SecretNotShown { .. }
             | Self::Declined(_)
             | Self::NotReady
             | Self::Write { .. } => ExitCode::FAILURE,

@@ -7,6 +7,7 @@ use std::{
 
 use petstore_api_key::redact;
 use petstore_telemetry::logs::{self, LogFormat};
+use serde_json::Value;
 
 /// A result could not be printed.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,7 @@ impl OutputSettings {
     pub(crate) fn print(
         self,
         text: impl FnOnce() -> String,
-        json: impl FnOnce() -> serde_json::Value,
+        json: impl FnOnce() -> Value,
     ) -> Result<(), PrintError> {
         match self.output {
             OutputForm::Text => print(&text()),
@@ -100,6 +101,99 @@ impl Confirmation {
     }
 }
 
+/// A column of a table whose rows are JSON objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    head: &'static str,
+    members: &'static str,
+    /// Cell of a row without these members.
+    otherwise: &'static str,
+    /// `true` if the column is left out when no row has these members.
+    is_optional: bool,
+}
+
+/// Returns a column of the members with these paths, such as `limits.perDay`. Of several, texts stand beside
+/// each other and numbers are added.
+pub(crate) const fn column(head: &'static str, members: &'static str) -> Column {
+    Column { head, members, otherwise: "", is_optional: false }
+}
+
+impl Column {
+    /// Returns the column with another cell for rows without its members.
+    pub(crate) const fn or(self, otherwise: &'static str) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    /// Returns the column, to be left out when no row has its members.
+    pub(crate) const fn if_any(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    fn cell(&self, row: &Value) -> String {
+        let values: Vec<_> = self.members.split(' ').map(|path| member(row, path)).collect();
+        if values.len() > 1 && values.iter().all(|value| value.is_i64()) {
+            return values.iter().filter_map(|value| value.as_i64()).sum::<i64>().to_string();
+        }
+        let texts: Vec<_> = values.iter().map(|value| text(value)).filter(|text| !text.is_empty()).collect();
+        if texts.is_empty() { self.otherwise.to_owned() } else { texts.join(" ") }
+    }
+}
+
+/// Returns the table of an array of objects, or of one object.
+pub(crate) fn table(columns: &[Column], rows: &Value) -> String {
+    let rows = rows.as_array().map_or(std::slice::from_ref(rows), Vec::as_slice);
+    let is_shown =
+        |column: &&Column| !column.is_optional || rows.iter().any(|row| !column.cell(row).is_empty());
+    let shown: Vec<_> = columns.iter().filter(is_shown).collect();
+    let cells: Vec<_> =
+        rows.iter().map(|row| shown.iter().map(|column| column.cell(row)).collect()).collect();
+    self::columns(&shown.iter().map(|column| column.head).collect::<Vec<_>>(), &cells)
+}
+
+/// Returns a line in which each `{path}` stands for that member of the answer.
+pub(crate) fn sentence(template: &str, answer: &Value) -> String {
+    let mut parts = template.split('{');
+    let mut line = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (path, rest) = part.split_once('}').unwrap_or((part, ""));
+        line += &text(member(answer, path));
+        line += rest;
+    }
+    line + "\n"
+}
+
+/// Returns the member with this path, or null.
+fn member<'a>(object: &'a Value, path: &str) -> &'a Value {
+    path.split('.').fold(object, |value, name| &value[name])
+}
+
+/// Returns a value for people: a moment to the second.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => match text.split_once('.') {
+            Some((second, fraction)) if is_moment(second) && fraction.ends_with('Z') => format!("{second}Z"),
+            _ => text.clone(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// Returns `true` for a text such as `2026-11-22T09:00:00`.
+fn is_moment(text: &str) -> bool {
+    let form = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
+    form.eq(*b"0000-00-00T00:00:00")
+}
+
+/// Returns the candidate that is most like the name, if one is much like it.
+pub(crate) fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
+    /// How much two names must be alike, from 0 to 1.
+    const SIMILARITY: f64 = 0.8;
+    let similarity = |candidate: String| (strsim::jaro(&candidate, name), candidate);
+    let nearest = candidates.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    nearest.filter(|(similarity, _)| *similarity > SIMILARITY).map(|(_, candidate)| candidate)
+}
+
 /// A table whose columns are as wide as their widest cell, two spaces apart. On a terminal with colour its
 /// head is bold.
 pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
@@ -127,7 +221,30 @@ pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_table_has_a_column_for_members_that_a_row_has() {
+        let columns = [
+            column("NAME", "name"),
+            column("SUM", "counts.a counts.b"),
+            column("WHAT", "x y").or("-"),
+            column("END", "end").if_any(),
+        ];
+        let rows = json!([{ "name": "n", "counts": { "a": 1, "b": 2 } }, { "x": "p", "y": "q" }]);
+        let plain = table(&columns, &rows).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        assert_eq!(plain, "NAME  SUM  WHAT\nn     3    -\n           p q\n");
+        let one = table(&columns, &json!({ "end": "2026-11-22T09:00:00.123Z" }));
+        assert!(one.ends_with("END\n           -     2026-11-22T09:00:00Z\n"), "{one:?}");
+    }
+
+    #[test]
+    fn a_sentence_has_members_of_the_answer() {
+        let answer = json!({ "key": { "id": 7 }, "name": "a.b" });
+        assert_eq!(sentence("key {key.id} of {name}, {none}", &answer), "key 7 of a.b, \n");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

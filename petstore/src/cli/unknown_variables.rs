@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use clap::CommandFactory;
 
 use super::{Cli, settings_table};
+use crate::output;
 
 const PREFIX: &str = "PETSTORE_";
 /// Variables of this program's tests.
 const TEST_PREFIX: &str = "PETSTORE_TEST_";
-/// How similar two names must be for one to be suggested for the other, from 0 to 1.
-const SIMILARITY: f64 = 0.8;
 
 /// A warning for each environment variable that has the prefix of settings and is not one of any command.
 pub(crate) fn unknown_variables() -> Vec<String> {
@@ -30,10 +29,8 @@ fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
 
 fn warning(name: &str, known: &BTreeSet<String>) -> String {
     let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // they all begin alike
-    let similarity = |other: &String| strsim::jaro(&own(other), &own(name));
-    let nearest = known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    match nearest.filter(|nearest| similarity(nearest) > SIMILARITY) {
-        Some(nearest) => format!("{name} is set, but is not a setting: did you mean {nearest}?"),
+    match output::most_similar(&own(name), known.iter().map(|name| own(name))) {
+        Some(nearest) => format!("{name} is set, but is not a setting: did you mean {PREFIX}{nearest}?"),
         None => format!("{name} is set, but is not a setting: `petstore COMMAND --help` lists them"),
     }
 }

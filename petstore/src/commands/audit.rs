@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use petstore_clock::Clock;
-use petstore_core::domain::AccountName;
-use petstore_proto::admin::v1::{AuditEvent, ListAuditEventsRequest};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    admin::{AdminSettings, PAGE_SIZE, timestamp, written},
-    commands::key::key_id,
+    admin::AdminSettings,
     error::CliError,
-    output::columns,
-    settings::{account_name, duration, value::whole_number},
+    output::{Column, column, table},
+    settings::{duration, value::whole_number},
 };
 
 #[derive(Debug, clap::Args)]
@@ -22,8 +19,8 @@ pub(crate) struct AuditSettings {
     operator: Option<String>,
 
     /// Only what was done to this account and its keys
-    #[arg(long, value_parser = account_name, value_name = "NAME")]
-    account: Option<AccountName>,
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
 
     /// Only what was done to this key
     #[arg(long, value_name = "ID")]
@@ -41,63 +38,63 @@ pub(crate) struct AuditSettings {
     settings: AdminSettings,
 }
 
-pub(crate) fn run(audit: AuditSettings) -> Result<(), CliError> {
+const COLUMNS: &[Column] = &[
+    column("TIME", "createTime"),
+    column("OPERATOR", "operator"),
+    column("FROM", "clientAddress"),
+    column("ACTION", "action"),
+    column("ACCOUNT, KEY OR OPERATOR", "account keyId targetOperator"),
+    column("CHANGE", "change"),
+];
+
+pub(crate) fn run(audit: &AuditSettings) -> Result<(), CliError> {
     let AuditSettings { operator, account, key, last, limit, settings } = audit;
-    let mut request = ListAuditEventsRequest {
-        page_size: PAGE_SIZE.min(i32::try_from(limit).unwrap_or(PAGE_SIZE)),
-        operator: operator.unwrap_or_default(),
-        account: account.as_ref().map(ToString::to_string).unwrap_or_default(),
-        key_id: key.as_deref().map(key_id).transpose()?.map(|id| id.to_string()).unwrap_or_default(),
-        start_time: last.map(|last| timestamp(Clock::system().now().minus(last))),
-        ..ListAuditEventsRequest::default()
-    };
-    let events = settings.call(async |mut client| {
-        let mut events = Vec::new();
-        loop {
-            let page = client.list_audit_events(request.clone()).await?.into_inner();
-            events.extend(page.events);
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() || events.len() >= limit {
-                events.truncate(limit);
-                return Ok(events);
-            }
-        }
-    })?;
-    settings.print(|| table(&events), || events.iter().map(json).collect())
-}
-
-fn table(events: &[AuditEvent]) -> String {
-    let rows: Vec<_> = events
-        .iter()
-        .map(|event| {
-            let what = [&event.account, &event.key_id, &event.target_operator];
-            let what = what.into_iter().filter(|name| !name.is_empty());
-            vec![
-                written(event.create_time.as_ref(), ""),
-                event.operator.clone(),
-                event.client_address.clone(),
-                event.action.clone(),
-                what.map(String::as_str).collect::<Vec<_>>().join(" "),
-            ]
-        })
-        .collect();
-    columns(&["TIME", "OPERATOR", "FROM", "ACTION", "ACCOUNT, KEY OR OPERATOR"], &rows)
-}
-
-fn json(event: &AuditEvent) -> Value {
-    let named = |name: &String| (!name.is_empty()).then(|| name.clone());
-    // The core writes both as JSON; an empty one means that the thing did not exist.
-    let object = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
-    json!({
-        "id": event.id,
-        "time": written(event.create_time.as_ref(), ""),
-        "operator": event.operator,
-        "clientAddress": named(&event.client_address),
-        "action": event.action,
-        "account": named(&event.account),
-        "key": named(&event.key_id),
-        "targetOperator": named(&event.target_operator),
-        "before": object(&event.before_json),
-        "after": object(&event.after_json),
+    let start_time = last.map(|last| Clock::system().now().minus(last).to_string());
+    let request = json!({ "operator": operator, "account": account, "keyId": key, "startTime": start_time });
+    settings.list("ListAuditEvents", &request, *limit, |page| {
+        let events: Value = page["events"].as_array().into_iter().flatten().map(with_change).collect();
+        table(COLUMNS, &events)
     })
+}
+
+/// Returns the event with a member that says in words what changed.
+fn with_change(event: &Value) -> Value {
+    let [before, after] = ["beforeJson", "afterJson"].map(|member| {
+        let object = event[member].as_str().unwrap_or_default();
+        serde_json::from_str::<Map<String, Value>>(object).unwrap_or_default() // the core writes objects
+    });
+    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    let change = |name: &String| match (before.get(name), after.get(name)) {
+        (before, after) if before == after => None,
+        (Some(before), Some(after)) => Some(format!("{name}: {} -> {}", text(before), text(after))),
+        (Some(before), None) => Some(format!("{name}: {} -> none", text(before))),
+        (None, after) => Some(format!("{name}: none -> {}", after.map(text).unwrap_or_default())),
+    };
+    let mut event = event.clone();
+    event["change"] = names.filter_map(change).collect::<Vec<_>>().join(", ").into();
+    event
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(before: &str, after: &str) -> Value {
+        with_change(&json!({ "beforeJson": before, "afterJson": after }))["change"].clone()
+    }
+
+    #[test]
+    fn a_change_says_what_was_before_and_what_is_after() {
+        assert_eq!(
+            change(r#"{"id":1,"plan":"pro","perDay":2}"#, r#"{"id":1,"plan":"free","perDay":1}"#),
+            "plan: pro -> free, perDay: 2 -> 1"
+        );
+        assert_eq!(change("", r#"{"name":"shop"}"#), "name: none -> shop");
+        assert_eq!(change(r#"{"reason":"late"}"#, "{}"), "reason: late -> none");
+        assert_eq!(change("", ""), "");
+    }
 }

@@ -1,19 +1,14 @@
 //! `petstore operator`: who may administer the service. A token is shown once, when it is created, and never
 //! again.
 
-use clap::{Subcommand, ValueEnum};
-use petstore_proto::admin::v1 as admin_v1;
-use petstore_proto::admin::v1::{
-    CreateOperatorRequest, ListOperatorsRequest, Operator, RevokeOperatorRequest, RotateOperatorRequest,
-};
-use serde_json::{Value, json};
-use tonic::{Code, Status};
+use clap::{Subcommand, builder::PossibleValuesParser};
+use serde_json::json;
+use tonic::Code;
 
 use crate::{
-    admin::{AdminSettings, PAGE_SIZE, all_pages, value_name, written},
-    core_target::CoreCallError,
+    admin::AdminSettings,
     error::CliError,
-    output::{self, Confirmation, PrintError, columns},
+    output::{Column, Confirmation, column, sentence, table},
 };
 
 #[derive(Debug, Subcommand)]
@@ -22,9 +17,9 @@ pub(crate) enum OperatorCommand {
     Create {
         /// Its name: 1 to 64 letters, digits, dots, underscores and hyphens
         name: String,
-        /// What it may do
-        #[arg(long, value_enum, value_name = "ROLE")]
-        role: RoleName,
+        /// What it may do: a viewer reads everything, an admin also changes it
+        #[arg(long, value_parser = PossibleValuesParser::new(["viewer", "admin"]), value_name = "ROLE")]
+        role: String,
         #[command(flatten)]
         settings: AdminSettings,
     },
@@ -52,134 +47,44 @@ pub(crate) enum OperatorCommand {
     },
 }
 
-/// What an operator may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RoleName {
-    /// Read everything
-    Viewer,
-    /// Read and change everything
-    Admin,
-}
+const COLUMNS: &[Column] = &[
+    column("NAME", "name"),
+    column("ROLE", "role"),
+    column("TOKEN ENDS IN", "lastFour"),
+    column("CREATED", "createTime"),
+    column("LAST USED", "lastUseTime").or("never"),
+    column("REVOKED", "revokeTime").or("no"),
+];
 
-impl From<RoleName> for admin_v1::Role {
-    fn from(role: RoleName) -> Self {
-        match role {
-            RoleName::Viewer => Self::Viewer,
-            RoleName::Admin => Self::Admin,
-        }
-    }
-}
+const NOTE: &str = "token of operator {operator.name} ({operator.role}): keep it, it is not shown again";
+const REMEDY: &str = "petstore operator rotate {operator.name}";
 
 pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
     match verb {
         OperatorCommand::Create { name, role, settings } => {
-            let request = CreateOperatorRequest { name, role: admin_v1::Role::from(role).into() };
-            let created =
-                settings.call(async |mut client| Ok(client.create_operator(request).await?.into_inner()))?;
-            show_once(&present(created.operator)?, &created.token, &settings)
+            let request = json!({ "name": name, "role": role });
+            settings.run_once("CreateOperator", &request, "token", NOTE, REMEDY)
         }
         OperatorCommand::List(settings) => {
-            let operators = settings.call(async |client| {
-                let page = async |page_token| {
-                    let request = ListOperatorsRequest { page_size: PAGE_SIZE, page_token };
-                    let page = client.clone().list_operators(request).await?.into_inner();
-                    Ok((page.operators, page.next_page_token))
-                };
-                Ok(all_pages(page).await?)
-            })?;
-            settings.print(|| table(&operators), || operators.iter().map(json).collect())
+            settings.list("ListOperators", &json!({}), usize::MAX, |page| table(COLUMNS, &page["operators"]))
         }
         OperatorCommand::Rotate { name, settings } => {
-            let request = RotateOperatorRequest { name };
-            let rotated =
-                settings.call(async |mut client| Ok(client.rotate_operator(request).await?.into_inner()))?;
-            show_once(&present(rotated.operator)?, &rotated.token, &settings)
+            settings.run_once("RotateOperator", &json!({ "name": name }), "token", NOTE, REMEDY)
         }
         OperatorCommand::Revoke { name, force, confirmation, settings } => {
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
-            let revoke = |force| {
-                let request = RevokeOperatorRequest { name: name.clone(), force };
-                settings
-                    .call(async |mut client| Ok(client.revoke_operator(request).await?.into_inner().operator))
-            };
+            let revoke = |force| settings.call("RevokeOperator", &json!({ "name": name, "force": force }));
             let revoked = match revoke(force) {
                 // The core says who would be shut out.
-                Err(CliError::Core(refusal)) if is_force_required(&refusal) => {
-                    if !confirmation.can_ask() {
-                        return Err(refusal.into());
-                    }
+                Err(CliError::Core(refusal))
+                    if refusal.status().code() == Code::FailedPrecondition && confirmation.can_ask() =>
+                {
                     confirmation.ask(&format!("{refusal}. Revoke all the same?"))?;
                     revoke(true)
                 }
                 answer => answer,
             };
-            let operator = present(revoked?)?;
-            settings.print(|| format!("operator {} is revoked\n", operator.name), || json(&operator))
+            settings.print(&revoked?, |now| sentence("operator {name} is revoked", now))
         }
     }
-}
-
-fn is_force_required(refusal: &CoreCallError) -> bool {
-    refusal.status().code() == Code::FailedPrecondition
-}
-
-fn present(operator: Option<Operator>) -> Result<Operator, Status> {
-    operator.ok_or_else(|| Status::internal("the core's answer has no operator"))
-}
-
-/// Shows a new token, alone on stdout, so that it can be piped to where it is kept.
-fn show_once(operator: &Operator, token: &str, settings: &AdminSettings) -> Result<(), CliError> {
-    let json = || {
-        let mut json = json(operator);
-        json["token"] = token.into();
-        json
-    };
-    settings.print(|| format!("{token}\n"), json).map_err(|error| match error {
-        CliError::Print(PrintError(source)) => {
-            CliError::TokenNotShown { operator: operator.name.clone(), source }
-        }
-        other => other,
-    })?;
-    if settings.is_text() {
-        output::note(&format!(
-            "token of operator {} ({}): keep it, it is not shown again",
-            operator.name,
-            role(operator)
-        ));
-    }
-    Ok(())
-}
-
-fn table(operators: &[Operator]) -> String {
-    let rows: Vec<_> = operators
-        .iter()
-        .map(|operator| {
-            vec![
-                operator.name.clone(),
-                role(operator),
-                operator.last_four.clone(),
-                written(operator.create_time.as_ref(), ""),
-                written(operator.last_use_time.as_ref(), "never"),
-                written(operator.revoke_time.as_ref(), "no"),
-            ]
-        })
-        .collect();
-    columns(&["NAME", "ROLE", "TOKEN ENDS IN", "CREATED", "LAST USED", "REVOKED"], &rows)
-}
-
-fn json(operator: &Operator) -> Value {
-    let moment =
-        |moment: &Option<prost_types::Timestamp>| moment.as_ref().map(|moment| written(Some(moment), ""));
-    json!({
-        "name": operator.name,
-        "role": role(operator),
-        "lastFour": operator.last_four,
-        "createdAt": moment(&operator.create_time),
-        "lastUsedAt": moment(&operator.last_use_time),
-        "revokedAt": moment(&operator.revoke_time),
-    })
-}
-
-fn role(operator: &Operator) -> String {
-    value_name(operator.role().as_str_name(), "ROLE_")
 }

@@ -1,13 +1,12 @@
 //! `petstore overview`: how busy the service is, and what refuses requests.
 
-use petstore_proto::admin::v1::{GetOverviewRequest, GetOverviewResponse, RefusalCount};
 use serde_json::{Value, json};
 
 use crate::{
-    admin::{AdminSettings, value_name, written},
-    commands::usage::{COUNTS, count_cells, counts_json},
+    admin::AdminSettings,
+    commands::usage::{COUNTS, newest_first},
     error::CliError,
-    output::columns,
+    output::{Column, column, table},
     settings::value::whole_number,
 };
 
@@ -21,61 +20,20 @@ pub(crate) struct OverviewSettings {
     settings: AdminSettings,
 }
 
+const REFUSALS: &[Column] =
+    &[column("REFUSED BY", "cause"), column("CODE", "code"), column("REQUESTS", "requests")];
+const ACCOUNTS: &[Column] = &[column("ACCOUNT", "account"), column("429", "requests")];
+
 pub(crate) fn run(overview: &OverviewSettings) -> Result<(), CliError> {
-    let request = GetOverviewRequest { minutes: overview.minutes };
-    let told =
-        overview.settings.call(async |mut client| Ok(client.get_overview(request).await?.into_inner()))?;
-    overview.settings.print(|| text(&told), || json(&told))
-}
-
-/// The minutes with requests, newest first, and what refused requests in all of them.
-fn text(told: &GetOverviewResponse) -> String {
-    let minutes: Vec<Vec<_>> = told
-        .minutes
-        .iter()
-        .rev()
-        .map(|minute| (written(minute.start_time.as_ref(), ""), count_cells(minute)))
-        .filter(|(_, counts)| counts[0] != "0")
-        .map(|(start, counts)| std::iter::once(start).chain(counts).collect())
-        .collect();
-    let refusals: Vec<_> = told
-        .refusals
-        .iter()
-        .map(|refusal| vec![cause(refusal), refusal.code.clone(), refusal.requests.to_string()])
-        .collect();
-    let accounts: Vec<_> = told
-        .refused_accounts
-        .iter()
-        .map(|refused| vec![refused.account.clone(), refused.requests.to_string()])
-        .collect();
-    [
-        columns(&[&["MINUTE"][..], &COUNTS].concat(), &minutes),
-        columns(&["REFUSED BY", "CODE", "REQUESTS"], &refusals),
-        columns(&["ACCOUNT", "429"], &accounts),
-    ]
-    .join("\n")
-}
-
-fn cause(refusal: &RefusalCount) -> String {
-    value_name(refusal.cause().as_str_name(), "REFUSAL_CAUSE_")
-}
-
-fn json(told: &GetOverviewResponse) -> Value {
-    let minutes = told.minutes.iter().map(|minute| {
-        let mut json = counts_json(minute);
-        json["minute"] = written(minute.start_time.as_ref(), "").into();
-        json
-    });
-    let refusals = told.refusals.iter().map(
-        |refusal| json!({ "cause": cause(refusal), "code": refusal.code, "requests": refusal.requests }),
-    );
-    let accounts = told
-        .refused_accounts
-        .iter()
-        .map(|refused| json!({ "account": refused.account, "requests": refused.requests }));
-    json!({
-        "minutes": minutes.collect::<Value>(),
-        "refusals": refusals.collect::<Value>(),
-        "refusedAccounts": accounts.collect::<Value>(),
+    let request = json!({ "minutes": overview.minutes });
+    overview.settings.run("GetOverview", &request, |answer| {
+        let mut minutes = newest_first(&answer["minutes"]);
+        minutes.retain(|minute| minute["counts"].as_object().is_some_and(|it| it.values().any(|n| *n != 0)));
+        [
+            table(&[&[column("MINUTE", "startTime")], COUNTS].concat(), &Value::Array(minutes)),
+            table(REFUSALS, &answer["refusals"]),
+            table(ACCOUNTS, &answer["refusedAccounts"]),
+        ]
+        .join("\n")
     })
 }

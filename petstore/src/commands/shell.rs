@@ -1,10 +1,17 @@
 //! `petstore completions` and `petstore man`: what a shell and `man` need, from the definitions of the
 //! command line.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use clap::Command;
 use clap_complete::Shell;
+use clap_mangen::{
+    Man,
+    roff::{Roff, roman},
+};
 
 use crate::{error::CliError, output};
 
@@ -29,9 +36,67 @@ pub(crate) fn completions(settings: &CompletionsSettings, mut program: Command) 
     Ok(output::print(&String::from_utf8_lossy(&script))?)
 }
 
+/// An example of each command, one a line.
+const EXAMPLES: &str = include_str!("examples.txt");
+
+const EXIT_STATUS: [&str; 4] = [
+    "0: the command has done what it was asked.",
+    "1: it failed; one line on stderr says why.",
+    "2: an argument or a setting is invalid, and nothing was done.",
+    "3: the account, key, operator or refusal that it names does not exist.",
+];
+
 /// Writes the manual pages of `program`.
 pub(crate) fn man(settings: &ManSettings, program: Command) -> Result<(), CliError> {
-    let written = fs::create_dir_all(&settings.folder)
-        .and_then(|()| clap_mangen::generate_to(program.disable_help_subcommand(true), &settings.folder));
+    let mut program = program.disable_help_subcommand(true);
+    program.build();
+    let written = fs::create_dir_all(&settings.folder).and_then(|()| write_pages(&program, &settings.folder));
     written.map_err(|source: io::Error| CliError::Write { folder: settings.folder.clone(), source })
+}
+
+/// Writes the page of a command, and those of the commands below it.
+fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
+    command.get_subcommands().try_for_each(|command| write_pages(command, folder))?;
+    let page = Man::new(command.clone());
+    let mut content = Vec::new();
+    page.render(&mut content)?;
+    let mut more = Roff::new();
+    more.control("SH", ["EXIT STATUS"]);
+    for line in EXIT_STATUS {
+        more.text([roman(line)]).control("br", []);
+    }
+    more.control("SH", ["EXAMPLES"]);
+    for line in examples(command) {
+        more.text([roman(line)]).control("br", []);
+    }
+    more.to_writer(&mut content)?;
+    fs::write(folder.join(page.get_filename()), content)
+}
+
+/// Returns the examples of a command and of those below it.
+fn examples(command: &Command) -> impl Iterator<Item = &'static str> {
+    let name = format!("{} ", command.get_bin_name().unwrap_or_default());
+    EXAMPLES.lines().filter(move |line| format!("{line} ").starts_with(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_is_a_command() {
+        fn check(command: &Command) {
+            assert!(examples(command).next().is_some(), "{:?}", command.get_bin_name());
+            command.get_subcommands().for_each(check);
+        }
+        let mut program = Cli::command().disable_help_subcommand(true);
+        program.build();
+        check(&program);
+        for line in EXAMPLES.lines() {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+    }
 }

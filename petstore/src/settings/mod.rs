@@ -22,7 +22,6 @@ pub(crate) mod value;
 use std::ffi::OsString;
 
 use petstore_api_key::Environment;
-use petstore_core::domain::AccountName;
 
 pub use petstore_gateway::rate_limit::RedisDeadlines;
 
@@ -76,9 +75,4 @@ pub(crate) fn from_flags<S: clap::Args, F: Into<OsString>>(
         settings: S,
     }
     <Flags<S> as clap::Parser>::try_parse_from(flags.into_iter().map(Into::into)).map(|flags| flags.settings)
-}
-
-/// The name of an account.
-pub(crate) fn account_name(written: &str) -> Result<AccountName, &'static str> {
-    AccountName::parse(written).map_err(|violation| violation.rule)
 }

@@ -80,7 +80,7 @@ async fn key(installation: &Installation) -> String {
     assert_eq!(account.code, Some(0), "{account:?}");
     let key = installation.run(&["key", "create", "--account", "costs", "--output", "json"]).await;
     let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
-    key["key"].as_str().expect("the key").to_owned()
+    key["apiKey"].as_str().expect("the key").to_owned()
 }
 
 /// Runs the binary with the arguments on one processor under strace, which writes what it sees into a file of

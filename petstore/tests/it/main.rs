@@ -109,7 +109,7 @@ async fn key_of_new_account(installation: &Installation) -> String {
     let key = installation.run(&["key", "create", "--account", ACCOUNT, "--output", "json"]).await;
     assert_eq!(key.code, Some(0), "{}", key.stderr);
     let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
-    key["key"].as_str().expect("the key").to_owned()
+    key["apiKey"].as_str().expect("the key").to_owned()
 }
 
 /// A key that no limit is in the way of.
@@ -119,13 +119,14 @@ async fn key_without_limits(installation: &Installation) -> String {
     assert_eq!(account.code, Some(0), "{account:?}");
     let key = installation.run(&["key", "create", "--account", "load", "--output", "json"]).await;
     let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
-    key["key"].as_str().expect("the key").to_owned()
+    key["apiKey"].as_str().expect("the key").to_owned()
 }
 
 /// The identifier of the account's only key.
 async fn only_key_id(installation: &Installation, account: &str) -> String {
     let keys = installation.run(&["key", "list", "--account", account, "--output", "json"]).await;
     let keys: serde_json::Value = serde_json::from_str(&keys.stdout).unwrap();
+    let keys = &keys["keys"];
     assert_eq!(keys.as_array().map(Vec::len), Some(1), "{keys}");
     keys[0]["id"].as_str().expect("an id").to_owned()
 }

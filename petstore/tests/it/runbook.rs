@@ -40,18 +40,19 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     .await;
 
     // 1. Its limits and its usage. Windows and days belong to the account, whatever happens to its key.
-    let usage = eventually(TOLD, async || {
+    let token = installation.read("data/first-operator-token");
+    let admin = server.admin().with_header("authorization", &format!("Bearer {}", token.trim()));
+    eventually(TOLD, async || {
         let usage = operator(&installation, &["usage", "--account", ACCOUNT]).await;
-        if usage["days"][0]["byStatus"]["429"].as_u64() >= Some(2) {
-            Ok(usage)
-        } else {
-            Err(usage.to_string())
+        let today = usage["periods"].as_array().and_then(|periods| periods.last());
+        match today.and_then(|today| today["counts"]["refused"].as_u64()) {
+            Some(2..) => Ok(()),
+            _ => Err(usage.to_string()),
         }
     })
     .await;
-    assert_eq!(usage["plan"], "free", "{usage}");
-    let token = installation.read("data/first-operator-token");
-    let admin = server.admin().with_header("authorization", &format!("Bearer {}", token.trim()));
+    let shown = operator(&installation, &["account", "show", ACCOUNT]).await;
+    assert_eq!(shown["plan"], "free", "{shown}");
     let limits = admin.get(&format!("/admin/v1/accounts/{ACCOUNT}/limits")).await.assert_status(200).json();
     assert!(limits["day"]["used"].as_u64() >= Some(60), "{limits}");
     if opened.elapsed() < MINUTE {
@@ -60,7 +61,8 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
 
     // 2. Request by request: which codes, with which key, from where.
     let accounts = operator(&installation, &["account", "list"]).await;
-    let account = accounts.as_array().unwrap().iter().find(|account| account["name"] == ACCOUNT).unwrap();
+    let account =
+        accounts["accounts"].as_array().unwrap().iter().find(|account| account["name"] == ACCOUNT).unwrap();
     let is_refused =
         |line: &Value| line["account_id"] == account["id"] && line["status"].as_u64() >= Some(400);
     let refused = eventually(TOLD, async || {
@@ -85,7 +87,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     .await;
     assert_eq!(codes(&strangers).into_keys().collect::<Vec<_>>(), ["API_KEY_REVOKED"]);
     let keys = operator(&installation, &["key", "list", "--account", ACCOUNT]).await;
-    assert_eq!(keys[0]["state"], "revoked", "{keys}");
+    assert_eq!(keys["keys"][0]["state"], "revoked", "{keys}");
 
     // 4. How many are concerned. The 401 was the last request, so that all lines before it are written.
     let metrics = server.admin().get("/metrics").await;

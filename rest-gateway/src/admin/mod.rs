@@ -172,7 +172,7 @@ fn finished(mut response: Response, record: Record) -> Response {
 pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) -> Result<String, Response> {
     let judged = async {
         let credentials = Credentials::read(headers, peer)?;
-        let method = method::find("GetCurrentOperator").ok_or(ApiError::Internal)?;
+        let method = AdminMethod::find("GetCurrentOperator").ok_or(ApiError::Internal)?;
         let (core, message) = (TracedTransport::from(core), method.request());
         let answer = call(&core, &method, &message, &credentials, &mut Record::default()).await?;
         let answer: GetCurrentOperatorResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;

@@ -71,7 +71,8 @@ impl Outcome {
         let list = operator.run(&["account", "list", "--output", "json"]).await;
         let accounts: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();
         for (name, is_changed) in &self.told.accounts {
-            let kept = accounts.as_array().unwrap().iter().find(|account| account["name"] == **name);
+            let kept =
+                accounts["accounts"].as_array().unwrap().iter().find(|account| account["name"] == **name);
             let kept = kept.unwrap_or_else(|| panic!("account {name} was acknowledged, and is lost"));
             assert!(!is_changed || kept["plan"] == "pro", "{kept}");
         }
