@@ -12,7 +12,7 @@ const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
 const FIELD_MASK: &str = "google.protobuf.FieldMask";
 
-/// The members of a body, which is strict JSON. An empty body has none.
+/// Returns the members of a body, which is strict JSON. An empty body has none.
 pub(super) fn members(body: &[u8]) -> Result<Vec<(String, Json)>, AdminError> {
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
@@ -47,7 +47,7 @@ pub(super) fn set_members(
     faults
 }
 
-/// Whether another field of its `oneof` is set.
+/// Returns `true` if another field of its `oneof` is set.
 fn is_taken(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
     let oneof = field.containing_oneof().filter(|_| !field.field_descriptor_proto().proto3_optional());
     oneof.is_some_and(|oneof| oneof.fields().any(|other| message.has_field(&other)))
@@ -78,7 +78,7 @@ pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, te
     faults.pop()
 }
 
-/// The value of a field of that kind; `None`, and a fault more, if the JSON is none.
+/// Returns the value of a field of that kind, or `None` and one more fault if the JSON is none.
 fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> Option<Value> {
     let (value, rule) = match kind {
         Kind::Bool => (json.as_bool().map(Value::Bool), "true or false".to_owned()),
@@ -138,7 +138,7 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
     value
 }
 
-/// A message of seconds and nanoseconds.
+/// Returns a message of seconds and nanoseconds.
 fn seconds(kind: &Kind, parts: Option<(i64, i32)>) -> Option<Value> {
     let (Kind::Message(message), Some((seconds, nanos))) = (kind, parts) else { return None };
     let mut value = DynamicMessage::new(message.clone());
@@ -147,7 +147,7 @@ fn seconds(kind: &Kind, parts: Option<(i64, i32)>) -> Option<Value> {
     Some(Value::Message(value))
 }
 
-/// A message as an object. Members without a value are left out, empty texts and lists are not.
+/// Returns a message as an object. Members without a value are left out, empty texts and lists are not.
 fn from_message(message: &DynamicMessage) -> Json {
     let name = message.descriptor();
     let part = |field| message.get_field_by_name(field);
@@ -202,7 +202,7 @@ fn value_of(field: &FieldDescriptor, value: &Value) -> Json {
     }
 }
 
-/// The words of an enumeration, without the one that stands for none.
+/// Returns the words of an enumeration, without the one that stands for none.
 pub(super) fn words(words: &EnumDescriptor) -> Vec<String> {
     words
         .values()
@@ -211,7 +211,7 @@ pub(super) fn words(words: &EnumDescriptor) -> Vec<String> {
         .collect()
 }
 
-/// `PLAN_FREE` of `Plan` is `free`.
+/// Returns the word of a number: `PLAN_FREE` of `Plan` is `free`.
 fn word(words: &EnumDescriptor, number: i32) -> Option<String> {
     let value = words.get_value(number).filter(|_| number != 0)?;
     let prefix = snake_case(words.name()).to_ascii_uppercase() + "_";
@@ -222,7 +222,7 @@ fn number(words: &EnumDescriptor, written: &str) -> Option<i32> {
     words.values().map(|value| value.number()).find(|number| word(words, *number).as_deref() == Some(written))
 }
 
-/// `perMinute` is `per_minute`, and `KeyState` `key_state`.
+/// Returns a name in snake case: `perMinute` is `per_minute`, and `KeyState` is `key_state`.
 fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for (index, letter) in name.chars().enumerate() {

@@ -43,7 +43,7 @@ fn service() -> Option<ServiceDescriptor> {
     POOL.get_service_by_name(SERVICE)
 }
 
-/// Every method with each request that stands for it, in their order.
+/// Returns every method with each request that stands for it, in their order.
 pub(super) fn bindings() -> Vec<(AdminMethod, Binding)> {
     let methods = service().into_iter().flat_map(|service| service.methods().collect::<Vec<_>>());
     methods
@@ -51,7 +51,7 @@ pub(super) fn bindings() -> Vec<(AdminMethod, Binding)> {
         .collect()
 }
 
-/// The annotation of a method, and its additional bindings.
+/// Returns the annotation of a method, and its additional bindings.
 fn rules(method: &MethodDescriptor) -> Vec<Binding> {
     let Some(extension) = POOL.get_extension_by_name("google.api.http") else { return Vec::new() };
     let options = method.options();
@@ -139,12 +139,12 @@ impl Binding {
         Some(Self { http_method, path, body: text("body"), response_body: text("response_body") })
     }
 
-    /// Whether the field is in the path.
+    /// Returns `true` if the field is in the path.
     pub(super) fn is_in_path(&self, field: &FieldDescriptor) -> bool {
         self.path.contains(&format!("{{{}}}", field.json_name()))
     }
 
-    /// The fields that the body may have.
+    /// Returns the fields that the body may have.
     pub(super) fn body_fields(&self, input: &MessageDescriptor) -> Vec<FieldDescriptor> {
         match self.body.as_deref() {
             None => Vec::new(),
@@ -156,7 +156,7 @@ impl Binding {
         }
     }
 
-    /// The fields that are query parameters.
+    /// Returns the fields that are query parameters.
     pub(super) fn query_fields(&self, input: &MessageDescriptor) -> Vec<FieldDescriptor> {
         let body = self.body.as_deref();
         let in_query = |field: &FieldDescriptor| {
@@ -165,7 +165,7 @@ impl Binding {
         input.fields().filter(in_query).collect()
     }
 
-    /// The request of the method that the HTTP request means. One error names every fault.
+    /// Returns the request of the method that the HTTP request stands for. One error names every fault.
     pub(super) fn message(
         &self,
         method: &AdminMethod,
@@ -214,7 +214,7 @@ impl Binding {
         }
     }
 
-    /// A change names what it changes: by default the members of the body.
+    /// Sets which fields a change is of: by default the members of the body.
     fn mask<'a>(&self, message: &mut DynamicMessage, members: impl Iterator<Item = &'a str>) {
         let mask = message.descriptor().get_field_by_name("update_mask");
         let names = members.collect::<Vec<_>>().join(",");

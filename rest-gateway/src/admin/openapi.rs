@@ -22,7 +22,7 @@ address has 10 failed attempts a minute.
 **Errors.** Every failure is an Error object, as on the public interface. `code` is for machines, `message` \
 for people.";
 
-/// The whole document, OpenAPI 3.1.
+/// Returns the whole document, OpenAPI 3.1.
 pub(super) fn document() -> Value {
     let mut components = Components::default();
     let mut paths = Map::new();
@@ -62,7 +62,7 @@ pub(super) fn document() -> Value {
 /// The message types that are referred to, and the comments of each file.
 #[derive(Default)]
 struct Components {
-    /// Those that are described already.
+    /// Schemas that are complete.
     schemas: Map<String, Value>,
     waiting: Vec<MessageDescriptor>,
     seen: BTreeSet<String>,
@@ -118,7 +118,7 @@ impl Components {
         })
     }
 
-    /// A reference to the schema of the message.
+    /// Returns a reference to the schema of the message.
     fn message(&mut self, message: &MessageDescriptor) -> Value {
         if self.seen.insert(message.full_name().to_owned()) {
             self.waiting.push(message.clone());
@@ -162,7 +162,7 @@ impl Components {
         object
     }
 
-    /// Every schema that is referred to, also by another schema.
+    /// Returns every schema that is referred to, also by another schema.
     fn schemas(mut self) -> Map<String, Value> {
         while let Some(message) = self.waiting.pop() {
             let description = self.comment(&message.parent_file(), message.path());
@@ -174,7 +174,7 @@ impl Components {
         self.schemas
     }
 
-    /// The comment before the element at this path, on one line.
+    /// Returns the comment before the element at this path, on one line.
     fn comment(&mut self, file: &FileDescriptor, path: &[i32]) -> String {
         let comments = self.comments.entry(file.name().to_owned()).or_insert_with(|| comments(file));
         comments.get(path).cloned().unwrap_or_default()
@@ -191,8 +191,8 @@ fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
         .collect()
 }
 
-/// The name of the method; with an account in the path of a method that also has another path, that is said
-/// too.
+/// Returns the name of the method. With an account in the path of a method that also has another path, it
+/// says so.
 fn operation_id(method: &AdminMethod, binding: &Binding) -> String {
     let name = method.name();
     let (first, rest) = name.split_at(1.min(name.len()));
@@ -242,7 +242,7 @@ fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
     .map(|(name, schema)| (name.to_owned(), schema))
 }
 
-/// Any failure: the codes of the admin API with what each means, beside those of the public interface.
+/// Returns the response of any failure: the codes of the admin API with what each means, beside those of the public interface.
 fn error_response() -> Value {
     let rows = error::all().map(|reason| {
         let row = error::explain(reason);
