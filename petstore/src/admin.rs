@@ -1,5 +1,5 @@
-//! The calls of operators' commands: methods of `AdminService`, over gRPC or on the store in this process, with
-//! requests and answers in the JSON of the admin API.
+//! The calls of operators' commands: methods of `AdminService`, over gRPC or on the store in this process.
+//! Requests and answers are the JSON of the admin API.
 
 use std::time::Duration;
 
@@ -74,9 +74,9 @@ impl AdminSettings {
         self.print(&answer, text)
     }
 
-    /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it stands alone
-    /// on stdout, so that it can be piped to where it is kept; `note` and `remedy` are sentences about the
-    /// answer.
+    /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it stands
+    /// alone on stdout, so that it can be piped to where it is kept; `note` and `remedy` are sentences
+    /// about the answer.
     pub(crate) fn run_once(
         &self,
         method: &str,
@@ -152,24 +152,25 @@ impl AdminCore {
         call_admin(self.transport.clone(), method, request, CALL_TIMEOUT).await
     }
 
-    /// Calls a method that lists page by page, until there are `limit` rows, and returns them as one page.
+    /// Calls a method that lists page by page, until there are `limit` rows, and returns the first page with
+    /// all of them.
     async fn list(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CliError> {
         let mut request = request.clone();
-        let mut rows = Vec::new();
+        request["pageSize"] = json!(PAGE_SIZE.min(limit));
+        let mut answer = self.call(method, &request).await?;
         loop {
-            request["pageSize"] = json!(PAGE_SIZE.min(limit.saturating_sub(rows.len())));
+            let next = answer["nextPageToken"].clone();
+            let rows = rows(&mut answer).map_or(0, |rows| rows.len());
+            if next == "" || rows >= limit {
+                return Ok(answer);
+            }
+            request["pageToken"] = next;
+            request["pageSize"] = json!(PAGE_SIZE.min(limit - rows));
             let mut page = self.call(method, &request).await?;
-            let next = page["nextPageToken"].as_str().filter(|next| !next.is_empty()).map(str::to_owned);
-            let mut members = page.as_object_mut().into_iter().flatten();
-            let Some(more) = members.find_map(|(_, value)| value.as_array_mut()) else {
-                return Ok(page);
-            };
-            rows.append(more);
-            let Some(next) = next.filter(|_| rows.len() < limit) else {
-                *more = rows;
-                return Ok(page);
-            };
-            request["pageToken"] = next.into();
+            answer["nextPageToken"] = page["nextPageToken"].take();
+            if let (Some(rows), Some(more)) = (self::rows(&mut answer), self::rows(&mut page)) {
+                rows.append(more);
+            }
         }
     }
 
@@ -188,6 +189,11 @@ impl AdminCore {
             request["pageToken"] = next.clone();
         }
     }
+}
+
+/// Returns the rows of a page: its only array.
+fn rows(page: &mut Value) -> Option<&mut Vec<Value>> {
+    page.as_object_mut()?.values_mut().find_map(Value::as_array_mut)
 }
 
 /// Returns the metadata that shows an operator's token.

@@ -33,7 +33,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Print(#[from] PrintError),
     /// A key or token that was made and not seen.
-    #[error("cannot print the secret: `{remedy}`")]
+    #[error("cannot print the secret: {remedy}")]
     SecretNotShown { remedy: String, source: io::Error },
     /// An account that is not there, and one whose name is similar.
     #[error("{source}; did you mean {meant}?")]

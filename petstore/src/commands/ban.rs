@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BanCommand {
-    /// List the bans in force; the one that ends first comes first
+    /// List the bans in force, the newest first
     List {
         #[command(flatten)]
         settings: AdminSettings,

@@ -101,7 +101,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const NOTE: &str = "key {key.id} of account {key.account}: keep it, it is not shown again";
-const REMEDY: &str = "petstore key revoke {key.id}";
+const REMEDY: &str = "revoke it with `petstore key revoke {key.id}`, and create another";
 
 pub(crate) fn run(verb: KeyCommand) -> Result<(), CliError> {
     match verb {

@@ -57,7 +57,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const NOTE: &str = "token of operator {operator.name} ({operator.role}): keep it, it is not shown again";
-const REMEDY: &str = "petstore operator rotate {operator.name}";
+const REMEDY: &str = "`petstore operator rotate {operator.name}` makes another one and ends this one";
 
 pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
     match verb {
