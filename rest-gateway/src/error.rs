@@ -26,6 +26,8 @@ pub(crate) enum ApiError {
     InvalidHost,
     #[error("the body could not be read as the header fields announce it")]
     BrokenBody,
+    #[error("the only Transfer-Encoding that is supported is chunked")]
+    UnsupportedTransferCoding,
     #[error("the request target must be at most 8192 bytes")]
     UriTooLong,
     #[error("the header fields must be at most 100 and at most 32768 bytes together")]
@@ -105,6 +107,7 @@ impl ApiError {
     pub(crate) const fn reason(&self) -> ErrorReason {
         match self {
             Self::InvalidHost | Self::BrokenBody => ErrorReason::InvalidRequest,
+            Self::UnsupportedTransferCoding => ErrorReason::UnsupportedTransferCoding,
             Self::UriTooLong => ErrorReason::UriTooLong,
             Self::HeadersTooLarge => ErrorReason::HeadersTooLarge,
             Self::MissingApiKey => ErrorReason::MissingApiKey,

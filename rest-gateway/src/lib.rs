@@ -34,4 +34,5 @@ pub use console::admin_router;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
 pub use openapi::document as openapi;
+pub use request_body::with_whole_body;
 pub use router::RestApp;

@@ -1,8 +1,12 @@
-//! Reads a JSON request body within bounds of type, size and time.
+//! Reads request bodies within bounds of type, size and time.
 
 use std::{error::Error, time::Duration};
 
-use axum::{body::Body, extract::Request};
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::Body as _;
@@ -11,22 +15,20 @@ use tokio::time::timeout;
 
 use crate::error::ApiError;
 
-/// The largest body, in bytes.
-const MAX_LEN: usize = 64 * 1024;
-/// How long a body may take to arrive.
-const TIME: Duration = Duration::from_secs(5);
-
-/// The whole body of the request.
+/// Returns the body of a request that is JSON.
 pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
-    if !is_json(&parts.headers) {
-        return Err(ApiError::UnsupportedMediaType);
-    }
+    if is_json(&parts.headers) { read(body).await } else { Err(ApiError::UnsupportedMediaType) }
+}
+
+/// Returns the whole body: at most 64 KiB, which have 5 s to arrive.
+async fn read(body: Body) -> Result<Bytes, ApiError> {
+    const MAX_LEN: usize = 64 * 1024;
     // With a Content-Length, the lower bound is known before a byte has been read.
     if body.size_hint().lower() > MAX_LEN as u64 {
         return Err(ApiError::BodyTooLarge);
     }
-    match timeout(TIME, Limited::<Body>::new(body, MAX_LEN).collect()).await {
+    match timeout(Duration::from_secs(5), Limited::<Body>::new(body, MAX_LEN).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
         Ok(Err(error)) => {
@@ -34,6 +36,39 @@ pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
             Err(ApiError::BrokenBody)
         }
         Err(_) => Err(ApiError::RequestTimeout),
+    }
+}
+
+/// Refuses transfer codings other than `chunked` (RFC 9112 §6.1). hyper looks only at the last one, and would
+/// hand on the body in the others.
+pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut fields = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let is_known = match (fields.next(), fields.next()) {
+        (None, _) => true,
+        (Some(only), None) => only.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    };
+    if is_known { Ok(()) } else { Err(ApiError::UnsupportedTransferCoding) }
+}
+
+/// Returns the request with its whole body in memory, for the handlers of the admin port: none of them has to
+/// bound what it reads.
+///
+/// # Errors
+/// The Error of a body that is too large, too late, broken, or in an unknown transfer coding.
+pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
+    let (parts, body) = request.into_parts();
+    let read = async {
+        check_transfer_coding(&parts.headers)?;
+        read(body).await
+    };
+    match read.await {
+        Ok(body) => Ok(Request::from_parts(parts, body.into())),
+        Err(error) => {
+            let mut response = error.into_response();
+            response.headers_mut().remove(header::LINK); // to pages that are on the public port
+            Err(response)
+        }
     }
 }
 

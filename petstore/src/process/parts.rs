@@ -49,13 +49,16 @@ impl Process {
 
     /// Serves the admin port, from before the process is ready until its end.
     pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
-        let app = admin::router(self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
+        let connections = self.connection_limits.admin;
+        let at_once = connections - connections / 4; // a quarter is for health
+        let (health, metrics, names) = (self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
+        let app = admin::router(health, metrics, names, at_once);
         let admin = Server {
             transport: Transport::Plain,
             app: Arc::new(app),
             // When it closes, everything that it reports has ended.
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
-            slots: ConnectionSlots::new(self.connection_limits.admin, self.connection_limits.admin),
+            slots: ConnectionSlots::new(connections, connections).reclaiming(),
             metrics: ConnectionMetrics::default(), // not shown
         };
         let draining = self.draining();

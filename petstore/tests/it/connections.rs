@@ -223,6 +223,135 @@ async fn curl_sees_why_its_body_was_not_read() {
     }
 }
 
+/// Requests that are answered without a look at their body.
+const UNREAD: [(&str, &[&str]); 2] = [
+    (
+        "REST",
+        &["POST /v1/pets", "PUT /v1/pets/1", "POST /v1/nothing", "OPTIONS /v1/pets", "GET /openapi.json"],
+    ),
+    ("admin", &["POST /nothing", "PUT /livez", "GET /readyz", "POST /admin/v1/accounts", "POST /metrics"]),
+];
+
+/// Many clients send it so.
+#[tokio::test]
+async fn a_body_that_arrives_after_its_refused_head_costs_no_other_request() {
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    server.ready().await;
+    for (port, requests) in UNREAD {
+        let mut stream = raw::connect(server.address(port)).await;
+        stream.set_nodelay(true).unwrap();
+        for pause in [0, 1, 5, 20].map(Duration::from_millis) {
+            for request in requests.iter().chain(requests) {
+                let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n");
+                stream.write_all(head.as_bytes()).await.unwrap();
+                sleep(pause).await;
+                stream.write_all(b"{\"a\": 1} ").await.unwrap();
+                let answer = whole_answer(&mut stream).await;
+                if answer.contains("connection: close") {
+                    stream = raw::connect(server.address(port)).await; // it took long, and was told so
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn slow_clients_of_the_admin_port_silence_neither_health_nor_operators() {
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    server.ready().await;
+    let mut slow = Vec::new();
+    let begin = Instant::now();
+    for begun in
+        ["", "GET /livez HT", "PUT /log-level HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{"]
+    {
+        for _ in 0..70 {
+            let mut stream = raw::connect(server.address("admin")).await;
+            let _ = stream.write_all(begun.as_bytes()).await; // an error: it has been closed for another
+            slow.push(stream);
+        }
+        for path in ["/livez", "/readyz", "/metrics"] {
+            let answer = timeout(SOON, server.admin().get(path)).await.expect("an answer in time");
+            answer.assert_status(200);
+        }
+    }
+    // Those that are still open are refused when their time is up.
+    let mut last = slow.pop().unwrap();
+    let answer = raw::answer(&raw::read_to_end(&mut last).await);
+    answer.assert_error_body(408, "REQUEST_TIMEOUT");
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn the_admin_port_takes_bodies_of_64_kib_at_most_and_no_coding_but_chunked() {
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    server.ready().await;
+    let send = async |fields: &str| {
+        let head =
+            format!("PUT /log-level HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n\r\n");
+        raw::answer(&raw::exchange(server.address("admin"), head.as_bytes()).await)
+    };
+    send("Content-Length: 65537").await.assert_error_body(413, "BODY_TOO_LARGE");
+    let chunk = format!("10001\r\n{}\r\n", " ".repeat(0x10001));
+    let chunks = format!("Transfer-Encoding: chunked\r\n\r\n{chunk}0");
+    send(&chunks).await.assert_error_body(413, "BODY_TOO_LARGE");
+    let coded = send("Transfer-Encoding: gzip, chunked\r\n\r\n0").await;
+    coded.assert_error_body(501, "UNSUPPORTED_TRANSFER_CODING");
+}
+
+#[tokio::test]
+async fn every_answer_has_one_content_type() {
+    let installation = petstore();
+    let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
+    server.ready().await;
+    let token = installation.read("data/first-operator-token");
+    let (key, of_console) = (installation.read("data/first-api-key"), "Petstore-Console: 1\r\n");
+    let bearer = |secret: &str| format!("Authorization: Bearer {}\r\n", secret.trim());
+    let sign_in = format!("{{\"token\": \"{}\"}}", token.trim());
+    let json = "Content-Type: application/json\r\n";
+    for (port, request, fields, body) in [
+        ("REST", "GET /", "", ""),
+        ("REST", "GET /docs", "", ""),
+        ("REST", "GET /docs/nothing", "", ""),
+        ("REST", "GET /openapi.json", "", ""),
+        ("REST", "GET /v1/pets", "", ""),
+        ("REST", "GET /v1/pets", &bearer(&key), ""),
+        (
+            "REST",
+            "POST /v1/pets",
+            &format!("{}{json}", bearer(&key)),
+            "{\"name\": \"Rex\", \"categoryId\": 1}",
+        ),
+        ("REST", "POST /v1/pets", &bearer(&key), "{"),
+        ("admin", "GET /livez", "", ""),
+        ("admin", "GET /readyz", "", ""),
+        ("admin", "GET /metrics", "", ""),
+        ("admin", "GET /log-level", "", ""),
+        ("admin", "PUT /log-level", "", "no level="),
+        ("admin", "GET /nothing", "", ""),
+        ("admin", "GET /admin/v1/accounts", "", ""),
+        ("admin", "GET /admin/v1/accounts", &bearer(&token), ""),
+        ("admin", "GET /admin/v1/openapi.json", "", ""),
+        ("admin", "POST /admin/v1/accounts", &format!("{}{json}", bearer(&token)), "{}"),
+        ("admin", "GET /console", "", ""),
+        ("admin", "POST /console/session", "", ""),
+        ("admin", "POST /console/session", &format!("{of_console}{json}"), "{}"),
+        ("admin", "POST /console/session", &format!("{of_console}{json}"), &sign_in),
+        ("admin", "GET /console/api/accounts", of_console, ""),
+    ] {
+        let len = body.len();
+        let request = format!(
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\
+             Content-Length: {len}\r\n\r\n{body}"
+        );
+        let answer = raw::answer(&raw::exchange(server.address(port), request.as_bytes()).await);
+        let expected = usize::from(!answer.body().is_empty());
+        assert_eq!(answer.values("content-type").len(), expected, "{request}: {answer:?}");
+    }
+}
+
 /// The head of the next answer.
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
@@ -235,21 +364,19 @@ async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// The status line of the next answer, of which the body is read too.
-async fn status(stream: &mut TcpStream) -> String {
+/// The head of the next answer, of which the body is read too.
+async fn whole_answer(stream: &mut TcpStream) -> String {
     let head = head(stream).await;
-    let len = head
-        .to_lowercase()
-        .split("content-length: ")
-        .nth(1)
-        .unwrap()
-        .split("\r\n")
-        .next()
-        .unwrap()
-        .to_owned();
+    let lower = head.to_lowercase();
+    let len = lower.split("content-length: ").nth(1).map_or("0", |rest| rest.split("\r\n").next().unwrap());
     let mut body = vec![0; len.parse().unwrap()];
     stream.read_exact(&mut body).await.unwrap();
-    head.lines().next().unwrap().to_owned()
+    head
+}
+
+/// The status line of the next answer, of which the body is read too.
+async fn status(stream: &mut TcpStream) -> String {
+    whole_answer(stream).await.lines().next().unwrap().to_owned()
 }
 
 async fn connect_from(own: &str, address: SocketAddr) -> TcpStream {

@@ -143,6 +143,23 @@ async fn what_is_no_http_is_refused_and_the_service_lives_on() {
 }
 
 #[tokio::test]
+async fn a_transfer_coding_other_than_chunked_is_refused_and_counts_nothing() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for codings in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let request = format!(
+            "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nTransfer-Encoding: {codings}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n",
+            client.key()
+        );
+        let answer = raw::answer(&raw::exchange(client.address(), request.as_bytes()).await);
+        answer.assert_error(501, "UNSUPPORTED_TRANSFER_CODING");
+        assert_eq!(answer.rate().limit, 600, "{answer:?}");
+    }
+    assert_eq!(client.get("/v1/pets").await.rate().remaining, 59, "they counted nothing");
+}
+
+#[tokio::test]
 async fn a_body_declared_too_large_is_refused_before_it_is_sent() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

@@ -140,6 +140,7 @@ pub(crate) const fn row_of(reason: ErrorReason) -> ErrorCode {
         R::Overloaded => row(S::SERVICE_UNAVAILABLE, Some("UNAVAILABLE"), After),
         R::LimiterUnavailable => row(S::SERVICE_UNAVAILABLE, Some("UNAVAILABLE"), After),
         R::DeadlineExceeded => row(S::GATEWAY_TIMEOUT, Some("DEADLINE_EXCEEDED"), Backoff),
+        R::UnsupportedTransferCoding => row(S::NOT_IMPLEMENTED, None, Never),
         R::Unspecified | R::Internal => row(S::INTERNAL_SERVER_ERROR, Some("INTERNAL"), Backoff),
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
         R::UriTooLong => ApiError::UriTooLong,
         R::UnsupportedMediaType => ApiError::UnsupportedMediaType,
         R::HeadersTooLarge => ApiError::HeadersTooLarge,
+        R::UnsupportedTransferCoding => ApiError::UnsupportedTransferCoding,
         R::RateLimited => over_limit(Outcome::RateLimited),
         R::QuotaExceeded => over_limit(Outcome::QuotaExceeded),
         R::ApiKeyBanned => over_limit(Outcome::Banned),

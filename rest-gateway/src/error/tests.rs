@@ -146,6 +146,7 @@ fn every_reason_has_the_status_of_the_table() {
         ("ORDER_NOT_FOUND", 404),
         ("INVALID_ORDER_TRANSITION", 400),
         ("ACCOUNT_SUSPENDED", 403),
+        ("UNSUPPORTED_TRANSFER_CODING", 501),
     ];
     assert_eq!(table, expected);
 }

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use http::{HeaderMap, Uri, Version, header, request::Parts};
 
-use crate::error::ApiError;
+use crate::{error::ApiError, request_body::check_transfer_coding};
 
 /// The longest request target, in bytes (RFC 9110 §4.1 asks for at least 8000).
 const MAX_TARGET: usize = 8 * 1024;
@@ -13,8 +13,8 @@ const MAX_FIELDS: usize = 100;
 const MAX_FIELDS_LEN: usize = 32 * 1024;
 const FIELD_OVERHEAD: usize = ": \r\n".len();
 
-/// Refuses a target or header fields that are too large, and a request that does not name its host once
-/// (RFC 9112 §3.2, RFC 9113 §8.3.1).
+/// Refuses a target or header fields that are too large, a request that does not name its host once (RFC 9112
+/// §3.2, RFC 9113 §8.3.1), and unknown transfer codings.
 pub(super) fn check(request: &Parts) -> Result<(), ApiError> {
     if target_len(request) > MAX_TARGET {
         return Err(ApiError::UriTooLong);
@@ -22,7 +22,10 @@ pub(super) fn check(request: &Parts) -> Result<(), ApiError> {
     if request.headers.len() > MAX_FIELDS || fields_len(&request.headers) > MAX_FIELDS_LEN {
         return Err(ApiError::HeadersTooLarge);
     }
-    if names_its_host(request) { Ok(()) } else { Err(ApiError::InvalidHost) }
+    if !names_its_host(request) {
+        return Err(ApiError::InvalidHost);
+    }
+    check_transfer_coding(&request.headers)
 }
 
 fn names_its_host(request: &Parts) -> bool {
@@ -148,6 +151,23 @@ mod tests {
             let mut request = request(hosts);
             request.uri = Uri::from_static("http://shop.example/v1/pets");
             assert_eq!(check(&request), expected);
+        }
+    }
+
+    #[test]
+    fn chunked_is_the_only_transfer_coding() {
+        for (codings, expected) in [
+            (&["chunked"][..], Ok(())),
+            (&["Chunked"], Ok(())),
+            (&["gzip, chunked"], Err(ApiError::UnsupportedTransferCoding)),
+            (&["gzip", "chunked"], Err(ApiError::UnsupportedTransferCoding)),
+            (&["identity"], Err(ApiError::UnsupportedTransferCoding)),
+        ] {
+            let mut request = request(&["shop.example"]);
+            for coding in codings {
+                request.headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(coding));
+            }
+            assert_eq!(check(&request), expected, "{codings:?}");
         }
     }
 

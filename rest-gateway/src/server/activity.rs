@@ -5,7 +5,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -13,6 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What a connection of HTTP/1.1 waits for.
@@ -37,8 +38,26 @@ struct Shared {
     is_expired: AtomicBool,
     /// Whether bytes of an answer may still have to be sent.
     has_unsent: AtomicBool,
+    /// `true` while the app works on a request, and not while it waits for the request's body.
+    waits_for_app: AtomicBool,
+    /// The body of the current request.
+    body: Mutex<BodyState>,
     /// The server's.
     is_draining: Arc<AtomicBool>,
+}
+
+/// The body of the current request of an HTTP/1.1 connection.
+#[derive(Debug, Default)]
+pub(super) enum BodyState {
+    /// There is none, or it was read to its end.
+    #[default]
+    Done,
+    /// The app has it.
+    WithApp,
+    /// The app has dropped it, and read nothing of it.
+    Unread(Incoming),
+    /// The app has read a part of it.
+    Broken,
 }
 
 /// The activity at one moment: another value if anything was noted since.
@@ -72,8 +91,9 @@ impl Snapshot {
 impl Activity {
     /// Of a new connection, to a server that sets this when no connection is to be kept any more.
     pub(super) fn new(is_draining: Arc<AtomicBool>) -> Self {
-        let [is_expired, has_unsent] = [false; 2].map(AtomicBool::new);
-        Self(Arc::new(Shared { state: AtomicU64::new(0), is_expired, has_unsent, is_draining }))
+        let [is_expired, has_unsent, waits_for_app] = [false; 3].map(AtomicBool::new);
+        let (state, body) = (AtomicU64::new(0), Mutex::default());
+        Self(Arc::new(Shared { state, is_expired, has_unsent, waits_for_app, body, is_draining }))
     }
 
     /// Whether nothing is under way: no request has begun, and every answer was handed to the kernel.
@@ -83,6 +103,32 @@ impl Activity {
 
     fn note_unsent(&self, has_unsent: bool) {
         self.0.has_unsent.store(has_unsent, Ordering::Relaxed);
+    }
+
+    /// `true` while only the app can bring the connection forward, `false` while its client can.
+    pub(super) fn waits_for_app(&self) -> bool {
+        self.0.waits_for_app.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_waits_for_app(&self, waits: bool) {
+        self.0.waits_for_app.store(waits, Ordering::Relaxed);
+    }
+
+    /// The app has the body of the current request.
+    pub(super) fn body_lent(&self) {
+        *self.body() = BodyState::WithApp;
+    }
+
+    /// The app has the body no more. Without effect once the request is answered.
+    pub(super) fn body_returned(&self, state: BodyState) {
+        let mut body = self.body();
+        if matches!(*body, BodyState::WithApp) {
+            *body = state;
+        }
+    }
+
+    fn body(&self) -> MutexGuard<'_, BodyState> {
+        self.0.body.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
     pub(super) fn now(&self) -> Snapshot {
@@ -109,6 +155,7 @@ impl Activity {
     pub(super) fn request_received(&self) -> RequestInFlight {
         let began = Snapshot((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
         self.note(began);
+        self.set_waits_for_app(true);
         RequestInFlight { activity: self.clone(), began }
     }
 }
@@ -121,6 +168,12 @@ pub(super) struct RequestInFlight {
 }
 
 impl RequestInFlight {
+    /// The app has answered. Returns the state of the request's body.
+    pub(super) fn answered(&self) -> BodyState {
+        self.activity.set_waits_for_app(false);
+        std::mem::take(&mut *self.activity.body())
+    }
+
     /// Whether its answer is to be the last of the connection.
     pub(super) fn is_last(&self) -> bool {
         let shared = &self.activity.0;

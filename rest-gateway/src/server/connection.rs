@@ -42,8 +42,14 @@ impl Connections {
         limits: ServerLimits,
         drain: DrainWatch,
     ) -> Self {
-        let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(&limits));
-        Self { app, transport, limits: Arc::new(limits), http1, discarder, drain }
+        let limits = Arc::new(limits);
+        let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(Arc::clone(&limits)));
+        Self { app, transport, limits, http1, discarder, drain }
+    }
+
+    /// Returns the activity of a new connection.
+    pub(super) fn activity(&self) -> Activity {
+        Activity::new(self.drain.is_draining())
     }
 
     /// Serves the connection until it is closed, and then drops what counts it.
@@ -51,16 +57,17 @@ impl Connections {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
+        activity: Activity,
         counted: C,
     ) -> impl Future<Output = ()> + Send + use<C> {
         let connections = self.clone(); // shares everything
         async move {
-            connections.run(stream, peer).await;
+            connections.run(stream, peer, activity).await;
             drop(counted);
         }
     }
 
-    async fn run(&self, stream: TcpStream, peer: SocketAddr) {
+    async fn run(&self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
@@ -70,13 +77,13 @@ impl Connections {
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);
         match self.transport {
-            Transport::Plain => self.drive_http1(stream, peer).await,
+            Transport::Plain => self.drive_http1(stream, peer, activity).await,
             // In a box, so that connections without TLS do not take the memory that it needs.
-            Transport::Tls(_) => Box::pin(self.drive_tls(stream, peer)).await,
+            Transport::Tls(_) => Box::pin(self.drive_tls(stream, peer, activity)).await,
         }
     }
 
-    async fn drive_tls<I>(&self, stream: I, peer: SocketAddr)
+    async fn drive_tls<I>(&self, stream: I, peer: SocketAddr, activity: Activity)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -84,7 +91,7 @@ impl Connections {
             Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Box::pin(self.drive_http2(stream, peer)).await;
             }
-            Ok(stream) => Box::pin(self.drive_http1(stream, peer)).await,
+            Ok(stream) => Box::pin(self.drive_http1(stream, peer, activity)).await,
             Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
         }
     }
@@ -103,12 +110,12 @@ impl Connections {
         }
     }
 
-    async fn drive_http1<I>(&self, stream: I, peer: SocketAddr)
+    async fn drive_http1<I>(&self, stream: I, peer: SocketAddr, activity: Activity)
     where
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let activity = Activity::new(self.drain.is_draining());
-        let mut service = Http1Service { app: Arc::clone(&self.app), peer, activity: activity.clone() };
+        let (app, limits) = (Arc::clone(&self.app), Arc::clone(&self.limits));
+        let mut service = Http1Service { app, peer, limits, activity: activity.clone() };
         let mut stream = ObservedStream::new(stream, activity.clone());
         let mut driver = Driver::new(&self.limits, activity, self.drain.clone(), peer);
         loop {
@@ -126,7 +133,7 @@ impl Connections {
                 break;
             }
         }
-        lingering_close(stream.into_inner(), self.limits.linger_bytes, self.limits.linger).await;
+        lingering_close(stream.into_inner(), self.limits.max_discarded, self.limits.discard_timeout).await;
     }
 
     /// HTTP/2 says in a frame that an answer is complete, so that no lingering close is needed.

@@ -1,13 +1,19 @@
 //! Connection slots: how many connections may be open at once, and how many of them from one address.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+    time::timeout,
+};
 
+use super::activity::Activity;
 use crate::client_address::{ClientAddress, TrustedProxies};
 
 /// Slots for connections, over all ports that share them. Clones are the same slots.
@@ -16,7 +22,11 @@ pub struct ConnectionSlots {
     all: Arc<Semaphore>,
     of_one_address: AddressCounts,
     exempt: Arc<TrustedProxies>,
+    /// Open connections, the oldest first, if their slots can be reclaimed.
+    reclaimable: Option<Arc<OpenConnections>>,
 }
+
+type OpenConnections = Mutex<VecDeque<(AbortHandle, Activity)>>;
 
 /// A connection's slot, until it is dropped.
 #[derive(Debug)]
@@ -38,7 +48,16 @@ impl ConnectionSlots {
             all: Arc::new(Semaphore::new(at_once.min(Semaphore::MAX_PERMITS))),
             of_one_address: AddressCounts::new(of_one_address),
             exempt: Arc::default(),
+            reclaimable: None,
         }
+    }
+
+    /// Returns slots of which one is always free if possible: when the last one is taken, the oldest
+    /// connection that waits for its client is closed, so that slow clients keep nobody out. For ports without
+    /// TLS.
+    #[must_use]
+    pub fn reclaiming(self) -> Self {
+        Self { reclaimable: Some(Arc::default()), ..self }
     }
 
     /// The same, but these proxies may have as many connections as there are slots: each carries many
@@ -48,9 +67,43 @@ impl ConnectionSlots {
         Self { exempt: Arc::new(proxies), ..self }
     }
 
-    /// Ends when there is a slot.
+    /// Waits for a free slot.
     pub(super) async fn free(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.all).acquire_owned().await.ok() // the semaphore is never closed
+        let free = || Arc::clone(&self.all).acquire_owned(); // the semaphore is never closed
+        if self.reclaimable.is_none() {
+            return free().await.ok();
+        }
+        loop {
+            if let Ok(free) = Arc::clone(&self.all).try_acquire_owned() {
+                return Some(free);
+            }
+            self.reclaim();
+            // A connection may wait for its client later.
+            if let Ok(free) = timeout(Duration::from_millis(50), free()).await {
+                return free.ok();
+            }
+        }
+    }
+
+    /// Notes an open connection, whose slot can be reclaimed.
+    pub(super) fn opened(&self, task: AbortHandle, activity: Activity) {
+        if let Some(reclaimable) = &self.reclaimable {
+            let mut open = reclaimable.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|(task, _)| !task.is_finished());
+            open.push_back((task, activity));
+        }
+    }
+
+    /// Closes the oldest connection that waits for its client.
+    fn reclaim(&self) {
+        let Some(reclaimable) = &self.reclaimable else { return };
+        let mut open = reclaimable.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(task, _)| !task.is_finished());
+        if let Some(at) = open.iter().position(|(_, activity)| !activity.waits_for_app())
+            && let Some((task, _)) = open.remove(at)
+        {
+            task.abort();
+        }
     }
 
     /// Gives a free slot to a connection from this address.

@@ -1,17 +1,21 @@
-//! Takes in the bodies of HTTP/2 that nobody read, so that the client sees the answer and not a reset.
+//! Request bodies that the app does not read to their end.
 //!
-//! A request whose body is dropped before its end is reset right after its answer, and clients that are still
-//! sending then report the reset in place of the answer. HTTP/1.1 does the same with its connection: see
-//! `lingering_close`.
+//! HTTP/1.1 can only keep the connection if the body is read, and hyper does not announce that it closes one
+//! with an unread body: the client's next request is lost. So an unread body is discarded before the answer
+//! is sent, or the answer says `Connection: close`.
+//!
+//! HTTP/2 resets the stream of a body that is dropped before its end, and clients that are still sending then
+//! report the reset in place of the answer. So it is discarded after the answer.
 
 use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
+use axum::response::Response;
 use bytes::Bytes;
+use http::{HeaderValue, header::CONNECTION};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -21,68 +25,51 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::limits::ServerLimits;
+use super::{
+    activity::{Activity, BodyState},
+    limits::ServerLimits,
+};
 
-/// Unread bodies at once, over all connections of a port. Of more, the rest is refused at once. Each holds
-/// what its client may send before it is read, 64 KiB, and a connection no more than 1 MiB altogether.
-const AT_ONCE: usize = 1_024;
-
-/// What becomes of unread bodies. Clones share the bound.
-#[derive(Clone, Debug)]
-pub(super) struct BodyDiscarder {
-    slots: Arc<Semaphore>,
-    max_bytes: usize,
-    max_time: Duration,
+/// A request's body, as the app reads it.
+#[derive(Debug)]
+pub(super) struct RequestBody {
+    /// `None` after its end or an error.
+    body: Option<Incoming>,
+    /// `true` once the app has begun to read. What it then leaves is too large, too late or broken.
+    is_begun: bool,
+    owner: BodyOwner,
 }
 
-impl BodyDiscarder {
-    pub(super) fn new(limits: &ServerLimits) -> Self {
-        Self {
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
-            max_bytes: limits.linger_bytes,
-            max_time: limits.linger,
+/// Takes back what the app leaves unread.
+#[derive(Debug)]
+pub(super) enum BodyOwner {
+    /// A connection of HTTP/1.1, which discards the body before it sends the answer.
+    Connection(Activity),
+    /// A task that discards the body of an HTTP/2 stream after the answer.
+    Discarder(BodyDiscarder),
+}
+
+impl RequestBody {
+    /// `is_asked_for` is `true` if the client waits for `100 Continue` before it sends the body, which reading
+    /// would ask for.
+    pub(super) fn of_connection(body: Incoming, is_asked_for: bool, activity: Activity) -> Self {
+        activity.body_lent();
+        Self { body: Some(body), is_begun: is_asked_for, owner: BodyOwner::Connection(activity) }
+    }
+
+    pub(super) fn of_stream(body: Incoming, discarder: BodyDiscarder) -> Self {
+        Self { body: Some(body), is_begun: false, owner: BodyOwner::Discarder(discarder) }
+    }
+
+    fn end(&mut self, state: BodyState) {
+        self.body = None;
+        if let BodyOwner::Connection(activity) = &self.owner {
+            activity.body_returned(state);
         }
     }
-
-    fn discard(&self, mut body: Incoming) {
-        // Without a runtime the process is ending.
-        let (Ok(slot), Ok(runtime)) = (Arc::clone(&self.slots).try_acquire_owned(), Handle::try_current())
-        else {
-            return;
-        };
-        let (max_bytes, max_time) = (self.max_bytes, self.max_time);
-        runtime.spawn(async move {
-            let reading = async {
-                let mut taken: usize = 0;
-                while let Some(Ok(frame)) = body.frame().await {
-                    taken = taken.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-                    if taken >= max_bytes && !body.is_end_stream() {
-                        // Nothing more is taken, but the client has time to see the answer.
-                        sleep(max_time).await;
-                    }
-                }
-            };
-            let _ = timeout(max_time, reading).await; // however it ends, the body is dropped now
-            drop(slot);
-        });
-    }
 }
 
-/// A body that is taken in if it is dropped before its end.
-#[derive(Debug)]
-pub(super) struct DiscardOnDrop {
-    /// Until its end, or an error.
-    body: Option<Incoming>,
-    discarder: BodyDiscarder,
-}
-
-impl DiscardOnDrop {
-    pub(super) fn new(body: Incoming, discarder: BodyDiscarder) -> Self {
-        Self { body: Some(body), discarder }
-    }
-}
-
-impl Body for DiscardOnDrop {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -90,10 +77,16 @@ impl Body for DiscardOnDrop {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.is_begun = true;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = Pin::new(body).poll_frame(context);
-        if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
-            self.body = None;
+        match &frame {
+            Poll::Ready(None) => self.end(BodyState::Done),
+            Poll::Ready(Some(Err(_))) => self.end(BodyState::Broken),
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+        }
+        if let BodyOwner::Connection(activity) = &self.owner {
+            activity.set_waits_for_app(frame.is_ready());
         }
         frame
     }
@@ -107,10 +100,88 @@ impl Body for DiscardOnDrop {
     }
 }
 
-impl Drop for DiscardOnDrop {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            self.discarder.discard(body);
+        let Some(body) = self.body.take() else { return };
+        let is_read = body.is_end_stream();
+        match &self.owner {
+            BodyOwner::Connection(activity) => activity.body_returned(match (is_read, self.is_begun) {
+                (true, _) => BodyState::Done,
+                (false, true) => BodyState::Broken,
+                (false, false) => BodyState::Unread(body),
+            }),
+            BodyOwner::Discarder(discarder) if !is_read => discarder.discard(body),
+            BodyOwner::Discarder(_) => {}
         }
+    }
+}
+
+/// Returns the answer when the body is discarded, or with `Connection: close` if the body is too large, too
+/// late or broken.
+pub(super) async fn after_discarding(
+    mut answer: Response,
+    body: Incoming,
+    limits: Arc<ServerLimits>,
+) -> Response {
+    let mut rest = Some(body).filter(|body| body.size_hint().lower() <= limits.max_discarded as u64);
+    let is_discarded = match &mut rest {
+        Some(body) => timeout(limits.discard_timeout, discard(body, limits.max_discarded)).await,
+        None => Ok(false),
+    };
+    if is_discarded != Ok(true) {
+        close_after(&mut answer);
+    }
+    answer
+}
+
+/// Makes the answer the last one of its connection, and tells the client so.
+pub(super) fn close_after(answer: &mut Response) {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Reads the body to its end. Returns `false` if it breaks off or has more than `max` bytes.
+async fn discard(body: &mut Incoming, max: usize) -> bool {
+    let mut taken: usize = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        taken = taken.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        if taken > max {
+            return false;
+        }
+    }
+    true
+}
+
+/// Discards unread bodies of HTTP/2. Clones share the bound.
+#[derive(Clone, Debug)]
+pub(super) struct BodyDiscarder {
+    slots: Arc<Semaphore>,
+    limits: Arc<ServerLimits>,
+}
+
+impl BodyDiscarder {
+    pub(super) fn new(limits: Arc<ServerLimits>) -> Self {
+        // Bodies at once, over all connections of a port; the rest is refused at once. Each holds what its
+        // client may send before it is read, 64 KiB, and a connection no more than 1 MiB altogether.
+        Self { slots: Arc::new(Semaphore::new(1_024)), limits }
+    }
+
+    fn discard(&self, mut body: Incoming) {
+        // Without a runtime the process is ending.
+        let (Ok(slot), Ok(runtime)) = (Arc::clone(&self.slots).try_acquire_owned(), Handle::try_current())
+        else {
+            return;
+        };
+        let limits = Arc::clone(&self.limits);
+        runtime.spawn(async move {
+            let reading = async {
+                if !discard(&mut body, limits.max_discarded).await {
+                    // Nothing more is taken, but the client has time to see the answer.
+                    sleep(limits.discard_timeout).await;
+                }
+            };
+            let _ = timeout(limits.discard_timeout, reading).await; // however it ends, the body is dropped now
+            drop(slot);
+        });
     }
 }

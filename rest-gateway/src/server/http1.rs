@@ -11,8 +11,8 @@ use std::{
 };
 
 use axum::{body::Body, response::Response as AppResponse};
-use futures_util::future::BoxFuture;
-use http::{HeaderValue, Request, Response, header::CONNECTION};
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{Request, Response, header::EXPECT};
 use hyper::{
     body::{Body as _, Incoming},
     server::conn::http1,
@@ -26,7 +26,10 @@ use tokio::{
 
 use super::{
     App,
-    activity::{Activity, ConnectionPhase, ObservedStream, RequestInFlight, Snapshot, TrackedBody},
+    activity::{
+        Activity, BodyState, ConnectionPhase, ObservedStream, RequestInFlight, Snapshot, TrackedBody,
+    },
+    discard_body::{RequestBody, after_discarding, close_after},
     drain::{DrainState, DrainWatch},
     limits::ServerLimits,
     with_jitter,
@@ -274,6 +277,7 @@ impl<'a> ConnectionTimer<'a> {
 pub(super) struct Http1Service {
     pub(super) app: Arc<dyn App>,
     pub(super) peer: SocketAddr,
+    pub(super) limits: Arc<ServerLimits>,
     pub(super) activity: Activity,
 }
 
@@ -283,15 +287,25 @@ impl Service<Request<Incoming>> for Http1Service {
     type Future = ResponseFuture;
 
     fn call(&self, request: Request<Incoming>) -> ResponseFuture {
-        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        let is_asked_for = request.headers().contains_key(EXPECT);
+        let has_body = !request.body().is_end_stream();
+        let request = request.map(|body| {
+            if has_body {
+                Body::new(RequestBody::of_connection(body, is_asked_for, self.activity.clone()))
+            } else {
+                Body::empty()
+            }
+        });
         let answer = self.app.answer(request, self.peer);
-        ResponseFuture { answer, in_flight: Some(self.activity.request_received()) }
+        let limits = Arc::clone(&self.limits);
+        ResponseFuture { answer, limits, in_flight: Some(self.activity.request_received()) }
     }
 }
 
 /// The answer to a request, on its way. The last one of a connection says that it is.
 pub(super) struct ResponseFuture {
     answer: BoxFuture<'static, AppResponse>,
+    limits: Arc<ServerLimits>,
     /// Until the answer is here, whose body then has it.
     in_flight: Option<RequestInFlight>,
 }
@@ -301,10 +315,20 @@ impl Future for ResponseFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = ready!(self.answer.as_mut().poll(context));
-        let in_flight = self.in_flight.take();
-        if in_flight.as_ref().is_some_and(RequestInFlight::is_last) {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if let Some(in_flight) = &self.in_flight {
+            let is_last = in_flight.is_last();
+            match in_flight.answered() {
+                BodyState::Unread(body) if !is_last => {
+                    self.answer = after_discarding(answer, body, Arc::clone(&self.limits)).boxed();
+                    return self.poll(context);
+                }
+                BodyState::Done if !is_last => {}
+                BodyState::Done | BodyState::Unread(_) | BodyState::WithApp | BodyState::Broken => {
+                    close_after(&mut answer);
+                }
+            }
         }
+        let in_flight = self.in_flight.take();
         Poll::Ready(Ok(answer.map(|body| TrackedBody::new(body, in_flight))))
     }
 }

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     App,
-    discard_body::{BodyDiscarder, DiscardOnDrop},
+    discard_body::{BodyDiscarder, RequestBody},
     drain::{DrainState, DrainWatch},
     limits::ServerLimits,
     streams::Streams,
@@ -133,7 +133,7 @@ impl Service<Request<Incoming>> for Http2Service {
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let request = request.map(|body| Body::new(DiscardOnDrop::new(body, self.discarder.clone())));
+        let request = request.map(|body| Body::new(RequestBody::of_stream(body, self.discarder.clone())));
         self.app.answer(request, self.peer).map(Ok).boxed()
     }
 }

@@ -35,11 +35,11 @@ pub struct ServerLimits {
     pub stream_deadline: Duration,
     /// How long the requests under way may take when a connection is of age or idle. Default 30 s.
     pub connection_age_grace: Duration,
-    /// How much of an unread body is taken in after the answer, so that the client sees the answer and not a
-    /// reset. Default 64 KiB.
-    pub linger_bytes: usize,
+    /// Bytes of an unread body that are discarded so that the connection can be kept, and at its end so that
+    /// the client sees the answer and not a reset. Default 64 KiB.
+    pub max_discarded: usize,
     /// How long that may take. Default 1 s.
-    pub linger: Duration,
+    pub discard_timeout: Duration,
     /// At shutdown, how long connections are still accepted that clients had begun to open. Default 250 ms.
     pub accept_grace: Duration,
     /// How long a connection without a request may stay open at shutdown, from the beginning of the drain or
@@ -64,8 +64,8 @@ impl Default for ServerLimits {
             rest_after: Duration::from_millis(250),
             stream_deadline: Duration::from_mins(1),
             connection_age_grace: Duration::from_secs(30),
-            linger_bytes: 64 * 1024,
-            linger: Duration::from_secs(1),
+            max_discarded: 64 * 1024,
+            discard_timeout: Duration::from_secs(1),
             accept_grace: Duration::from_millis(250),
             idle_grace: Duration::from_secs(1),
             drain_deadline: Duration::from_secs(20),

@@ -24,9 +24,10 @@ mod tests;
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    sync::OwnedSemaphorePermit,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 pub use self::{
@@ -65,9 +66,9 @@ pub struct Server {
 /// Serves the listener's connections.
 ///
 /// From the end of `draining` on each answer tells its client that the connection ends (HTTP/1.1 `Connection:
-/// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts no
-/// more, lets every request that is under way finish, and returns when the last connection is closed or
-/// [`ServerLimits::drain_deadline`] has passed, whatever clients do.
+/// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts only
+/// those that clients have opened before, lets every request that is under way finish, and returns when the
+/// last connection is closed or [`ServerLimits::drain_deadline`] has passed, whatever clients do.
 ///
 /// # Errors
 /// None at present: a failed accept is logged and tried again.
@@ -85,36 +86,36 @@ pub async fn serve(
     }
     let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
     let connections = Connections::new(app, transport, limits, drain.watch());
-    let mut port =
-        Port { listener: Listener::new(listener), slots, metrics, connections, open: JoinSet::new() };
+    let mut listener = Listener::new(listener);
+    let mut port = Port { slots, metrics, connections, open: JoinSet::new() };
 
     let mut shutdown = pin!(shutdown);
     let is_closing = tokio::select! {
-        () = port.accept_until(draining) => false,
+        () = port.accept_until(&mut listener, draining) => false,
         () = &mut shutdown => true,
     };
     drain.drain();
     if !is_closing {
-        port.accept_until(shutdown).await;
+        port.accept_until(&mut listener, shutdown).await;
     }
     drain.close();
-    port.listener.refuse_new();
-    port.accept_until(sleep(accept_grace.min(drain_deadline))).await;
-
-    drop(port.listener); // closes it
-    let mut open = port.open;
-    let all_closed = async { while open.join_next().await.is_some() {} };
+    listener.refuse_new();
+    let all_closed = async {
+        port.accept_rest(&mut listener, accept_grace).await;
+        drop(listener); // closes it
+        while port.open.join_next().await.is_some() {}
+    };
     if timeout(drain_deadline, all_closed).await.is_err() {
-        tracing::warn!(connections = open.len(), "cut off connections that were open at the drain deadline");
-        open.shutdown().await;
+        let connections = port.open.len();
+        tracing::warn!(connections, "cut off connections that were open at the drain deadline");
+        port.open.shutdown().await;
     }
     Ok(())
 }
 
-/// A listener and its connections.
+/// The connections of a port.
 #[derive(Debug)]
 struct Port {
-    listener: Listener,
     slots: ConnectionSlots,
     metrics: ConnectionMetrics,
     connections: Connections,
@@ -124,9 +125,8 @@ struct Port {
 impl Port {
     /// Accepts connections until `end`, each once there is a slot for it: while there is none, they wait in
     /// the kernel's queue.
-    async fn accept_until(&mut self, end: impl Future<Output = ()>) {
-        let Self { listener, slots, metrics, connections, open } = self;
-        let mut end = pin!(end);
+    async fn accept_until(&mut self, listener: &mut Listener, end: impl Future<Output = ()>) {
+        let (mut end, slots) = (pin!(end), self.slots.clone());
         let next = async |listener: &mut Listener| {
             let free = slots.free().await;
             let (stream, peer) = listener.next().await;
@@ -140,21 +140,36 @@ impl Port {
                 tokio::select! {
                     biased;
                     () = &mut end => return,
-                    Some(closed) = open.join_next(), if !open.is_empty() => {
-                        if let Err(error) = closed {
+                    Some(closed) = self.open.join_next(), if !self.open.is_empty() => {
+                        if let Err(error) = closed && error.is_panic() {
                             tracing::error!(%error, "a connection panicked");
                         }
                     }
                     accepted = &mut accepted => break accepted,
                 }
             };
-            let Ok(slot) = slots.take(free, peer.ip()) else {
-                metrics.refused();
-                tracing::debug!(%peer, "closed a connection: its address has too many");
-                continue;
-            };
-            open.spawn(connections.serve(stream, peer, (slot, metrics.accepted())));
+            self.begin(free, stream, peer);
         }
+    }
+
+    /// Accepts the connections that clients have opened or begun to open, until none has come for `grace`.
+    /// Each waits for a slot: connections close one after the other now.
+    async fn accept_rest(&mut self, listener: &mut Listener, grace: Duration) {
+        while let Ok((stream, peer)) = timeout(grace, listener.next()).await {
+            let free = self.slots.free().await;
+            self.begin(free, stream, peer);
+        }
+    }
+
+    fn begin(&mut self, free: Option<OwnedSemaphorePermit>, stream: TcpStream, peer: SocketAddr) {
+        let Ok(slot) = self.slots.take(free, peer.ip()) else {
+            self.metrics.refused();
+            tracing::debug!(%peer, "closed a connection: its address has too many");
+            return;
+        };
+        let (activity, counted) = (self.connections.activity(), (slot, self.metrics.accepted()));
+        let task = self.open.spawn(self.connections.serve(stream, peer, activity.clone(), counted));
+        self.slots.opened(task, activity);
     }
 }
 

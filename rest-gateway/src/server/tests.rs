@@ -12,7 +12,7 @@ use tokio::{
     net::TcpStream,
     sync::{Notify, oneshot},
     task::JoinHandle,
-    time::Instant,
+    time::{Instant, sleep},
 };
 
 use super::*;
@@ -202,20 +202,54 @@ async fn a_silent_and_a_half_sent_head_are_closed() {
     }
 }
 
+/// A request that is refused unread.
+const REFUSED: &str = "POST /refuse HTTP/1.1\r\nHost: h\r\n";
+
 #[tokio::test]
-async fn a_client_sees_the_answer_to_a_body_that_was_not_read() {
+async fn an_unread_body_is_discarded_and_the_connection_stays_open() {
     let server = Running::start(app(), patient()).await;
-    let len = 60 * 1024; // within what is taken in; more may be reset
-    for _ in 0..20 {
-        let head = format!("POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: {len}\r\n\r\n");
-        let mut stream = server.send(&head).await;
-        for _ in 0..len / 1024 {
-            // Bit by bit, so that most of it arrives after the answer was sent.
-            stream.write_all(&[b'x'; 1024]).await.unwrap();
-            tokio::task::yield_now().await;
+    let mut stream = server.connect().await;
+    let peer = stream.local_addr().unwrap().to_string();
+    let len = 60 * 1024;
+    for coding in [format!("Content-Length: {len}"), "Transfer-Encoding: chunked".to_owned()] {
+        for _ in 0..5 {
+            stream.write_all(format!("{REFUSED}{coding}\r\n\r\n").as_bytes()).await.unwrap();
+            for _ in 0..len / 1024 {
+                // Bit by bit, so that most of it arrives after the app has answered.
+                let bytes = "x".repeat(1024);
+                let is_chunked = coding.ends_with("chunked");
+                let bytes = if is_chunked { format!("400\r\n{bytes}\r\n") } else { bytes };
+                stream.write_all(bytes.as_bytes()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            if coding.ends_with("chunked") {
+                stream.write_all(b"0\r\n\r\n").await.unwrap();
+            }
+            let refusal = read_until(&mut stream, "\r\n\r\n").await;
+            assert!(refusal.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{refusal}");
+            assert!(!refusal.contains("connection: close"), "{refusal}");
+            stream.write_all(GET_PEER.as_bytes()).await.unwrap();
+            read_until(&mut stream, &peer).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_says_that_the_connection_closes_if_a_body_cannot_be_discarded() {
+    let limits = ServerLimits { discard_timeout: SHORT, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let chunks = format!("10001\r\n{}\r\n", "x".repeat(0x10001));
+    for (what, request) in [
+        ("too large", "Content-Length: 65537\r\n\r\n"),
+        ("too large, in chunks", &format!("Transfer-Encoding: chunked\r\n\r\n{chunks}")),
+        ("too late", "Content-Length: 2\r\n\r\nx"),
+        ("broken", "Transfer-Encoding: chunked\r\n\r\nx"),
+        ("asked for", "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"),
+    ] {
+        let mut stream = server.send(&format!("{REFUSED}{request}")).await;
         let answer = read_all(&mut stream).await;
-        assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{what}: {answer}");
+        assert!(answer.contains("connection: close\r\n"), "{what}: {answer}");
     }
 }
 
@@ -242,6 +276,27 @@ async fn connections_beyond_the_most_wait() {
     drop(first);
     let second_peer = second.local_addr().unwrap().to_string();
     read_until(&mut second, &second_peer).await;
+}
+
+#[tokio::test]
+async fn slow_clients_keep_nobody_out_where_slots_are_reclaimed() {
+    let (app, begun, finish) = slow_app();
+    let app = app.merge(super::tests::app());
+    let slots = ConnectionSlots::new(4, 9).reclaiming();
+    let server = Running::start_over(Transport::Plain, app, patient(), slots).await;
+    let mut working = server.send(GET_SLOW).await;
+    begun.notified().await;
+    let mut slow = Vec::new();
+    for request in ["", "GET /pe", "POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nx", GET_PEER] {
+        slow.push(server.send(request).await);
+        slow.push(server.send(request).await);
+        let mut quick = server.send(GET_PEER).await;
+        let peer = quick.local_addr().unwrap().to_string();
+        read_until(&mut quick, &peer).await;
+        slow.push(quick);
+    }
+    finish.notify_one();
+    read_until(&mut working, "done").await; // it did not wait for its client
 }
 
 #[tokio::test]

@@ -9,14 +9,18 @@ use std::sync::{Arc, OnceLock};
 use axum::{
     Router,
     extract::{Request, State},
-    http::{StatusCode, header::CONTENT_TYPE},
-    middleware,
+    http::{
+        StatusCode,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use petstore_gateway::admin_router;
+use petstore_gateway::{admin_router, with_whole_body};
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 pub(crate) use self::client::{AdminPortClient, AdminPortError, AdminUrlSettings};
@@ -73,9 +77,10 @@ impl Health {
     }
 }
 
-/// The routes of the admin port. `/livez` and `/readyz` answer under any host name, the others only under
-/// those in `names` and under [those that cannot be registered](host).
-pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) -> Router {
+/// Returns the routes of the admin port. `/livez` and `/readyz` answer under any host name, the others only
+/// under those in `names` and under [those that cannot be registered](host), and at most `at_once` requests
+/// for them, so that none takes the connections of the first two.
+pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, at_once: usize) -> Router {
     let show_metrics = async move |State(health): State<Health>| {
         health.update_metrics().await;
         ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())
@@ -88,6 +93,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
         .route("/console/", any(admin_api))
         .route("/console/{*path}", any(admin_api))
         .route("/log-level", get(log_level::get).put(log_level::set))
+        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
         .layer(middleware::from_fn_with_state(names.into(), host::check));
     Router::new()
         .route("/livez", get(async || "ok"))
@@ -96,6 +102,20 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>) 
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(health)
+}
+
+/// Passes on a request with its whole body, unless there are too many.
+async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    let request = match with_whole_body(request).await {
+        Ok(request) => request,
+        Err(refusal) => return refusal,
+    };
+    if let Ok(_slot) = slots.try_acquire() {
+        return next.run(request).await;
+    }
+    let message = "the admin port has more to do than it can; try again later";
+    let refusal = refuse(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", message);
+    ([(RETRY_AFTER, "1")], refusal).into_response()
 }
 
 async fn readyz(State(health): State<Health>) -> Response {
@@ -141,7 +161,7 @@ mod tests {
 
     async fn answer_to(lifecycle: &Lifecycle, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let response = router(Health::new(lifecycle.watch()), Exposition::default(), Vec::new())
+        let response = router(Health::new(lifecycle.watch()), Exposition::default(), Vec::new(), 1)
             .oneshot(request)
             .await
             .unwrap();

@@ -135,6 +135,27 @@ async fn a_request_under_way_is_finished_at_shutdown() {
 }
 
 #[tokio::test]
+async fn clients_that_wait_for_a_slot_at_shutdown_are_answered() {
+    let slots = ConnectionSlots::new(2, 99);
+    let server = Running::start_over(Transport::Plain, app(), patient(), slots).await;
+    let mut open = [server.send(GET_PEER).await, server.send(GET_PEER).await];
+    for stream in &mut open {
+        let peer = stream.local_addr().unwrap().to_string();
+        read_until(stream, &peer).await;
+    }
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        waiting.push(server.send(GET_PEER).await);
+    }
+    let ending = tokio::spawn(server.end());
+    for stream in &mut waiting {
+        let last = read_all(stream).await;
+        assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
+    }
+    assert!(ending.await.unwrap() < NEVER / 4);
+}
+
+#[tokio::test]
 async fn shutdown_closes_idle_connections_soon() {
     let server = Running::start(app(), patient()).await;
     let _silent = server.connect().await;
