@@ -182,8 +182,8 @@ struct ErrorBody<'a> {
     status: u16,
 }
 
-/// An answer with an Error body.
-pub(crate) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
+/// Returns an answer with an Error body.
+pub fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     // Serialising two strings and a number does not fail.
     let body = serde_json::to_vec(&ErrorBody { code, message, status: status.as_u16() }).unwrap_or_default();
     let mut response = Response::new(body.into());

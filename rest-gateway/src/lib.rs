@@ -32,6 +32,7 @@ mod usage;
 pub use admin::{admin_of, admin_reason, call_admin};
 pub use console::admin_router;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
+pub use error::error_response;
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
 pub use openapi::document as openapi;
 pub use request_body::with_whole_body;

@@ -1,4 +1,5 @@
-//! What happens on a connection of HTTP/1.1: hyper does not tell, so it is observed from both sides.
+//! The activity of a connection of HTTP/1.1. hyper does not report it, so it is observed from both sides: at
+//! the stream and at the app.
 
 use std::{
     future::poll_fn,
@@ -27,8 +28,8 @@ pub(super) enum ConnectionPhase {
     Request,
 }
 
-/// What a connection of HTTP/1.1 waits for, and how many requests it has had. Clones are the same
-/// connection's, and all of them are used by its one task.
+/// The phase of a connection of HTTP/1.1 and the number of its requests. Clones share them. All but
+/// [`waits_for_app`](Self::waits_for_app) are used by the connection's own task.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Shared>);
 
@@ -36,13 +37,13 @@ pub(super) struct Activity(Arc<Shared>);
 struct Shared {
     state: AtomicU64,
     is_expired: AtomicBool,
-    /// Whether bytes of an answer may still have to be sent.
+    /// `true` while bytes of an answer may still have to be sent.
     has_unsent: AtomicBool,
     /// `true` while the app works on a request, and not while it waits for the request's body.
     waits_for_app: AtomicBool,
     /// The body of the current request.
     body: Mutex<BodyState>,
-    /// The server's.
+    /// The server's flag.
     is_draining: Arc<AtomicBool>,
 }
 
@@ -60,7 +61,7 @@ pub(super) enum BodyState {
     Broken,
 }
 
-/// The activity at one moment: another value if anything was noted since.
+/// The activity at one moment. Two are equal only if nothing happened between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot(u64);
 
@@ -82,21 +83,22 @@ impl Snapshot {
         self.requests() == 0
     }
 
-    /// How many requests there were so far.
+    /// Returns the number of requests so far.
     pub(super) fn requests(self) -> u64 {
         self.0 / NEXT_REQUEST
     }
 }
 
 impl Activity {
-    /// Of a new connection, to a server that sets this when no connection is to be kept any more.
+    /// Returns the activity of a new connection, to a server that sets `is_draining` when each answer has to
+    /// be the last of its connection.
     pub(super) fn new(is_draining: Arc<AtomicBool>) -> Self {
         let [is_expired, has_unsent, waits_for_app] = [false; 3].map(AtomicBool::new);
         let (state, body) = (AtomicU64::new(0), Mutex::default());
         Self(Arc::new(Shared { state, is_expired, has_unsent, waits_for_app, body, is_draining }))
     }
 
-    /// Whether nothing is under way: no request has begun, and every answer was handed to the kernel.
+    /// Returns `true` if no request has begun and every answer was handed to the kernel.
     pub(super) fn is_quiet(&self) -> bool {
         self.now().phase() == ConnectionPhase::Idle && !self.0.has_unsent.load(Ordering::Relaxed)
     }
@@ -105,7 +107,7 @@ impl Activity {
         self.0.has_unsent.store(has_unsent, Ordering::Relaxed);
     }
 
-    /// `true` while only the app can bring the connection forward, `false` while its client can.
+    /// Returns `true` while the connection waits for the app, `false` while it waits for its client.
     pub(super) fn waits_for_app(&self) -> bool {
         self.0.waits_for_app.load(Ordering::Relaxed)
     }
@@ -114,12 +116,12 @@ impl Activity {
         self.0.waits_for_app.store(waits, Ordering::Relaxed);
     }
 
-    /// The app has the body of the current request.
+    /// Notes that the app has the body of the current request.
     pub(super) fn body_lent(&self) {
         *self.body() = BodyState::WithApp;
     }
 
-    /// The app has the body no more. Without effect once the request is answered.
+    /// Notes in which state the app has left the body. Without effect once the request is answered.
     pub(super) fn body_returned(&self, state: BodyState) {
         let mut body = self.body();
         if matches!(*body, BodyState::WithApp) {
@@ -139,7 +141,7 @@ impl Activity {
         self.0.state.store(state, Ordering::Relaxed);
     }
 
-    /// The connection has its maximum age: the next answer is to be the last.
+    /// Makes the next answer the last one: the connection has its maximum age.
     pub(super) fn expire(&self) {
         self.0.is_expired.store(true, Ordering::Relaxed);
     }
@@ -151,7 +153,7 @@ impl Activity {
         }
     }
 
-    /// A request's head is whole. The request lasts until what is given back is dropped.
+    /// Begins a request, whose head is whole. It lasts until the returned value is dropped.
     pub(super) fn request_received(&self) -> RequestInFlight {
         let began = Snapshot((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
         self.note(began);
@@ -160,7 +162,7 @@ impl Activity {
     }
 }
 
-/// A request that is under way, until this is dropped.
+/// A request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct RequestInFlight {
     activity: Activity,
@@ -168,13 +170,13 @@ pub(super) struct RequestInFlight {
 }
 
 impl RequestInFlight {
-    /// The app has answered. Returns the state of the request's body.
+    /// Notes that the app has answered. Returns the state of the request's body.
     pub(super) fn answered(&self) -> BodyState {
         self.activity.set_waits_for_app(false);
         std::mem::take(&mut *self.activity.body())
     }
 
-    /// Whether its answer is to be the last of the connection.
+    /// Returns `true` if the answer has to be the last one of the connection.
     pub(super) fn is_last(&self) -> bool {
         let shared = &self.activity.0;
         shared.is_expired.load(Ordering::Relaxed) || shared.is_draining.load(Ordering::Relaxed)
@@ -189,7 +191,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// An answer's body; with its end, the request is over.
+/// An answer's body, whose end is the end of the request.
 #[derive(Debug)]
 pub(super) struct TrackedBody<B> {
     body: B,
@@ -222,17 +224,14 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     }
 }
 
-/// A stream that notes when bytes are received, and when all are sent.
+/// A stream that notes in the activity when bytes are received, and when all are sent.
 #[derive(Debug)]
 pub(super) struct ObservedStream<I> {
     stream: I,
     activity: Activity,
-    /// Bytes that were received and not read: they are read first.
+    /// Bytes that were received and not read yet.
     unread: Bytes,
 }
-
-/// So much is received of a request while its connection rests.
-const FIRST_BYTES: usize = 64;
 
 impl<I> ObservedStream<I> {
     pub(super) fn new(stream: I, activity: Activity) -> Self {
@@ -243,18 +242,18 @@ impl<I> ObservedStream<I> {
         self.stream
     }
 
-    /// Lets these bytes, which were read too early, be read again. The stream has none left over from before.
+    /// Puts back bytes that were read too early. The stream has none left over from before.
     pub(super) fn put_back(&mut self, unread: Bytes) {
         self.unread = unread;
     }
 }
 
 impl<I: AsyncRead + Unpin> ObservedStream<I> {
-    /// Waits for bytes to read. `false` if the peer sends none any more.
+    /// Waits for bytes to read. Returns `false` if the peer sends none any more.
     pub(super) async fn has_more(&mut self) -> io::Result<bool> {
         if self.unread.is_empty() {
             self.unread = poll_fn(|context| {
-                let mut first = [0; FIRST_BYTES];
+                let mut first = [0; 64];
                 let mut first = ReadBuf::new(&mut first);
                 ready!(Pin::new(&mut self.stream).poll_read(context, &mut first))?;
                 Poll::Ready(io::Result::Ok(Bytes::copy_from_slice(first.filled())))

@@ -16,12 +16,7 @@ use tokio_rustls::{
 
 use crate::tls::{self, PemError};
 
-/// How often the files are looked at. They are small, and reading them is what tells for certain.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// What the port speaks, best first (ALPN, RFC 7301).
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
-
-/// Where a certificate and its private key are, in PEM.
+/// The PEM files of a certificate and its private key.
 #[derive(Clone, Debug)]
 pub struct CertificateFiles {
     /// The certificate, followed by those between it and its authority's.
@@ -35,27 +30,27 @@ pub struct CertificateFiles {
 pub struct Certificate {
     files: CertificateFiles,
     in_use: Arc<Mutex<InUse>>,
-    /// When the one in use ends.
+    /// End of the one in use.
     expiry: IntGauge,
 }
 
-/// What handshakes are performed with.
+/// A certificate that handshakes are performed with.
 struct InUse {
     acceptor: TlsAcceptor,
-    /// What the files said when they were last judged, well or not.
+    /// Content of the files when they were last judged, well or not.
     judged: Reading,
 }
 
-/// Why files are no certificate. What is in them is not told.
+/// The reason why files cannot be used. It shows nothing of their content.
 #[derive(Debug, thiserror::Error)]
 #[error("{fault}")]
 pub struct InvalidCertificate {
     fault: CertificateFault,
-    /// Whether the file of the key is to blame.
+    /// `true` if the fault is in the file of the key.
     pub is_in_key_file: bool,
 }
 
-/// What is wrong with a file.
+/// A fault of a file.
 #[derive(Debug, thiserror::Error)]
 enum CertificateFault {
     #[error("cannot read {}: {}", .0.display(), reason(.1))]
@@ -66,7 +61,7 @@ enum CertificateFault {
     Unusable(PathBuf, #[source] rustls::Error),
 }
 
-/// What the operating system says, without its number.
+/// Returns the message of the operating system without its number.
 fn reason(error: &io::Error) -> String {
     error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
 }
@@ -98,17 +93,17 @@ impl Certificate {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
-    /// Performs handshakes with what is in use now.
+    /// Returns what performs handshakes with the certificate in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.lock().acceptor.clone()
     }
 
-    /// Takes new files into use. While new ones are not there whole, or are no certificate, the old one
-    /// stays, and one line says so. Never ends.
+    /// Takes new files into use. While they are incomplete or cannot be used, the old ones stay, and one line
+    /// says so. Never ends.
     pub(super) async fn keep_current(self) {
         let mut last = self.lock().judged.clone();
         loop {
-            sleep(POLL_INTERVAL).await;
+            sleep(Duration::from_secs(1)).await; // the files are small, and only reading them shows a change
             let files = self.files.clone();
             let Ok(now) = spawn_blocking(move || files.read().map_err(|error| error.to_string())).await
             else {
@@ -136,14 +131,14 @@ impl Certificate {
     }
 }
 
-/// What is in the two files.
+/// The content of the two files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// What a look at the files showed: a pair, or why there is none.
+/// The content of the files, or why they could not be read.
 type Reading = Result<Pair, String>;
 
 impl CertificateFiles {
@@ -167,7 +162,7 @@ impl CertificateFiles {
     }
 }
 
-/// When the certificate in use ends, to be shown; 0 without one.
+/// Returns the metric of the end of the certificate in use, 0 without one.
 #[must_use]
 pub fn certificate_metrics(certificate: Option<&Certificate>) -> Collectors {
     vec![Box::new(certificate.map_or_else(expiry_gauge, |certificate| certificate.expiry.clone()))]
@@ -180,7 +175,7 @@ fn expiry_gauge() -> IntGauge {
     )
 }
 
-/// Performs handshakes with the pair, of which the gauge tells the end.
+/// Returns what performs handshakes with the pair, and sets the gauge to its end.
 fn acceptor(
     pair: &Pair,
     files: &CertificateFiles,
@@ -194,12 +189,12 @@ fn acceptor(
         .map_err(|error| files.blame(false, error, CertificateFault::Unusable))?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()]; // the best first (RFC 7301)
     expiry.set(ends);
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Without the key.
+/// Does not show the key.
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate").field("files", &self.files).finish_non_exhaustive()

@@ -15,16 +15,15 @@ use tokio_rustls::server::TlsStream;
 use super::{
     App, Transport,
     activity::{Activity, ObservedStream},
-    discard_body::BodyDiscarder,
+    discard_body::{BodyDiscarder, lingering_close},
     drain::DrainWatch,
     http1::{self as version_1, Driver, End, Http1Service},
     http2::{self as version_2, Http2Service},
     limits::ServerLimits,
-    lingering_close::lingering_close,
     streams::Streams,
 };
 
-/// What all connections have in common.
+/// The state that all connections of a port share.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     app: Arc<dyn App>,
@@ -96,7 +95,8 @@ impl Connections {
         }
     }
 
-    /// When the server closes, the client has as long as for its first request: it may have begun before.
+    /// Performs the handshake. When the server closes, the client has as long as for its first request: it may
+    /// have begun before.
     async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
         let Transport::Tls(certificate) = &self.transport else {
             return Err(io::ErrorKind::Unsupported.into()); // only asked for with TLS
@@ -133,10 +133,10 @@ impl Connections {
                 break;
             }
         }
-        lingering_close(stream.into_inner(), self.limits.max_discarded, self.limits.discard_timeout).await;
+        lingering_close(stream.into_inner(), &self.limits).await;
     }
 
-    /// HTTP/2 says in a frame that an answer is complete, so that no lingering close is needed.
+    /// Serves HTTP/2, where a frame ends each answer, so that no lingering close is needed.
     async fn drive_http2<I>(&self, stream: I, peer: SocketAddr)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,4 +1,4 @@
-//! Connection slots: how many connections may be open at once, and how many of them from one address.
+//! Connection slots: bounds of the connections that are open at once, in total and from one address.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,7 +16,7 @@ use tokio::{
 use super::activity::Activity;
 use crate::client_address::{ClientAddress, TrustedProxies};
 
-/// Slots for connections, over all ports that share them. Clones are the same slots.
+/// Slots for connections, over all ports that share them. Clones share the slots.
 #[derive(Clone, Debug)]
 pub struct ConnectionSlots {
     all: Arc<Semaphore>,
@@ -35,13 +35,13 @@ pub(super) struct ConnectionSlot {
     _of_its_address: Option<CountedConnection>,
 }
 
-/// The address has its most connections.
+/// The address has its maximum number of connections.
 #[derive(Debug)]
 pub(super) struct TooManyFromAddress;
 
 impl ConnectionSlots {
-    /// So many connections at once, more wait until one closes; and so many of one address (IPv6: one /64),
-    /// more are closed at once.
+    /// Returns slots for `at_once` connections, of which `of_one_address` may be of one address (IPv6: one
+    /// /64). Beyond the first bound connections wait until one closes, beyond the second they are closed.
     #[must_use]
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
         Self {
@@ -52,16 +52,14 @@ impl ConnectionSlots {
         }
     }
 
-    /// Returns slots of which one is always free if possible: when the last one is taken, the oldest
-    /// connection that waits for its client is closed, so that slow clients keep nobody out. For ports without
-    /// TLS.
+    /// Closes the oldest connection that waits for its client whenever the last slot is taken, so that slow
+    /// clients keep others not out. For ports without TLS.
     #[must_use]
     pub fn reclaiming(self) -> Self {
         Self { reclaimable: Some(Arc::default()), ..self }
     }
 
-    /// The same, but these proxies may have as many connections as there are slots: each carries many
-    /// clients.
+    /// Lets these proxies have as many connections as there are slots: each carries many clients.
     #[must_use]
     pub fn exempting(self, proxies: TrustedProxies) -> Self {
         Self { exempt: Arc::new(proxies), ..self }
@@ -85,7 +83,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Notes an open connection, whose slot can be reclaimed.
+    /// Adds an open connection to those whose slots can be reclaimed.
     pub(super) fn opened(&self, task: AbortHandle, activity: Activity) {
         if let Some(reclaimable) = &self.reclaimable {
             let mut open = reclaimable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +104,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Gives a free slot to a connection from this address.
+    /// Assigns a free slot to a connection from this address.
     pub(super) fn take(
         &self,
         free: Option<OwnedSemaphorePermit>,
@@ -128,7 +126,7 @@ struct AddressCounts {
     max: usize,
 }
 
-/// Stands for one connection, until it is dropped.
+/// One connection in the counts, until it is dropped.
 #[derive(Debug)]
 struct CountedConnection {
     counts: AddressCounts,
@@ -140,7 +138,7 @@ impl AddressCounts {
         Self { open: Arc::default(), max }
     }
 
-    /// Counts one more connection, or `None` if the address has its most.
+    /// Counts one more connection. Returns `None` if the address has its maximum.
     fn enter(&self, peer: IpAddr) -> Option<CountedConnection> {
         let address = ClientAddress::from(peer);
         let mut open = self.lock();

@@ -6,6 +6,10 @@
 //!
 //! HTTP/2 resets the stream of a body that is dropped before its end, and clients that are still sending then
 //! report the reset in place of the answer. So it is discarded after the answer.
+//!
+//! A socket that is closed with unread bytes resets the connection, and the client's kernel then throws away
+//! an answer that the client has not read yet (RFC 9112 §9.6). So a connection of HTTP/1.1 is closed in two
+//! steps, with a pause for what is still on its way.
 
 use std::{
     pin::Pin,
@@ -20,6 +24,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     runtime::Handle,
     sync::Semaphore,
     time::{sleep, timeout},
@@ -30,7 +35,7 @@ use super::{
     limits::ServerLimits,
 };
 
-/// A request's body, as the app reads it.
+/// A request's body as the app reads it.
 #[derive(Debug)]
 pub(super) struct RequestBody {
     /// `None` after its end or an error.
@@ -40,7 +45,7 @@ pub(super) struct RequestBody {
     owner: BodyOwner,
 }
 
-/// Takes back what the app leaves unread.
+/// Discards what the app leaves unread.
 #[derive(Debug)]
 pub(super) enum BodyOwner {
     /// A connection of HTTP/1.1, which discards the body before it sends the answer.
@@ -50,8 +55,8 @@ pub(super) enum BodyOwner {
 }
 
 impl RequestBody {
-    /// `is_asked_for` is `true` if the client waits for `100 Continue` before it sends the body, which reading
-    /// would ask for.
+    /// Returns the body of a request of HTTP/1.1. `is_asked_for` is `true` if the client waits for `100
+    /// Continue` before it sends the body: reading it would ask for it.
     pub(super) fn of_connection(body: Incoming, is_asked_for: bool, activity: Activity) -> Self {
         activity.body_lent();
         Self { body: Some(body), is_begun: is_asked_for, owner: BodyOwner::Connection(activity) }
@@ -134,7 +139,7 @@ pub(super) async fn after_discarding(
     answer
 }
 
-/// Makes the answer the last one of its connection, and tells the client so.
+/// Makes the answer the last one of its connection, and announces it.
 pub(super) fn close_after(answer: &mut Response) {
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
@@ -150,6 +155,23 @@ async fn discard(body: &mut Incoming, max: usize) -> bool {
         }
     }
     true
+}
+
+/// Closes the sending half of a connection of HTTP/1.1, and discards what the client still sends.
+pub(super) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin, limits: &ServerLimits) {
+    let close = async {
+        stream.shutdown().await?;
+        let mut rest = vec![0; 4096]; // on the heap, so that open connections do not carry it along
+        let mut taken: usize = 0;
+        while taken < limits.max_discarded {
+            match stream.read(&mut rest).await? {
+                0 => break,
+                len => taken = taken.saturating_add(len),
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(limits.discard_timeout, close).await; // however it ends, the connection is closed now
 }
 
 /// Discards unread bodies of HTTP/2. Clones share the bound.

@@ -10,28 +10,28 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-/// How far a server is with its graceful shutdown, in this order.
+/// The steps of a graceful shutdown, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainState {
     /// Connections stay open for further requests.
     Serving,
-    /// Connections are still accepted, but each is told that it is to end.
+    /// Connections are still accepted, but each is announced to close.
     Draining {
-        /// When this began.
+        /// When the drain began.
         since: Instant,
     },
-    /// No connection is accepted any more.
+    /// No connection is accepted that clients have not opened before.
     Closing {
         /// When the drain began.
         draining_since: Instant,
     },
 }
 
-/// Changes the state for all connections of a server.
+/// Changes the step for all connections of a server.
 #[derive(Debug)]
 pub(super) struct DrainControl(watch::Sender<DrainState>, Arc<AtomicBool>);
 
-/// Sees the state of the server.
+/// Watches the step of the server.
 #[derive(Clone, Debug)]
 pub(super) struct DrainWatch {
     state: watch::Receiver<DrainState>,
@@ -67,12 +67,12 @@ impl DrainWatch {
         *self.state.borrow()
     }
 
-    /// Set when the server does not only serve any more: what every answer asks for.
+    /// Returns a flag that is `true` from the beginning of the drain. Every answer reads it.
     pub(super) fn is_draining(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_draining)
     }
 
-    /// The next state, when it comes.
+    /// Waits for the next step.
     pub(super) async fn next(&mut self) -> DrainState {
         if self.state.changed().await.is_err() {
             std::future::pending::<()>().await; // the server is gone, and its connections are about to be
@@ -80,8 +80,7 @@ impl DrainWatch {
         *self.state.borrow_and_update()
     }
 
-    /// Ends when a connection that has said nothing since this moment is to be closed, because the server is
-    /// closing.
+    /// Waits until the closing server closes a connection that has been idle since `idle_since`.
     pub(super) async fn idle_connections_expired(mut self, idle_since: Instant, idle_grace: Duration) {
         let mut state = self.now();
         loop {

@@ -47,18 +47,18 @@ pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
     http
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// One of the two sides ended it.
     Over,
-    /// It did not end when it was to, and has to be cut off.
+    /// It did not end in time, and has to be cut off.
     Overdue,
     /// It did not end: nothing is under way, and nothing was for a while.
     Quiet,
 }
 
-/// Lets the requests of a connection be served, within its times.
+/// Serves the requests of a connection within its times.
 #[derive(Debug)]
 pub(super) struct Driver<'a> {
     timer: ConnectionTimer<'a>,
@@ -77,7 +77,7 @@ impl<'a> Driver<'a> {
         Self { timer: ConnectionTimer::new(limits, activity.now(), drain.now(), peer), activity, drain, peer }
     }
 
-    /// Lets requests be served until the connection ends or is quiet.
+    /// Serves requests until the connection ends or is quiet.
     pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + 'static>(
         &mut self,
         connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
@@ -133,8 +133,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits for the first bytes of the next request on a quiet connection. `Break` if the connection is to
-    /// be closed instead.
+    /// Waits for the first bytes of the next request on a quiet connection. Returns `Break` if the connection
+    /// is to be closed instead.
     pub(super) async fn rest<I: AsyncRead + Unpin>(
         &mut self,
         stream: &mut ObservedStream<I>,
@@ -165,17 +165,16 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What is to be done with a connection when time is up.
+/// The next step with a connection whose time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DueAction {
-    /// The connection needs no memory for requests for now.
+    /// Give back the memory for requests.
     Rest,
-    /// The next answer is to be the last. An idle connection is not closed for its age: its client may be
-    /// sending.
+    /// Close after the next answer. An idle connection is not closed for its age: its client may be sending.
     LastAnswer,
-    /// The connection is to be closed between two requests.
+    /// Close between two requests.
     Close,
-    /// It does not end otherwise.
+    /// Close at once.
     CutOff,
 }
 
@@ -183,13 +182,13 @@ enum DueAction {
 #[derive(Debug)]
 struct ConnectionTimer<'a> {
     limits: &'a ServerLimits,
-    /// What the connection waits for, and since when.
+    /// What the connection waits for, since `since`.
     activity: Snapshot,
     since: Instant,
     expires_at: Instant,
     is_expired: bool,
     closing_since: Option<Instant>,
-    /// When it is to rest, if there is no request until then; `None` while it does.
+    /// When the connection begins to rest if there is no request until then. `None` while it rests.
     rest_at: Option<Instant>,
     drain: DrainState,
 }
@@ -207,12 +206,12 @@ impl<'a> ConnectionTimer<'a> {
         self.rest_at = Some(self.since + self.limits.rest_after);
     }
 
-    /// Puts off the rest.
+    /// Postpones the rest.
     fn wake(&mut self) {
         self.rest_at = Some(Instant::now() + self.limits.rest_after);
     }
 
-    /// When there is something to do.
+    /// Returns when the next step is due.
     fn due(&self) -> Instant {
         let limits = self.limits;
         if let Some(since) = self.closing_since {
@@ -237,9 +236,9 @@ impl<'a> ConnectionTimer<'a> {
 
     fn idle_until(&self) -> Instant {
         let limits = self.limits;
-        let patience =
+        let timeout =
             if self.activity.is_before_first_request() { limits.header_read_timeout } else { limits.idle };
-        let until = self.since + patience;
+        let until = self.since + timeout;
         match self.drain {
             DrainState::Closing { draining_since } => {
                 until.min(self.since.max(draining_since) + limits.idle_grace)
@@ -248,7 +247,7 @@ impl<'a> ConnectionTimer<'a> {
         }
     }
 
-    /// What to do now, if it is time.
+    /// Returns the next step if it is due.
     fn due_action(&mut self) -> Option<DueAction> {
         let now = Instant::now();
         if now < self.due() {
@@ -272,7 +271,7 @@ impl<'a> ConnectionTimer<'a> {
     }
 }
 
-/// The app, told who the peer is.
+/// The app for the requests of one peer.
 #[derive(Debug)]
 pub(super) struct Http1Service {
     pub(super) app: Arc<dyn App>,
@@ -302,11 +301,12 @@ impl Service<Request<Incoming>> for Http1Service {
     }
 }
 
-/// The answer to a request, on its way. The last one of a connection says that it is.
+/// Waits for the answer of the app, and for the end of a body that the app did not read. The last answer of a
+/// connection announces the close.
 pub(super) struct ResponseFuture {
     answer: BoxFuture<'static, AppResponse>,
     limits: Arc<ServerLimits>,
-    /// Until the answer is here, whose body then has it.
+    /// `None` once the answer has come, whose body then has it.
     in_flight: Option<RequestInFlight>,
 }
 

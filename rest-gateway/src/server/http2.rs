@@ -28,37 +28,28 @@ use super::{
     with_jitter,
 };
 
-/// Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and streams
-/// that we may have to reset.
-const MAX_PENDING_RESETS: usize = 20;
-const MAX_ERROR_RESETS: usize = 64;
-/// How much of a body a client may send before it is read, per stream and per connection.
-const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// How much of an answer is kept per stream until the client takes it.
-const SEND_BUFFER: usize = 64 * 1024;
-/// A silent client is asked whether it is still there.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-
 pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder<Streams> {
     let mut http = http2::Builder::new(streams);
     http.timer(TokioTimer::new())
         .max_concurrent_streams(limits.max_streams)
         .max_header_list_size(limits.max_header_list)
-        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
-        .max_local_error_reset_streams(MAX_ERROR_RESETS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buf_size(SEND_BUFFER)
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT);
+        // Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and
+        // streams that the server may have to reset.
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(64)
+        // Bytes of bodies that a client may send before they are read, per stream and per connection.
+        .initial_stream_window_size(64 * 1024)
+        .initial_connection_window_size(1024 * 1024)
+        // Bytes of an answer that are kept per stream until the client takes them.
+        .max_send_buf_size(64 * 1024)
+        // A silent client is asked whether it is still there.
+        .keep_alive_interval(Duration::from_secs(15))
+        .keep_alive_timeout(Duration::from_secs(5));
     http
 }
 
-/// Lets the requests of the connection be served until it ends, the server stops, or it reaches its maximum
-/// age or is idle. Then its client is told so (GOAWAY), and what it has sent until it knows is still
-/// answered.
+/// Serves the requests of the connection until it ends, the server stops, or it reaches its maximum age or is
+/// idle. Then it sends GOAWAY, and answers what the client has sent until it knows.
 pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &mut http2::Connection<TokioIo<I>, Http2Service, Streams>,
     streams: &Streams,
@@ -109,17 +100,17 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// Whether a connection is to end after the requests under way.
+/// The reason why a connection ends after the requests under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     No,
-    /// The server stops, and cuts it off itself at its deadline.
+    /// The server stops, and cuts the connection off at its own deadline.
     ServerStops,
-    /// It is of age or idle.
+    /// The connection has its maximum age, or is idle.
     WithinGrace,
 }
 
-/// The app, told who the peer is.
+/// The app for the requests of one peer.
 #[derive(Debug)]
 pub(super) struct Http2Service {
     pub(super) app: Arc<dyn App>,

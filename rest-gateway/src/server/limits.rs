@@ -1,14 +1,14 @@
-//! The bounds of a server.
+//! The bounds of a connection.
 
 use std::time::Duration;
 
-/// What a client may take, by default and at most.
+/// Bounds of a connection, of its requests and of its end.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// How long a request's head of HTTP/1.1 may take to arrive: from its first byte on, and that of a
-    /// connection's first request from when the connection is open. Default 9 s.
+    /// Time for a request's head of HTTP/1.1 to arrive: from its first byte on, and that of a connection's
+    /// first request from when the connection is open. Default 9 s.
     pub header_read_timeout: Duration,
-    /// How long a TLS handshake may take. Default 5 s.
+    /// Time for a TLS handshake. Default 5 s.
     pub tls_handshake: Duration,
     /// Header fields in a head of HTTP/1.1; with more, the answer is a bare 431. Default 256.
     pub max_headers: usize,
@@ -20,32 +20,34 @@ pub struct ServerLimits {
     /// Bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger head, the answer is
     /// a bare 431. At least 8192. Default 64 KiB.
     pub max_buf_size: usize,
-    /// How long a client may take in nothing of an answer. Default 10 s.
+    /// Time for which a client may read nothing of an answer. Default 10 s.
     pub write_stall: Duration,
-    /// On a connection of this age the next answer is the last, so that clients spread over new instances.
-    /// Default 10 min, to which each connection adds up to a tenth of its own.
+    /// Age of a connection whose next answer is the last, so that clients spread over new instances. Default
+    /// 10 min, to which each connection adds up to a tenth.
     pub max_connection_age: Duration,
-    /// How long a connection may be without a request before it is closed. Longer than proxies keep theirs,
-    /// or else they send requests on a connection that is just being closed. Default 75 s.
+    /// Time for which a connection may be without a request. Longer than proxies keep theirs, or else they
+    /// send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
-    /// How long a connection of HTTP/1.1 is without a request before it gives back the memory of its buffers,
-    /// until bytes of the next one come. Default 250 ms: clients that send on and on never pay for it.
+    /// Time without a request after which a connection of HTTP/1.1 gives back the memory of its buffers.
+    /// Default 250 ms, so that busy clients never pay for new ones.
     pub rest_after: Duration,
-    /// How long a request of HTTP/2 may take, with its answer taken in by the client. Default 1 min.
+    /// Time for a request of HTTP/2, until the client has read its answer. Default 1 min.
     pub stream_deadline: Duration,
-    /// How long the requests under way may take when a connection is of age or idle. Default 30 s.
+    /// Time for the requests in flight when a connection ends because of its age or because it is idle.
+    /// Default 30 s.
     pub connection_age_grace: Duration,
     /// Bytes of an unread body that are discarded so that the connection can be kept, and at its end so that
     /// the client sees the answer and not a reset. Default 64 KiB.
     pub max_discarded: usize,
-    /// How long that may take. Default 1 s.
+    /// Time for discarding it. Default 1 s.
     pub discard_timeout: Duration,
-    /// At shutdown, how long connections are still accepted that clients had begun to open. Default 250 ms.
+    /// At shutdown, time without a new connection after which the listener closes: clients have begun to open
+    /// some before. Default 250 ms.
     pub accept_grace: Duration,
-    /// How long a connection without a request may stay open at shutdown, from the beginning of the drain or
-    /// from its last answer on: its client may be sending just now. Default 1 s.
+    /// At shutdown, time for which a connection without a request stays open, from the beginning of the drain
+    /// or from its last answer on: its client may be sending just now. Default 1 s.
     pub idle_grace: Duration,
-    /// How long connections may take to close at shutdown. Default 20 s.
+    /// At shutdown, time for all connections to close. Default 20 s.
     pub drain_deadline: Duration,
 }
 

@@ -8,12 +8,6 @@ use tokio::{
     time::{Duration, Instant, sleep},
 };
 
-/// How long to wait after a failed accept: those come of exhausted file descriptors, which take time to
-/// return.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long the log says nothing more of accepts that go on failing.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Accepts connections.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -26,39 +20,40 @@ impl Listener {
         Self { listener, last_logged: None }
     }
 
-    /// The next connection. Can be given up at any time without the loss of one.
+    /// Waits for the next connection. Cancel-safe: none is lost.
     pub(super) async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
                 Ok(accepted) => return accepted,
                 Err(error) => {
                     self.log_failure(&error);
-                    sleep(ACCEPT_PAUSE).await;
+                    sleep(Duration::from_millis(50)).await; // file descriptors take time to return
                 }
             }
         }
     }
 
+    /// Logs the failure, unless another one was logged in the last 10 s.
     fn log_failure(&mut self, error: &io::Error) {
-        if self.last_logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL) {
+        if self.last_logged.is_none_or(|last| last.elapsed() >= Duration::from_secs(10)) {
             tracing::warn!(%error, "could not accept a connection");
             self.last_logged = Some(Instant::now());
         }
     }
 
-    /// From now on nobody can begin to open a connection; what clients have begun to open still arrives.
+    /// Refuses new connections. Those that clients have begun to open still arrive.
     ///
-    /// A socket that is closed resets the connections that the kernel has opened and nobody has accepted yet,
-    /// although their clients may have sent requests. So the kernel is told to drop all that would begin a
-    /// new connection (segments with SYN and without ACK), and the rest of the queue can be emptied. A client
-    /// that it drops asks again a second later, and is refused then.
+    /// Closing the socket resets the connections that the kernel has opened and the server has not accepted
+    /// yet, although their clients may have sent requests. So the kernel drops what would begin a new
+    /// connection (segments with SYN and without ACK), and the rest of the queue can be emptied. A client
+    /// whose segment was dropped repeats it a second later, and is refused then.
     pub(super) fn refuse_new(&self) {
-        /// Of a classic BPF program; the data is a TCP segment from its header on.
+        /// Instructions of classic BPF. The data is a TCP segment from its header on.
         const LOAD_BYTE: u16 = 0x30;
         const AND: u16 = 0x54;
         const JUMP_IF_EQUAL: u16 = 0x15;
         const RETURN: u16 = 0x06;
-        /// Where the flags of a segment are (RFC 9293 §3.1), and two of them.
+        /// Offset of the flags of a segment (RFC 9293 §3.1), and two of them.
         const FLAGS: u32 = 13;
         const SYN: u32 = 0x02;
         const ACK: u32 = 0x10;

@@ -1,8 +1,8 @@
-//! What is counted of connections.
+//! Metrics of connections.
 
 use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
 
-/// What is counted of a server's connections. Clones count together.
+/// Counters of a server's connections. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ConnectionMetrics {
     open: IntGauge,
@@ -10,7 +10,7 @@ pub struct ConnectionMetrics {
     refused: IntCounter,
 }
 
-/// A connection that is open, until this is dropped.
+/// An open connection in the gauge, until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenConnection(IntGauge);
 
@@ -28,7 +28,7 @@ impl Default for ConnectionMetrics {
 }
 
 impl ConnectionMetrics {
-    /// What is counted, to be shown.
+    /// Returns the metrics.
     #[must_use]
     pub fn collectors(&self) -> Collectors {
         vec![Box::new(self.open.clone()), Box::new(self.accepted.clone()), Box::new(self.refused.clone())]

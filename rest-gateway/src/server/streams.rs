@@ -5,14 +5,14 @@ use std::{future::Future, time::Duration};
 use hyper::rt::Executor;
 use tokio::{sync::watch, time::timeout};
 
-/// Runs requests, each as a task within a deadline, and knows how many are under way.
+/// Runs requests, each as a task with a deadline, and counts them.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     deadline: Duration,
     requests: watch::Sender<Requests>,
 }
 
-/// What a connection has been asked.
+/// Requests of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Requests {
     in_flight: u32,
@@ -24,7 +24,7 @@ impl Streams {
         Self { deadline, requests: watch::Sender::new(Requests::default()) }
     }
 
-    /// Ends when no request has been under way for so long.
+    /// Waits until no request has been in flight for `time`.
     pub(super) async fn idle_for(&self, time: Duration) {
         let mut requests = self.requests.subscribe();
         loop {
@@ -36,13 +36,13 @@ impl Streams {
         }
     }
 
-    /// Ends when there has been a request.
+    /// Waits for the first request.
     pub(super) async fn used(&self) {
         let _ = self.requests.subscribe().wait_for(|requests| requests.has_been_any).await; // as above
     }
 }
 
-/// A request that is over its deadline is reset: its answer waits for a window that does not open.
+/// Resets a request at its deadline: its answer waits for a window that does not open.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, request: F) {
         let counted = InFlight::count(&self.requests);
@@ -56,7 +56,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     }
 }
 
-/// A request under way; counted until it is dropped.
+/// A request in flight, until it is dropped.
 struct InFlight(watch::Sender<Requests>);
 
 impl InFlight {

@@ -2,7 +2,7 @@
 //!
 //! A web page cannot read what another site answers, but it can point its own host name to an address of the
 //! operator's machine or network: the browser then treats the admin port as the page's own site. It still
-//! sends the name in Host. So the admin port answers only under names that nobody else can have registered.
+//! sends the name in Host. So the admin port answers only under names that no stranger can have registered.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -16,8 +16,8 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use petstore_gateway::error_response;
 
-use super::refuse;
 use crate::settings::HostName;
 
 /// Passes on requests whose host name is safe.
@@ -35,10 +35,10 @@ pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request
     }
     let message = "the admin port answers under an IP address, localhost, a name without a dot, or a name \
                    of --admin-host";
-    refuse(StatusCode::MISDIRECTED_REQUEST, "INVALID_REQUEST", message)
+    error_response(StatusCode::MISDIRECTED_REQUEST, "INVALID_REQUEST", message)
 }
 
-/// Whether nobody else can have registered the host, a name or an address with or without a port.
+/// Returns `true` if no stranger can have registered the host: a name or an address, with or without a port.
 fn is_safe(host: &str, known: &[HostName]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

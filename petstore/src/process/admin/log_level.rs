@@ -7,10 +7,10 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use petstore_gateway::admin_of;
+use petstore_gateway::{admin_of, error_response};
 use petstore_telemetry::logs;
 
-use super::{Health, not_found, refuse};
+use super::{Health, not_found};
 
 pub(super) async fn get() -> Response {
     match logs::log() {
@@ -37,6 +37,6 @@ pub(super) async fn set(
             tracing::warn!(operator, client = %peer.ip(), filter = filter.trim(), "changed what is logged");
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(invalid) => refuse(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
+        Err(invalid) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
     }
 }

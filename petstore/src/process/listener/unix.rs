@@ -1,4 +1,4 @@
-//! Listening on a Unix socket that only its owner can use. A socket that nobody serves any more is replaced.
+//! Listening on a Unix socket that only its owner can use. A stale socket is replaced.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError},
@@ -15,9 +15,8 @@ use tokio::{
     runtime::Handle,
 };
 
-/// How long to wait for the lock. Another process holds it while it inspects and replaces a file.
+/// Time to wait for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Removes the socket's file when it is dropped, unless another process has put its own there meanwhile.
 #[derive(Debug)]
@@ -27,8 +26,8 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
 }
 
-/// Listens at the path, in mode 0600. A socket that is there already is replaced if nobody listens on it. To
-/// be called inside a Tokio runtime, where blocking is allowed.
+/// Listens at the path, in mode 0600. Replaces a socket that is there already if no process listens on it.
+/// Blocks, and has to be called inside a Tokio runtime.
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let folder = folder_of(path);
     warn_if_others_can_write(folder)?;
@@ -55,7 +54,7 @@ fn create(temporary: &Path, path: &Path) -> io::Result<(UnixListener, SocketFile
     Ok((listener, file))
 }
 
-/// Fails if somebody listens at the path, or if it is not a socket.
+/// Fails if a process listens at the path, or if it is not a socket.
 fn check_replaceable(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -72,7 +71,7 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whoever can write to the folder can put a socket of their own in the place of this one.
+/// Warns if other users can write to the folder, and so replace the socket.
 fn warn_if_others_can_write(folder: &Path) -> io::Result<()> {
     const STICKY: u32 = 0o1000;
     let mode = fs::metadata(folder)?.mode();
@@ -86,8 +85,8 @@ fn warn_if_others_can_write(folder: &Path) -> io::Result<()> {
 }
 
 /// The lock that keeps two processes from replacing each other's socket: a file beside it, which only their
-/// user can open. A lock on the folder itself would be everybody's who can read it, and whoever held it could
-/// keep the service from starting.
+/// user can open. Every user that can read the folder could lock the folder itself, and so keep the service
+/// from starting.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -102,12 +101,13 @@ impl Lock {
         loop {
             let file = open_own(&path)?;
             match file.try_lock() {
-                // Else it was removed by the one that held it before, and is nobody's any more.
+                // Otherwise its former holder has removed it.
                 Ok(()) if identity(&path).ok() == Some(identity_of(&file.metadata()?)) => {
                     return Ok(Self { path, file });
                 }
+                // Another process holds it while it inspects and replaces a file.
                 Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_TIMEOUT => {
-                    thread::sleep(LOCK_RETRY_INTERVAL);
+                    thread::sleep(Duration::from_millis(10));
                 }
                 Ok(()) => return Err(io::ErrorKind::ResourceBusy.into()),
                 Err(error) => return Err(error.into()),
@@ -127,7 +127,7 @@ impl Drop for Lock {
     }
 }
 
-/// Opens a file that only this user can open, or makes it. One that others have put there is never opened.
+/// Opens or creates a file that only this user can open. Refuses one that others have put there.
 fn open_own(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

@@ -17,9 +17,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use petstore_gateway::{admin_router, with_whole_body};
+use petstore_gateway::{admin_router, error_response, with_whole_body};
 use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
-use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -30,7 +29,7 @@ use super::{
 };
 use crate::settings::HostName;
 
-/// What the admin port reports. The port is served before the parts exist.
+/// The health of the process, and the admin API of its gateway. The port is served before the parts exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     phase: PhaseWatch,
@@ -48,7 +47,7 @@ impl Health {
         Self { phase, sources: Arc::default(), admin_api: Arc::default(), ready, parts }
     }
 
-    /// The same as metrics.
+    /// Returns the metrics.
     pub(crate) fn metrics(&self) -> Collectors {
         vec![Box::new(self.ready.clone()), Box::new(self.parts.clone())]
     }
@@ -114,18 +113,18 @@ async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Ne
         return next.run(request).await;
     }
     let message = "the admin port has more to do than it can; try again later";
-    let refusal = refuse(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", message);
+    let refusal = error_response(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", message);
     ([(RETRY_AFTER, "1")], refusal).into_response()
 }
 
 async fn readyz(State(health): State<Health>) -> Response {
     let readiness = health.readiness().await;
     let status = if readiness.takes_requests() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    answer(status, &readiness.body())
+    (status, [(CONTENT_TYPE, "application/json")], readiness.body().to_string()).into_response()
 }
 
-/// The admin API and the console, if this is the port of a gateway. They are made with the first request:
-/// they take memory that few gateways need.
+/// Serves the admin API and the console, if this is the port of a gateway. They are made with the first
+/// request: they take memory that few gateways need.
 async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
         return not_found().await;
@@ -134,18 +133,10 @@ async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }
 
-fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
-    answer(status, &json!({ "code": code, "message": message, "status": status.as_u16() }))
-}
-
 async fn not_found() -> Response {
     let paths = "the admin port has /livez, /readyz, /metrics, /log-level, and that of a gateway \
                  /admin/v1 and /console";
-    refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
-}
-
-fn answer(status: StatusCode, body: &Value) -> Response {
-    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    error_response(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", paths)
 }
 
 #[cfg(test)]
@@ -154,6 +145,7 @@ mod tests {
         body::{Body, to_bytes},
         http::Request,
     };
+    use serde_json::{Value, json};
     use tower::ServiceExt;
 
     use super::*;

@@ -5,7 +5,6 @@
 //! client that neither speaks nor leaves.
 
 mod activity;
-mod app;
 mod certificate;
 mod connection;
 mod connection_slots;
@@ -14,24 +13,26 @@ mod drain;
 mod http1;
 mod http2;
 mod limits;
-mod lingering_close;
 mod listener;
 mod metrics;
 mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use axum::{Router, body::Body, extract::ConnectInfo, response::Response};
+use futures_util::{FutureExt, future::BoxFuture};
+use http::Request;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::OwnedSemaphorePermit,
     task::JoinSet,
     time::timeout,
 };
+use tower::ServiceExt;
 
 pub use self::{
-    app::App,
     certificate::{Certificate, CertificateFiles, InvalidCertificate, certificate_metrics},
     connection_slots::ConnectionSlots,
     limits::ServerLimits,
@@ -39,33 +40,47 @@ pub use self::{
 };
 use self::{connection::Connections, drain::DrainControl, listener::Listener};
 
-/// What carries HTTP.
+/// Answers requests.
+pub trait App: fmt::Debug + Send + Sync {
+    /// Returns the answer. Its future is the only one that is allocated for a request.
+    fn answer(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<'static, Response>;
+}
+
+/// Its handlers find the peer as an extension of the request, `axum::extract::ConnectInfo<SocketAddr>`.
+impl App for Router {
+    fn answer(&self, mut request: Request<Body>, peer: SocketAddr) -> BoxFuture<'static, Response> {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        self.clone().oneshot(request).map(|answered| answered.unwrap_or_else(|never| match never {})).boxed()
+    }
+}
+
+/// The protocol below HTTP.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Bytes that everybody on the way can read.
+    /// TCP alone.
     Plain,
-    /// TLS, with this certificate, whose files are followed while the port is served.
+    /// TLS with this certificate, whose files are read again while the port is served.
     Tls(Certificate),
 }
 
-/// What is served at a port, and within which bounds.
+/// An app, and the bounds within which it is served.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// What carries HTTP.
+    /// The protocol below HTTP.
     pub transport: Transport,
-    /// Answers requests.
+    /// The app.
     pub app: Arc<dyn App>,
-    /// What a client may take.
+    /// Bounds of one connection.
     pub limits: ServerLimits,
-    /// How many connections there may be.
+    /// Bounds of the number of connections.
     pub slots: ConnectionSlots,
-    /// What is counted of them.
+    /// Connection counters.
     pub metrics: ConnectionMetrics,
 }
 
 /// Serves the listener's connections.
 ///
-/// From the end of `draining` on each answer tells its client that the connection ends (HTTP/1.1 `Connection:
+/// From the end of `draining` on each answer announces that the connection closes (HTTP/1.1 `Connection:
 /// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts only
 /// those that clients have opened before, lets every request that is under way finish, and returns when the
 /// last connection is closed or [`ServerLimits::drain_deadline`] has passed, whatever clients do.
@@ -173,8 +188,8 @@ impl Port {
     }
 }
 
-/// Up to a tenth longer, so that connections that opened together do not close together. The peer's port is
-/// as good as a random number here.
+/// Returns the age with up to a tenth added, so that connections that opened together do not close together.
+/// The peer's port serves as the random number.
 fn with_jitter(age: Duration, peer: SocketAddr) -> Duration {
     let tenth = age / 10;
     age.saturating_add(tenth * u32::from(peer.port() % 64) / 64)

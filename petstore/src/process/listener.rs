@@ -1,0 +1,135 @@
+//! The ports of a process, bound before its parts start.
+
+mod unix;
+
+use std::{fmt, io, net::SocketAddr};
+
+use petstore_core::grpc;
+use petstore_gateway::server::{Certificate, CertificateFiles};
+use tokio::{net::TcpListener, task::spawn_blocking};
+
+pub(crate) use self::unix::SocketFile;
+use super::StartError;
+use crate::{
+    os_error,
+    settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr, PlainAddr},
+};
+
+/// A bound port, with its real number if 0 was asked for.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) listener: TcpListener,
+    pub(crate) addr: SocketAddr,
+}
+
+/// The bound port or socket of gRPC.
+#[derive(Debug)]
+pub(crate) struct BoundGrpc {
+    pub(crate) listener: grpc::Listener,
+    pub(crate) addr: GrpcAddr,
+    /// Dropped when the socket is no longer served.
+    pub(crate) file: Option<SocketFile>,
+}
+
+/// Binds the address in the setting: of those that a name resolves to, the first that can be bound.
+pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bound, StartError> {
+    let addrs = addr.resolve().await.map_err(|error| {
+        InvalidSetting::new(setting, format!("cannot resolve {addr}: {}", os_error::reason(&error)))
+    })?;
+    let failed = |source: io::Error| refused(setting, addr, &source);
+    let listener = TcpListener::bind(addrs.as_slice()).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok(Bound { listener, addr })
+}
+
+/// Binds the port or the socket of `--grpc-addr`.
+pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, StartError> {
+    let setting = "--grpc-addr";
+    match addr {
+        GrpcAddr::Tcp(addr) => {
+            let Bound { listener, addr } = bind(setting, addr).await?;
+            Ok(BoundGrpc {
+                listener: grpc::Listener::Tcp(listener),
+                addr: GrpcAddr::Tcp(addr.into()),
+                file: None,
+            })
+        }
+        GrpcAddr::Unix(path) => {
+            let wanted = path.clone();
+            let bound = spawn_blocking(move || unix::bind(&wanted)).await.map_err(io::Error::other).flatten();
+            let (listener, file) = bound.map_err(|error| refused(setting, addr, &error))?;
+            Ok(BoundGrpc { listener: grpc::Listener::Unix(listener), addr: addr.clone(), file: Some(file) })
+        }
+    }
+}
+
+/// The bound ports of REST, at least one.
+#[derive(Debug)]
+pub(crate) struct BoundRest {
+    pub(crate) http: Option<Bound>,
+    pub(crate) https: Option<(Bound, Certificate)>,
+}
+
+/// The addresses of REST, with the real ports if 0 was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RestAddrs {
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) https: Option<SocketAddr>,
+}
+
+impl BoundRest {
+    pub(crate) fn addrs(&self) -> RestAddrs {
+        RestAddrs {
+            http: self.http.as_ref().map(|port| port.addr),
+            https: self.https.as_ref().map(|(port, _)| port.addr),
+        }
+    }
+}
+
+/// Binds `--http-addr` and `--https-addr`, and reads the certificate.
+pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, StartError> {
+    let http = match (&settings.http_addr, &settings.https_addr) {
+        (PlainAddr::At(addr), _) => Some(bind("--http-addr", addr).await?),
+        (PlainAddr::Off, Some(_)) => None,
+        (PlainAddr::Off, None) => {
+            return Err(
+                InvalidSetting::new("--http-addr", "may be off only where --https-addr is given").into()
+            );
+        }
+    };
+    let https = match (&settings.https_addr, &settings.https_cert, &settings.https_key) {
+        (Some(addr), Some(certificate), Some(key)) => {
+            let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
+            let certificate = read_certificate(files).await?;
+            Some((bind("--https-addr", addr).await?, certificate))
+        }
+        _ => None, // clap has seen to it that they come together
+    };
+    Ok(BoundRest { http, https })
+}
+
+async fn read_certificate(files: CertificateFiles) -> Result<Certificate, InvalidSetting> {
+    match spawn_blocking(|| Certificate::read(files)).await {
+        Ok(certificate) => certificate.map_err(|error| {
+            let setting = if error.is_in_key_file { "--https-key" } else { "--https-cert" };
+            InvalidSetting::new(setting, error.to_string())
+        }),
+        Err(panic) => Err(InvalidSetting::new("--https-cert", panic.to_string())),
+    }
+}
+
+fn refused(setting: &'static str, addr: &dyn fmt::Display, error: &io::Error) -> StartError {
+    StartError::Listen { setting, addr: addr.to_string(), reason: os_error::reason(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_port_is_refused_with_the_setting_and_the_reason() {
+        let taken = bind("--http-addr", &"127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let refusal = bind("--http-addr", &taken.addr.into()).await.unwrap_err().to_string();
+        assert_eq!(refusal, format!("--http-addr: cannot listen on {}: address already in use", taken.addr));
+    }
+}
