@@ -32,7 +32,7 @@ impl From<IpAddr> for ClientAddress {
     }
 }
 
-/// `192.0.2.1` or `2001:db8::/64`.
+/// Writes `192.0.2.1` or `2001:db8::/64`.
 impl fmt::Display for ClientAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -85,24 +85,24 @@ impl FromStr for Cidr {
 pub struct TrustedProxies(Vec<Cidr>);
 
 impl TrustedProxies {
-    /// Believes the proxies in these blocks.
+    /// Trusts the proxies in these blocks.
     #[must_use]
     pub const fn new(blocks: Vec<Cidr>) -> Self {
         Self(blocks)
     }
 
-    /// Who sent the request that `peer` handed over.
+    /// Returns the client whose request `peer` forwarded.
     ///
-    /// `X-Forwarded-For` counts only if `peer` is trusted. Its field lines are one list, in order, to whose
-    /// end each proxy added whom it was called by: so the client is the right-most hop that is not trusted
-    /// itself, and what stands left of it is only the client's word. If all are trusted, it is the left-most.
-    /// A hop that is not an address makes `peer` the client.
+    /// `X-Forwarded-For` counts only if `peer` is trusted. Its field lines are one list, in order, to
+    /// which each proxy appends its own peer. So the client is the right-most hop that is not trusted: the
+    /// client can forge what stands left of it. If all hops are trusted, it is the left-most. A hop that
+    /// is not an address makes `peer` the client.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
         self.client_ip(peer, headers).into()
     }
 
-    /// The same, but not only its network.
+    /// Returns the full address of the client.
     pub(crate) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         self.forwarded_for(peer, headers).unwrap_or(peer)
     }
@@ -124,13 +124,13 @@ impl TrustedProxies {
         left_most
     }
 
-    /// Whether the address is one of them.
+    /// Returns `true` if the address is one of the proxies.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|block| block.contains(address))
     }
 }
 
-/// An address, with or without a port, IPv6 with or without brackets: proxies write all of these.
+/// Parses an address with or without a port, IPv6 with or without brackets: proxies write all of these.
 fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
     let hop = std::str::from_utf8(hop).ok()?;
     let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hop);

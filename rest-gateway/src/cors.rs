@@ -1,5 +1,5 @@
-//! Cross-origin resource sharing (Fetch Standard): which web pages may read answers. Off until an origin is
-//! configured.
+//! Cross-origin resource sharing (Fetch Standard): the web pages that may read answers. Off until an
+//! origin is configured.
 //!
 //! Not tower-http's layer: that takes every OPTIONS for a preflight, while here OPTIONS is also a question of
 //! its own, which is answered with `Allow`.
@@ -41,31 +41,31 @@ impl FromStr for CorsOrigin {
     }
 }
 
-/// Header fields that a page may send besides those that every page may.
+/// Header fields that a granted page may send.
 const ALLOW_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, idempotency-key, x-request-id");
 
-/// Header fields that a page may read besides those that every page may.
+/// Header fields that a granted page may read.
 const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, ratelimit, \
      ratelimit-policy, retry-after, link, x-next-cursor, location, deprecation, sunset, x-request-id, \
      x-stability, idempotency-replayed, allow, www-authenticate",
 );
 
-/// How long a browser may remember the answer to a preflight: the longest that any browser honours is a day,
-/// and an hour lets a change of this list arrive.
+/// Seconds for which a browser may remember the answer to a preflight. Browsers honour a day at most, and an
+/// hour lets a change of this list arrive.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("3600");
 
-/// What the request's origin is allowed to see of the answer.
+/// The rights of the request's origin to the answer.
 #[derive(Debug)]
 pub(crate) struct Grant {
     allow_origin: Option<HeaderValue>,
-    /// Whether the answer depends on the request's origin.
+    /// `true` if the answer depends on the request's origin.
     vary: bool,
     preflight: bool,
 }
 
-/// What `origins` grant to the request; `None` while CORS is off.
+/// Returns the rights of the request's origin; `None` while CORS is off.
 pub(crate) fn judge(origins: &[CorsOrigin], request: &Parts) -> Option<Grant> {
     if origins.is_empty() {
         return None;

@@ -3,8 +3,8 @@
 //! and [`record`]. Only a read that will probably be admitted does not wait for [`rate_limit`]
 //! (docs/contract.md, 4.5).
 //!
-//! It is one layer instead of a stack, so that what one step found out is a variable for the next, and no
-//! answer can leave without its header fields.
+//! One function instead of a stack of layers: a result of one step is a variable for the next, and no answer
+//! can leave without its header fields.
 
 mod authenticate;
 mod context;
@@ -42,11 +42,11 @@ use crate::{
     rate_limit::{Decision, LimitStatus},
 };
 
-/// A request that may pass, and what was found out about it.
+/// A request that may pass, with its operation and caller.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) operation: Id,
-    /// `None` only where everybody has access.
+    /// `None` only for operations that need no key.
     pub(crate) caller: Option<Caller>,
     /// The limits of the account, for a request for its usage.
     pub(crate) limit_status: Option<LimitStatus>,
@@ -96,7 +96,7 @@ where
     response
 }
 
-/// Asks the core while the limiter decides, and gives the call up if that refuses.
+/// Calls the core while the limiter decides, and gives up the call if the limiter refuses.
 async fn at_once(
     mut admission: Pin<&mut impl Future<Output = Admission>>,
     mut answer: Pin<&mut impl Future<Output = Result<Response, ApiError>>>,
@@ -114,15 +114,15 @@ async fn at_once(
     (key, decision, answered)
 }
 
-/// Who sends a request, as far as it matters.
+/// The sender of a request.
 enum Identity {
-    /// It is answered, or refused for its head, whoever sends it.
+    /// Any: the operation needs no key, or the head is refused.
     Anybody(Result<(), ApiError>),
     Key(Result<Arc<KnownKey>, Unauthenticated>),
 }
 
 impl Identity {
-    /// Who sends a read that will probably be admitted, and so need not wait for the limiter.
+    /// Returns the caller of a read that need not wait for the limiter, because it will probably be admitted.
     fn early_caller(&self, gateway: &GatewayState, context: &RequestContext) -> Option<Caller> {
         match self {
             Self::Key(Ok(key))
@@ -150,7 +150,7 @@ async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Part
     }
 }
 
-/// Counts the request, if its operation asks for that, and takes note of a refusal.
+/// Counts the request, if its operation asks for that, and records a refusal.
 async fn admit(gateway: &GatewayState, context: &RequestContext, identity: Identity) -> Admission {
     let admission = match identity {
         Identity::Anybody(verdict) => Admission::not_counted(verdict),
@@ -166,8 +166,8 @@ async fn admit(gateway: &GatewayState, context: &RequestContext, identity: Ident
     admission
 }
 
-/// Turns a panic into an error, so that it ends one request and not the connection. What panicked, and where,
-/// is said by the process's panic hook.
+/// Turns a panic into an error, so that it ends one request and not the connection. The process's panic hook
+/// logs it.
 async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, ApiError> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(|_| ApiError::Internal)
 }

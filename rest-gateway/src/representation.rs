@@ -22,7 +22,7 @@ use http::{
 pub(crate) struct Representation {
     media_type: HeaderValue,
     plain: Encoded,
-    /// Compressed once, when it is made; none where that would not make it smaller.
+    /// The compressed body; `None` if that is not smaller.
     gzip: Option<Encoded>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Representation {
 #[derive(Clone, Debug)]
 struct Encoded {
     body: Bytes,
-    /// From the content: equal on every gateway of one release.
+    /// Hash of the content, equal on every gateway of one release.
     tag: HeaderValue,
 }
 
@@ -48,7 +48,7 @@ impl Representation {
         }
     }
 
-    /// 200 with the body, compressed if the client takes that; or 304 if it says that it has it.
+    /// Returns 200 with the body, compressed if the client accepts it, or 304 if the client has it.
     pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
         let chosen = self.choose(request);
         let mut response = if is_named(&chosen.tag, request) {
@@ -61,7 +61,7 @@ impl Representation {
         response
     }
 
-    /// The body with another status than 200: it stands in for something else, and is never 304.
+    /// Returns the body with another status than 200. It replaces another answer, and is never 304.
     pub(crate) fn with_status(&self, status: StatusCode, request: &HeaderMap) -> Response {
         let chosen = self.choose(request);
         let mut response = Response::new(Body::from(chosen.body.clone()));
@@ -80,7 +80,8 @@ impl Representation {
     }
 }
 
-/// Whether `Accept-Encoding` names gzip, or everything, and not with the weight 0 (RFC 9110 §12.5.3).
+/// Returns `true` if `Accept-Encoding` names gzip, or everything, with another weight than 0 (RFC 9110
+/// §12.5.3).
 fn takes_gzip(request: &HeaderMap) -> bool {
     let mut by_name = None;
     let mut by_star = None;
@@ -98,13 +99,13 @@ fn takes_gzip(request: &HeaderMap) -> bool {
     by_name.or(by_star).unwrap_or(false)
 }
 
-/// `If-None-Match` (RFC 9110 §13.1.2), by weak comparison.
+/// Returns `true` if `If-None-Match` (RFC 9110 §13.1.2) names the tag, by weak comparison.
 fn is_named(tag: &HeaderValue, request: &HeaderMap) -> bool {
     list(request, &IF_NONE_MATCH)
         .any(|named| named == "*" || named.strip_prefix("W/").unwrap_or(named).as_bytes() == tag.as_bytes())
 }
 
-/// The items of a field that is a list.
+/// Returns the items of a field that is a list.
 fn list<'a>(request: &'a HeaderMap, name: &http::HeaderName) -> impl Iterator<Item = &'a str> {
     request
         .get_all(name)
@@ -126,7 +127,7 @@ fn content_hash(body: &[u8]) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// An entity tag; hexadecimal digits and letters in quotes are always a field value.
+/// Returns an entity tag. Hexadecimal digits and letters in quotes are always a field value.
 fn quoted(text: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{text}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }

@@ -72,8 +72,8 @@ pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     }
 }
 
-/// Whether the body is declared as JSON in UTF-8 without a content coding, or not declared at all (RFC 8259
-/// §8.1 knows no other encoding, RFC 9110 §8.3 lets a recipient assume).
+/// Returns `true` if the body is declared as JSON in UTF-8 without a content coding, or not declared at
+/// all (RFC 8259 §8.1 knows no other encoding, RFC 9110 §8.3 lets a recipient assume).
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
     let json = match (types.next(), types.next()) {
@@ -84,8 +84,9 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-/// `application/json`, whose parameters are without meaning (RFC 8259 §11) unless they contradict UTF-8. What
-/// is not of the form of RFC 9110 §8.3.1 is no media type: somebody may have meant another charset by it.
+/// Returns `true` for `application/json`, whose parameters have no meaning (RFC 8259 §11) unless they
+/// contradict UTF-8. A value that is not of the form of RFC 9110 §8.3.1 is refused: it may mean another
+/// charset.
 fn is_json_type(media_type: &str) -> bool {
     let (essence, mut rest) = media_type.split_at(media_type.find(';').unwrap_or(media_type.len()));
     if !trimmed(essence).eq_ignore_ascii_case("application/json") {
@@ -109,8 +110,8 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches(WHITESPACE)
 }
 
-/// The name and value of the parameter that the text begins with, which may be left out, and what comes after
-/// it. A quoted value is taken as it is written: `\` makes no charset another one that is known.
+/// Returns the name and value of the parameter that the text begins with, which may be empty, and the rest. A
+/// quoted value keeps its `\`: none is part of a known charset.
 fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
     if text.is_empty() || text.starts_with(';') {
         return Some(("", "", text));
@@ -124,7 +125,7 @@ fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
     (is_token(name) && (is_quoted || is_token(value))).then_some((name, value, after))
 }
 
-/// Where the closing quotation mark is.
+/// Returns the position of the closing quotation mark.
 fn end_of_quoted(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.bytes().position(|byte| {
@@ -134,7 +135,7 @@ fn end_of_quoted(text: &str) -> Option<usize> {
     })
 }
 
-/// A token of RFC 9110 §5.6.2.
+/// Returns `true` for a token of RFC 9110 §5.6.2.
 fn is_token(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_allowed)

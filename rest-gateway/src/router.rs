@@ -1,4 +1,4 @@
-//! Every URL, and who answers it.
+//! The routes of the public port.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -27,11 +27,11 @@ use crate::{
     server::App,
 };
 
-/// The public interface. Give it to [`server::serve`](crate::server::serve), which tells it who is calling.
+/// The app of the public port, for [`server::serve`](crate::server::serve).
 ///
 /// A request passes, from the outside in (docs/contract.md, 4.1; each step may end it):
 ///
-/// 1. request id, head (414, 431, 400): needs no look-up, so junk costs nothing and is not counted;
+/// 1. request id, head (414, 431, 400, 501): needs no look-up, so junk costs nothing and is not counted;
 /// 2. authentication (401) before the limit, because the allowance belongs to the key's account;
 /// 3. rate limit (429) before routing, so that unknown paths are not a way around it;
 /// 4. route (404), method (405);
@@ -41,8 +41,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RestApp {
     gateway: Arc<GatewayState>,
-    /// What is served to everybody: the documentation, whose failures are pages too, and the OpenAPI
-    /// document.
+    /// The pages that need no key: the documentation, whose failures are pages too, and the OpenAPI document.
     pages: Router,
 }
 
@@ -54,7 +53,7 @@ impl From<Gateway> for RestApp {
 }
 
 impl App for RestApp {
-    /// One allocation for all that a request needs.
+    /// Allocates once for all that a request needs.
     fn answer(&self, request: Request, peer: SocketAddr) -> BoxFuture<'static, Response> {
         self.clone().respond(request, peer.ip()).boxed()
     }
@@ -89,7 +88,7 @@ async fn page(pages: &Router, request: Request) -> Result<Response, ApiError> {
     Box::pin(pages.clone().oneshot(request)).await.map_err(|never| match never {})
 }
 
-/// The answer to HEAD, with the length that the answer to GET has (RFC 9110 §9.3.2).
+/// Returns the answer to HEAD, with the length of the answer to GET (RFC 9110 §9.3.2).
 fn without_body(mut response: Response) -> Response {
     if let Some(len) = response.body().size_hint().exact() {
         response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(len));

@@ -1,5 +1,4 @@
-//! Certificates and keys in PEM files: what is wrong with one is said so that its owner knows which file to
-//! look at.
+//! Certificates and keys in PEM files, with errors that name the file and its fault.
 
 use std::sync::Arc;
 
@@ -18,16 +17,16 @@ mod validity;
 
 pub(crate) use validity::not_after;
 
-/// Why a file is no certificate, or no key. What is in it is not told.
+/// The reason why a file is no certificate, or no key. It shows nothing of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
-    /// There is none in it.
+    /// The file has no certificate.
     #[error("holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
     /// The PEM is broken, or what it holds is no certificate.
     #[error("holds a certificate that cannot be read: it is damaged")]
     BadCertificate,
-    /// There is none in it.
+    /// The file has no key.
     #[error("holds no private key in PEM, which begins with -----BEGIN PRIVATE KEY-----")]
     NoKey,
     /// The PEM is broken, or the key is of another kind.
@@ -35,13 +34,13 @@ pub enum PemError {
         "holds a private key that cannot be used: it must be an RSA, ECDSA or Ed25519 key without a password"
     )]
     BadKey,
-    /// Both are in order, but do not belong together.
+    /// Certificate and key are valid, but do not belong together.
     #[error("holds the key of another certificate")]
     KeyMismatch,
 }
 
 impl PemError {
-    /// Whether the file of the key is to blame, rather than that of the certificate.
+    /// Returns `true` if the fault is in the file of the key, `false` if in that of the certificate.
     #[must_use]
     pub const fn is_in_key_file(self) -> bool {
         match self {
@@ -51,11 +50,11 @@ impl PemError {
     }
 }
 
-/// The certificates in a file: one at least, and each can be read.
+/// Parses the certificates in a file, at least one.
 ///
 /// # Errors
 ///
-/// What is wrong with the file.
+/// The fault of the file.
 pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let chain = CertificateDer::pem_slice_iter(file)
         .collect::<Result<Vec<_>, pem::Error>>()
@@ -69,11 +68,11 @@ pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemErro
     Ok(chain)
 }
 
-/// A certificate, with those between it and its authority's, and its private key.
+/// Parses a certificate, followed by its intermediates, and its private key.
 ///
 /// # Errors
 ///
-/// What is wrong with one of the files.
+/// The fault of one of the files.
 pub fn certified_key(certificate: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, PemError> {
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {

@@ -12,7 +12,7 @@ use crate::{
     keys::{KeyError, KnownKey, UnusableKey},
 };
 
-/// A request without a key that may be used now.
+/// The refusal of a request without a usable key.
 #[derive(Debug)]
 pub(super) struct Unauthenticated {
     pub(super) error: ApiError,
@@ -20,7 +20,7 @@ pub(super) struct Unauthenticated {
     pub(super) key: Option<Arc<KnownKey>>,
 }
 
-/// The key that the request carries, if it may be used now.
+/// Returns the key of the request if it may be used now.
 pub(super) async fn authenticate(
     gateway: &GatewayState,
     headers: &HeaderMap,

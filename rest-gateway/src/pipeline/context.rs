@@ -1,4 +1,4 @@
-//! What is known of a request from its head alone: found out once, at the entrance.
+//! The facts about a request that its head shows, determined once.
 
 use std::net::IpAddr;
 
@@ -17,17 +17,16 @@ use crate::{
     request_id::RequestId,
 };
 
-/// A request under way. Every step of the pipeline reads it.
+/// A request in flight. Every step of the pipeline reads it.
 #[derive(Debug)]
 pub(super) struct RequestContext {
     pub(super) operation: Operation,
-    /// Whether the path is `/v1` or below it: then the answer shows limits, and its failures have Error
-    /// bodies.
+    /// `true` if the path is `/v1` or below it: then the answer shows limits, and failures have Error bodies.
     pub(super) is_versioned: bool,
     pub(super) request_id: RequestId,
     /// The network that the request came from.
     pub(super) address: ClientAddress,
-    /// What the origin of a web page may see of the answer; `None` while CORS is off.
+    /// Rights of the web page's origin to the answer; `None` while CORS is off.
     pub(super) cors: Option<cors::Grant>,
     pub(super) started: Instant,
     pub(super) span: Span,
@@ -53,12 +52,12 @@ impl RequestContext {
         }
     }
 
-    /// Who sends the request, once it may pass.
+    /// Returns the caller of an admitted request.
     pub(super) fn caller(&self, key: &KnownKey) -> Caller {
         Caller { account_id: key.account_id, plan: key.plan, request_id: self.request_id.clone() }
     }
 
-    /// Does a part of the request's work within its span.
+    /// Runs a part of the request's work within its span.
     pub(super) fn within<F: Future>(&self, work: F) -> Within<F> {
         self.span.within(work)
     }

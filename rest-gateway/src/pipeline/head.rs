@@ -6,9 +6,9 @@ use http::{HeaderMap, Uri, Version, header, request::Parts};
 
 use crate::{error::ApiError, request_body::check_transfer_coding};
 
-/// The longest request target, in bytes (RFC 9110 §4.1 asks for at least 8000).
+/// Maximum length of a request target in bytes (RFC 9110 §4.1 asks for at least 8000).
 const MAX_TARGET: usize = 8 * 1024;
-/// The most header fields, and what they may come to in bytes, each with the `: ` and line end around it.
+/// Maximum number of header fields, and of their bytes, each with its `: ` and line end.
 const MAX_FIELDS: usize = 100;
 const MAX_FIELDS_LEN: usize = 32 * 1024;
 const FIELD_OVERHEAD: usize = ": \r\n".len();
@@ -50,7 +50,7 @@ fn names_its_host(request: &Parts) -> bool {
     named.is_some_and(is_host)
 }
 
-/// The length as it was sent: `/path?query`, in HTTP/1 maybe all of an absolute URL.
+/// Returns the length as it was sent: `/path?query`, in HTTP/1 maybe all of an absolute URL.
 fn target_len(request: &Parts) -> usize {
     let uri = &request.uri;
     if request.version == Version::HTTP_2 {
@@ -69,8 +69,8 @@ fn fields_len(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD).sum()
 }
 
-/// `uri-host [ ":" port ]` (RFC 9110 §7.2). Empty is right only for a target without an authority, which no
-/// target of the `http` scheme is.
+/// Returns `true` for `uri-host [ ":" port ]` (RFC 9110 §7.2). Empty is right only for a target without an
+/// authority, which no target of the `http` scheme is.
 fn is_host(host: &str) -> bool {
     if let Some(literal) = host.strip_prefix('[') {
         return literal
@@ -81,7 +81,7 @@ fn is_host(host: &str) -> bool {
     !name.is_empty() && is_registered_name(name) && is_port(port)
 }
 
-/// `[ ":" port ]`: RFC 3986 §3.2.3 allows the digits to be missing.
+/// Returns `true` for `[ ":" port ]`. RFC 3986 §3.2.3 allows the digits to be missing.
 fn is_port(port: &str) -> bool {
     let digits = port.strip_prefix(':').unwrap_or_default();
     (port.is_empty() || port.starts_with(':'))
@@ -89,13 +89,13 @@ fn is_port(port: &str) -> bool {
         && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// An IPv6 address, or an address of a kind still to come (RFC 3986 §3.2.2), between the brackets.
+/// Returns `true` for an IPv6 address or an address of a future kind (RFC 3986 §3.2.2), without the brackets.
 fn is_ip_literal(address: &str) -> bool {
     address.starts_with(['v', 'V']) || address.parse::<Ipv6Addr>().is_ok()
 }
 
-/// `reg-name` or an IPv4 address (RFC 3986 §3.2.2): unreserved characters, sub-delims and percent-encoded
-/// octets.
+/// Returns `true` for a `reg-name` or an IPv4 address (RFC 3986 §3.2.2): unreserved characters, sub-delims
+/// and percent-encoded octets.
 fn is_registered_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
     let encoded = |after: &str| {

@@ -1,4 +1,4 @@
-//! Counts a request, and says whether it may pass (docs/contract.md, 6).
+//! Counts a request, and admits or refuses it (docs/contract.md, 6).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Whether a request may pass, and the counters that judged it.
+/// The verdict on a request, with the counters that it is based on.
 pub(super) struct Admission {
     /// The key, if it is valid, also when the request may not pass.
     pub(super) key: Option<Arc<KnownKey>>,
@@ -31,7 +31,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Of a request that no limit counts.
+    /// Returns the verdict on a request that no limit counts.
     pub(super) const fn not_counted(verdict: Result<(), ApiError>) -> Self {
         Self { key: None, refused_key: None, verdict, decision: None, limit_status: None }
     }
@@ -65,14 +65,14 @@ pub(super) async fn admit(
     }
 }
 
-/// Whether a request without a usable key costs its address nothing: the fault is ours. What could not be
-/// looked up because too many others wait is not free, or else a flood would be.
+/// Returns `true` if a request without a usable key costs its address nothing, because the service is at
+/// fault. A key that was not looked up because too many others wait is not free, or else a flood would be.
 const fn is_free(error: &ApiError) -> bool {
     matches!(error, ApiError::ApiKeyNotChecked)
 }
 
-/// A question about usage costs no quota and is answered also when that is used up, and in a ban: it has a
-/// limit of its own, which shows itself only when it refuses.
+/// Counts a question about usage. It costs no quota and is answered also when that is used up, and in a
+/// ban. It has a limit of its own, which is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
@@ -91,7 +91,7 @@ async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission
     }
 }
 
-/// What a request with the key counts against.
+/// Returns the counters that a request with the key counts against.
 fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     if gateway.settings.bans {
         LimitKey::ApiKey { account_id: key.account_id, key_id: Arc::clone(&key.key_id) }
@@ -100,7 +100,7 @@ fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     }
 }
 
-/// Counts one request. If that is admitted, it may pass with the key, or else `caller` says why not.
+/// Counts one request. If it is admitted, it may pass with the key, or is refused for the reason in `caller`.
 async fn take(
     gateway: &GatewayState,
     limit_key: &LimitKey,
@@ -125,14 +125,14 @@ async fn take(
     Admission { key, refused_key: None, verdict, decision: Some(decision), limit_status: None }
 }
 
-/// What to show for a request that was not counted: the client address's values.
+/// Returns the values to show for a request that was not counted: those of the client address.
 pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Decision {
     let decision = gateway.limiter.peek(&LimitKey::Address(address), ADDRESS_QUOTA).await;
     decision.unwrap_or_else(|LimiterUnavailable| undecided(ADDRESS_QUOTA, gateway.clock.now()))
 }
 
-/// What to show while nothing can be counted: nothing is left until the next try, a second from now, when
-/// `Retry-After` says to try again.
+/// Returns the values to show while nothing can be counted: nothing is left for a second, the time in
+/// `Retry-After`.
 fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     let resets_at = UnixMillis(now.0.saturating_add(1_000));
     let window = |limit| WindowView { limit, remaining: 0, resets_at };

@@ -12,7 +12,7 @@ const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// As much as all values take, unless the numbers are very large: then it grows.
+/// Bytes that all values take together, unless the numbers are very large: then the buffer grows.
 const ROOM: usize = 160;
 
 /// Writes the decision's header fields, each exactly once whatever was there before. Their values share one
@@ -35,7 +35,7 @@ pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
     }
 }
 
-/// Takes the text as the field's value.
+/// Moves the text into the field.
 fn insert(headers: &mut HeaderMap, name: HeaderName, text: &mut BytesMut) {
     if let Ok(value) = HeaderValue::from_maybe_shared(text.split().freeze()) {
         headers.insert(name, value);

@@ -1,4 +1,4 @@
-//! What is kept of a request when it has been answered: usage, metrics, its span, and one line of the log.
+//! The records of an answered request: usage, metrics, its span, and one line of the log.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// Counts the answer and writes its line. `key` is the request's if it may be used, `refused_key` if it is
-/// known and may not. Nothing in the line is in the client's own words but the request id, whose characters
-/// are limited: a path or a query could hold a key.
+/// known and may not. The line has no text of the client but the request id, whose characters are limited:
+/// a path or a query could hold a key.
 pub(super) fn record(
     gateway: &GatewayState,
     context: &RequestContext,
@@ -53,7 +53,7 @@ pub(super) fn record(
     );
 }
 
-/// The same in the request's span.
+/// Describes the answer in the request's span.
 fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, reason: Option<ErrorReason>) {
     let RequestContext { operation, span, .. } = context;
     span.describe(|| {

@@ -1,4 +1,4 @@
-//! Tells operators later why a request was refused (`petstore explain`).
+//! Records why a request was refused, for `petstore explain`.
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use crate::{
     usage::{RefusedBy, Who},
 };
 
-/// Takes note of the refusal, if it is one that somebody could ask about: not of requests that are malformed,
-/// or of outages.
+/// Records the refusal, unless the request was malformed or a part of the service is unavailable.
 pub(super) fn note(
     gateway: &GatewayState,
     context: &RequestContext,
@@ -34,7 +33,7 @@ pub(super) fn note(
     gateway.usage.refused(context.request_id.clone(), who, by);
 }
 
-/// Whose limit a request counts against.
+/// The owner of the limit that a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limited {
     Account,

@@ -7,7 +7,7 @@ use http::{HeaderValue, header};
 use super::{context::RequestContext, rate_limit, rate_limit_headers};
 use crate::{error::ApiError, gateway::GatewayState, rate_limit::Decision, request_id::X_REQUEST_ID};
 
-/// The answer as it is sent. Without a `decision`, nothing was counted.
+/// Returns the answer as it is sent. `decision` is `None` if nothing was counted.
 pub(super) async fn complete(
     gateway: &GatewayState,
     context: &RequestContext,
@@ -39,7 +39,7 @@ pub(super) async fn complete(
     response
 }
 
-/// The response itself, unless it is a failure without an Error body: those are made by libraries, in plain
+/// Returns the response, or an Error body in place of a failure without one: libraries make those, in plain
 /// text.
 fn with_error_body(response: Response) -> Response {
     let json = HeaderValue::from_static("application/json");

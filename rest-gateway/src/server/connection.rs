@@ -95,8 +95,8 @@ impl Connections {
         }
     }
 
-    /// Performs the handshake. When the server closes, the client has as long as for its first request: it may
-    /// have begun before.
+    /// Performs the handshake. When the server closes, the client has as long as for its first request: it
+    /// may have begun before.
     async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
         let Transport::Tls(certificate) = &self.transport else {
             return Err(io::ErrorKind::Unsupported.into()); // only asked for with TLS

@@ -202,7 +202,7 @@ impl BodyDiscarder {
                     sleep(limits.discard_timeout).await;
                 }
             };
-            let _ = timeout(limits.discard_timeout, reading).await; // however it ends, the body is dropped now
+            let _ = timeout(limits.discard_timeout, reading).await; // the body is dropped now
             drop(slot);
         });
     }

@@ -1,5 +1,4 @@
-//! When a certificate ends. rustls knows it but does not tell; of X.509 this reads no more than the way
-//! there.
+//! The end of a certificate, which rustls does not expose. Reads no more of X.509 than the way to that field.
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -9,7 +8,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// `[0] EXPLICIT`: the version, which the first version of X.509 leaves out.
 const VERSION: u8 = 0xa0;
 
-/// The end of the certificate's validity (RFC 5280 §4.1.2.5), in Unix seconds.
+/// Returns the end of the certificate's validity (RFC 5280 §4.1.2.5), in Unix seconds.
 pub(crate) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
     let mut certificate = Der(content(certificate, SEQUENCE)?);
     let mut fields = Der(content(certificate.next()?.whole, SEQUENCE)?);
@@ -52,12 +51,12 @@ impl<'a> Der<'a> {
     }
 }
 
-/// What is in the element of that kind.
+/// Returns the content of the element if it has this tag.
 fn content(whole: &[u8], tag: u8) -> Option<&[u8]> {
     Der(whole).next().filter(|element| element.tag == tag).map(|element| element.content)
 }
 
-/// `YYMMDDHHMMSSZ`, of 1950 to 2049, or `YYYYMMDDHHMMSSZ`.
+/// Parses `YYMMDDHHMMSSZ`, of 1950 to 2049, or `YYYYMMDDHHMMSSZ`, to Unix seconds.
 fn time(element: &Element<'_>) -> Option<i64> {
     let written = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
     let (year, rest) = match element.tag {
