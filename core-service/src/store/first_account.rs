@@ -1,10 +1,14 @@
 //! The account that a new store begins with.
 
-use petstore_api_key::ApiKey;
+use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::UnixMillis;
-use sea_orm::{EntityTrait, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
-use super::{Accounts, accounts, entity::account, keys};
+use super::{
+    Accounts, Operators, accounts,
+    entity::{account, api_key, operator},
+    keys,
+};
 use crate::domain::{AccountName, ApiKeyRecord, NewApiKey, PetStoreError, Plan};
 
 /// Its name.
@@ -37,5 +41,27 @@ impl Accounts<'_> {
                 })
             })
             .await
+    }
+
+    /// Returns `true` if an account has this key, in whichever state.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn have(self, key: &ApiKey) -> Result<bool, PetStoreError> {
+        let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
+        Ok(!self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
+    }
+}
+
+impl Operators<'_> {
+    /// Returns `true` if an operator has this token, in whichever state.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    pub async fn have(self, token: &OperatorToken) -> Result<bool, PetStoreError> {
+        let find = operator::Entity::find().filter(operator::Column::Digest.eq(token.digest().0.to_vec()));
+        Ok(!self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
     }
 }

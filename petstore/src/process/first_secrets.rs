@@ -1,53 +1,61 @@
 //! The first API key and the first operator token of a new store, so that the service can be tried at once.
 //!
-//! The order decides what a crash can leave behind. The file is written and synced first, then the account
-//! with its key, or the operator, is committed. A crash in between leaves a file and a store without them:
-//! the next start takes the secret from the file. So there is never an account whose key nobody has, nor an
-//! operator without a token.
+//! A secret is written to a draft beside the store, then the account with its key (or the operator) is
+//! committed, then the draft is renamed. Each step is on the disk before the next one. So a crash leaves
+//! neither an account without a key nor a key without an account: the next start completes what was committed
+//! and replaces what was not. A secret is taken from a file only if the store knows it, so that no other
+//! store's comes to life again.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use petstore_api_key::{ApiKey, Environment, OperatorToken};
-use petstore_clock::Clock;
+use petstore_clock::{Clock, UnixMillis};
 use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
 use tokio::task::spawn_blocking;
 
-use super::StartError;
-use crate::settings::owned_file::{self, UntrustedFile};
-
-/// The names of the files, beside the database.
-const KEY_FILE: &str = "first-api-key";
-const TOKEN_FILE: &str = "first-operator-token";
+use super::{StartError, store_disk::folder_of};
 
 /// Why there is no first key or token.
 #[derive(Debug, thiserror::Error)]
 pub enum FirstSecretError {
     /// The file cannot be read or written.
     #[error("the file cannot be written: {0}")]
-    File(#[source] io::Error),
-    /// The file is there already, and is not what an interrupted start would have left.
-    #[error("there is a file of that name already: move it away")]
+    File(#[from] io::Error),
+    /// The file is there already.
+    #[error("there is a file of that name, which may be of another store: move it away")]
     InTheWay,
-    /// Another user has put it there, and may know the key in it.
-    #[error("the file that is there {0}: move it away")]
-    OfAnother(UntrustedFile),
     /// The store refuses the account or the operator.
     #[error(transparent)]
     Store(#[from] PetStoreError),
 }
 
-/// A secret that is kept in a file.
-trait Secret: Sized + Send + 'static {
+/// A secret that a new store begins with.
+trait FirstSecret: Sized + Send + Sync + 'static {
+    /// The file's name, beside the store.
+    const FILE: &'static str;
+    /// The secret's name in messages.
+    const NAME: &'static str;
+
     fn parse(written: &str) -> Option<Self>;
     fn expose(&self) -> &str;
+    /// Returns `true` if the store has none yet.
+    fn is_missing(store: &Store) -> impl Future<Output = Result<bool, PetStoreError>> + Send;
+    /// Returns `true` if the store has this one.
+    fn is_known(&self, store: &Store) -> impl Future<Output = Result<bool, PetStoreError>> + Send;
+    /// Adds it to the store, unless another process was faster: then this returns `false`.
+    fn add(&self, store: &Store, now: UnixMillis)
+    -> impl Future<Output = Result<bool, PetStoreError>> + Send;
 }
 
-impl Secret for ApiKey {
+impl FirstSecret for ApiKey {
+    const FILE: &'static str = "first-api-key";
+    const NAME: &'static str = "API key";
+
     fn parse(written: &str) -> Option<Self> {
         Self::parse(written)
     }
@@ -55,15 +63,42 @@ impl Secret for ApiKey {
     fn expose(&self) -> &str {
         self.expose()
     }
+
+    async fn is_missing(store: &Store) -> Result<bool, PetStoreError> {
+        Ok(store.accounts().list().await?.is_empty())
+    }
+
+    async fn is_known(&self, store: &Store) -> Result<bool, PetStoreError> {
+        store.accounts().have(self).await
+    }
+
+    async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, PetStoreError> {
+        Ok(store.accounts().create_first(self, now).await?.is_some())
+    }
 }
 
-impl Secret for OperatorToken {
+impl FirstSecret for OperatorToken {
+    const FILE: &'static str = "first-operator-token";
+    const NAME: &'static str = "operator token";
+
     fn parse(written: &str) -> Option<Self> {
         Self::parse(written)
     }
 
     fn expose(&self) -> &str {
         self.expose()
+    }
+
+    async fn is_missing(store: &Store) -> Result<bool, PetStoreError> {
+        store.operators().is_empty().await
+    }
+
+    async fn is_known(&self, store: &Store) -> Result<bool, PetStoreError> {
+        store.operators().have(self).await
+    }
+
+    async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, PetStoreError> {
+        Ok(store.operators().create_first(self, now).await?.is_some())
     }
 }
 
@@ -74,21 +109,7 @@ pub(crate) async fn create_account(
     environment: Environment,
     clock: &Clock,
 ) -> Result<Option<PathBuf>, StartError> {
-    let Some(file) = beside(url, KEY_FILE) else { return Ok(None) };
-    let create = async {
-        if !store.accounts().list().await?.is_empty() {
-            return Ok(false);
-        }
-        let is_of_it = move |key: &ApiKey| key.environment() == environment;
-        let key = keep(file.clone(), move || ApiKey::generate(environment), is_of_it).await?;
-        // Whatever happens from here on, the file stays: if there is no account yet, the next start makes one
-        // for this key; and if another process was faster, it may be with this key.
-        Ok(store.accounts().create_first(&key, clock.now()).await?.is_some())
-    };
-    match create.await {
-        Ok(is_created) => Ok(is_created.then_some(file)),
-        Err(source) => Err(StartError::FirstSecret { what: "API key", file, source }),
-    }
+    create(store, url, || ApiKey::generate(environment), clock).await
 }
 
 /// Creates the first operator of a store in a file that has none. Returns the file with the operator's token.
@@ -97,90 +118,147 @@ pub(crate) async fn create_operator(
     url: &DatabaseUrl,
     clock: &Clock,
 ) -> Result<Option<PathBuf>, StartError> {
-    let Some(file) = beside(url, TOKEN_FILE) else { return Ok(None) };
-    let create = async {
-        if !store.operators().is_empty().await? {
+    create(store, url, OperatorToken::generate, clock).await
+}
+
+/// Does nothing for a database server: there is no folder beside it, and an operator who has one creates
+/// accounts and operators with commands.
+async fn create<S: FirstSecret>(
+    store: &Store,
+    url: &DatabaseUrl,
+    generate: impl FnOnce() -> S,
+    clock: &Clock,
+) -> Result<Option<PathBuf>, StartError> {
+    let Some(path) = url.sqlite_file() else { return Ok(None) };
+    let files = Files::new::<S>(path);
+    match files.create(store, generate, clock).await {
+        Ok(is_created) => Ok(is_created.then_some(files.secret)),
+        Err(source) => Err(StartError::FirstSecret { what: S::NAME, file: files.secret, source }),
+    }
+}
+
+/// The files of one secret.
+#[derive(Clone)]
+struct Files {
+    folder: PathBuf,
+    /// Holds the secret in the end.
+    secret: PathBuf,
+    /// Holds it until the store has it too. Its name begins with the store's: it is of no other store in the
+    /// folder.
+    draft: PathBuf,
+}
+
+impl Files {
+    fn new<S: FirstSecret>(store: &Path) -> Self {
+        let mut draft = store.as_os_str().to_owned();
+        draft.push(format!(".{}", S::FILE));
+        Self { folder: folder_of(store), secret: store.with_file_name(S::FILE), draft: draft.into() }
+    }
+
+    /// Returns `true` if the secret is new.
+    async fn create<S: FirstSecret>(
+        &self,
+        store: &Store,
+        generate: impl FnOnce() -> S,
+        clock: &Clock,
+    ) -> Result<bool, FirstSecretError> {
+        if self.blocking(Self::read_draft).await?.is_none() && !S::is_missing(store).await? {
             return Ok(false);
         }
-        let token = keep(file.clone(), OperatorToken::generate, |_| true).await?;
-        Ok(store.operators().create_first(&token, clock.now()).await?.is_some())
-    };
-    match create.await {
-        Ok(is_created) => Ok(is_created.then_some(file)),
-        Err(source) => Err(StartError::FirstSecret { what: "operator token", file, source }),
-    }
-}
-
-/// A file beside the database. `None` for a database server: whoever has one creates accounts and operators
-/// explicitly, and there is no folder beside it.
-fn beside(url: &DatabaseUrl, name: &str) -> Option<PathBuf> {
-    url.sqlite_file().map(|store| store.with_file_name(name))
-}
-
-/// Keeps a new secret in a new file, or takes the one that an interrupted start left there, if it is
-/// acceptable.
-async fn keep<S: Secret>(
-    file: PathBuf,
-    generate: impl FnOnce() -> S + Send + 'static,
-    is_acceptable: impl FnOnce(&S) -> bool + Send + 'static,
-) -> Result<S, FirstSecretError> {
-    let kept = spawn_blocking(move || keep_blocking(&file, generate, is_acceptable)).await;
-    kept.map_err(|panic| FirstSecretError::File(io::Error::other(panic)))?
-}
-
-fn keep_blocking<S: Secret>(
-    file: &Path,
-    generate: impl FnOnce() -> S,
-    is_acceptable: impl FnOnce(&S) -> bool,
-) -> Result<S, FirstSecretError> {
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file) {
-        Ok(open) => {
+        // Of processes that start at once, one goes first and the others find what it did.
+        let _lock = self.blocking(Self::lock).await?;
+        if S::is_missing(store).await? {
             let secret = generate();
-            if let Err(error) = write(open, file, &secret) {
-                let _ = fs::remove_file(file); // half a secret would prevent the next start
-                return Err(FirstSecretError::File(error));
+            let written = format!("{}\n", secret.expose());
+            self.blocking(move |files| files.write_draft(&written)).await?;
+            if secret.add(store, clock.now()).await? {
+                self.blocking(Self::publish).await?;
+                return Ok(true);
             }
-            Ok(secret)
+        } else if let Some(draft) = self.blocking(Self::read_draft).await?
+            && let Some(secret) = S::parse(draft.trim_end())
+            && secret.is_known(store).await?
+        {
+            self.blocking(Self::publish).await?;
+            return Ok(true);
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => left_behind(file, is_acceptable),
-        Err(error) => Err(FirstSecretError::File(error)),
+        self.blocking(Self::remove_draft).await?;
+        Ok(false)
     }
-}
 
-fn write<S: Secret>(mut open: File, file: &Path, secret: &S) -> io::Result<()> {
-    writeln!(open, "{}", secret.expose())?;
-    open.sync_all()?;
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all() // the file's name is in the folder
-}
-
-/// The secret in a file that only its owner could read or write.
-fn left_behind<S: Secret>(
-    file: &Path,
-    is_acceptable: impl FnOnce(&S) -> bool,
-) -> Result<S, FirstSecretError> {
-    if !fs::symlink_metadata(file).map_err(FirstSecretError::File)?.is_file() {
-        return Err(FirstSecretError::InTheWay);
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, FirstSecretError> + Send + 'static,
+    ) -> Result<T, FirstSecretError> {
+        let files = self.clone();
+        spawn_blocking(move || work(&files)).await.map_err(io::Error::other)?
     }
-    let open = File::open(file).map_err(FirstSecretError::File)?;
-    let metadata = open.metadata().map_err(FirstSecretError::File)?;
-    owned_file::check(&metadata).map_err(|error| match error {
-        UntrustedFile::OpenToOthers => FirstSecretError::InTheWay,
-        UntrustedFile::OfAnother { .. } => FirstSecretError::OfAnother(error),
-    })?;
-    let mut written = Vec::new();
-    let longer_than_a_secret = 1_024;
-    open.take(longer_than_a_secret).read_to_end(&mut written).map_err(FirstSecretError::File)?;
-    str::from_utf8(&written)
-        .ok()
-        .and_then(|written| S::parse(written.trim_end()))
-        .filter(is_acceptable)
-        .ok_or(FirstSecretError::InTheWay)
+
+    fn lock(&self) -> Result<File, FirstSecretError> {
+        let folder = File::open(&self.folder)?;
+        folder.lock()?;
+        Ok(folder)
+    }
+
+    /// Returns the text of the draft, if there is one. What is no text is no secret either.
+    fn read_draft(&self) -> Result<Option<String>, FirstSecretError> {
+        match File::open(&self.draft) {
+            Ok(draft) => {
+                let mut written = Vec::new();
+                draft.take(1_024).read_to_end(&mut written)?; // more than a secret has
+                Ok(Some(String::from_utf8_lossy(&written).into_owned()))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write_draft(&self, secret: &str) -> Result<(), FirstSecretError> {
+        self.check_place()?;
+        self.remove_draft()?;
+        let mut draft = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.draft)?;
+        draft.write_all(secret.as_bytes())?;
+        draft.sync_all()?;
+        self.sync_folder()
+    }
+
+    fn publish(&self) -> Result<(), FirstSecretError> {
+        self.check_place()?;
+        fs::rename(&self.draft, &self.secret)?;
+        self.sync_folder()
+    }
+
+    fn remove_draft(&self) -> Result<(), FirstSecretError> {
+        match fs::remove_file(&self.draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a file in the secret's place, unless it is blank: an interrupted start of an earlier release may
+    /// have left it so.
+    fn check_place(&self) -> Result<(), FirstSecretError> {
+        let metadata = match fs::symlink_metadata(&self.secret) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0 || byte.is_ascii_whitespace());
+        if metadata.is_file() && metadata.len() <= 1_024 && is_blank(&fs::read(&self.secret)?) {
+            Ok(())
+        } else {
+            Err(FirstSecretError::InTheWay)
+        }
+    }
+
+    fn sync_folder(&self) -> Result<(), FirstSecretError> {
+        Ok(File::open(&self.folder)?.sync_all()?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::MetadataExt;
 
     use petstore_core::{domain::AccountName, store};
     use tempfile::TempDir;
@@ -197,8 +275,12 @@ mod tests {
         create_account(store, url, Environment::Production, &Clock::system()).await
     }
 
-    fn kept_key(file: &Path, environment: Environment) -> Result<ApiKey, FirstSecretError> {
-        keep_blocking(file, || ApiKey::generate(environment), |key: &ApiKey| key.environment() == environment)
+    fn names(folder: &TempDir) -> Vec<String> {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.contains("first")).collect();
+        names.sort();
+        names
     }
 
     #[tokio::test]
@@ -215,6 +297,7 @@ mod tests {
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].last_four, key.last_four());
         assert_eq!(made(&store, &url).await.unwrap(), None, "the store is no longer new");
+        assert_eq!(names(&folder), ["first-api-key"]);
     }
 
     #[tokio::test]
@@ -241,38 +324,58 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_that_was_interrupted_after_the_file_was_written_is_completed_by_the_next() {
+    async fn a_start_that_was_interrupted_at_any_moment_is_completed_by_the_next() {
+        let generated = ApiKey::generate(Environment::Production);
+        let key = format!("{}\n", generated.expose());
+        for (is_committed, draft, secret) in [
+            (false, None, Some("")),
+            (false, None, Some("\0\0\0\n")),
+            (false, Some(""), None),
+            (false, Some(&key[..20]), None),
+            (false, Some(&*key), None),
+            (true, Some(&*key), None),
+            (true, Some(&*key), Some("")),
+        ] {
+            let folder = TempDir::new().unwrap();
+            let (store, url) = new_store(&folder).await;
+            for (name, content) in [("petstore.db.first-api-key", draft), ("first-api-key", secret)] {
+                if let Some(content) = content {
+                    fs::write(folder.path().join(name), content).unwrap();
+                }
+            }
+            if is_committed {
+                store.accounts().create_first(&generated, UnixMillis(1)).await.unwrap().unwrap();
+            }
+            let file = made(&store, &url).await.unwrap().unwrap();
+            let kept = ApiKey::parse(fs::read_to_string(file).unwrap().trim_end()).unwrap();
+            assert_eq!(kept.expose() == generated.expose(), is_committed, "{draft:?} {secret:?}");
+            let records = store.keys().list(None).await.unwrap();
+            assert_eq!(records.len(), 1);
+            assert_eq!(records[0].last_four, kept.last_four());
+            assert_eq!(names(&folder), ["first-api-key"], "{draft:?} {secret:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_secrets_of_another_store_stay_as_they_are_and_open_nothing() {
+        let other = TempDir::new().unwrap();
+        let (store, url) = new_store(&other).await;
+        let key = fs::read(made(&store, &url).await.unwrap().unwrap()).unwrap();
+
         let folder = TempDir::new().unwrap();
         let (store, url) = new_store(&folder).await;
         let file = folder.path().join("first-api-key");
-        let key = kept_key(&file, Environment::Production).unwrap();
+        fs::write(&file, &key).unwrap();
+        let refusal = made(&store, &url).await.unwrap_err();
+        assert!(matches!(refusal, StartError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
+        assert_eq!(fs::read(&file).unwrap(), key);
+        assert_eq!(store.accounts().list().await.unwrap(), []);
 
-        assert_eq!(made(&store, &url).await.unwrap(), Some(file.clone()));
-        assert_eq!(fs::read_to_string(file).unwrap().trim_end(), key.expose());
-        let records = store.keys().list(None).await.unwrap();
-        assert_eq!(records.len(), 1);
-        assert_eq!(records[0].last_four, key.last_four());
-    }
-
-    #[test]
-    fn a_file_that_others_can_read_or_that_holds_no_key_of_this_environment_is_left_alone() {
-        let folder = TempDir::new().unwrap();
-        let file = folder.path().join("first-api-key");
-        let is_in_the_way = || {
-            let before = fs::read(&file).unwrap();
-            let refused = matches!(kept_key(&file, Environment::Production), Err(FirstSecretError::InTheWay));
-            refused && fs::read(&file).unwrap() == before
-        };
-        kept_key(&file, Environment::Staging).unwrap();
-        assert!(is_in_the_way(), "a key of the other environment");
-        fs::remove_file(&file).unwrap();
-
-        kept_key(&file, Environment::Production).unwrap();
-        assert!(!is_in_the_way());
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(is_in_the_way(), "readable by others");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&file, [0xff, 0x00]).unwrap();
-        assert!(is_in_the_way(), "no key");
+        fs::rename(&file, folder.path().join("petstore.db.first-api-key")).unwrap();
+        let new = made(&store, &url).await.unwrap().unwrap();
+        assert_ne!(fs::read(new).unwrap(), key, "a draft that the store does not know is replaced");
+        fs::write(folder.path().join("petstore.db.first-api-key"), &key).unwrap();
+        assert_eq!(made(&store, &url).await.unwrap(), None);
+        assert_eq!(names(&folder), ["first-api-key"]);
     }
 }

@@ -25,7 +25,8 @@ pub(crate) fn metrics(url: &DatabaseUrl) -> Collectors {
     ]
 }
 
-fn folder_of(file: &Path) -> PathBuf {
+/// Returns the folder that a file is in.
+pub(super) fn folder_of(file: &Path) -> PathBuf {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).to_owned()
 }

@@ -4,7 +4,7 @@ use std::{fs::Metadata, os::unix::fs::MetadataExt};
 
 /// Why a file must not be trusted with a secret, or for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UntrustedFile {
+pub(crate) enum UntrustedFile {
     /// Others may read or change it, or it is no regular file.
     #[error("must be a file of mode 0600 or stricter")]
     OpenToOthers,

@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, time::Duration};
 
-use petstore_testkit::{eventually, grpc, raw};
+use petstore_testkit::{Installation, eventually, grpc, raw};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, net::TcpStream, process::Command};
 
@@ -281,6 +281,40 @@ async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
         assert_one_line(&exit.stderr, &[named]);
         assert!(exit.took < AT_ONCE, "{exit:?}");
         assert!(!installation.folder().join("data").exists(), "{flags:?}: a store was made for nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_was_killed_at_any_moment_is_completed_by_the_next_and_the_secrets_of_another_store_are_refused()
+ {
+    let first = petstore();
+    let data = first.folder().join("data");
+    for moment in 1..=12 {
+        let _ = fs::remove_dir_all(&data);
+        let killed = Installation::of("timeout");
+        let moment = format!("{:.2}", 0.05 * f64::from(moment));
+        let url = format!("sqlite://{}/petstore.db", data.display());
+        let flags =
+            ["--signal=KILL", &moment, env!("CARGO_BIN_EXE_petstore"), "serve", "--database-url", &url];
+        killed.run(&[flags.as_slice(), &PORTS].concat()).await;
+        let server = first.start(&serve(&[])).await;
+        first_client(&first, &server).get("/v1/pets").await.assert_status(200);
+        assert_eq!(server.terminate().await.code, Some(0));
+    }
+    for (secret, name) in [("first-api-key", "API key"), ("first-operator-token", "operator token")] {
+        let installation = petstore();
+        let folder = installation.folder().join("data");
+        fs::create_dir(&folder).unwrap();
+        let of_another = fs::read(data.join(secret)).unwrap();
+        fs::write(folder.join(secret), &of_another).unwrap();
+        let exit = installation.run(&serve(&[])).await;
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        assert_one_line(&exit.stderr, &[&format!("first {name} in data/{secret}"), "move it away"]);
+        assert_eq!(fs::read(folder.join(secret)).unwrap(), of_another);
+        fs::write(folder.join(secret), "").unwrap(); // as an interrupted start of an earlier release left it
+        let server = installation.start(&serve(&[])).await;
+        first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
+        assert_ne!(fs::read(folder.join(secret)).unwrap(), of_another);
     }
 }
 

@@ -85,13 +85,23 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
         }
         Err(_) => {} // what else is wrong shows when the folder is made or the file is opened
     }
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).await.map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => not_a_folder(path),
-            _ => OpenError::FolderNotCreated { folder: folder.to_owned(), cause },
-        })?;
+    let mut changed = vec![folder_of(path)];
+    while let Some(folder) = changed.last().copied()
+        && !fs::try_exists(folder).await.unwrap_or(true)
+    {
+        changed.push(folder_of(folder));
     }
-    create_file(path).await
+    fs::create_dir_all(folder_of(path)).await.map_err(|cause| match cause.kind() {
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => not_a_folder(path),
+        _ => OpenError::FolderNotCreated { folder: folder_of(path).to_owned(), cause },
+    })?;
+    create_file(path).await?;
+    for folder in changed {
+        sync(folder)
+            .await
+            .map_err(|cause| OpenError::NotWritable { path: path.to_owned(), cause: cause.into() })?;
+    }
+    Ok(())
 }
 
 /// A file that nobody else may read, whatever the umask: SQLite would go by that. The files that SQLite puts
@@ -102,6 +112,16 @@ async fn create_file(path: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()), // another process was faster
         Err(error) => Err(OpenError::NotWritable { path: path.to_owned(), cause: error.into() }),
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Waits until the names in the folder are on the disk: without that, a power cut could take the file with
+/// all that was acknowledged.
+async fn sync(folder: &Path) -> io::Result<()> {
+    fs::File::open(folder).await?.sync_all().await
 }
 
 fn not_a_folder(path: &Path) -> OpenError {
