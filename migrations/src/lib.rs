@@ -1,9 +1,9 @@
 //! The schema of the store, one change per file.
 //!
-//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL;
-//! only where rows are converted do they differ. [`up`] and [`down`] take the database's write lock first and
-//! do all their work in one transaction: any number of processes may start on one database at once, and a
-//! killed one leaves nothing half done.
+//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL. [`up`]
+//! applies each in a transaction of its own, under the database's write lock: any number of processes may start
+//! on one database at once, and a killed one leaves no change half done. `migrations/README.md` says what a
+//! change may do.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -18,25 +18,7 @@ use sea_orm_migration::{
     seaql_migrations,
 };
 
-mod column;
-mod m0001_pets;
-mod m0002_accounts;
-mod m0003_api_keys;
-mod m0004_revision;
-mod m0005_orders;
-mod m0006_bans;
-mod m0007_usage;
-mod m0008_create_requests;
-mod m0009_imports;
-mod m0010_create_request_digests;
-mod m0011_installation;
-mod m0012_ban_origins;
-mod m0013_operators;
-mod m0014_audit_events;
-mod m0015_suspensions_and_labels;
-mod m0016_usage_minutes_and_refusals;
-mod m0017_operator_sessions;
-mod m0018_audit_events_stay;
+mod m0001_baseline;
 
 /// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in
 /// ASCII.
@@ -46,26 +28,7 @@ struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m0001_pets::Migration),
-            Box::new(m0002_accounts::Migration),
-            Box::new(m0003_api_keys::Migration),
-            Box::new(m0004_revision::Migration),
-            Box::new(m0005_orders::Migration),
-            Box::new(m0006_bans::Migration),
-            Box::new(m0007_usage::Migration),
-            Box::new(m0008_create_requests::Migration),
-            Box::new(m0009_imports::Migration),
-            Box::new(m0010_create_request_digests::Migration),
-            Box::new(m0011_installation::Migration),
-            Box::new(m0012_ban_origins::Migration),
-            Box::new(m0013_operators::Migration),
-            Box::new(m0014_audit_events::Migration),
-            Box::new(m0015_suspensions_and_labels::Migration),
-            Box::new(m0016_usage_minutes_and_refusals::Migration),
-            Box::new(m0017_operator_sessions::Migration),
-            Box::new(m0018_audit_events_stay::Migration),
-        ]
+        vec![Box::new(m0001_baseline::Migration)]
     }
 }
 
@@ -109,18 +72,19 @@ pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
     Ok(known.chain(unknown).collect())
 }
 
-/// Applies what is pending. Does nothing, and takes no lock, if nothing is.
+/// Applies what is pending, one change after the other. Does nothing, and takes no lock, if nothing is.
 ///
 /// # Errors
 ///
-/// What the database answers; the schema is then as it was before.
+/// What the database answers; the change that failed is then undone, and those before it are applied.
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
-    if status(db).await?.iter().all(|migration| migration.state != MigrationState::Pending) {
-        return Ok(());
+    while status(db).await?.iter().any(|migration| migration.state == MigrationState::Pending) {
+        let transaction = begin_alone(db).await?;
+        // Asks again what is pending, now that no other process can change it.
+        let result = Migrator::up(&transaction, Some(1)).await;
+        end(transaction, result).await?;
     }
-    let transaction = begin_alone(db).await?;
-    Migrator::up(&transaction, None).await?; // asks again what is pending, now that nobody else can change it
-    transaction.commit().await
+    Ok(())
 }
 
 /// What taking back changes would remove from a database.
@@ -200,8 +164,19 @@ async fn rows(db: &DatabaseConnection, table: &str) -> Result<i64, DbErr> {
 /// What the database answers; the schema is then as it was before.
 pub async fn down(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
     let transaction = begin_alone(db).await?;
-    Migrator::down(&transaction, Some(steps)).await?;
-    transaction.commit().await
+    let result = Migrator::down(&transaction, Some(steps)).await;
+    end(transaction, result).await
+}
+
+/// Commits what succeeded. Undoes what failed now, not when the connection is used next: it may hold locks.
+async fn end(transaction: DatabaseTransaction, result: Result<(), DbErr>) -> Result<(), DbErr> {
+    match result {
+        Ok(()) => transaction.commit().await,
+        Err(error) => {
+            transaction.rollback().await?;
+            Err(error)
+        }
+    }
 }
 
 /// Begins a transaction that waits for every other migrating process.

@@ -1,10 +1,7 @@
 use petstore_test_servers::servers::{Database as TestDatabase, PostgresServer};
 use sea_orm_migration::sea_orm::{ConnectOptions, Database};
 
-use super::{
-    tests::{DIGEST_OF_REST_1_1, take_back_digests},
-    *,
-};
+use super::*;
 
 async fn new_database() -> TestDatabase {
     PostgresServer::shared().await.database().await
@@ -48,25 +45,6 @@ async fn every_change_can_be_applied_and_taken_back_one_by_one_on_postgresql() {
     assert_eq!(states(&db).await, all);
     up(&db).await.unwrap();
     assert_eq!(schema(&database).await, full);
-}
-
-#[tokio::test]
-async fn names_of_creations_become_digests_and_stay_known_on_postgresql() {
-    let database = new_database().await;
-    let db = connect(&database).await;
-    up(&db).await.unwrap();
-    take_back_digests(&db).await;
-    let names = "INSERT INTO create_requests SELECT 'rest/1/' || n, n, n + 7 FROM generate_series(1, 2500) n";
-    database.psql(names).await;
-    up(&db).await.unwrap();
-    let first =
-        "SELECT encode(digest, 'hex'), pet_id, created_at FROM create_requests ORDER BY pet_id LIMIT 1";
-    assert_eq!(database.psql(first).await, format!("{DIGEST_OF_REST_1_1}|1|8"));
-    assert_eq!(database.psql("SELECT count(*) FROM create_requests").await, "2500");
-
-    take_back_digests(&db).await;
-    assert_eq!(database.psql("SELECT count(*) FROM create_requests").await, "0", "no name can be had back");
-    up(&db).await.unwrap();
 }
 
 #[tokio::test]

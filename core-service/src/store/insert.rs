@@ -7,15 +7,6 @@ use sea_orm::{
 
 use super::Store;
 
-/// Of a PostgreSQL statement: that it is a transaction of its own, and no part of another one that may never
-/// be committed. Each of [`write`](super::connection::Connections::write)'s statements returns it.
-macro_rules! committed {
-    () => {
-        "current_setting('transaction_deferrable') = 'off' AS committed"
-    };
-}
-pub(super) use committed;
-
 type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 
 impl Store {
@@ -29,9 +20,9 @@ impl Store {
         let insert = A::Entity::insert_many(rows);
         if self.writer.backend() == DbBackend::Postgres {
             let columns = <A::Entity as EntityTrait>::Column::iter().map(Expr::col);
-            let returning = Query::returning().exprs(columns.chain([Expr::cust(committed!())]));
+            let returning = Query::returning().exprs(columns);
             let statement = DbBackend::Postgres.build(insert.into_query().returning(returning));
-            let rows = self.writer.write(statement, ()).await?;
+            let rows = self.writer.query(statement).await?;
             rows.iter().map(|row| ModelOf::<A>::from_query_result(row, "")).collect()
         } else {
             self.writer.transaction(|transaction| Box::pin(insert.exec_with_returning(transaction))).await

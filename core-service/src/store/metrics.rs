@@ -68,14 +68,11 @@ impl Store {
             "Connections to the database.",
             &["db_client_connection_pool_name", "db_client_connection_state"],
         );
-        let pools = if self.writer.backend() == DbBackend::Sqlite {
-            // One file, opened twice.
-            vec![("writer", self.writer.clone()), ("reader", self.reader.clone())]
-        } else {
+        let mut pools = vec![("writer", self.writer.clone()), ("reader", self.reader.clone())];
+        if self.writer.backend() != DbBackend::Sqlite {
             let [gets, lists] = self.pet_reads.connections().map(Clone::clone);
-            let creates = self.creates.connections().clone();
-            vec![("shared", self.writer.clone()), ("gets", gets), ("lists", lists), ("creates", creates)]
-        };
+            pools.extend([("gets", gets), ("lists", lists), ("creates", self.creates.connections().clone())]);
+        }
         let pools = Sampled::boxed(counts, move |counts: &IntGaugeVec| {
             for (name, pool) in &pools {
                 let (idle, used) = pool.usage();

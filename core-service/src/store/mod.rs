@@ -2,8 +2,9 @@
 //!
 //! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that
 //! only read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is
-//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL ten connections do both, and
-//! six more are for calls that are answered together; its server decides what an acknowledged write survives
+//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL five connections
+//! write, five only read, which their server enforces, and six more are for calls that are answered together;
+//! the server decides what an acknowledged write survives
 //! (`synchronous_commit`). Each `connection` has one owner, which finishes what it began even when its caller
 //! gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
 //!
@@ -202,8 +203,8 @@ impl Store {
 
     fn on_postgres(connections: postgres::PrimaryConnections, health: Health) -> Self {
         Self {
-            writer: connections.any.clone(),
-            reader: connections.any,
+            writer: connections.writer,
+            reader: connections.reader,
             pet_cache: PetCache::of(0),
             pet_reads: connections.pet_reads,
             creates: connections.creates,

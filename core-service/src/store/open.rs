@@ -19,12 +19,33 @@ pub struct OpenOptions {
     pub quick_check: bool,
 }
 
-/// Refuses a schema that a newer release has changed.
-pub(super) fn require_known(url: &DatabaseUrl, schema: Vec<Migration>) -> Result<(), OpenError> {
-    match schema.into_iter().rfind(|migration| migration.state == MigrationState::Unknown) {
-        Some(unknown) => Err(OpenError::SchemaNewer { store: url.clone(), migration: unknown.name }),
+/// Refuses a schema that a newer release has changed, or that was made before release 1.0.0.
+pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
+    match schema.iter().rfind(|migration| migration.state == MigrationState::Unknown) {
+        Some(_) if schema.iter().any(|migration| migration.name == FIRST_BEFORE_1_0) => {
+            Err(OpenError::SchemaBeforeRelease(url.clone()))
+        }
+        Some(unknown) => Err(OpenError::SchemaNewer { store: url.clone(), migration: unknown.name.clone() }),
         None => Ok(()),
     }
+}
+
+/// The first migration of builds before release 1.0.0, which no release has.
+const FIRST_BEFORE_1_0: &str = "m0001_pets";
+
+/// Logs one line if the schema was changed, with the number of its newest migration.
+pub(super) fn log_change(before: &[Migration], now: &[Migration]) {
+    match (version(before), version(now)) {
+        (0, now) if now > 0 => tracing::info!("created the store, schema {now}"),
+        (before, now) if before < now => tracing::info!("updated the store from schema {before} to {now}"),
+        _ => {}
+    }
+}
+
+/// Returns the number of the newest migration that is applied, or 0.
+fn version(schema: &[Migration]) -> u32 {
+    let applied = schema.iter().rfind(|migration| migration.state == MigrationState::Applied);
+    applied.and_then(|migration| migration.name.get(1..5)?.parse().ok()).unwrap_or(0)
 }
 
 /// Refuses a schema that lacks something.

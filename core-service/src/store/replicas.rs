@@ -68,7 +68,7 @@ impl Store {
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }
-            let connections = postgres::connections(address, &self.health);
+            let connections = postgres::reader(address, &self.health);
             all.push(Replica {
                 url: replica.to_string().into(),
                 pet_reads: postgres::pet_reads(address, &connections, &self.health),

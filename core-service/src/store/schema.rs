@@ -17,7 +17,8 @@ pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     on_connection(url, async |connection| read_status(connection).await).await
 }
 
-/// Applies every change that is pending, and creates a SQLite store if it is missing. All or nothing.
+/// Applies every change that is pending, and creates a SQLite store if it is missing. Each change is applied as
+/// a whole or not at all.
 ///
 /// # Errors
 ///
@@ -61,7 +62,8 @@ async fn on_connection<T>(
         }
         DatabaseLocation::Postgres(address) => {
             let connection = postgres::for_schema(url, address).await?;
-            let result = work(&connection).await.map_err(|error| postgres::explain(url, error));
+            let result = postgres::retry_while_locked(&connection, || work(&connection)).await;
+            let result = result.map_err(|error| postgres::explain(url, error));
             (connection, result)
         }
     };

@@ -57,7 +57,9 @@ pub struct InvalidFilter;
 fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        EnvFilter::try_new(directives.join(",")).map_err(|_| InvalidFilter)
+        // Two lines of the library for each migration say less than one of the store.
+        EnvFilter::try_new(format!("sea_orm_migration=warn,{}", directives.join(",")))
+            .map_err(|_| InvalidFilter)
     } else {
         Err(InvalidFilter)
     }

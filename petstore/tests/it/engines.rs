@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use petstore_testkit::{
-    Engine, Installation, Server,
+    Engine, Installation, Server, eventually,
     servers::{PostgresOptions, PostgresServer},
 };
 use serde_json::json;
@@ -73,6 +73,40 @@ async fn the_schema_is_left_to_its_own_command_if_that_is_wanted() {
         assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
         installation.start(&flags).await;
     }
+}
+
+#[tokio::test]
+async fn a_migration_that_waits_for_a_lock_says_who_holds_it_and_goes_on_afterwards() {
+    let database = PostgresServer::shared().await.database().await;
+    let holder = tokio::spawn({
+        let database = database.clone();
+        async move { database.psql("SELECT pg_advisory_lock(8099007544119226981), pg_sleep(4)").await }
+    });
+    eventually(Duration::from_secs(20), async || {
+        let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = \
+                    (SELECT oid FROM pg_database WHERE datname = current_database())";
+        if database.psql(held).await == "1" { Ok(()) } else { Err("it does not hold it yet".to_owned()) }
+    })
+    .await;
+    let installation = petstore().with_variable("PETSTORE_DATABASE_URL", &database.url());
+    let migrated = installation.run(&["migrate", "up"]).await;
+    assert_eq!(migrated.code, Some(0), "{migrated:?}");
+    assert_eq!(migrated.stderr.lines().count(), 1, "{migrated:?}");
+    assert!(migrated.stderr.contains("another session holds a lock: process "), "{migrated:?}");
+    assert!(migrated.stderr.contains(", psql, of user postgres"), "{migrated:?}");
+    holder.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_start_logs_one_line_of_the_new_store() {
+    let installation = petstore();
+    let exit = serve(&installation).await.terminate().await;
+    let lines: Vec<_> = exit.stderr.lines().filter(|line| line.contains("schema")).collect();
+    assert_eq!(lines.len(), 1, "{exit:?}");
+    assert!(lines[0].contains("created the store, schema 1"), "{exit:?}");
+    assert!(!exit.stderr.contains("migration"), "{exit:?}");
+    let again = serve(&installation).await.terminate().await;
+    assert!(!again.stderr.contains("schema"), "{again:?}");
 }
 
 #[tokio::test]

@@ -20,8 +20,7 @@ use tokio::{sync::oneshot, task, time};
 
 use super::{
     ACQUIRE_TIMEOUT, Connections, Observer, Session,
-    job::{Job, Work},
-    session::Kind,
+    job::{Job, Kind, Work},
 };
 
 /// How long a batch may take until one more connection is put to work for those that wait: longer than it
@@ -40,8 +39,6 @@ pub(in crate::store) trait Batched: Send + Sync + 'static {
     type Answer: Clone + Send + 'static;
     /// Calls that are answered together: as many as is good.
     type Batch: Default + Send + 'static;
-    /// What a batch does to the database.
-    const ACCESS: Access;
 
     /// Adds the call to the batch, and tells which of its answers is for this call. Gives the call back if
     /// the batch has no room; an empty one has.
@@ -53,15 +50,6 @@ pub(in crate::store) trait Batched: Send + Sync + 'static {
 
     /// The answers of the batch, in its order.
     fn answer(session: &Session, batch: Self::Batch) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>>;
-}
-
-/// What a batch does to the database.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store) enum Access {
-    /// It reads.
-    Read,
-    /// It writes with one statement or text, which is a transaction of its own.
-    Write,
 }
 
 /// Why a call was not answered.
@@ -159,7 +147,7 @@ impl<B: Batched> Batches<B> {
     ) -> Result<B::Answer, DbErr> {
         let mut batch = B::Batch::default();
         let Ok(index) = B::add(&mut batch, call) else { return Err(no_room()) };
-        let answers = connections.submit(B::ACCESS.into(), |session| B::answer(session, batch)).await?;
+        let answers = connections.submit(Kind::Statements, |session| B::answer(session, batch)).await?;
         answers.get(index).cloned().ok_or_else(no_answer)
     }
 
@@ -298,7 +286,7 @@ impl<B: Batched> Work for Turn<B> {
             self.has_begun = true;
             self.batches.begin(); // for those that had no room
             let Some((_, first)) = self.callers.first() else { return };
-            session.begin_job(B::ACCESS.into(), self.observer.take());
+            session.begin_job(self.observer.take());
             let mut answering = pin!(first.span.within(B::answer(session, batch)));
             self.result = time::timeout(OVERDUE_AFTER, &mut answering).await.ok();
             if self.result.is_none() {
@@ -350,15 +338,6 @@ impl<B: Batched> Drop for Turn<B> {
             }
         }
         self.batches.submit_turn();
-    }
-}
-
-impl From<Access> for Kind {
-    fn from(access: Access) -> Self {
-        match access {
-            Access::Read => Self::Read,
-            Access::Write => Self::Write,
-        }
     }
 }
 

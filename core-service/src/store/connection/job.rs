@@ -5,10 +5,16 @@ use petstore_telemetry::traces::Current;
 use sea_orm::DbErr;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{
-    Observer,
-    session::{Kind, Session},
-};
+use super::{Observer, session::Session};
+
+/// How the statements of a job are committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Each by itself.
+    Statements,
+    /// Together, in a transaction around the job.
+    Transaction,
+}
 
 /// A job whose result only its caller knows.
 pub(super) struct Job {
@@ -84,7 +90,7 @@ where
     }
 
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
-        session.begin_job(self.kind, self.observer.take());
+        session.begin_job(self.observer.take());
         let Self { kind, work, result, span, .. } = self;
         Box::pin(span.within(async move {
             if let Some(work) = work.take() {

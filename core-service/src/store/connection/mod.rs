@@ -11,11 +11,11 @@
 //!    └────────answer──────────┘
 //! ```
 //!
-//! - A job that reads sends nothing but `SELECT`.
+//! - Connections that read are refused everything else by the database.
 //! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing
-//!   else can begin or end one.
-//! - On PostgreSQL a job may be one statement that writes. Its rows say whether it was committed
-//!   ([`Connections::write`]). On SQLite it may be one text that holds a whole transaction
+//!   else can begin or end one, and a connection on which that was not answered is closed.
+//! - So on PostgreSQL one statement that writes may be a job by itself ([`Connections::query`]): its connection
+//!   is in no transaction. On SQLite it may be one text that holds a whole transaction
 //!   ([`Session::transact`]).
 //! - Calls of one kind that wait may be answered by one job ([`Batches`]).
 
@@ -33,15 +33,14 @@ mod queue;
 mod session;
 mod stale_connections;
 
-pub(super) use batches::{Access, BatchError, Batched, Batches, Turns};
+pub(super) use batches::{BatchError, Batched, Batches, Turns};
 pub(super) use driver::Target;
 pub(super) use session::Session;
 
 use super::health::Health;
-use job::{Job, TypedJob};
+use job::{Job, Kind, TypedJob};
 use owner::Shared;
 use queue::Queue;
-use session::Kind;
 use stale_connections::StaleConnections;
 
 /// How long a call waits for an owner that is free, and for a new connection if that one needs it.
@@ -124,13 +123,13 @@ impl Connections {
         self.owners.shared.usage()
     }
 
-    /// The result of work that sends nothing but `SELECT`.
+    /// Returns the result of work, each of whose statements is committed by itself.
     pub(super) async fn read<T, F>(&self, work: F) -> Result<T, DbErr>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
     {
-        self.submit(Kind::Read, work).await
+        self.submit(Kind::Statements, work).await
     }
 
     /// The result of work in a transaction, which is committed if the result is `Ok`, and only if no
@@ -144,26 +143,9 @@ impl Connections {
         self.submit(Kind::Transaction, work).await
     }
 
-    /// The rows of one PostgreSQL statement that writes, in one round trip. Each row has to say in the column
-    /// [`COMMITTED`](session::COMMITTED) that the statement is a transaction of its own; a statement without
-    /// rows must have written nothing. Otherwise what was written may never be committed: the connection is
-    /// closed then, which undoes it. `held` is kept until the job has ended, even if its caller has given up.
-    pub(super) async fn write<H>(&self, statement: Statement, held: H) -> Result<Vec<QueryResult>, DbErr>
-    where
-        H: Send + 'static,
-    {
-        self.submit(Kind::Write, |session| {
-            Box::pin(async move {
-                let _held = held;
-                session.write_alone(statement).await
-            })
-        })
-        .await
-    }
-
-    /// Returns the rows of a SQLite statement that runs outside of any transaction.
-    pub(super) async fn pragma(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        self.submit(Kind::Write, |session| session.query_all_raw(statement)).await
+    /// Returns the rows of one statement, which is committed by itself.
+    pub(super) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        self.submit(Kind::Statements, |session| session.query_all_raw(statement)).await
     }
 
     async fn submit<T, E, F>(&self, kind: Kind, work: F) -> Result<T, E>

@@ -13,39 +13,17 @@ use sea_orm::{
 use tokio::sync::Mutex;
 
 use super::{Observer, driver::Driver};
-use crate::store::{fault, health::Health, statement::operation};
+use crate::store::{fault, health::Health};
 
-/// The column in which a statement that [writes by itself](super::Connections::write) says whether it was
-/// committed.
-pub(super) const COMMITTED: &str = "committed";
-
-/// Transactions on PostgreSQL are marked by what has no effect on them (it has on those that are SERIALIZABLE
-/// READ ONLY), so that a statement can check whether it runs in one.
-const BEGIN_POSTGRES: &str = "BEGIN DEFERRABLE";
 /// With the lock for writing from the beginning: taken later, it could find that another process has written
 /// meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
-
-/// What a job may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Only read.
-    Read,
-    /// Write with one statement or text, which is committed by itself.
-    Write,
-    /// Anything, in a transaction around the whole.
-    Transaction,
-    /// Anything: for tests.
-    #[cfg(test)]
-    Unchecked,
-}
 
 /// A connection, lent to one job by its owner.
 pub(in crate::store) struct Session {
     /// Locked only by that job.
     driver: Mutex<Driver>,
     backend: DbBackend,
-    kind: Kind,
     observer: Option<Observer>,
     health: Health,
     /// It is not known what the connection is doing, or which state it is in.
@@ -59,7 +37,6 @@ impl Session {
         Self {
             backend: driver.backend(),
             driver: Mutex::new(driver),
-            kind: Kind::Read,
             observer: None,
             health,
             is_in_doubt: AtomicBool::new(false),
@@ -67,9 +44,8 @@ impl Session {
         }
     }
 
-    /// What the next job may do.
-    pub(super) fn begin_job(&mut self, kind: Kind, observer: Option<Observer>) {
-        self.kind = kind;
+    /// Prepares for the next job.
+    pub(super) fn begin_job(&mut self, observer: Option<Observer>) {
         self.observer = observer;
         *self.has_failed.get_mut() = false;
     }
@@ -81,7 +57,7 @@ impl Session {
 
     pub(super) async fn begin(&self) -> Result<(), DbErr> {
         let begin = match self.backend {
-            DbBackend::Postgres => BEGIN_POSTGRES,
+            DbBackend::Postgres => "BEGIN",
             _ => BEGIN_SQLITE,
         };
         self.send_control(begin).await
@@ -120,20 +96,6 @@ impl Session {
         result.map(drop).map_err(query_error)
     }
 
-    /// See [`write`](super::Connections::write).
-    pub(in crate::store) async fn write_alone(
-        &self,
-        statement: Statement,
-    ) -> Result<Vec<QueryResult>, DbErr> {
-        let rows = self.query_all_raw(statement).await?;
-        if rows.iter().all(|row| row.try_get("", COMMITTED).unwrap_or(false)) {
-            return Ok(rows);
-        }
-        self.is_in_doubt.store(true, Ordering::Relaxed);
-        let error = io::Error::other("a statement ran in a transaction that its owner had not begun");
-        Err(query_error(sqlx::Error::Io(error)))
-    }
-
     /// The rows of a text that begins and ends a transaction and holds all its statements: SQLite takes it at
     /// once.
     ///
@@ -163,14 +125,6 @@ impl Session {
             return Err(query_error(sqlx::Error::Io(io::Error::other("the connection is given up"))));
         }
         Ok(Unanswered(self))
-    }
-
-    /// Called before a statement of the job is sent.
-    fn start_statement(&self, sql: &str) -> Result<Unanswered<'_>, DbErr> {
-        if self.kind == Kind::Read && operation(sql) != "SELECT" {
-            return Err(DbErr::Custom(format!("a job that only reads was to send {sql}")));
-        }
-        self.start()
     }
 
     /// Called after a statement.
@@ -230,7 +184,7 @@ impl ConnectionTrait for Session {
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start_statement(&statement.sql)?;
+        let unanswered = self.start()?;
         let started = self.started();
         let result = driver.execute(&statement).await;
         self.finish_statement(unanswered, &result);
@@ -240,7 +194,7 @@ impl ConnectionTrait for Session {
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start_statement(sql)?;
+        let unanswered = self.start()?;
         let result = driver.send(sql).await;
         self.finish_statement(unanswered, &result);
         result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
@@ -252,7 +206,7 @@ impl ConnectionTrait for Session {
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start_statement(&statement.sql)?;
+        let unanswered = self.start()?;
         let started = self.started();
         let result = driver.rows(&statement).await;
         self.finish_statement(unanswered, &result);

@@ -14,7 +14,10 @@ use std::{
 use futures_util::FutureExt;
 use petstore_test_servers::{
     eventually,
-    faults::{Fault, Proxy},
+    faults::{
+        Fault, Proxy,
+        postgres::{Action, MessageFault, PostgresProxy, Side},
+    },
     servers::{PostgresOptions, PostgresServer},
 };
 use sea_orm::{ConnectionTrait, EntityTrait, PaginatorTrait};
@@ -22,7 +25,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::{
-    domain::{Batch, IdempotencyKey, NewPet, PetId, PetStoreError},
+    domain::{IdempotencyKey, NewPet, PetId, PetStoreError},
     store::database_url::DatabaseLocation,
     store::{
         OpenOptions, Store,
@@ -246,42 +249,45 @@ async fn a_transaction_in_which_a_statement_failed_is_never_committed() {
 }
 
 #[tokio::test]
-async fn a_job_that_reads_can_neither_write_nor_begin_a_transaction() {
-    let (_store, home) = new_store().await;
-    let connections = Connections::new(one_connection(&home.url()));
-    for sql in
-        ["BEGIN", "INSERT INTO pets (name, category_id) VALUES ('Rex', 1)", "DELETE FROM pets", "COMMIT"]
-    {
-        let refused = connections.read(move |db| Box::pin(async move { db.execute_unprepared(sql).await }));
-        assert!(refused.await.is_err(), "{sql}");
+async fn the_database_refuses_what_would_write_on_a_connection_that_reads() {
+    let (store, home) = new_store().await;
+    let reads = store.pet_reads.connections().into_iter().chain([&store.reader]);
+    for connections in reads {
+        for sql in ["INSERT INTO pets (name, category_id) VALUES ('Rex', 1)", "DELETE FROM pets"] {
+            let refused =
+                connections.read(move |db| Box::pin(async move { db.execute_unprepared(sql).await }));
+            assert!(refused.await.is_err(), "{sql}");
+        }
+        let refused = connections.read(|db| Box::pin(pet::Entity::insert(row()).exec_with_returning(db)));
+        assert!(refused.await.is_err());
     }
-    let refused = connections.read(|db| Box::pin(pet::Entity::insert(row()).exec_with_returning(db)));
-    assert!(refused.await.is_err());
     assert_eq!(committed(&home).await, 0);
 }
 
 #[tokio::test]
-async fn nothing_is_acknowledged_on_a_connection_that_is_in_a_transaction_without_knowing() {
-    let (store, home) = new_store().await;
-    let begin = match store.writer.backend() {
-        DbBackend::Postgres => "BEGIN DEFERRABLE",
-        _ => "BEGIN",
+async fn a_connection_whose_transaction_was_begun_without_an_answer_is_not_used_again() {
+    let (_store, database) = new_database().await;
+    let proxy = PostgresProxy::to(PostgresServer::shared().await.address()).await;
+    let url: crate::DatabaseUrl = database.url_at(proxy.address()).parse().unwrap();
+    let settings = Settings { job_timeout: Some(Duration::from_millis(300)), ..one_connection(&url) };
+    let connections = Connections::new(settings);
+    mark(&connections).await;
+    let fault = MessageFault {
+        statement: Some("BEGIN".to_owned()),
+        side: Side::Backend,
+        message: "CommandComplete",
+        skipped: 0,
+        action: Action::Hold(Duration::from_secs(2)),
     };
-    let name = IdempotencyKey::parse("name").unwrap().unwrap();
-    for call in 0..3 {
-        let before = committed(&home).await;
-        let used = if call == 2 { &store.writer } else { store.creates.connections() };
-        used.execute_unprepared(begin).await.unwrap(); // what must never happen
-        let acknowledged = match call {
-            0 => store.pets().insert(rex()).await.is_ok(),
-            1 => store.creations().insert_once(&name, rex(), NOW).await.is_ok(),
-            _ => store.pets().insert_batch(Batch::parse([Ok(rex())].into_iter()).unwrap()).await.is_ok(),
-        };
-        let found = committed(&home).await - before;
-        assert_eq!(u64::from(acknowledged), found, "{call}");
-        store.pets().insert(rex()).await.unwrap();
-        assert_eq!(committed(&home).await - before, found + 1, "{call}: another connection is in its place");
-    }
+    let begun = connections.transaction::<_, DbErr, _>(|db| {
+        Box::pin(async move { pet::Entity::insert(row()).exec_with_returning(db).await.map(drop) })
+    });
+    let (held, begun) = tokio::join!(proxy.inject(fault, SOON), begun);
+    assert!(held.is_some() && begun.is_err());
+    assert!(!is_marked(&connections).await);
+    let insert = "INSERT INTO pets (name, category_id) VALUES ('Rex', 1)";
+    connections.query(Statement::from_string(DbBackend::Postgres, insert)).await.unwrap();
+    assert_eq!(committed(&Home::Database(database)).await, 1);
 }
 
 #[tokio::test]

@@ -69,6 +69,11 @@ pub(in crate::store) fn is_key_timeout(error: &DbErr, index: &str) -> bool {
     code(error) == Some("55P03") && context.is_some_and(|context| context.contains(index))
 }
 
+/// Returns `true` if a lock was not free in time.
+pub(in crate::store) fn is_lock_timeout(error: &DbErr) -> bool {
+    code(error) == Some("55P03")
+}
+
 /// Whether the server refused user, password or address.
 pub(in crate::store) fn is_refused_login(error: &sqlx::Error) -> bool {
     state(error).is_some_and(|code| code.starts_with("28"))

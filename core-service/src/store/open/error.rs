@@ -59,6 +59,12 @@ pub enum OpenError {
         /// The newest unknown change.
         migration: String,
     },
+    /// The schema was made by a build before release 1.0.0.
+    #[error(
+        "{0} was made by a build before release 1.0.0: export its pets with that build (`petstore export`), and \
+         import them into a new store (`petstore import`)"
+    )]
+    SchemaBeforeRelease(DatabaseUrl),
     /// The schema lacks changes that this binary needs.
     #[error("the schema of {0} is older than this binary: run `petstore migrate up`")]
     SchemaOlder(DatabaseUrl),

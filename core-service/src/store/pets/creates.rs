@@ -9,11 +9,10 @@ use crate::{
     domain::{NewPet, PetId},
     store::{
         Session,
-        connection::{Access, BatchError, Batched, Batches, Connections, Turns},
+        connection::{BatchError, Batched, Batches, Connections, Turns},
         entity::{account::moment_column, pet::status_column},
         fault,
         in_flight::InFlightKey,
-        insert::committed,
     },
 };
 
@@ -97,7 +96,6 @@ impl Batched for Creates {
     type Call = NewRow;
     type Answer = Option<PetId>;
     type Batch = Vec<NewRow>;
-    const ACCESS: Access = Access::Write;
 
     fn add(rows: &mut Vec<NewRow>, row: NewRow) -> Result<usize, NewRow> {
         if rows.len() == MOST_PETS {
@@ -124,8 +122,7 @@ impl Batched for Creates {
 /// Identifiers are assigned in the order of the calls, since PostgreSQL assigns them after it has sorted.
 /// Names are added in their order, so that two cores never wait for each other. `OFFSET 0` keeps the planner
 /// from making a join of the search for a name, which could read all names.
-const ADD: &str = concat!(
-    "WITH asked AS MATERIALIZED (\
+const ADD: &str = "WITH asked AS MATERIALIZED (\
         SELECT set_config('lock_timeout', $6, true), asked.* \
         FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY \
             AS asked (digest, created_at, name, category_id, status, number) \
@@ -140,14 +137,11 @@ const ADD: &str = concat!(
     ), named AS (\
         INSERT INTO create_requests (digest, pet_id, created_at) \
         SELECT digest, id, created_at FROM matched WHERE digest <> '' ORDER BY digest\
-    ) SELECT number - 1, id, ",
-    committed!(),
-    " FROM matched"
-);
+    ) SELECT number - 1, id FROM matched";
 
 async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
     let mut added = vec![None; rows.len()];
-    for row in session.write_alone(add_statement(rows)).await? {
+    for row in session.query_all_raw(add_statement(rows)).await? {
         let number: i64 = row.try_get_by_index(0)?;
         *place(&mut added, number)? = Some(PetId(row.try_get_by_index(1)?));
     }

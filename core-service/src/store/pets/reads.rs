@@ -9,7 +9,7 @@ use crate::{
     domain::ListPets,
     store::{
         Session,
-        connection::{Access, BatchError, Batched, Batches, Connections, Turns},
+        connection::{BatchError, Batched, Batches, Connections, Turns},
         entity::pet::{self, pet_arrays, pet_columns, status_column},
         fault,
     },
@@ -103,7 +103,6 @@ impl Batched for Gets {
     type Call = i64;
     type Answer = Option<pet::Model>;
     type Batch = Vec<i64>;
-    const ACCESS: Access = Access::Read;
 
     fn add(ids: &mut Vec<i64>, id: i64) -> Result<usize, i64> {
         add_once(ids, id, MOST_PETS)
@@ -172,7 +171,6 @@ impl Batched for Lists {
     type Call = Rows;
     type Answer = Arc<Vec<pet::Model>>;
     type Batch = Vec<Rows>;
-    const ACCESS: Access = Access::Read;
 
     fn add(lists: &mut Vec<Rows>, list: Rows) -> Result<usize, Rows> {
         let rows: i64 = lists.iter().map(|list| list.limit).sum();

@@ -19,13 +19,14 @@ use super::{
 
 mod open;
 
-pub(super) use open::{explain, for_schema, open};
+pub(super) use open::{explain, for_schema, open, retry_while_locked};
 
 /// Connections of one core: so that half a dozen cores fit into PostgreSQL's default of 100. A core that
 /// would do more at once lets calls wait for a connection.
 const CONNECTIONS: usize = 16;
-/// Those that are for anything: the others are for calls that are answered together.
-const FOR_ANYTHING: usize = CONNECTIONS - GET_CONNECTIONS - LIST_CONNECTIONS - CREATE_CONNECTIONS;
+/// Those for any statement that reads, and as many for any that writes. The others are for calls that are
+/// answered together.
+const FOR_ANYTHING: usize = (CONNECTIONS - GET_CONNECTIONS - LIST_CONNECTIONS - CREATE_CONNECTIONS) / 2;
 /// How long a job may go on after it has begun: longer than the server lets a statement go on, and than a
 /// caller waits.
 const JOB_TIMEOUT: Duration = Duration::from_millis(2_500);
@@ -41,7 +42,7 @@ const STATEMENT_CACHE: usize = 128;
 
 /// What the server itself bounds: no statement runs on for long after its caller has given up, and no
 /// transaction whose core was frozen or cut off holds its locks for long.
-const SERVER_LIMITS: [(&str, &str); 7] = [
+const SERVER_LIMITS: [(&str, &str); 6] = [
     ("statement_timeout", "2s"),
     ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "5s"),
@@ -54,15 +55,18 @@ const SERVER_LIMITS: [(&str, &str); 7] = [
     // it for work of hours, and would compile the statement first: for a tenth of a second on an idle
     // machine, and past the caller's deadline on a busy one.
     ("jit", "off"),
-    // It marks our transactions: a statement that finds it set runs in one.
-    ("default_transaction_deferrable", "off"),
 ];
+
+/// On connections that only read, the server refuses statements that write.
+const READ_ONLY: (&str, &str) = ("default_transaction_read_only", "on");
+const READ_WRITE: (&str, &str) = ("default_transaction_read_only", "off");
 
 /// How long the connection for the schema may take to be made. A server that has just answered another one is
 /// there: it may be busy.
 const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(10);
-/// Migrations may take their time, and wait for those of other processes.
-const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "60s")];
+/// Migrations may take their time. They wait for a lock so briefly that calls that wait behind them, for
+/// theirs, are still answered.
+const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "500ms")];
 
 /// Most statements are planned anew for their values: a plan that was made for any could read far more than
 /// it has to.
@@ -73,7 +77,8 @@ const GENERIC_PLANS: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
 
 /// The connections to the primary that serve calls.
 pub(super) struct PrimaryConnections {
-    pub(super) any: Connections,
+    pub(super) writer: Connections,
+    pub(super) reader: Connections,
     pub(super) pet_reads: PetReads,
     pub(super) creates: PetCreates,
 }
@@ -81,29 +86,39 @@ pub(super) struct PrimaryConnections {
 impl PrimaryConnections {
     /// None is made before it is needed, so this does not fail because the server is away.
     fn new(address: &PostgresAddress, health: &Health) -> Self {
-        let any = connections(address, health);
-        let creates = any.beside(settings(address, CREATE_CONNECTIONS, GENERIC_PLANS, health));
+        let reader = reader(address, health);
+        let for_writing =
+            |connections, plans| reader.beside(settings(address, connections, [READ_WRITE, plans], health));
+        let (writer, creates) =
+            (for_writing(FOR_ANYTHING, CUSTOM_PLANS), for_writing(CREATE_CONNECTIONS, GENERIC_PLANS));
         Self {
-            pet_reads: pet_reads(address, &any, health),
-            creates: PetCreates::new(creates, any.clone()),
-            any,
+            pet_reads: pet_reads(address, &reader, health),
+            creates: PetCreates::new(creates, writer.clone()),
+            writer,
+            reader,
         }
     }
 }
 
-/// The connections for any statement. None is made before it is needed.
-pub(super) fn connections(address: &PostgresAddress, health: &Health) -> Connections {
-    Connections::new(settings(address, FOR_ANYTHING, CUSTOM_PLANS, health))
+/// Returns the connections for any statement that reads. None is made before it is needed.
+pub(super) fn reader(address: &PostgresAddress, health: &Health) -> Connections {
+    Connections::new(settings(address, FOR_ANYTHING, [READ_ONLY, CUSTOM_PLANS], health))
 }
 
-/// The connections for reading pets, beside those for any statement.
-pub(super) fn pet_reads(address: &PostgresAddress, any: &Connections, health: &Health) -> PetReads {
-    let for_one_kind = |connections| any.beside(settings(address, connections, GENERIC_PLANS, health));
-    PetReads::new(for_one_kind(GET_CONNECTIONS), for_one_kind(LIST_CONNECTIONS), any.clone())
+/// Returns the connections for reading pets, beside those for any statement that reads.
+pub(super) fn pet_reads(address: &PostgresAddress, reader: &Connections, health: &Health) -> PetReads {
+    let for_one_kind =
+        |connections| reader.beside(settings(address, connections, [READ_ONLY, GENERIC_PLANS], health));
+    PetReads::new(for_one_kind(GET_CONNECTIONS), for_one_kind(LIST_CONNECTIONS), reader.clone())
 }
 
-fn settings(address: &PostgresAddress, connections: usize, plans: (&str, &str), health: &Health) -> Settings {
-    let options = connect_options(address).options(SERVER_LIMITS).options([plans]);
+fn settings(
+    address: &PostgresAddress,
+    connections: usize,
+    parameters: [(&str, &str); 2],
+    health: &Health,
+) -> Settings {
+    let options = connect_options(address).options(SERVER_LIMITS).options(parameters);
     Settings {
         target: Target::Postgres(Box::new(options)),
         connections,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sea_orm::{
-    DatabaseConnection, DbErr,
+    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement,
     sqlx::{self, Connection, Row},
 };
 use tokio::time;
@@ -15,10 +15,10 @@ use crate::{
         OpenError, OpenOptions, Store,
         fault::{
             is_slow_connection,
-            postgres::{is_refused_login, is_unknown_database},
+            postgres::{is_lock_timeout, is_refused_login, is_unknown_database},
         },
         health::Health,
-        open::{require_current, require_known},
+        open::{log_change, require_current, require_known},
     },
 };
 
@@ -47,11 +47,56 @@ async fn judge_schema(
     options: OpenOptions,
 ) -> Result<(), OpenError> {
     let schema = async || petstore_migrations::status(connection).await.map_err(|error| explain(url, error));
-    require_known(url, schema().await?)?;
+    let before = schema().await?;
+    require_known(url, &before)?;
     if options.migrate {
-        petstore_migrations::up(connection).await.map_err(|error| explain(url, error))?;
+        let up = retry_while_locked(connection, || petstore_migrations::up(connection)).await;
+        up.map_err(|error| explain(url, error))?;
     }
-    require_current(url, &schema().await?)
+    let now = schema().await?;
+    log_change(&before, &now);
+    require_current(url, &now)
+}
+
+/// Tries again while other sessions hold locks that work on the schema needs, for ten minutes at most. In
+/// between, calls of running cores that wait behind it are answered.
+pub(in crate::store) async fn retry_while_locked<T, F>(
+    connection: &DatabaseConnection,
+    work: impl Fn() -> F,
+) -> Result<T, DbErr>
+where
+    F: Future<Output = Result<T, DbErr>>,
+{
+    let deadline = time::Instant::now() + Duration::from_mins(10);
+    let mut waited_for = String::new();
+    loop {
+        match work().await {
+            Err(error) if is_lock_timeout(&error) && time::Instant::now() < deadline => {
+                let holder = lock_holder(connection).await.unwrap_or_default();
+                if holder != waited_for {
+                    tracing::warn!(
+                        "the schema cannot be changed while another session holds a lock: {holder}"
+                    );
+                    waited_for = holder;
+                }
+                time::sleep(Duration::from_millis(1_500)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Names the session that has held a lock in this database for longest.
+async fn lock_holder(connection: &DatabaseConnection) -> Result<String, DbErr> {
+    let question = "SELECT format('process %s, %s, of user %s', pid, \
+                        coalesce(nullif(application_name, ''), 'without a name'), usename) \
+                    FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                    WHERE granted AND pid <> pg_backend_pid() AND datname = current_database() \
+                        AND (locktype = 'advisory' OR locktype = 'relation' AND relation >= 16384) \
+                    ORDER BY xact_start NULLS FIRST LIMIT 1";
+    let question = Statement::from_string(DbBackend::Postgres, question);
+    let row = connection.query_one_raw(question).await?;
+    row.map_or_else(|| Ok("it has just ended".to_owned()), |row| row.try_get_by_index(0))
 }
 
 /// A connection for work on the schema, which may take long.

@@ -16,7 +16,7 @@ use crate::{
         OpenError, OpenOptions, Store,
         connection::Connections,
         schema,
-        test_support::{lock_for_writing, new_database, store_database},
+        test_support::{foreign_transaction, lock_for_writing, new_database, store_database},
     },
 };
 
@@ -72,7 +72,7 @@ async fn the_server_bounds_what_its_caller_has_given_up() {
         ("enable_bitmapscan", "off"),
         ("enable_seqscan", "off"),
         ("jit", "off"),
-        ("default_transaction_deferrable", "off"),
+        ("default_transaction_read_only", "on"),
         ("application_name", "petstore"),
     ] {
         assert_eq!(setting(&store.reader, name).await, value, "{name}");
@@ -155,6 +155,30 @@ async fn an_old_or_a_newer_schema_is_refused() {
         matches!(&error, OpenError::SchemaNewer { migration, .. } if migration == "m9999_later"),
         "{error:?}"
     );
+    database.psql("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m0001_pets', 0)").await;
+    let error = Store::open(&url, MIGRATE).await.unwrap_err().to_string();
+    assert!(error.contains("was made by a build before release 1.0.0: export its pets"), "{error}");
+}
+
+#[tokio::test]
+async fn a_change_of_the_schema_that_waits_for_a_lock_lets_calls_go_on() {
+    let (store, database) = new_database().await;
+    let url = url(&database.url());
+    let dump = foreign_transaction(&url).await;
+    dump.execute_unprepared("LOCK TABLE accounts IN ACCESS SHARE MODE").await.unwrap(); // as pg_dump does
+    let calls = async {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) {
+            store.pets().insert(rex()).await.unwrap();
+            store.accounts().list().await.unwrap();
+        }
+        dump.rollback().await.unwrap();
+        Instant::now()
+    };
+    let change = async { (schema::down(&url, 1).await, Instant::now()) };
+    let (released_at, (changed, changed_at)) = tokio::join!(calls, Box::pin(change));
+    changed.unwrap();
+    assert!(changed_at > released_at, "it waited for the lock");
 }
 
 #[tokio::test]

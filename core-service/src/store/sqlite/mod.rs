@@ -68,7 +68,7 @@ async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
 /// Moves what is in the write-ahead log into the open file, and leaves an empty log.
 pub(super) async fn empty_log(writer: &Connections) -> Result<(), DbErr> {
     let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA wal_checkpoint(TRUNCATE)");
-    let rows = writer.pragma(pragma).await?;
+    let rows = writer.query(pragma).await?;
     match rows.first().map(|row| row.try_get_by_index::<i64>(0)).transpose()? {
         Some(0) => Ok(()),
         _ => Err(DbErr::Custom("another process reads the file".into())),

@@ -16,7 +16,7 @@ use crate::store::{
         sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
     },
     health::Health,
-    open::{require_current, require_known},
+    open::{log_change, require_current, require_known},
 };
 
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -42,11 +42,14 @@ async fn finish_opening(
     if options.quick_check {
         quick_check(path, migrator).await?;
     }
-    require_known(url, retry_while_busy(path, || petstore_migrations::status(migrator)).await?)?;
+    let before = retry_while_busy(path, || petstore_migrations::status(migrator)).await?;
+    require_known(url, &before)?;
     if options.migrate {
         retry_while_busy(path, || petstore_migrations::up(migrator)).await?;
     }
-    require_current(url, &retry_while_busy(path, || petstore_migrations::status(migrator)).await?)?;
+    let now = retry_while_busy(path, || petstore_migrations::status(migrator)).await?;
+    log_change(&before, &now);
+    require_current(url, &now)?;
     retry_while_busy(path, || statistics::remove(migrator)).await?;
     let health = Health::default();
     let (writer, reader) = (super::writer(path, health.clone()), super::reader(path, health.clone()));

@@ -34,7 +34,6 @@ impl Batched for Together {
     type Call = Ask;
     type Answer = Vec<&'static str>;
     type Batch = Vec<Ask>;
-    const ACCESS: Access = Access::Read;
 
     fn add(batch: &mut Vec<Ask>, call: Ask) -> Result<usize, Ask> {
         if batch.len() == MOST {

@@ -195,7 +195,11 @@ async fn a_batch_adds_names_in_the_order_of_their_digests() {
         });
         let adding = tokio::spawn({
             let (connections, add) = (store.creates.connections().clone(), add_statement(&rows));
-            async move { connections.write(add, rows).await }
+            async move {
+                let added = connections.query(add).await;
+                drop(rows); // the names stay in flight until then
+                added
+            }
         });
         // The batch waits for the middle one, and has added those before it but none of those after it.
         let waits = async || {

@@ -74,7 +74,13 @@ async fn each_of_the_lists_that_are_read_together_is_what_it_is_alone() {
     }
     let rows: usize = lists.iter().map(|list| list.size.get() + 1).sum();
     let bound = usize::try_from(MOST_ROWS).unwrap();
-    assert_eq!(sent.load(Ordering::Relaxed), rows.div_ceil(bound), "{rows} rows are too many for one");
+    let batches = rows.div_ceil(bound);
+    let most = match store.writer.backend() {
+        DbBackend::Postgres => batches,
+        _ => lists.len() / SQLITE_PAGES + batches,
+    };
+    let sent = sent.load(Ordering::Relaxed);
+    assert!((batches..=most).contains(&sent), "{sent} statements for {rows} rows");
 }
 
 #[tokio::test]

@@ -232,11 +232,12 @@ async fn a_schema_that_is_not_this_binarys_is_refused() {
         "{error}"
     );
 
-    store
-        .writer
-        .execute_unprepared("DELETE FROM seaql_migrations WHERE version = 'm9999_later'")
-        .await
-        .unwrap();
+    let earlier = "UPDATE seaql_migrations SET version = 'm0001_pets' WHERE version = 'm9999_later'";
+    store.writer.execute_unprepared(earlier).await.unwrap();
+    let error = refusal(&path, MIGRATE).await.to_string();
+    assert!(error.contains("was made by a build before release 1.0.0: export its pets"), "{error}");
+    let known = "DELETE FROM seaql_migrations WHERE version = 'm0001_pets'";
+    store.writer.execute_unprepared(known).await.unwrap();
     store.close().await;
     schema::down(&url(&path), 1).await.unwrap();
     let error = refusal(&path, AS_IT_IS).await;
