@@ -1,15 +1,16 @@
 //! Pets in the database.
 
+use std::time::Duration;
+
+use moka::sync::Cache;
 use sea_orm::DbErr;
 
 use super::{Store, entity::pet};
 use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStoreError};
 
-mod cache;
 mod creates;
 mod reads;
 
-pub(super) use cache::PetCache;
 pub(super) use creates::{CONNECTIONS as CREATE_CONNECTIONS, PetCreates, is_name_in_use};
 pub(super) use reads::{GET_CONNECTIONS, LIST_CONNECTIONS, PetReads};
 
@@ -91,6 +92,35 @@ impl Pets<'_> {
             Err(error) => return Err(error),
         }
         Ok(rows)
+    }
+}
+
+/// Time for which a pet is kept in memory. Nothing changes a pet; but a server that took over from a lost one may lack the
+/// last of them, and a database may be restored from a copy while cores run.
+const CACHE_TTL: Duration = Duration::from_mins(1);
+
+/// The pets that were read last, up to so many. Clones share them.
+///
+/// That there is no such pet is never remembered: it may be added at any time. An operation that changes pets
+/// has to keep what it writes here, and to see to the caches of other cores.
+#[derive(Clone)]
+pub(super) struct PetCache(Option<Cache<i64, Pet>>);
+
+impl PetCache {
+    /// Keeps up to so many; for 0, none.
+    pub(super) fn of(pets: u32) -> Self {
+        let cache = || Cache::builder().max_capacity(pets.into()).time_to_live(CACHE_TTL).build();
+        Self((pets > 0).then(cache))
+    }
+
+    fn get(&self, id: PetId) -> Option<Pet> {
+        self.0.as_ref()?.get(&id.0)
+    }
+
+    fn keep(&self, pet: &Pet) {
+        if let Some(cache) = &self.0 {
+            cache.insert(pet.id.0, pet.clone());
+        }
     }
 }
 

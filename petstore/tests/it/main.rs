@@ -40,6 +40,7 @@ mod limits;
 mod list_pets;
 mod logs;
 mod lost_pets;
+mod memory;
 mod metrics;
 mod openapi;
 mod operators;

@@ -7,7 +7,7 @@ use sea_orm::{
 };
 use tokio::{fs, time};
 
-use super::{OPEN_TIMEOUT, immediate, statistics};
+use super::{OPEN_TIMEOUT, immediate};
 use crate::store::{
     DatabaseUrl, OpenError, OpenOptions, Store,
     entity::revision,
@@ -50,7 +50,7 @@ async fn finish_opening(
     let now = retry_while_busy(path, || petstore_migrations::status(migrator)).await?;
     log_change(&before, &now);
     require_current(url, &now)?;
-    retry_while_busy(path, || statistics::remove(migrator)).await?;
+    retry_while_busy(path, || remove_statistics(migrator)).await?;
     let health = Health::default();
     let (writer, reader) = (super::writer(path, health.clone()), super::reader(path, health.clone()));
     for connections in [&writer, &reader] {
@@ -138,6 +138,25 @@ async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let transaction = writer.begin_with_options(immediate()).await?;
     transaction.execute_unprepared("PRAGMA user_version = 0").await?;
     transaction.rollback().await
+}
+
+/// Removes the statistics that `ANALYZE` and `PRAGMA optimize` have left. They are never brought up to date by
+/// themselves: those of a table that was small when it was analysed say for ever that it is small, and then
+/// the planner reads all of it where the key would lead to the row. Without statistics it takes every table
+/// to be large, which every statement of the store is made for.
+/// To drop the tables and not only their rows changes
+/// the schema, from which every connection that is open, of any process, learns of it.
+async fn remove_statistics(writer: &DatabaseConnection) -> Result<(), DbErr> {
+    let find =
+        "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat3', 'sqlite_stat4')";
+    if writer.query_all_raw(Statement::from_string(DbBackend::Sqlite, find)).await?.is_empty() {
+        return Ok(()); // without the lock
+    }
+    let transaction = writer.begin_with_options(immediate()).await?;
+    for table in ["sqlite_stat1", "sqlite_stat3", "sqlite_stat4"] {
+        transaction.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}")).await?;
+    }
+    transaction.commit().await
 }
 
 async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {

@@ -159,3 +159,17 @@ async fn the_plans_that_are_made_once_go_by_index_on_postgresql() {
         assert!(!plans.contains("Sort") && !plans.contains("Seq Scan"), "{plans}");
     }
 }
+
+#[test]
+fn lists_that_are_read_together_have_few_texts_on_sqlite() {
+    // Each connection keeps the statements of all texts prepared, at 3 kB for each page in them.
+    let page = |status| Rows { status, after: 1, limit: 20 };
+    let mut texts = std::collections::HashSet::new();
+    for count in 1..=MOST_PAGES {
+        for of_one_status in 0..=count {
+            let lists: Vec<_> = (0..count).map(|number| page(i16::from(number < of_one_status))).collect();
+            texts.extend(lists.chunks(SQLITE_PAGES).map(|lists| read_lists_on_sqlite(lists).sql));
+        }
+    }
+    assert_eq!(texts.len(), (1..=SQLITE_PAGES).map(|pages| pages + 1).sum::<usize>());
+}

@@ -16,7 +16,6 @@ use super::{
 };
 
 mod open;
-mod statistics;
 
 pub(super) use open::{for_schema, open, retry_while_busy};
 
