@@ -21,8 +21,10 @@ async fn lists_of_any_size_in_any_company_leave_a_bounded_memory() {
     let installation = petstore();
     let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;
     let mut pets = grpc::pet_store(server.address("gRPC")).await;
-    let request =
-        |status| pb::CreatePetRequest { pet: Some(new_pet("x".repeat(100), Some(1), status)), ..Default::default() };
+    let request = |status| pb::CreatePetRequest {
+        pet: Some(new_pet("x".repeat(100), Some(1), status)),
+        ..Default::default()
+    };
     for _ in 0..10 {
         let requests = (0..1_000).map(|number| request(number % 4)).collect();
         pets.batch_create_pets(pb::BatchCreatePetsRequest { requests }).await.unwrap();
