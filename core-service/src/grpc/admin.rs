@@ -14,7 +14,6 @@ mod explain;
 mod guesses;
 mod keys;
 mod operators;
-mod sessions;
 mod usage;
 
 pub(super) use caller::LocalOperator;
@@ -66,8 +65,8 @@ methods! {
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
         explain::explain;
     list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse audit::list;
-    create_session "CreateSession" Viewer CreateSessionRequest CreateSessionResponse sessions::create;
-    end_session "EndSession" Viewer EndSessionRequest EndSessionResponse sessions::end;
+    create_session "CreateSession" Viewer CreateSessionRequest CreateSessionResponse operators::open_session;
+    end_session "EndSession" Viewer EndSessionRequest EndSessionResponse operators::end_session;
     get_current_operator "GetCurrentOperator" Viewer GetCurrentOperatorRequest GetCurrentOperatorResponse
         operators::current;
     create_operator "CreateOperator" Admin CreateOperatorRequest CreateOperatorResponse operators::create;
