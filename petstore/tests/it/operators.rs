@@ -329,7 +329,7 @@ async fn without_a_token_a_command_is_for_the_store_also_on_the_machine_of_a_gat
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
     let exit = installation.run(&["account", "list", "--output", "json"]).await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
-    let none = json!({ "accounts": [], "nextPageToken": "" });
+    let none = json!({ "accounts": [], "nextPageToken": "", "totalSize": 0 });
     assert_eq!(serde_json::from_str::<Value>(&exit.stdout).unwrap(), none);
 }
 
