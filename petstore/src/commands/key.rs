@@ -64,8 +64,8 @@ pub(crate) enum KeyCommand {
         /// How long the old key remains valid beside the new one
         #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
         grace: Duration,
-        /// After how long the new key expires, as in 90d, or `never`; by default after the lifetime of the old
-        /// one
+        /// After how long the new key expires, as in 90d, or `never`; by default after the lifetime of the
+        /// old one
         #[arg(long, value_parser = new_lifetime, value_name = "TIME")]
         expires_in: Option<Lifetime>,
         /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as
