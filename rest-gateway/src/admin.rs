@@ -31,7 +31,7 @@ use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Ro
 use prost_reflect::DynamicMessage;
 use tokio::{sync::Semaphore, time::timeout};
 
-pub(crate) use self::call::Record;
+pub(crate) use self::{call::Record, openapi::document as openapi_document};
 pub use self::{call::call_admin, error::admin_reason};
 use self::{
     call::{CALL_TIMEOUT, Credentials, call, client},

@@ -70,6 +70,31 @@ test("a newcomer makes an authenticated call with nothing but the page", async (
   await screenshot(page, "first-call");
 });
 
+test("the search box finds pages, operations and data types", async (t) => {
+  const page = await openPage(t, browser, service.origin);
+  await page.goto("/docs/paging");
+  const box = page.getByRole("searchbox", { name: "Search the documentation" });
+  const found = page.getByRole("search").getByRole("link");
+  for (const [words, title, path] of [
+    ["rate_limited", "RATE_LIMITED page", "/docs/errors/RATE_LIMITED"],
+    ["lost answer", "Idempotency page", "/docs/idempotency"],
+    ["listorders", "List orders operation", "/docs#listOrders"],
+    ["usagewindow", "UsageWindow data type", "/docs#UsageWindow"],
+  ]) {
+    await box.fill(words);
+    const link = found.filter({ hasText: title });
+    assert.equal(await link.getAttribute("href"), path, words);
+  }
+  assert.deepEqual(await seriousFaults(page), []);
+  await screenshot(page, "search");
+  await box.fill("no such words");
+  await page.getByText("Nothing is found.").waitFor();
+  await box.fill("rate_limited 429");
+  await box.press("Enter");
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.waitForURL(/\/docs\//);
+});
+
 test("the key is kept nowhere but in the memory of the page", async (t) => {
   const page = await docs(t);
   await send(page.locator("#first-call"));

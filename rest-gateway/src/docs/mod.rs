@@ -6,10 +6,13 @@
 //! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the other pages
 //! are plain HTML, those about errors from `docs/errors.md` and [`codes`].
 
+mod admin_page;
+mod changelog;
 mod error_pages;
 mod html;
 mod resource;
 mod samples;
+mod search;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -17,7 +20,7 @@ mod topics;
 use axum::{
     Router,
     response::{AppendHeaders, IntoResponse},
-    routing::{any, get},
+    routing::{MethodRouter, any, get},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
@@ -27,7 +30,7 @@ pub(crate) use resource::{Resource, strict};
 use crate::{error::codes, openapi};
 
 /// What the page consists of, by path.
-const ASSETS: [(&str, Asset); 17] = [
+const ASSETS: [(&str, Asset); 18] = [
     ("/docs/assets/docs.css", Asset::Style(include_str!("assets/docs.css"))),
     ("/docs/assets/icon.svg", Asset::Image(include_str!("assets/icon.svg"))),
     ("/docs/assets/main.mjs", Asset::Script(include_str!("assets/main.mjs"))),
@@ -40,6 +43,7 @@ const ASSETS: [(&str, Asset); 17] = [
     ("/docs/assets/rate-limit.mjs", Asset::Script(include_str!("assets/rate-limit.mjs"))),
     ("/docs/assets/request.mjs", Asset::Script(include_str!("assets/request.mjs"))),
     ("/docs/assets/samples.mjs", Asset::Script(include_str!("assets/samples.mjs"))),
+    ("/docs/assets/search.mjs", Asset::Script(include_str!("assets/search.mjs"))),
     ("/docs/assets/contents.mjs", Asset::Script(include_str!("assets/contents.mjs"))),
     ("/docs/assets/response.mjs", Asset::Script(include_str!("assets/response.mjs"))),
     ("/docs/assets/theme.js", Asset::Script(include_str!("assets/theme.js"))),
@@ -61,7 +65,7 @@ const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_stati
 /// browsers): one day something else may be there.
 const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
 
-/// Every path of the documentation, and `/`, which leads there. Below `/docs`, what is unknown is a 404 page
+/// Serves every path of the documentation, and `/`, which leads there. An unknown path below `/docs` is a 404 page
 /// rather than an Error body: a person reads it.
 pub(crate) fn routes<S>() -> Router<S>
 where
@@ -74,20 +78,22 @@ where
     );
     let missing = page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
 
+    let only_get = move |methods: MethodRouter<S>| {
+        let refusal = refusal.clone();
+        methods // and HEAD
+            .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
+            .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.answer(&headers)))
+    };
     let mut router = Router::new();
     for (path, resource) in resources() {
-        let refusal = refusal.clone();
-        let methods = get(async move |headers: HeaderMap| resource.answer(&headers)) // and HEAD
-            .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
-            .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.answer(&headers)));
-        router = router.route(&path, methods);
+        let methods = get(async move |headers: HeaderMap| resource.answer(&headers));
+        router = router.route(&path, only_get(methods));
     }
+    let admin_page = get(async |headers: HeaderMap| admin_page::PAGE.answer(&headers));
+    router = router.route(admin_page::PATH, only_get(admin_page));
     for path in ["/", "/docs/"] {
-        let refusal = refusal.clone();
-        let methods = get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS])).into_response()))
-            .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
-            .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.answer(&headers)));
-        router = router.route(path, methods);
+        let methods = get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS])).into_response()));
+        router = router.route(path, only_get(methods));
     }
     router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.answer(&headers)))
 }
@@ -97,7 +103,7 @@ fn page(status: StatusCode, title: &str, main: &str) -> Resource {
     Resource::html(status, HtmlPage { title, description: title, main }.render())
 }
 
-/// Everything that is served, with its path.
+/// Returns everything that is made at the start, with its path.
 fn resources() -> Vec<(String, Resource)> {
     let main = include_str!("assets/docs.html").replace("{plans}", &topics::plans_table());
     let home = HtmlPage {
@@ -105,17 +111,21 @@ fn resources() -> Vec<(String, Resource)> {
         description: "How to use the Animal Store Service, with every operation to try",
         main: &main,
     };
-    let mut resources = vec![
-        ("/docs".to_owned(), Resource::html(StatusCode::OK, home.render())),
-        (error_pages::INDEX_PATH.to_owned(), Resource::html(StatusCode::OK, error_pages::index())),
+    let mut pages = vec![
+        ("/docs".to_owned(), home.render()),
+        (error_pages::INDEX_PATH.to_owned(), error_pages::index()),
+        (changelog::PATH.to_owned(), changelog::page()),
     ];
-    resources
-        .extend(topics::pages().map(|(path, page)| (path.to_owned(), Resource::html(StatusCode::OK, page))));
+    pages.extend(topics::pages().map(|(path, page)| (path.to_owned(), page)));
     let examples = openapi::error_examples();
-    resources.extend(codes::all().map(|reason| {
+    pages.extend(codes::all().map(|reason| {
         let page = error_pages::error_page(reason, examples.get(codes::code(reason)));
-        (codes::page_path(reason), Resource::html(StatusCode::OK, page))
+        (codes::page_path(reason), page)
     }));
+    let index = Resource::new(StatusCode::OK, "application/json; charset=utf-8", search::index(&pages));
+    let mut resources: Vec<_> =
+        pages.into_iter().map(|(path, html)| (path, Resource::html(StatusCode::OK, html))).collect();
+    resources.push((search::PATH.to_owned(), index));
     resources.extend(ASSETS.into_iter().map(|(path, asset)| {
         let (media_type, body) = match asset {
             Asset::Style(body) => ("text/css; charset=utf-8", body),

@@ -70,7 +70,7 @@ impl Sample {
             let _ = writeln!(
                 programs,
                 "<pre data-language=\"{language}\" tabindex=\"0\" role=\"region\" aria-label=\"{title} \
-                 program\"> <code>{program}</code></pre>"
+                 program\"><code>{program}</code></pre>"
             );
         }
         format!(

@@ -80,6 +80,8 @@ async fn pages_scripts_styles_and_pictures_say_what_they_are() {
         ("/docs/assets/main.mjs", "text/javascript; charset=utf-8"),
         ("/docs/assets/docs.css", "text/css; charset=utf-8"),
         ("/docs/assets/icon.svg", "image/svg+xml; charset=utf-8"),
+        ("/docs/assets/search.json", "application/json; charset=utf-8"),
+        ("/docs/admin", "text/html; charset=utf-8"),
     ] {
         let response = get(path).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
@@ -108,7 +110,8 @@ async fn pages_hold_no_inline_script_or_style_and_name_nothing_elsewhere() {
 
 #[tokio::test]
 async fn every_link_to_a_page_or_an_asset_leads_there() {
-    let known: BTreeSet<String> = resources().into_iter().map(|(path, _)| path).collect();
+    let mut known: BTreeSet<String> = resources().into_iter().map(|(path, _)| path).collect();
+    known.insert("/docs/admin".to_owned());
     for path in known.iter().filter(|path| !path.starts_with("/docs/assets/")) {
         let page = text(get(path).await).await;
         let links = page
@@ -192,6 +195,47 @@ async fn every_program_of_a_page_is_there_in_every_language() {
             assert_eq!(page.matches(&format!("<pre data-language=\"{language}\"")).count(), 1, "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_lines_of_a_program_begin_at_the_same_column() {
+    let page = text(get("/docs/paging").await).await;
+    assert_eq!((page.matches("><code>").count() >= 4, page.contains("\"> <code>")), (true, false));
+}
+
+#[tokio::test]
+async fn every_operation_of_the_admin_api_has_a_section() {
+    let page = text(get("/docs/admin").await).await;
+    let document = crate::admin::openapi_document();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert_eq!(page.matches(&format!("<section class=\"operation\" id=\"{id}\"")).count(), 1, "{id}");
+            let route = format!("{}</span> <code>{path}</code>", method.to_uppercase());
+            assert_eq!(page.matches(&route).count(), 1, "{route}");
+        }
+    }
+    assert!(page.contains("<code>grace</code><span>body</span>"), "parameters and bodies are listed");
+}
+
+#[tokio::test]
+async fn the_changelog_is_a_page_without_links_to_files() {
+    let page = text(get("/docs/changelog").await).await;
+    assert!(page.contains("<h1>Changelog</h1>") && page.contains("<h2>[1.0.0]"), "{page}");
+    assert!(!page.contains(".md\""), "{page}");
+}
+
+#[tokio::test]
+async fn the_search_index_has_the_text_of_every_page() {
+    let index: Vec<serde_json::Value> =
+        serde_json::from_str(&text(get("/docs/assets/search.json").await).await).unwrap();
+    let (pages, _): (Vec<_>, Vec<_>) =
+        resources().into_iter().map(|(path, _)| path).partition(|path| !path.starts_with("/docs/assets/"));
+    assert_eq!(index.iter().map(|page| page["path"].as_str().unwrap()).collect::<Vec<_>>(), pages);
+    let paging = index.iter().find(|page| page["path"] == "/docs/paging").unwrap();
+    assert_eq!(paging["title"], "Paging");
+    let text = paging["text"].as_str().unwrap();
+    assert!(text.contains("Each page says where the next one begins.") && text.contains("<…>; rel=\"next\""));
 }
 
 #[tokio::test]

@@ -105,10 +105,12 @@ export class ApiDocument {
     return { schema: this.resolve(media.schema), examples: this.examples(media) };
   }
 
-  // Examples of a media type, as [name, value]; that of its schema where it has none of its own.
+  // Examples of a media type, as [name, value]; that of its schema, or of the items of its list, where it has none of its own.
   examples(media) {
     if (media.examples) return Object.entries(media.examples).map(([name, each]) => [name, this.resolve(each).value]);
-    const example = media.example ?? this.resolve(media.schema).example;
+    const schema = this.resolve(media.schema);
+    const item = schema.items && this.resolve(schema.items).example;
+    const example = media.example ?? schema.example ?? (item && [item]);
     return example === undefined ? [] : [["example", example]];
   }
 }

@@ -12,11 +12,13 @@ export const LANGUAGES = [
   ["go", "Go", goOf],
 ];
 
-// Python's standard library alone. It raises what is answered with 400 or more.
+// Python's standard library alone.
 export function pythonOf(request, origin) {
   const headers = Object.entries(request.headers).map(([name, value]) => `        ${literal(name)}: ${literal(value)},`);
   return [
     "import os",
+    "import sys",
+    "import urllib.error",
     "import urllib.request",
     "",
     "request = urllib.request.Request(",
@@ -28,8 +30,11 @@ export function pythonOf(request, origin) {
     "    },",
     ...(request.body === undefined ? [] : [`    data=${literal(request.body)}.encode(),`]),
     ")",
-    "with urllib.request.urlopen(request, timeout=10) as response:",
-    "    print(response.status, response.read().decode())",
+    "try:",
+    "    with urllib.request.urlopen(request, timeout=10) as response:",
+    "        print(response.status, response.read().decode())",
+    "except urllib.error.HTTPError as refused:",
+    '    sys.exit(f"{refused.code} {refused.read().decode()}")',
   ].join("\n");
 }
 

@@ -1,5 +1,6 @@
 import os
 import random
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ def send(request, attempts=6):
         except urllib.error.HTTPError as refused:
             retry_after = refused.headers["Retry-After"]
             if attempt == attempts - 1 or (retry_after is None and refused.code < 500):
-                raise
+                sys.exit(f"{refused.code} {refused.read().decode()}")
             # At least what was asked for, and not all clients at the same moment.
             time.sleep(int(retry_after or 2**attempt) + random.random())
 

@@ -1,4 +1,4 @@
-// Adds an animal, exactly one, however often the request has to be sent.
+// Adds a pet, exactly one, however often the request has to be sent.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	if _, err := rand.Read(random); err != nil {
 		log.Fatal(err)
 	}
-	key := fmt.Sprintf("%x", random) // once for the animal, not once for each attempt
+	key := fmt.Sprintf("%x", random) // once for the pet, not once for each attempt
 	for attempt := 0; attempt < 6; attempt++ {
 		status, body, err := add(key)
 		if err == nil && status < 500 {
@@ -48,7 +48,7 @@ func main() {
 			fmt.Println(body)
 			return
 		}
-		// The answer was lost: was the animal added? The key makes it safe to ask again.
+		// The answer was lost: was the pet added? The key makes it safe to ask again.
 		time.Sleep(time.Second << attempt)
 	}
 	log.Fatal("There is no answer.")

@@ -1,13 +1,14 @@
-# Adds an animal, exactly one, however often the request has to be sent.
+# Adds a pet, exactly one, however often the request has to be sent.
 import http.client
 import json
 import os
+import sys
 import time
 import urllib.error
 import urllib.request
 import uuid
 
-key = str(uuid.uuid4())  # once for the animal, not once for each attempt
+key = str(uuid.uuid4())  # once for the pet, not once for each attempt
 for attempt in range(6):
     request = urllib.request.Request(
         os.environ["PETSTORE_URL"] + "/pets",
@@ -25,9 +26,9 @@ for attempt in range(6):
             break
     except urllib.error.HTTPError as refused:
         if refused.code < 500:
-            raise
+            sys.exit(f"{refused.code} {refused.read().decode()}")
     except (OSError, http.client.HTTPException):
-        pass  # the answer was lost: was the animal added? The key makes it safe to ask again
+        pass  # the answer was lost: was the pet added? The key makes it safe to ask again
     time.sleep(2**attempt)
 else:
-    raise SystemExit("There is no answer.")
+    sys.exit("There is no answer.")

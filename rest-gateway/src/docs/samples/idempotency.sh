@@ -1,4 +1,4 @@
-# Adds an animal, exactly one, however often the request has to be sent.
+# Adds a pet, exactly one, however often the request has to be sent.
 key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 curl -sS --fail-with-body --retry 5 --retry-all-errors --max-time 10 "$PETSTORE_URL/pets" \
   -H "Authorization: Bearer $PETSTORE_API_KEY" \

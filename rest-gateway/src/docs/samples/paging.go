@@ -1,4 +1,4 @@
-// Prints the name of every animal that can be bought.
+// Prints the name of every pet that can be bought.
 package main
 
 import (
@@ -18,7 +18,7 @@ type pet struct {
 
 var client = http.Client{Timeout: 10 * time.Second}
 
-// page returns the animals of one page and the cursor of the next, which is empty after the last.
+// page returns the pets of one page and the cursor of the next, which is empty after the last.
 func page(query url.Values) (pets []pet, cursor string, err error) {
 	request, err := http.NewRequest("GET", os.Getenv("PETSTORE_URL")+"/pets?"+query.Encode(), nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Prints the name of every animal that can be bought.
+// Prints the name of every pet that can be bought.
 const query = new URLSearchParams({ limit: "100", status: "available" });
 for (;;) {
   const response = await fetch(`${process.env.PETSTORE_URL}/pets?${query}`, {

@@ -1,4 +1,4 @@
-# Prints every animal that can be bought: a JSON array for each page.
+# Prints every pet that can be bought: a JSON array for each page.
 next="$PETSTORE_URL/pets?limit=100&status=available"
 while [ -n "$next" ]; do
   cursor=$(curl -sS --fail-with-body -o page.json -w '%header{x-next-cursor}' \
