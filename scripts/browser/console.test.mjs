@@ -313,6 +313,62 @@ test("the overview updates by itself, and says as of when", async (t) => {
   assert.equal((await asks(page, "DELETE", `keys/${keys[0].id}/ban`)).code, undefined);
 });
 
+test("what shuts operators out is confirmed twice, and a new token brings them back", async (t) => {
+  const page = await console_(t, { path: "/console/operators" });
+  await page.getByRole("button", { name: "Revoke first" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke first" }).click();
+  const second = page.getByRole("dialog", { name: "Revoke your own token?" });
+  await second.getByText("first is the last admin").waitFor();
+  await screenshot(page, "console-second-confirmation");
+  await second.getByRole("button", { name: "Cancel" }).click();
+  await asks(page, "GET", "operators/current").then(({ name }) => assert.equal(name, "first"));
+
+  await page.getByRole("button", { name: "New operator" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("deputy");
+  await page.getByRole("dialog").getByLabel("Role").selectOption("admin");
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  const token = await secretShown(page);
+  const deputy = await console_(t, { token, path: "/console/operators" });
+  await deputy.getByRole("button", { name: "Revoke deputy" }).click();
+  await deputy.getByRole("dialog").getByRole("button", { name: "Revoke deputy" }).click();
+  await deputy.getByRole("button", { name: "Revoke deputy all the same" }).click();
+  await deputy.getByText("Your session has ended before its 8 hours").waitFor();
+
+  await page.reload();
+  await page.getByRole("button", { name: "New token for deputy" }).click();
+  await page.getByRole("dialog").getByText("deputy may then act again").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Create token" }).click();
+  await deputy.getByLabel("Operator token").fill(await secretShown(page));
+  await deputy.getByRole("button", { name: "Sign in" }).click();
+  await deputy.getByRole("heading", { name: "Operators" }).waitFor();
+});
+
+test("a new key in the place of another lasts as long, unless it is chosen otherwise", async (t) => {
+  const page = await console_(t);
+  await makeAccount(page, "tenant");
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("dialog").getByLabel("Label").fill("monthly");
+  await page.getByRole("dialog").getByLabel("Expires").selectOption("in 30 days");
+  await page.getByRole("button", { name: "Create key" }).click();
+  await secretShown(page);
+  const daysLeft = async () => {
+    const { keys } = await asks(page, "GET", "keys?account=tenant");
+    return keys[0].expireTime && Math.round((new Date(keys[0].expireTime) - Date.now()) / 86_400_000);
+  };
+  assert.equal(await daysLeft(), 30);
+  await page.getByRole("link", { name: "monthly" }).click();
+  for (const [choice, days] of [[null, 30], ["in 90 days", 90], ["never", undefined]]) {
+    await page.getByRole("button", { name: "Rotate" }).click();
+    const expires = page.getByRole("dialog").getByLabel("The new key expires");
+    assert.match(await expires.locator("option:checked").textContent(), /^on \d+ \w+ \d{4}: the lifetime of the old one$/);
+    if (choice) await expires.selectOption(choice);
+    await page.getByRole("dialog").getByLabel("The old key goes on working for").selectOption("7 days");
+    await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
+    await secretShown(page);
+    assert.equal(await daysLeft(), days, String(choice));
+  }
+});
+
 // The last test, for its address is refused afterwards.
 test("whoever guesses tokens is told to wait", async (t) => {
   const page = await openPage(t, browser, service.admin);

@@ -9,6 +9,8 @@ import { capitalized, date, keyName, limits, moment, plan, relative } from "./fo
 import { accountLink, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
+const daysLong = (days) => [`${days * 86_400}s`, `in ${days} days`];
+export const EXPIRIES = [["never", "never"], daysLong(30), daysLong(90), daysLong(365)];
 
 export async function accountPage({ subject: name, isAdmin, again }) {
   const account = await getAccount(name).catch(unlessMissing);
@@ -126,10 +128,10 @@ async function newKey(account, again) {
     title: `New key for ${account.name}`,
     fields: [
       field("Label", "label", { maxlength: 64, hint: "Shown to operators. May be empty." }),
-      field("Expires", "days", { options: [["", "never"], ["30", "in 30 days"], ["90", "in 90 days"], ["365", "in 365 days"]], value: "" }),
+      field("Expires", "ttl", { options: EXPIRIES, value: "never" }),
     ],
     confirm: "Create key",
-    act: ({ label, days }) => createKey(account.name, { label, ttl: days && `${days * 86_400}s` }),
+    act: (values) => createKey(account.name, values),
   });
   if (!made) return;
   await showSecret({ title: "The new key", text: `Give it to ${account.name} now: it is never shown again.`, secret: made.apiKey });

@@ -69,8 +69,8 @@ export const getLimits = (name) => get(at("accounts", name, "limits"));
 // Keys and bans.
 export const listKeys = (filters) => get(at("keys"), filters);
 export const getKey = (id) => get(at("keys", id));
-export const createKey = (account, { label, ttl }) => request("POST", at("accounts", account, "keys"), { label, ...(ttl && { ttl }) });
-export const rotateKey = (id, grace) => request("POST", at("keys", id, "rotate"), { grace });
+export const createKey = (account, { label, ttl }) => request("POST", at("accounts", account, "keys"), { label, ...(ttl !== "never" && { ttl }) });
+export const rotateKey = (id, { grace, ttl }) => request("POST", at("keys", id, "rotate"), { grace, ...(ttl === "never" ? { never: true } : ttl && { ttl }) });
 export const revokeKey = (id) => request("POST", at("keys", id, "revoke"));
 export const banKey = (id, reason, duration) => request("POST", at("keys", id, "ban"), { reason, duration });
 export const liftBan = (id) => request("DELETE", at("keys", id, "ban"));
@@ -86,4 +86,5 @@ export const listAuditEvents = (filters) => get(at("audit-events"), filters);
 // Operators.
 export const listOperators = (filters) => get(at("operators"), filters);
 export const createOperator = (name, role) => request("POST", at("operators"), { name, role });
-export const revokeOperator = (name) => request("POST", at("operators", name, "revoke"));
+export const rotateOperator = (name) => request("POST", at("operators", name, "rotate"));
+export const revokeOperator = (name, force = false) => request("POST", at("operators", name, "revoke"), { force });

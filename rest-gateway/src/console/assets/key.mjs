@@ -2,9 +2,10 @@
 
 import { banKey, getKey, getUsage, liftBan, revokeKey, rotateKey } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
+import { EXPIRIES } from "./account.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { capitalized, hour, isActive, keyName, moment, word } from "./format.mjs";
+import { capitalized, date, hour, isActive, keyName, moment, word } from "./format.mjs";
 import { banOrigin } from "./keys.mjs";
 import { accountLink, details, field, head, isBanned, keyStateTag, link, missing, orProblem, panel, unlessMissing } from "./view.mjs";
 
@@ -55,13 +56,23 @@ async function lastDay(keyId) {
 
 const named = (key) => `${keyName(key)} of ${key.account}`;
 
+// The expiry that a new key gets unless another one is chosen: it lasts as long as the old one did.
+function lifetimeOf({ createTime, expireTime }) {
+  if (!expireTime) return "never, like the old one";
+  const expires = new Date(Date.now() + (new Date(expireTime) - new Date(createTime))).toISOString();
+  return `on ${date(expires)}: the lifetime of the old one`;
+}
+
 async function rotate(key, again) {
   const made = await ask({
     title: `Rotate ${named(key)}`,
-    text: "A new key takes its place. Both work until the time is over.",
-    fields: [field("The old key goes on working for", "grace", { options: GRACES, value: "86400" })],
+    text: "A new key takes its place. Both work until the time of the old one is over.",
+    fields: [
+      field("The old key goes on working for", "grace", { options: GRACES, value: "86400" }),
+      field("The new key expires", "ttl", { options: [["", lifetimeOf(key)], ...EXPIRIES], value: "" }),
+    ],
     confirm: "Rotate",
-    act: ({ grace }) => rotateKey(key.id, `${grace}s`),
+    act: ({ grace, ttl }) => rotateKey(key.id, { grace: `${grace}s`, ttl }),
   });
   if (!made) return;
   await showSecret({ title: "The new key", text: `Give it to ${key.account} now: it is never shown again.`, secret: made.apiKey });

@@ -1,12 +1,12 @@
 // Who may operate the service.
 
-import { createOperator, listOperators, revokeOperator } from "./api.mjs";
+import { createOperator, listOperators, revokeOperator, rotateOperator } from "./api.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { moment, word } from "./format.mjs";
 import { field, growingTable, head, link, tag } from "./view.mjs";
 
-export async function operatorsPage({ isAdmin, again }) {
+export async function operatorsPage({ isAdmin, again, operator: own }) {
   const load = async (pageToken) => {
     const { operators = [], nextPageToken, totalSize } = await listOperators({ pageSize: 50, pageToken });
     return { rows: operators, next: nextPageToken, total: totalSize };
@@ -18,10 +18,15 @@ export async function operatorsPage({ isAdmin, again }) {
     ["Token ends with", (operator) => operator.lastFour && element("code", {}, operator.lastFour)],
     ["Created", (operator) => moment(operator.createTime)],
     ["Last used", (operator) => moment(operator.lastUseTime)],
-    ...(isAdmin ? [["Action", (operator) => !operator.revokeTime && element("button", { type: "button", class: "quiet danger", onclick: () => revoke(operator, again) }, `Revoke ${operator.name}`)]] : []),
+    ...(isAdmin ? [["Action", (operator) => actions(operator, own, again)]] : []),
   ];
   const make = element("button", { type: "button", class: "primary", onclick: () => create(again) }, "New operator");
   return [head("Operators", { actions: [isAdmin && make] }), element("section", { class: "panel", "aria-label": "Operators" }, await growingTable(columns, load, { nothing: "There are none." }))];
+}
+
+function actions(operator, own, again) {
+  const button = (title, kind, act) => element("button", { type: "button", class: `quiet ${kind}`, onclick: () => act(operator, own, again) }, `${title} ${operator.name}`);
+  return element("div", { class: "actions" }, button("New token for", "", rotate), !operator.revokeTime && button("Revoke", "danger", revoke));
 }
 
 async function create(again) {
@@ -39,13 +44,44 @@ async function create(again) {
   await again("The operator was created");
 }
 
-async function revoke(operator, again) {
-  const done = await ask({
-    title: `Revoke the token of ${operator.name}?`,
-    text: `${operator.name} is signed out everywhere at once. This is final.`,
-    confirm: `Revoke ${operator.name}`,
-    isDestructive: true,
-    act: () => revokeOperator(operator.name),
+async function rotate({ name, revokeTime }, own, again) {
+  const made = await ask({
+    title: `New token for ${name}?`,
+    text: revokeTime ? `${name} may then act again, under the same name.` : `The old token ends at once, and ${name} is signed out everywhere.`,
+    confirm: "Create token",
+    isDestructive: !revokeTime,
+    act: () => rotateOperator(name),
   });
-  if (done) await again(`The token of ${operator.name} is revoked`);
+  if (!made) return;
+  await showSecret({ title: "The operator's token", text: `Give it to ${name} now: it is never shown again.`, secret: made.token });
+  await again(`${name} has a new token`);
+}
+
+// The core refuses to revoke the caller, or the last admin, before it is asked to with `force`.
+async function revoke({ name }, own, again) {
+  let consequence = "";
+  const unlessForced = (error) => {
+    if (error.code !== "FORCE_REQUIRED") throw error;
+    consequence = error.message.replace(/; repeat it with force.*/, ".");
+  };
+  const done = await ask({
+    title: `Revoke the token of ${name}?`,
+    text: `${name} is signed out everywhere at once, and the token never works again.`,
+    confirm: `Revoke ${name}`,
+    isDestructive: true,
+    act: () => revokeOperator(name).catch(unlessForced),
+  });
+  if (!done || (consequence && !(await revokeAllTheSame(name, own, consequence)))) return;
+  await again(`The token of ${name} is revoked`);
+}
+
+function revokeAllTheSame(name, own, consequence) {
+  const isOwn = name === own.name;
+  return ask({
+    title: isOwn ? "Revoke your own token?" : `Revoke ${name} all the same?`,
+    text: isOwn ? `You are signed in as ${name}, and will be signed out at once. ${consequence}` : consequence,
+    confirm: `Revoke ${name} all the same`,
+    isDestructive: true,
+    act: () => revokeOperator(name, true),
+  });
 }
