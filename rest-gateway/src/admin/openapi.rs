@@ -22,13 +22,8 @@ address has 10 failed attempts a minute.
 **Errors.** Every failure is an Error object, as on the public interface. `code` is for machines, `message` \
 for people.";
 
-<<<<<<< HEAD
 /// Returns the whole document, OpenAPI 3.1.
-pub(super) fn document() -> Value {
-=======
-/// The whole document, OpenAPI 3.1.
 pub(crate) fn document() -> Value {
->>>>>>> c6e811d (The documentation has a search box, the admin API and the changelog)
     let mut components = Components::default();
     let mut paths = Map::new();
     for (method, binding) in method::bindings() {

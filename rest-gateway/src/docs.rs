@@ -31,24 +31,24 @@ use crate::{error::codes, openapi};
 
 /// What the page consists of, by path.
 const ASSETS: [(&str, Asset); 18] = [
-    ("/docs/assets/docs.css", Asset::Style(include_str!("assets/docs.css"))),
-    ("/docs/assets/icon.svg", Asset::Image(include_str!("assets/icon.svg"))),
-    ("/docs/assets/main.mjs", Asset::Script(include_str!("assets/main.mjs"))),
-    ("/docs/assets/api-key.mjs", Asset::Script(include_str!("assets/api-key.mjs"))),
-    ("/docs/assets/answer.mjs", Asset::Script(include_str!("assets/answer.mjs"))),
-    ("/docs/assets/document.mjs", Asset::Script(include_str!("assets/document.mjs"))),
-    ("/docs/assets/element.mjs", Asset::Script(include_str!("assets/element.mjs"))),
-    ("/docs/assets/json-text.mjs", Asset::Script(include_str!("assets/json-text.mjs"))),
-    ("/docs/assets/operation.mjs", Asset::Script(include_str!("assets/operation.mjs"))),
-    ("/docs/assets/rate-limit.mjs", Asset::Script(include_str!("assets/rate-limit.mjs"))),
-    ("/docs/assets/request.mjs", Asset::Script(include_str!("assets/request.mjs"))),
-    ("/docs/assets/samples.mjs", Asset::Script(include_str!("assets/samples.mjs"))),
-    ("/docs/assets/search.mjs", Asset::Script(include_str!("assets/search.mjs"))),
-    ("/docs/assets/contents.mjs", Asset::Script(include_str!("assets/contents.mjs"))),
-    ("/docs/assets/response.mjs", Asset::Script(include_str!("assets/response.mjs"))),
-    ("/docs/assets/theme.js", Asset::Script(include_str!("assets/theme.js"))),
-    ("/docs/assets/schema.mjs", Asset::Script(include_str!("assets/schema.mjs"))),
-    ("/docs/assets/try-it.mjs", Asset::Script(include_str!("assets/try-it.mjs"))),
+    ("/docs/assets/docs.css", Asset::Style(include_str!("docs/assets/docs.css"))),
+    ("/docs/assets/icon.svg", Asset::Image(include_str!("docs/assets/icon.svg"))),
+    ("/docs/assets/main.mjs", Asset::Script(include_str!("docs/assets/main.mjs"))),
+    ("/docs/assets/api-key.mjs", Asset::Script(include_str!("docs/assets/api-key.mjs"))),
+    ("/docs/assets/answer.mjs", Asset::Script(include_str!("docs/assets/answer.mjs"))),
+    ("/docs/assets/document.mjs", Asset::Script(include_str!("docs/assets/document.mjs"))),
+    ("/docs/assets/element.mjs", Asset::Script(include_str!("docs/assets/element.mjs"))),
+    ("/docs/assets/json-text.mjs", Asset::Script(include_str!("docs/assets/json-text.mjs"))),
+    ("/docs/assets/operation.mjs", Asset::Script(include_str!("docs/assets/operation.mjs"))),
+    ("/docs/assets/rate-limit.mjs", Asset::Script(include_str!("docs/assets/rate-limit.mjs"))),
+    ("/docs/assets/request.mjs", Asset::Script(include_str!("docs/assets/request.mjs"))),
+    ("/docs/assets/samples.mjs", Asset::Script(include_str!("docs/assets/samples.mjs"))),
+    ("/docs/assets/search.mjs", Asset::Script(include_str!("docs/assets/search.mjs"))),
+    ("/docs/assets/contents.mjs", Asset::Script(include_str!("docs/assets/contents.mjs"))),
+    ("/docs/assets/response.mjs", Asset::Script(include_str!("docs/assets/response.mjs"))),
+    ("/docs/assets/theme.js", Asset::Script(include_str!("docs/assets/theme.js"))),
+    ("/docs/assets/schema.mjs", Asset::Script(include_str!("docs/assets/schema.mjs"))),
+    ("/docs/assets/try-it.mjs", Asset::Script(include_str!("docs/assets/try-it.mjs"))),
 ];
 
 /// An embedded file; the kind decides the media type.
@@ -74,9 +74,10 @@ where
     let refusal = page(
         StatusCode::METHOD_NOT_ALLOWED,
         "This page can only be read",
-        include_str!("assets/read-only.html"),
+        include_str!("docs/assets/read-only.html"),
     );
-    let missing = page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
+    let missing =
+        page(StatusCode::NOT_FOUND, "There is no such page", include_str!("docs/assets/missing.html"));
 
     let only_get = move |methods: MethodRouter<S>| {
         let refusal = refusal.clone();
@@ -105,7 +106,7 @@ fn page(status: StatusCode, title: &str, main: &str) -> Resource {
 
 /// Returns everything that is made at the start, with its path.
 fn resources() -> Vec<(String, Resource)> {
-    let main = include_str!("assets/docs.html").replace("{plans}", &topics::plans_table());
+    let main = include_str!("docs/assets/docs.html").replace("{plans}", &topics::plans_table());
     let home = HtmlPage {
         title: "Animal Store Service",
         description: "How to use the Animal Store Service, with every operation to try",
