@@ -55,7 +55,7 @@ async fn memory(redis: &RedisServer, limiter: &Arc<RedisLimiter>) {
         let limiter = Arc::clone(limiter);
         tokio::spawn(async move {
             for account in (sender..ACCOUNTS).step_by(64) {
-                limiter.take(&limit_key(account), PRO).await.unwrap();
+                limiter.take(&limit_key(account), PRO, UnixMillis(0)).await.unwrap();
             }
         })
     });
@@ -81,7 +81,7 @@ async fn row(redis: &RedisServer, limiter: &Arc<RedisLimiter>, callers: u64, dur
             while start.elapsed() < duration {
                 account = (account * 69_069 + 362_437) % ACCOUNTS; // any spread will do
                 let asked = Instant::now();
-                limiter.take(&limit_key(account), PRO).await.unwrap();
+                limiter.take(&limit_key(account), PRO, UnixMillis(0)).await.unwrap();
                 micros.push(asked.elapsed().as_micros());
             }
             micros

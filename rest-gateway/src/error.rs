@@ -48,9 +48,12 @@ pub(crate) enum ApiError {
     ApiKeyNotChecked,
     #[error("too many API keys are being looked up at the moment")]
     TooManyKeyLookups,
-    /// The limiter refused; the decision says why and until when, and of a ban its cause is told too.
-    #[error("{}", .0.refusal_message(.1).unwrap_or_default())]
-    OverLimit(Decision, BanCause),
+    /// The limiter refused; the decision says why and until when.
+    #[error("{}", .0.refusal_message().unwrap_or_default())]
+    OverLimit(Decision),
+    /// The key is banned, as the decision says, for this cause.
+    #[error("{}", .0.ban_message(.1))]
+    Banned(Box<Decision>, BanCause),
 
     #[error("there is nothing at this path")]
     RouteNotFound,
@@ -115,12 +118,12 @@ impl ApiError {
             Self::ApiKeyRevoked => ErrorReason::ApiKeyRevoked,
             Self::ApiKeyExpired => ErrorReason::ApiKeyExpired,
             Self::AccountSuspended { .. } => ErrorReason::AccountSuspended,
-            Self::OverLimit(decision, _) => match decision.outcome {
+            Self::OverLimit(decision) => match decision.outcome {
                 // `Admitted` is no refusal, so nobody makes this error of it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
                 Outcome::QuotaExceeded => ErrorReason::QuotaExceeded,
-                Outcome::Banned => ErrorReason::ApiKeyBanned,
             },
+            Self::Banned(..) => ErrorReason::ApiKeyBanned,
             Self::RouteNotFound => ErrorReason::RouteNotFound,
             Self::MethodNotAllowed { .. } => ErrorReason::MethodNotAllowed,
             Self::OperationRemoved => ErrorReason::OperationRemoved,
@@ -152,7 +155,8 @@ impl ApiError {
     /// otherwise what the core asks for.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
-            Self::OverLimit(decision, _) => decision.retry_after_secs(),
+            Self::OverLimit(decision) => decision.retry_after_secs(),
+            Self::Banned(decision, _) => decision.retry_after_secs(),
             Self::Core { retry_after, .. }
             | Self::IdempotencyInProgress { retry_after }
             | Self::Unavailable { retry_after }

@@ -106,6 +106,11 @@ impl Metrics {
         self.requests.with_label_values(&[operation.name, plan_word(plan), code]).inc();
     }
 
+    /// Counts a key that this gateway banned.
+    pub(crate) fn banned(&self) {
+        self.bans.inc();
+    }
+
     /// Counts a decision of the limiter.
     pub(crate) fn decided(&self, limit_key: &LimitKey, decided: Result<&Decision, LimiterUnavailable>) {
         let kind = match limit_key {
@@ -114,7 +119,7 @@ impl Metrics {
             LimitKey::Address(_) => "address",
         };
         let (outcome, scope) = match decided {
-            Ok(decision) => (outcome_word(decision.outcome), scope_word(decision.scope)),
+            Ok(decision) => (outcome_word(decision), scope_word(decision.scope)),
             Err(LimiterUnavailable) => ("unavailable", scope_word(Scope::Node)),
         };
         self.decisions.with_label_values(&[kind, outcome, scope]).inc();
@@ -122,10 +127,10 @@ impl Metrics {
             && decision.is_strike
         {
             self.strikes.inc();
-            self.bans.inc_by(u64::from(decision.outcome == Outcome::Banned));
         }
         if let (Ok(decision), "account") = (decided, kind)
             && decision.outcome == Outcome::Admitted
+            && decision.ban.is_none()
         {
             for (window, name) in [(decision.minute, "minute"), (decision.day, "day")] {
                 if is_near_limit(window) {
@@ -172,12 +177,12 @@ const fn plan_word(plan: Option<Plan>) -> &'static str {
     }
 }
 
-const fn outcome_word(outcome: Outcome) -> &'static str {
-    match outcome {
+const fn outcome_word(decision: &Decision) -> &'static str {
+    match decision.outcome {
+        _ if decision.ban.is_some() => "banned",
         Outcome::Admitted => "admitted",
         Outcome::RateLimited => "rate_limited",
         Outcome::QuotaExceeded => "quota_exceeded",
-        Outcome::Banned => "banned",
     }
 }
 

@@ -77,7 +77,7 @@ fn every_function() {
 #[inline(never)]
 fn measured_rate_limit_decision(limiter: &InProcessLimiter, limit_key: &LimitKey) {
     let quota = Quota { per_minute: 60, per_day: 10_000 };
-    black_box(limiter.take(limit_key, quota).now_or_never())
+    black_box(limiter.take(limit_key, quota, UnixMillis(0)).now_or_never())
         .expect("it waits for nothing")
         .expect("a decision");
 }

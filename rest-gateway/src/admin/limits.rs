@@ -8,7 +8,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
-use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
+use petstore_clock::UnixMillis;
+use petstore_proto::admin::v1::{
+    Account, AdminErrorReason, Ban, GetAccountResponse, GetKeyResponse, Limits,
+};
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::json;
 
@@ -21,7 +24,7 @@ use super::{
 use crate::{
     error::ApiError,
     json::usage::LimitStatusBody,
-    rate_limit::{LimitKey, Quota},
+    rate_limit::{BanPeriod, LimitKey, Quota},
     routes::json_response,
 };
 
@@ -80,7 +83,7 @@ async fn status(
     let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
     let Account { id: account_id, limits, .. } = answer.account.ok_or(ApiError::Internal)?;
     let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
-    let limit_key = match key_id {
+    let (limit_key, ban) = match key_id {
         Some(written) => {
             let answer = find(state, "GetKey", "key_id", &written, credentials, record).await?;
             let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
@@ -90,11 +93,15 @@ async fn status(
                 let reason = AdminErrorReason::KeyNotFound;
                 return Err(AdminError::Refused { reason, message, retry_after: None });
             }
-            LimitKey::ApiKey { account_id, key_id: key.id.into() }
+            let ban = key.ban.as_ref().and_then(period);
+            (LimitKey::ApiKey { account_id, key_id: key.id.into() }, ban)
         }
-        None => LimitKey::Account(account_id),
+        None => (LimitKey::Account(account_id), None),
     };
-    let status = state.gateway.limiter.inspect(&limit_key, quota).await.map_err(ApiError::from)?;
+    let settled_at = ban.map_or(UnixMillis(0), |ban| ban.until);
+    let mut status =
+        state.gateway.limiter.inspect(&limit_key, quota, settled_at).await.map_err(ApiError::from)?;
+    status.decision.ban = ban;
     Ok(json!(LimitStatusBody::from(&status)).to_string())
 }
 
@@ -111,6 +118,16 @@ async fn find(
     let mut message = method.request();
     message.set_field_by_name(field, Value::String(value.to_owned()));
     state.call(&method, &message, credentials, record).await
+}
+
+/// Returns the time of a ban.
+fn period(ban: &Ban) -> Option<BanPeriod> {
+    let moment = |seconds: i64, nanos: i32| {
+        let millis = seconds.saturating_mul(1_000).saturating_add(i64::from(nanos / 1_000_000));
+        u64::try_from(millis).ok().map(UnixMillis)
+    };
+    let (from, until) = (ban.create_time.as_ref()?, ban.end_time.as_ref()?);
+    Some(BanPeriod { from: moment(from.seconds, from.nanos)?, until: moment(until.seconds, until.nanos)? })
 }
 
 fn quota(limits: &Limits) -> Option<Quota> {

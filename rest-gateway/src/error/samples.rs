@@ -43,9 +43,13 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
         R::UnsupportedMediaType => ApiError::UnsupportedMediaType,
         R::HeadersTooLarge => ApiError::HeadersTooLarge,
         R::UnsupportedTransferCoding => ApiError::UnsupportedTransferCoding,
-        R::RateLimited => over_limit(Outcome::RateLimited),
-        R::QuotaExceeded => over_limit(Outcome::QuotaExceeded),
-        R::ApiKeyBanned => over_limit(Outcome::Banned),
+        R::RateLimited => ApiError::OverLimit(over_limit(Outcome::RateLimited)),
+        R::QuotaExceeded => ApiError::OverLimit(over_limit(Outcome::QuotaExceeded)),
+        R::ApiKeyBanned => {
+            let ban = BanPeriod { from: NOW, until: UnixMillis::from_secs(1_795_201_518) };
+            let decision = Decision { ban: Some(ban), ..over_limit(Outcome::RateLimited) };
+            ApiError::Banned(Box::new(decision), BanCause::IgnoredRefusals)
+        }
         R::Unavailable => ApiError::Unavailable { retry_after: None },
         R::Overloaded => ApiError::Overloaded { retry_after: None },
         R::LimiterUnavailable => LimiterUnavailable.into(),
@@ -59,21 +63,21 @@ fn refused_by_core(reason: ErrorReason, message: &str) -> ApiError {
     ApiError::Core { reason, message: message.to_owned(), retry_after: None }
 }
 
-/// A refusal on plan Free.
-fn over_limit(outcome: Outcome) -> ApiError {
-    const NOW: UnixMillis = UnixMillis::from_secs(1_795_201_218);
+/// When the examples were refused.
+const NOW: UnixMillis = UnixMillis::from_secs(1_795_201_218);
+
+/// Returns a refusal on plan Free.
+fn over_limit(outcome: Outcome) -> Decision {
     const MINUTE_END: UnixMillis = UnixMillis::from_secs(1_795_201_260);
     const DAY_END: UnixMillis = UnixMillis::from_secs(1_795_219_200);
-    const BAN_END: UnixMillis = UnixMillis::from_secs(1_795_201_518);
-    let ban = BanPeriod { from: NOW, until: BAN_END };
-    let decision = Decision {
+    Decision {
         outcome,
         is_strike: false,
+        struck_out_at: None,
         now: NOW,
         minute: WindowView { limit: 60, remaining: 0, resets_at: MINUTE_END },
         day: WindowView { limit: 1_000, remaining: 0, resets_at: DAY_END },
-        ban: (outcome == Outcome::Banned).then_some(ban),
+        ban: None,
         scope: Scope::Shared,
-    };
-    ApiError::OverLimit(decision, BanCause::IgnoredRefusals)
+    }
 }

@@ -66,13 +66,14 @@ async fn a_429_says_why_and_until_when() {
     let decision = Decision {
         outcome: Outcome::RateLimited,
         is_strike: false,
+        struck_out_at: None,
         now: UnixMillis(1_764_892_790_500),
         minute: window(60, 0, 1_764_892_799_001),
         day: window(1_000, 940, 1_764_979_200_000),
         ban: None,
         scope: Scope::Shared,
     };
-    let (status, headers, body) = answer(ApiError::OverLimit(decision, BanCause::Unknown)).await;
+    let (status, headers, body) = answer(ApiError::OverLimit(decision)).await;
     assert_eq!((status, body["code"].as_str()), (429, Some("RATE_LIMITED")));
     assert_eq!(headers[header::RETRY_AFTER], "9");
     let message = body["message"].as_str().unwrap();

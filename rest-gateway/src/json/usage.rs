@@ -99,7 +99,8 @@ impl From<&LimitStatus> for LimitStatusBody {
             strikes_reset_at: limit_status.strikes.map(|strikes| moment(strikes.resets_at)),
             refused_until: limit_status.refused_until.map(moment),
             ban: limit_status
-                .ban()
+                .decision
+                .ban
                 .map(|BanPeriod { from, until }| BanBody { from: from.to_string(), until: moment(until) }),
         }
     }
@@ -152,23 +153,20 @@ mod tests {
         serde_json::from_slice(&usage_body(Plan::Free, limit_status, &[day])).unwrap()
     }
 
-    fn limit_status(outcome: Outcome) -> LimitStatus {
+    fn limit_status() -> LimitStatus {
         let now = UnixMillis(1_795_200_380_250);
         let decision = Decision {
-            outcome,
+            outcome: Outcome::QuotaExceeded,
             is_strike: false,
+            struck_out_at: None,
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 0, resets_at: UnixMillis(1_795_219_200_000) },
             ban: None,
             scope: Scope::Shared,
         };
-        let last_ban = Some(BanPeriod {
-            from: UnixMillis::from_secs(1_795_200_000),
-            until: UnixMillis(1_795_200_300_001),
-        });
         let strikes = Some(Strikes { count: 3, resets_at: now });
-        LimitStatus { decision, refused_until: None, strikes, last_ban }
+        LimitStatus { decision, refused_until: None, strikes }
     }
 
     #[test]
@@ -186,12 +184,16 @@ mod tests {
                 "getPet": 5,
             }],
         });
-        assert_eq!(body(&limit_status(Outcome::QuotaExceeded)), expected);
+        assert_eq!(body(&limit_status()), expected);
     }
 
     #[test]
     fn a_ban_is_shown_while_it_is_in_force() {
-        let shown = &body(&limit_status(Outcome::Banned))["ban"];
+        let ban =
+            BanPeriod { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) };
+        let status = limit_status();
+        let decision = Decision { ban: Some(ban), ..status.decision };
+        let shown = &body(&LimitStatus { decision, ..status })["ban"];
         assert_eq!(
             *shown,
             serde_json::json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" })

@@ -12,7 +12,7 @@ use std::{
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
 
-use super::{KeyError, KnownKey, changes::Stamp};
+use super::{KeyError, KnownKey, LastBan, changes::Stamp};
 use crate::rate_limit::Quota;
 
 /// The core's answer about a key that exists, or did.
@@ -45,7 +45,9 @@ impl CachedKey {
         let quota = Quota { per_minute: positive(answer.per_minute)?, per_day: positive(answer.per_day)? };
         // A newer core may have plans that this gateway has no name for: the quota is what counts.
         let plan = Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified);
-        let key = KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota);
+        let last_ban = LastBan::from_core(answer.last_ban, answer.bans_lifted_at_ms);
+        let key =
+            KnownKey { last_ban, ..KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota) };
         Some(Self {
             key: Arc::new(key),
             stamp,

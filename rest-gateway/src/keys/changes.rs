@@ -85,6 +85,16 @@ impl Changes {
         known.confirmed_at = asked_at;
     }
 
+    /// Takes note of a change that the core told of before the feed did, in an answer with this stamp: answers
+    /// about its account that are older do not hold any more.
+    pub(super) fn learn_early(&self, answer: Stamp) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if answer.history == known.history {
+            let revision = known.changed.entry(answer.account_id).or_default();
+            *revision = answer.revision.max(*revision);
+        }
+    }
+
     /// Whether an answer still holds: its account has not changed since, and that was confirmed lately.
     pub(super) fn confirm(&self, stamp: Stamp, now: UnixMillis) -> bool {
         let known = self.read();
@@ -127,6 +137,18 @@ mod tests {
         assert!(!changes.confirm(stamp(1, 4), NOW));
         assert!(changes.confirm(stamp(1, 5), NOW));
         assert!(changes.confirm(stamp(2, 1), NOW));
+    }
+
+    #[test]
+    fn a_change_told_before_the_feed_tells_it_outdates_older_answers_of_its_account() {
+        let changes = Changes::default();
+        changes.learn(&answer(7, &[]), 0, NOW);
+        changes.learn_early(stamp(1, 9));
+        assert!(!changes.confirm(stamp(1, 8), NOW) && changes.confirm(stamp(1, 9), NOW));
+        assert!(changes.confirm(stamp(2, 7), NOW));
+        assert_eq!(changes.revision(), 7, "the feed goes on where it was");
+        changes.learn_early(Stamp { history: 1, ..stamp(2, 9) });
+        assert!(changes.confirm(stamp(2, 7), NOW), "it was told of another history");
     }
 
     #[test]

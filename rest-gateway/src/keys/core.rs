@@ -7,13 +7,13 @@ use std::{
 
 use petstore_api_key::KeyDigest;
 use petstore_proto::internal::v1::{
-    KeyUse, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
-    ResolveKeysRequest, ResolveKeysResponse, key_service_client::KeyServiceClient,
+    KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
+    ResolveKeysResponse, key_service_client::KeyServiceClient,
 };
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
 
-use super::bans;
+use super::bans::ImposedBan;
 use crate::{
     core_client::{ReportAnswers, RetryBudget, TracedTransport, failure_text, retry_once},
     error::is_transport_failure,
@@ -55,7 +55,7 @@ impl KeyService {
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
             was_refused: AtomicBool::new(false),
-            ban_reports: ReportAnswers::new("a report of a ban: it will not outlast the limiter"),
+            ban_reports: ReportAnswers::new("a report of a ban: it will not outlast this gateway"),
             use_reports: ReportAnswers::new("a report of when API keys were last used"),
         }
     }
@@ -122,13 +122,8 @@ impl KeyService {
 
     /// Reports a ban, and returns what holds then: `None` if the core refuses this report, and would refuse
     /// it again.
-    pub(super) async fn report_ban(
-        &self,
-        report: &bans::BanReport,
-    ) -> Result<Option<ReportBanResponse>, CoreAway> {
-        let ban = Some(bans::ban_to_core(report.ban));
-        let report = ReportBanRequest { key_id: report.key_id.to_string(), ban };
-        let answer = within_deadline(self.client.clone().report_ban(request(report))).await;
+    pub(super) async fn report_ban(&self, ban: &ImposedBan) -> Result<Option<ReportBanResponse>, CoreAway> {
+        let answer = within_deadline(self.client.clone().report_ban(request(ban.to_core()))).await;
         self.ban_reports.judge(answer).map_err(|status| {
             tracing::debug!(error = failure_text(&status), "could not report a ban");
             CoreAway

@@ -20,6 +20,7 @@ use std::sync::{
 
 pub use petstore_proto::internal::v1::Plan;
 
+pub(crate) use self::bans::LastBan;
 pub use self::resolver::KeyResolver;
 use crate::rate_limit::{Decision, Outcome, Quota};
 
@@ -34,13 +35,15 @@ pub struct KnownKey {
     pub plan: Plan,
     /// What the account may ask for.
     pub quota: Quota,
+    /// The key's last ban, as the core told it.
+    last_ban: Option<LastBan>,
     has_quota_left: AtomicBool,
 }
 
 impl KnownKey {
-    /// A key with which nothing was asked for yet.
+    /// A key with which nothing was asked for yet, and that was never banned.
     pub(crate) fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
-        Self { key_id, account_id, plan, quota, has_quota_left: AtomicBool::new(false) }
+        Self { key_id, account_id, plan, quota, last_ban: None, has_quota_left: AtomicBool::new(false) }
     }
 
     /// Whether the last request with it left the account some of its limits: then the next will probably be
@@ -64,8 +67,8 @@ impl KnownKey {
 /// Whatever became of the last request.
 impl PartialEq for KnownKey {
     fn eq(&self, other: &Self) -> bool {
-        (&self.key_id, self.account_id, self.plan, self.quota)
-            == (&other.key_id, other.account_id, other.plan, other.quota)
+        (&self.key_id, self.account_id, self.plan, self.quota, &self.last_ban)
+            == (&other.key_id, other.account_id, other.plan, other.quota, &other.last_ban)
     }
 }
 
@@ -121,11 +124,19 @@ mod tests {
             (Outcome::Admitted, 1, 1, true),
             (Outcome::Admitted, 1, 0, false),
             (Outcome::Admitted, 1, 1, true),
-            (Outcome::Banned, 1, 1, false),
+            (Outcome::RateLimited, 1, 1, false),
         ] {
             let (minute, day, now) = (window(minute), window(day), UnixMillis(0));
-            let scope = Scope::Shared;
-            key.note_decision(&Decision { outcome, is_strike: false, now, minute, day, ban: None, scope });
+            key.note_decision(&Decision {
+                outcome,
+                is_strike: false,
+                struck_out_at: None,
+                now,
+                minute,
+                day,
+                ban: None,
+                scope: Scope::Shared,
+            });
             assert_eq!(key.has_quota_left(), is_left, "{outcome:?} {minute:?} {day:?}");
         }
     }

@@ -11,8 +11,8 @@ use petstore_telemetry::metrics::Collectors;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    KeyError, KnownKey, UnusableKey,
-    bans::{Bans, last_ban_from_core},
+    KeyError, KnownKey, LastBan, UnusableKey,
+    bans::ImposedBans,
     cached_key::{CacheState, CachedKey, LastUsed},
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
@@ -20,11 +20,7 @@ use super::{
     metrics::KeyMetrics,
     single_flight::SingleFlight,
 };
-use crate::{
-    client_address::ClientAddress,
-    core_client::TracedTransport,
-    rate_limit::{BanCause, Decision, LimitKey, LimiterUnavailable, Quota, RateLimiter},
-};
+use crate::{client_address::ClientAddress, core_client::TracedTransport, rate_limit::RateLimiter};
 
 /// The most keys that are remembered.
 const MAX_KNOWN: u64 = 50_000;
@@ -69,7 +65,7 @@ struct Inner {
     last_used: LastUsed,
     metrics: KeyMetrics,
     limiter: Arc<dyn RateLimiter>,
-    bans: Bans,
+    imposed: ImposedBans,
 }
 
 /// What the core knows of the digests that it was asked about together.
@@ -83,7 +79,7 @@ struct Found {
 }
 
 impl KeyResolver {
-    /// A resolver that knows no key yet, and keeps the bans of `limiter` and those of the core alike.
+    /// A resolver that knows no key yet. It tells `limiter` the name of the installation.
     pub(crate) fn new(core: TracedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
         let (core, changes) = (Arc::new(KeyService::new(core)), Arc::<Changes>::default());
         Self(Arc::new(Inner {
@@ -96,7 +92,7 @@ impl KeyResolver {
             single_flight: SingleFlight::default(),
             last_used: LastUsed::default(),
             metrics: KeyMetrics::default(),
-            bans: Bans::new(Arc::clone(&limiter)),
+            imposed: ImposedBans::default(),
             limiter,
         }))
     }
@@ -131,18 +127,15 @@ impl KeyResolver {
         Ok(known)
     }
 
-    /// The limiter's decision on a request, held against what the core told of the key's bans, and why the
-    /// key is banned if it is. If that is a new ban, the core is told.
-    ///
-    /// # Errors
-    /// The limiter had to be asked again, and could not be reached.
-    pub async fn settle_ban(
-        &self,
-        limit_key: &LimitKey,
-        quota: Quota,
-        decision: Decision,
-    ) -> Result<(Decision, BanCause), LimiterUnavailable> {
-        self.0.bans.settle(limit_key, quota, decision).await
+    /// Returns the key's last ban, as the core and this gateway know it.
+    pub(crate) fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
+        self.0.imposed.last_ban(key)
+    }
+
+    /// Bans a key whose strikes were too many at `from`, and has that reported to the core. Returns `false` if
+    /// that moment is settled already, by a ban or its lifting.
+    pub(crate) fn ban(&self, key: &KnownKey, from: UnixMillis) -> bool {
+        self.0.imposed.impose(key, from, self.0.clock.now())
     }
 
     /// Asks the core which accounts changed, and for the name of the installation: once, for a core in the
@@ -168,7 +161,7 @@ impl KeyResolver {
         };
         let report_bans = async {
             loop {
-                self.0.bans.new_ban().await;
+                self.0.imposed.added().await;
                 while self.0.report_bans().await.is_err() {
                     sleep(BAN_RETRY_INTERVAL).await;
                 }
@@ -179,7 +172,7 @@ impl KeyResolver {
             () = follow => {}
             () = report_bans => {}
         }
-        let _ = self.0.report_bans().await; // what fails now is lost: windows end with the process too
+        let _ = self.0.report_bans().await; // what fails now is lost
         self.0.report_uses().await;
     }
 
@@ -245,7 +238,6 @@ impl Inner {
             let found = answer.map_err(|Overloaded| KeyError::Overloaded)?;
             let found = found.map_err(|CoreAway| KeyError::CoreAway)?;
             let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
-            let ban = last_ban_from_core(key.last_ban.clone(), key.bans_lifted_at_ms);
             let Found { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
             let Some(entry) = CachedKey::read(key, stamp) else {
@@ -253,7 +245,6 @@ impl Inner {
                 return Err(KeyError::CoreAway);
             };
             if self.changes.admit(stamp) {
-                self.bans.set_from_core(&entry.key.key_id, ban, stamp, self.clock.now()).await;
                 return Ok(Arc::new(entry));
             }
         }
@@ -269,18 +260,18 @@ impl Inner {
         }
     }
 
-    /// Tells the core of new bans, until it does not answer.
+    /// Reports new bans, until the core does not answer. Its answer is as good as the change feed's: the key is
+    /// looked up again, with the ban that holds then.
     async fn report_bans(&self) -> Result<(), CoreAway> {
-        for report in self.bans.unreported() {
+        for ban in self.imposed.unreported() {
             let (asked_at, history) = (self.clock.now(), self.changes.history());
-            let Some(answer) = self.core.report_ban(&report).await? else {
-                self.bans.refused(&report);
+            let Some(answer) = self.core.report_ban(&ban).await? else {
+                self.imposed.refused(&ban);
                 continue;
             };
-            let (account_id, revision) = (report.account_id, answer.revision);
-            let stamp = Stamp { account_id, revision, history, asked_at };
-            let ban = last_ban_from_core(answer.last_ban, answer.bans_lifted_at_ms);
-            self.bans.report_accepted(&report, ban, stamp, self.clock.now()).await;
+            let (account_id, revision) = (ban.account_id, answer.revision);
+            self.changes.learn_early(Stamp { account_id, revision, history, asked_at });
+            self.imposed.reported(&ban);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Counts a request, and admits or refuses it (docs/contract.md, 6).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use petstore_clock::UnixMillis;
 
@@ -9,10 +9,10 @@ use crate::{
     client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
-    keys::KnownKey,
+    keys::{KnownKey, LastBan},
     operation::Counts,
     rate_limit::{
-        ADDRESS_QUOTA, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope,
+        ADDRESS_QUOTA, BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope,
         USAGE_QUOTA, WindowView,
     },
 };
@@ -50,16 +50,17 @@ pub(super) async fn admit(
         }
         Ok(key) => {
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
-            let admission = take(gateway, &limit_key, quota, Ok(Arc::clone(&key))).await;
-            if let Some(decision) = &admission.decision {
+            let judged = judge(gateway, &limit_key, &key).await;
+            if let Ok(Judged { decision, ban_cause: None }) = &judged {
                 key.note_decision(decision);
             }
-            admission
+            admission(gateway, &limit_key, quota, judged, Ok(key))
         }
         Err(Unauthenticated { error, .. }) if is_free(&error) => Admission::not_counted(Err(error)),
         Err(Unauthenticated { error, key }) => {
             let address = LimitKey::Address(context.address);
-            let admission = take(gateway, &address, ADDRESS_QUOTA, Err(error)).await;
+            let taken = take(gateway, &address, ADDRESS_QUOTA).await;
+            let admission = admission(gateway, &address, ADDRESS_QUOTA, taken, Err(error));
             Admission { refused_key: key, ..admission }
         }
     }
@@ -71,18 +72,82 @@ const fn is_free(error: &ApiError) -> bool {
     matches!(error, ApiError::ApiKeyNotChecked)
 }
 
+/// The limiter's decision, and why the key is banned if that refuses the request.
+struct Judged {
+    decision: Decision,
+    ban_cause: Option<BanCause>,
+}
+
+impl Judged {
+    fn new(decision: Decision, last_ban: Option<&LastBan>) -> Self {
+        match last_ban.and_then(|last_ban| last_ban.in_force(decision.now)) {
+            Some((ban, cause)) => {
+                Self { decision: Decision { ban: Some(ban), ..decision }, ban_cause: Some(cause.clone()) }
+            }
+            None => Self { decision, ban_cause: None },
+        }
+    }
+}
+
+/// Counts a request with a key, unless the key is banned, and bans it if its strikes are too many. When a ban ends
+/// is judged by the limiter's clock, as `Retry-After` is; this gateway's clock only says which bans may be in
+/// force.
+async fn judge(
+    gateway: &GatewayState,
+    limit_key: &LimitKey,
+    key: &KnownKey,
+) -> Result<Judged, LimiterUnavailable> {
+    const MAX_SKEW: Duration = Duration::from_mins(1);
+
+    let last_ban = last_ban(gateway, key);
+    if let Some(last_ban) = &last_ban
+        && last_ban.in_force(gateway.clock.now().minus(MAX_SKEW)).is_some()
+    {
+        let judged = Judged::new(gateway.limiter.peek(limit_key, key.quota).await?, Some(last_ban));
+        if judged.ban_cause.is_some() {
+            return Ok(judged);
+        }
+    }
+    let decision = gateway.limiter.take(limit_key, key.quota, settled_at(last_ban.as_ref())).await?;
+    let Some(from) = decision.struck_out_at else { return Ok(Judged { decision, ban_cause: None }) };
+    let is_new = gateway.keys.ban(key, from);
+    let judged = Judged::new(decision, gateway.keys.last_ban(key).as_ref());
+    // The gateway whose request was one too many; others learn the same moment from their next strike.
+    if let Some(ban) = judged.decision.ban
+        && is_new
+        && from == decision.now
+    {
+        gateway.metrics.banned();
+        let (account_id, key_id) = (key.account_id, &key.key_id);
+        tracing::warn!(account_id, %key_id, until = %ban.until, "banned a key that ignores 429");
+    }
+    Ok(judged)
+}
+
+/// Returns the key's last ban, unless bans are switched off.
+fn last_ban(gateway: &GatewayState, key: &KnownKey) -> Option<LastBan> {
+    if gateway.settings.bans { gateway.keys.last_ban(key) } else { None }
+}
+
+fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
+    last_ban.map_or(UnixMillis(0), LastBan::settled_at)
+}
+
 /// Counts a question about usage. It costs no quota and is answered also when that is used up, and in a
 /// ban. It has a limit of its own, which is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
-    let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
-    let admission = take(gateway, &own, USAGE_QUOTA, Ok(key)).await;
+    let (limit_key, quota, last_ban) = (limit_key(gateway, &key), key.quota, last_ban(gateway, &key));
+    let taken = take(gateway, &own, USAGE_QUOTA).await;
+    let admission = admission(gateway, &own, USAGE_QUOTA, taken, Ok(key));
     if admission.verdict.is_err() {
         return admission;
     }
-    match gateway.limiter.inspect(&limit_key, quota).await {
+    match gateway.limiter.inspect(&limit_key, quota, settled_at(last_ban.as_ref())).await {
         Ok(limit_status) => {
-            Admission { decision: Some(limit_status.decision), limit_status: Some(limit_status), ..admission }
+            let Judged { decision, .. } = Judged::new(limit_status.decision, last_ban.as_ref());
+            let limit_status = Some(LimitStatus { decision, ..limit_status });
+            Admission { decision: Some(decision), limit_status, ..admission }
         }
         Err(unavailable) => {
             let decision = Some(undecided(quota, gateway.clock.now()));
@@ -100,25 +165,36 @@ fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     }
 }
 
-/// Counts one request. If it is admitted, it may pass with the key, or is refused for the reason in `caller`.
+/// Counts one request against what is never banned.
 async fn take(
     gateway: &GatewayState,
     limit_key: &LimitKey,
     quota: Quota,
+) -> Result<Judged, LimiterUnavailable> {
+    let decision = gateway.limiter.take(limit_key, quota, UnixMillis(0)).await?;
+    Ok(Judged { decision, ban_cause: None })
+}
+
+/// Returns what becomes of a request. If it is within the limits, it may pass with the key, or else `caller` says
+/// why not.
+fn admission(
+    gateway: &GatewayState,
+    limit_key: &LimitKey,
+    quota: Quota,
+    judged: Result<Judged, LimiterUnavailable>,
     caller: Result<Arc<KnownKey>, ApiError>,
 ) -> Admission {
-    let taken = match gateway.limiter.take(limit_key, quota).await {
-        Ok(decision) => gateway.keys.settle_ban(limit_key, quota, decision).await,
-        Err(unavailable) => Err(unavailable),
-    };
-    gateway.metrics.decided(limit_key, taken.as_ref().map(|(decision, _)| decision).map_err(|away| *away));
+    gateway.metrics.decided(limit_key, judged.as_ref().map(|it| &it.decision).map_err(|away| *away));
     let (key, refusal) = match caller {
         Ok(key) => (Some(key), None),
         Err(refusal) => (None, Some(refusal)),
     };
-    let (refusal, decision) = match taken {
-        Ok((decision, _)) if decision.outcome == Outcome::Admitted => (refusal, decision),
-        Ok((decision, cause)) => (Some(ApiError::OverLimit(decision, cause)), decision),
+    let (refusal, decision) = match judged {
+        Ok(Judged { decision, ban_cause: Some(cause) }) => {
+            (Some(ApiError::Banned(Box::new(decision), cause)), decision)
+        }
+        Ok(Judged { decision, .. }) if decision.outcome == Outcome::Admitted => (refusal, decision),
+        Ok(Judged { decision, .. }) => (Some(ApiError::OverLimit(decision)), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
     let verdict = refusal.map_or(Ok(()), Err);
@@ -139,6 +215,7 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     Decision {
         outcome: Outcome::RateLimited,
         is_strike: false,
+        struck_out_at: None,
         now,
         minute: window(quota.per_minute),
         day: window(quota.per_day),

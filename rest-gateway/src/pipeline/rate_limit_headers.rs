@@ -53,6 +53,7 @@ mod tests {
         Decision {
             outcome: Outcome::Admitted,
             is_strike: false,
+            struck_out_at: None,
             now: UnixMillis(1_764_892_790_500),
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(1_764_892_832_001) },
             day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_764_979_200_000) },

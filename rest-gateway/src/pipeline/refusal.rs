@@ -48,26 +48,25 @@ fn refused_by(error: &ApiError, limited: Limited) -> Option<RefusedBy> {
         ApiError::ApiKeyRevoked => RefusalCause::KeyRevoked,
         ApiError::ApiKeyExpired => RefusalCause::KeyExpired,
         ApiError::AccountSuspended { .. } => RefusalCause::AccountSuspended,
-        ApiError::OverLimit(decision, ban) => return over_limit(decision, ban, limited),
+        ApiError::OverLimit(decision) => return over_limit(decision, limited),
+        ApiError::Banned(decision, cause) => {
+            let cause = match cause {
+                BanCause::Operator(_) => RefusalCause::OperatorBan,
+                BanCause::IgnoredRefusals => RefusalCause::LimiterBan,
+            };
+            let period = decision.ban.map(|ban| (ban.from, ban.until));
+            return Some(RefusedBy { cause, limit: None, period });
+        }
         _ => return None,
     };
     Some(RefusedBy { cause, limit: None, period: None })
 }
 
-fn over_limit(decision: &Decision, ban: &BanCause, limited: Limited) -> Option<RefusedBy> {
+fn over_limit(decision: &Decision, limited: Limited) -> Option<RefusedBy> {
     let (cause, WindowView { limit, resets_at, .. }, length) = match decision.outcome {
         Outcome::Admitted => return None,
         Outcome::RateLimited => (RefusalCause::MinuteLimit, decision.minute, MINUTE),
         Outcome::QuotaExceeded => (RefusalCause::DayLimit, decision.day, DAY),
-        Outcome::Banned => {
-            let cause = match ban {
-                BanCause::Operator(_) => RefusalCause::OperatorBan,
-                // Those of operators are told by the core, with their cause.
-                BanCause::IgnoredRefusals | BanCause::Unknown => RefusalCause::LimiterBan,
-            };
-            let period = decision.ban.map(|ban| (ban.from, ban.until));
-            return Some(RefusedBy { cause, limit: None, period });
-        }
     };
     let cause = match limited {
         Limited::Account => cause,
@@ -87,18 +86,26 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(1_795_200_380_000);
 
-    fn refused(outcome: Outcome, ban: BanCause, limited: Limited) -> RefusedBy {
+    fn decision(outcome: Outcome) -> Decision {
         let window = |limit, resets_at| WindowView { limit, remaining: 0, resets_at: UnixMillis(resets_at) };
-        let decision = Decision {
+        Decision {
             outcome,
             is_strike: false,
+            struck_out_at: None,
             now: NOW,
             minute: window(60, NOW.0 + 42_000),
             day: window(1_000, 1_795_219_200_000),
             ban: Some(BanPeriod { from: NOW, until: UnixMillis(NOW.0 + 300_000) }),
             scope: Scope::Shared,
-        };
-        refused_by(&ApiError::OverLimit(decision, ban), limited).unwrap()
+        }
+    }
+
+    fn refused(outcome: Outcome, limited: Limited) -> RefusedBy {
+        refused_by(&ApiError::OverLimit(decision(outcome)), limited).unwrap()
+    }
+
+    fn banned(cause: BanCause) -> RefusedBy {
+        refused_by(&ApiError::Banned(Box::new(decision(Outcome::Admitted)), cause), Limited::Account).unwrap()
     }
 
     #[test]
@@ -108,21 +115,19 @@ mod tests {
             limit,
             period: Some((UnixMillis(since), UnixMillis(until))),
         };
-        let unknown = || BanCause::Unknown;
         let minute = |cause| by(cause, Some(60), NOW.0 - 18_000, NOW.0 + 42_000);
         let day = |cause| by(cause, Some(1_000), 1_795_132_800_000, 1_795_219_200_000);
         let ban = |cause| by(cause, None, NOW.0, NOW.0 + 300_000);
-        for (told, expected) in [
-            (refused(Outcome::RateLimited, unknown(), Limited::Account), minute(C::MinuteLimit)),
-            (refused(Outcome::RateLimited, unknown(), Limited::Usage), minute(C::UsageLimit)),
-            (refused(Outcome::RateLimited, unknown(), Limited::Address), minute(C::AddressLimit)),
-            (refused(Outcome::QuotaExceeded, unknown(), Limited::Account), day(C::DayLimit)),
-            (refused(Outcome::QuotaExceeded, unknown(), Limited::Address), day(C::AddressLimit)),
-            (refused(Outcome::Banned, unknown(), Limited::Account), ban(C::LimiterBan)),
-            (refused(Outcome::Banned, BanCause::IgnoredRefusals, Limited::Account), ban(C::LimiterBan)),
-            (refused(Outcome::Banned, BanCause::Operator(None), Limited::Account), ban(C::OperatorBan)),
+        for (recorded, expected) in [
+            (refused(Outcome::RateLimited, Limited::Account), minute(C::MinuteLimit)),
+            (refused(Outcome::RateLimited, Limited::Usage), minute(C::UsageLimit)),
+            (refused(Outcome::RateLimited, Limited::Address), minute(C::AddressLimit)),
+            (refused(Outcome::QuotaExceeded, Limited::Account), day(C::DayLimit)),
+            (refused(Outcome::QuotaExceeded, Limited::Address), day(C::AddressLimit)),
+            (banned(BanCause::IgnoredRefusals), ban(C::LimiterBan)),
+            (banned(BanCause::Operator(None)), ban(C::OperatorBan)),
         ] {
-            assert_eq!(told, expected);
+            assert_eq!(recorded, expected);
         }
     }
 

@@ -1,12 +1,9 @@
-//! The abuse state of an API key after its first 429: refused period, strikes, ban. Pure: integers in,
-//! integers out.
+//! The abuse state of an API key after its first 429: refused period and strikes. Pure: integers in, integers
+//! out.
 
 use petstore_clock::UnixMillis;
 
-use super::{
-    ban::BanPeriod,
-    windows::{DAY, MINUTE},
-};
+use super::windows::MINUTE;
 
 /// Requests that were under way when the first 429 was sent may still arrive for so long, in milliseconds.
 const GRACE: u64 = 1_000;
@@ -16,15 +13,6 @@ const STRIKES_SPAN: u64 = 600_000;
 
 /// A key is never banned for fewer strikes than this.
 const FEWEST_STRIKES: u64 = 100;
-
-/// The first ban, in milliseconds; each further one is twice as long.
-const FIRST_BAN: u64 = 300_000;
-
-/// The longest ban, in milliseconds.
-const LONGEST_BAN: u64 = DAY;
-
-/// A key is a first offender again so many milliseconds after its last ban ended.
-const BAN_MEMORY: u64 = DAY;
 
 /// How far, in milliseconds, a span may begin in the future: the clock may have been set back since. What
 /// begins later is void, or the jump would prolong it by as much.
@@ -55,56 +43,32 @@ impl TimeSpan {
 pub(crate) struct AbuseState {
     /// The refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
     pub(crate) refused: TimeSpan,
-    /// The ten minutes in which strikes are being counted.
+    /// The ten minutes in which strikes are counted. They begin with the first strike, and anew with the one
+    /// that is too many.
     pub(crate) striking: TimeSpan,
-    /// Strikes in them.
+    /// Strikes in them; 0 once there were too many.
     pub(crate) strikes: u64,
-    /// The last ban, remembered for a day after its end.
-    pub(crate) ban: TimeSpan,
-    /// How long that ban was imposed for, in milliseconds: the next one is twice as long.
-    pub(crate) ban_length: u64,
 }
 
 impl AbuseState {
-    /// Only what still matters: what is over is forgotten.
-    pub(crate) fn at(self, now: u64) -> Self {
+    /// Returns what still matters: not what is over, or began before `settled_at`, because a ban or its lifting
+    /// has settled it.
+    pub(crate) fn at(self, now: u64, settled_at: UnixMillis) -> Self {
+        let matters = |span: TimeSpan| span.holds(now) && span.from >= settled_at.0;
         let mut current = Self::default();
-        if self.refused.holds(now) {
+        if matters(self.refused) {
             current.refused = self.refused;
         }
-        if self.striking.holds(now) {
+        if matters(self.striking) {
             (current.striking, current.strikes) = (self.striking, self.strikes);
-        }
-        let remembered = TimeSpan { until: self.ban.until.saturating_add(BAN_MEMORY), ..self.ban };
-        if self.ban_length > 0 && remembered.holds(now) {
-            (current.ban, current.ban_length) = (self.ban, self.ban_length);
         }
         current
     }
 
-    /// The ban that is in force.
-    pub(crate) fn ban_in_force(self, now: u64) -> Option<BanPeriod> {
-        let TimeSpan { from, until } = self.ban;
-        self.ban.holds(now).then_some(BanPeriod { from: UnixMillis(from), until: UnixMillis(until) })
-    }
-
-    /// With this ban as the last one, or with none; the next one is twice as long. A last one that was
-    /// imposed after `upto` stays: whoever asks for this did not know of it. Like every ban it settles what
-    /// was before, and so does lifting one. Setting what is set already changes nothing. A ban of a clock
-    /// that is ahead is imposed now.
-    pub(crate) fn with_ban(self, ban: Option<BanPeriod>, upto: UnixMillis, now: u64) -> Self {
-        let current = self.at(now);
-        let has_one = current.ban_length > 0;
-        match ban {
-            _ if has_one && current.ban.from > upto.0 => current,
-            Some(ban) if has_one && current.ban.until == ban.until.0 => current,
-            Some(ban) => {
-                let span = TimeSpan { from: ban.from.0.min(now), until: ban.until.0 };
-                Self { ban: span, ban_length: span.until.saturating_sub(span.from), ..Self::default() }
-            }
-            None if has_one => Self::default(),
-            None => current,
-        }
+    /// Returns when the strikes were too many, if they were.
+    pub(crate) fn struck_out_at(self) -> Option<UnixMillis> {
+        let is_struck_out = self.strikes == 0 && self.striking != TimeSpan::default();
+        is_struck_out.then_some(UnixMillis(self.striking.from))
     }
 
     /// After a request that was let in. Past the grace it ends the refused period instead of being a strike:
@@ -128,14 +92,14 @@ impl AbuseState {
     }
 
     fn struck(self, now: u64, per_minute: u64) -> Self {
+        if self.struck_out_at().is_some() {
+            return self; // all gateways learn the same moment
+        }
         let striking = if self.strikes == 0 { TimeSpan::new(now, STRIKES_SPAN) } else { self.striking };
         let strikes = self.strikes + 1;
         if strikes <= FEWEST_STRIKES.max(per_minute.saturating_mul(2)) {
             return Self { striking, strikes, ..self };
         }
-        // A ban settles what led to it: after it, a 429 opens a new refused period and strikes count from
-        // zero.
-        let ban_length = if self.ban_length == 0 { FIRST_BAN } else { LONGEST_BAN.min(self.ban_length * 2) };
-        Self { ban: TimeSpan::new(now, ban_length), ban_length, ..Self::default() }
+        Self { striking: TimeSpan::new(now, STRIKES_SPAN), strikes: 0, ..self }
     }
 }

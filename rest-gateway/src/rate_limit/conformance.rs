@@ -1,7 +1,7 @@
 //! The suite that every limiter passes: what a limiter adds to the policy is that it counts for the right
 //! caller, in one atomic step, and by its clock.
 
-mod bans;
+mod strikes;
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use proptest::{
 };
 
 use super::{
-    BanPeriod, Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
+    Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
     abuse::AbuseState,
     policy::{self, Record},
     windows::Windows,
@@ -30,6 +30,9 @@ use super::{
 
 /// No window is used up by accident.
 const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };
+
+/// Nothing is settled.
+const NEVER: UnixMillis = UnixMillis(0);
 
 /// A limiter, and the hand of its clock. The clock must stand still, or move at the pace of real time.
 pub(crate) struct Rig {
@@ -69,7 +72,11 @@ impl Rig {
     }
 
     async fn take(&self, limit_key: &LimitKey, quota: Quota) -> Decision {
-        self.limiter.take(limit_key, quota).await.expect("the limiter under test is up")
+        self.take_settled(limit_key, quota, NEVER).await
+    }
+
+    async fn take_settled(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decision {
+        self.limiter.take(limit_key, quota, settled_at).await.expect("the limiter under test is up")
     }
 
     async fn take_many(&self, count: u64, limit_key: &LimitKey, quota: Quota) -> Decision {
@@ -84,23 +91,7 @@ impl Rig {
     }
 
     async fn inspect(&self, limit_key: &LimitKey) -> LimitStatus {
-        self.limiter.inspect(limit_key, AMPLE).await.expect("the limiter under test is up")
-    }
-
-    /// As of now: whatever was imposed before is known.
-    async fn set_ban(&self, limit_key: &LimitKey, ban: Option<BanPeriod>) {
-        self.set_ban_upto(limit_key, ban, self.inspect(limit_key).await.decision.now).await;
-    }
-
-    async fn set_ban_upto(&self, limit_key: &LimitKey, ban: Option<BanPeriod>, upto: UnixMillis) {
-        self.limiter.set_ban(limit_key, ban, upto).await.expect("the limiter under test is up");
-    }
-
-    async fn ban_from_now(&self, limit_key: &LimitKey, length: Duration) -> BanPeriod {
-        let from = self.inspect(limit_key).await.decision.now;
-        let ban = BanPeriod { from, until: from.plus(length) };
-        self.set_ban(limit_key, Some(ban)).await;
-        ban
+        self.limiter.inspect(limit_key, AMPLE, NEVER).await.expect("the limiter under test is up")
     }
 
     fn waits(&self, duration: Duration) {
@@ -120,15 +111,12 @@ pub(crate) async fn suite(rig: &Rig) {
     exactly_as_many_as_remain_are_admitted_at_once(rig).await;
     a_window_that_has_ended_starts_anew(rig).await;
     a_plan_change_acts_in_the_running_window(rig).await;
-    bans::a_ban_is_the_keys_and_ends_by_itself(rig).await;
-    bans::an_operator_bans_a_key_and_lifts_its_ban(rig).await;
-    bans::a_lifted_ban_is_forgotten_and_an_imposed_one_is_not(rig).await;
-    bans::a_ban_that_is_newer_than_what_is_known_stays(rig).await;
-    bans::a_ban_by_a_clock_that_is_ahead_holds_at_once(rig).await;
-    bans::all_that_is_kept_of_a_key_can_be_seen(rig).await;
-    bans::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
+    strikes::too_many_strikes_are_the_keys_and_told_from_their_moment_on(rig).await;
+    strikes::what_is_settled_makes_nothing_a_strike(rig).await;
+    strikes::all_that_is_kept_of_a_key_can_be_seen(rig).await;
+    strikes::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
     questions_about_usage_have_windows_of_their_own(rig).await;
-    bans::an_address_is_never_banned(rig).await;
+    strikes::an_address_is_never_struck(rig).await;
     decisions_are_those_of_the_policy(rig).await;
 }
 
@@ -164,7 +152,7 @@ async fn exactly_as_many_as_remain_are_admitted_at_once(rig: &Rig) {
                 let mut admitted = 0;
                 for _ in 0..50 {
                     let decision =
-                        limiter.take(&limit_key, quota).await.expect("the limiter under test is up");
+                        limiter.take(&limit_key, quota, NEVER).await.expect("the limiter under test is up");
                     admitted += u32::from(decision.outcome == Outcome::Admitted);
                 }
                 admitted
@@ -212,9 +200,9 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
     let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
     let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
     let plans = prop::collection::vec(quota, 2);
-    let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8), 3_000);
+    let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8, 0..2_000u16), 3_000);
     let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
-    let mut outcomes = Vec::new();
+    let mut decisions = Vec::new();
     for _ in 0..rig.traces {
         let (mut plans, requests) = (&plans, &requests).new_tree(&mut random).unwrap().current();
         let (first, second) = (rig.new_account(), rig.new_account());
@@ -227,8 +215,8 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
             LimitKey::Account(first),
             LimitKey::Usage(first),
         ];
-        let mut ledger = Ledger::default();
-        for (caller, pause, plan_change, peek) in requests {
+        let (mut ledger, mut settled_at) = (Ledger::default(), [NEVER; 7]);
+        for (caller, pause, plan_change, peek, settle) in requests {
             rig.waits(Duration::from_millis(pause));
             if plan_change == 0 {
                 plans.swap(0, 1);
@@ -237,20 +225,30 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
             let record = ledger.record(limit_key);
             if peek == 0 {
                 let decision = rig.peek(limit_key, quota).await;
-                assert_eq!(decision, policy::inspect(record, quota, decision.now).decision);
-                let limit_status =
-                    rig.limiter.inspect(limit_key, quota).await.expect("the limiter under test is up");
-                assert_eq!(limit_status, policy::inspect(record, quota, limit_status.decision.now));
+                assert_eq!(decision, policy::inspect(record, quota, NEVER, decision.now).decision);
+                let kept = rig.limiter.inspect(limit_key, quota, settled_at[caller]).await;
+                let kept = kept.expect("the limiter under test is up");
+                assert_eq!(kept, policy::inspect(record, quota, settled_at[caller], kept.decision.now));
             }
-            let decision = rig.take(limit_key, quota).await;
-            let (expected, next) = policy::take(record, quota, decision.now);
+            let decision = rig.take_settled(limit_key, quota, settled_at[caller]).await;
+            let (expected, next) = policy::take(record, quota, settled_at[caller], decision.now);
             assert_eq!(decision, expected);
             ledger.keep(limit_key, next);
-            outcomes.push(decision.outcome);
+            if settle == 0 {
+                settled_at[caller] = decision.now;
+            }
+            decisions.push(decision);
         }
     }
-    let every = [Outcome::Admitted, Outcome::RateLimited, Outcome::QuotaExceeded, Outcome::Banned];
-    assert!(every.iter().all(|outcome| outcomes.contains(outcome)), "the traces are too tame");
+    assert_wild(&decisions);
+}
+
+/// Panics unless everything that a decision can be is among them.
+pub(crate) fn assert_wild(decisions: &[Decision]) {
+    for outcome in [Outcome::Admitted, Outcome::RateLimited, Outcome::QuotaExceeded] {
+        assert!(decisions.iter().any(|decision| decision.outcome == outcome), "the traces are too tame");
+    }
+    assert!(decisions.iter().any(|decision| decision.struck_out_at.is_some()), "the traces are too tame");
 }
 
 /// The plainest way to keep records: windows by account or address, abuse by key.
@@ -269,8 +267,14 @@ impl Ledger {
     }
 
     /// Decides on one request.
-    pub(crate) fn take(&mut self, limit_key: &LimitKey, quota: Quota, now: UnixMillis) -> Decision {
-        let (decision, next) = policy::take(self.record(limit_key), quota, now);
+    pub(crate) fn take(
+        &mut self,
+        limit_key: &LimitKey,
+        quota: Quota,
+        settled_at: UnixMillis,
+        now: UnixMillis,
+    ) -> Decision {
+        let (decision, next) = policy::take(self.record(limit_key), quota, settled_at, now);
         self.keep(limit_key, next);
         decision
     }

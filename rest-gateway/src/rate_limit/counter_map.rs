@@ -20,7 +20,7 @@ const FIRST_SWEEP: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     windows: Windows,
-    /// Only of keys that were refused or banned lately: seldom more than one.
+    /// Only of keys that were refused lately: seldom more than one.
     abuse: Vec<(Arc<str>, AbuseState)>,
 }
 
@@ -47,7 +47,7 @@ impl Counters {
     /// Whether forgetting this changes no decision.
     fn is_over(&self, now: u64) -> bool {
         self.windows.at(now) == Windows::default()
-            && self.abuse.iter().all(|(_, abuse)| abuse.at(now) == AbuseState::default())
+            && self.abuse.iter().all(|(_, abuse)| abuse.at(now, UnixMillis(0)) == AbuseState::default())
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
             caller,
             || UnixMillis(now),
             |counters, now| {
-                let (decision, next) = policy::take(counters.record(None), QUOTA, now);
+                let (decision, next) = policy::take(counters.record(None), QUOTA, UnixMillis(0), now);
                 counters.keep(None, next);
                 decision.day.remaining
             },

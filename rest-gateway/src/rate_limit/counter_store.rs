@@ -5,7 +5,7 @@ use std::sync::Arc;
 use petstore_clock::UnixMillis;
 
 use super::{
-    BanPeriod, LimitKey,
+    LimitKey,
     counter_map::{CounterMap, Counters},
     policy::Record,
 };
@@ -52,20 +52,6 @@ impl CounterStore {
             LimitKey::Usage(id) => self.usage.get(*id).record(None),
             LimitKey::Address(address) => self.addresses.get(*address).record(None),
         }
-    }
-
-    /// Sets or lifts the ban of a key: [`AbuseState::with_ban`](super::abuse::AbuseState::with_ban).
-    pub(super) fn set_ban(
-        &self,
-        key: &LimitKey,
-        ban: Option<BanPeriod>,
-        upto: UnixMillis,
-        now: impl FnOnce() -> UnixMillis,
-    ) {
-        let with_ban = |record: Record, now: UnixMillis| {
-            ((), Record { abuse: record.abuse.with_ban(ban, upto, now.0), ..record })
-        };
-        self.update(key, now, with_ban);
     }
 
     /// Changes what is kept of the caller, in one atomic step. Time is read inside it, so that the steps of

@@ -17,8 +17,6 @@ pub enum Outcome {
     RateLimited,
     /// The day's requests are used up.
     QuotaExceeded,
-    /// The key is banned for a while, because 429 was ignored.
-    Banned,
 }
 
 impl Outcome {
@@ -48,16 +46,17 @@ pub enum Scope {
 pub struct Decision {
     /// Whether the request may proceed. For a peek: whether a request would have been let in.
     pub outcome: Outcome,
-    /// Whether the request ignored a 429 (docs/contract.md, 6.8). One that is, and is [`Outcome::Banned`],
-    /// brought a new ban.
+    /// `true` if the request ignored a 429 (docs/contract.md, 6.8).
     pub is_strike: bool,
+    /// When the key's strikes were too many: its ban begins then. Only of a strike.
+    pub struck_out_at: Option<UnixMillis>,
     /// When this was decided, by the limiter's clock.
     pub now: UnixMillis,
     /// The minute after this request.
     pub minute: WindowView,
     /// The UTC day after this request.
     pub day: WindowView,
-    /// The ban that is in force; only when [`Outcome::Banned`].
+    /// The ban that refuses the request, whatever the outcome. A limiter knows none: bans are a state of keys.
     pub ban: Option<BanPeriod>,
     /// For which gateways this speaks.
     pub scope: Scope,
@@ -69,8 +68,10 @@ impl Decision {
     /// with the fewest requests remaining, and the day if that is a tie.
     #[must_use]
     pub fn shown(&self) -> WindowView {
+        if self.ban.is_some() {
+            return self.minute_or_ban();
+        }
         match self.outcome {
-            Outcome::Banned => self.minute_or_ban(),
             Outcome::RateLimited => self.minute,
             Outcome::Admitted if self.minute.remaining < self.day.remaining => self.minute,
             Outcome::QuotaExceeded | Outcome::Admitted => self.day,
@@ -81,12 +82,12 @@ impl Decision {
     /// ban and the end of every exhausted window. `None` when the request was admitted.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
-        if self.outcome == Outcome::Admitted {
+        if self.outcome == Outcome::Admitted && self.ban.is_none() {
             return None;
         }
         let exhausted = [self.minute, self.day].into_iter().filter(|window| window.remaining == 0);
-        let until =
-            exhausted.map(|window| window.resets_at).chain(self.banned_until()).max().unwrap_or(self.now);
+        let banned_until = self.ban.map(|ban| ban.until);
+        let until = exhausted.map(|window| window.resets_at).chain(banned_until).max().unwrap_or(self.now);
         Some(secs_between(self.now, until).max(1))
     }
 
@@ -115,48 +116,53 @@ impl Decision {
         window(b", \"day\";r=".as_slice(), self.day);
     }
 
-    /// The end of the ban; only when [`Outcome::Banned`].
+    /// Returns why the windows refused the request, for people: limit, window, and reset in UTC. `None` if they
+    /// admitted it.
     #[must_use]
-    pub fn banned_until(&self) -> Option<UnixMillis> {
-        self.ban.map(|ban| ban.until)
-    }
-
-    /// Why the request was refused, for people: limit, window, and reset in UTC; of a ban, its cause. `None`
-    /// when it was admitted.
-    #[must_use]
-    pub fn refusal_message(&self, cause: &BanCause) -> Option<String> {
-        let WindowView { limit, resets_at, .. } = self.shown();
-        let resets_at = UnixMillis::from_secs(resets_at.as_secs_ceil());
+    pub fn refusal_message(&self) -> Option<String> {
         match self.outcome {
             Outcome::Admitted => None,
-            Outcome::RateLimited => {
-                Some(format!("the limit of {limit} requests per minute is used up; it resets at {resets_at}"))
-            }
-            Outcome::QuotaExceeded => Some(format!(
-                "the limit of {limit} requests per UTC day is used up; it resets at {resets_at}"
+            Outcome::RateLimited => Some(format!(
+                "the limit of {} requests per minute is used up; it resets at {}",
+                self.minute.limit,
+                rounded_up(self.minute.resets_at)
             )),
-            Outcome::Banned => Some(match cause {
-                BanCause::Unknown => format!("the API key is banned until {resets_at}"),
-                BanCause::IgnoredRefusals => format!(
-                    "the API key is banned until {resets_at}, because it kept sending after 429 \
-                     beyond its limit of {limit} requests per minute"
-                ),
-                BanCause::Operator(None) => {
-                    format!("the API key was banned by the operator until {resets_at}")
-                }
-                BanCause::Operator(Some(reason)) => {
-                    format!("the API key was banned by the operator until {resets_at}: {reason}")
-                }
-            }),
+            Outcome::QuotaExceeded => Some(format!(
+                "the limit of {} requests per UTC day is used up; it resets at {}",
+                self.day.limit,
+                rounded_up(self.day.resets_at)
+            )),
+        }
+    }
+
+    /// Returns why a banned key is refused, for people.
+    #[must_use]
+    pub fn ban_message(&self, cause: &BanCause) -> String {
+        let WindowView { limit, resets_at, .. } = self.minute_or_ban();
+        let resets_at = rounded_up(resets_at);
+        match cause {
+            BanCause::IgnoredRefusals => format!(
+                "the API key is banned until {resets_at}, because it kept sending after 429 beyond its limit \
+                 of {limit} requests per minute"
+            ),
+            BanCause::Operator(None) => format!("the API key was banned by the operator until {resets_at}"),
+            BanCause::Operator(Some(reason)) => {
+                format!("the API key was banned by the operator until {resets_at}: {reason}")
+            }
         }
     }
 
     fn minute_or_ban(&self) -> WindowView {
-        match self.banned_until() {
-            Some(resets_at) => WindowView { limit: self.minute.limit, remaining: 0, resets_at },
+        match self.ban {
+            Some(ban) => WindowView { limit: self.minute.limit, remaining: 0, resets_at: ban.until },
             None => self.minute,
         }
     }
+}
+
+/// Returns the moment in RFC 3339, rounded up to the second as in `X-RateLimit-Reset`.
+fn rounded_up(moment: UnixMillis) -> UnixMillis {
+    UnixMillis::from_secs(moment.as_secs_ceil())
 }
 
 /// Every answer shows nine numbers, and `format!` would take more instructions for each.
@@ -178,6 +184,7 @@ mod tests {
         Decision {
             outcome,
             is_strike: false,
+            struck_out_at: None,
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_795_219_200_000) },
@@ -201,14 +208,27 @@ mod tests {
         assert_eq!(state, r#""minute";r=59;t=42, "day";r=999;t=18820"#);
     }
 
+    /// Banned for 299.001 s.
+    fn banned(outcome: Outcome) -> Decision {
+        let decision = decision(outcome);
+        let ban = BanPeriod { from: decision.now, until: UnixMillis(decision.now.0 + 299_001) };
+        Decision { ban: Some(ban), ..decision }
+    }
+
     #[test]
     fn in_a_ban_all_fields_show_nothing_remaining_until_its_end() {
-        let banned = decision(Outcome::Banned);
-        let ban = BanPeriod { from: banned.now, until: UnixMillis(banned.now.0 + 299_001) };
-        let banned = Decision { ban: Some(ban), ..banned };
+        let banned = banned(Outcome::Admitted);
         assert_eq!((banned.shown().limit, banned.shown().remaining), (60, 0));
         assert_eq!(ietf_fields(&banned)[1], r#""minute";r=0;t=300, "day";r=999;t=18820"#);
         assert_eq!(banned.retry_after_secs(), Some(300));
+    }
+
+    #[test]
+    fn in_a_ban_retry_after_covers_an_exhausted_day_as_well() {
+        let banned = banned(Outcome::QuotaExceeded);
+        let day = WindowView { remaining: 0, ..banned.day };
+        assert_eq!(Decision { day, ..banned }.retry_after_secs(), Some(18_820));
+        assert_eq!(banned.shown().limit, 60, "the minute's limit, nothing remaining, and the ban's end");
     }
 
     #[test]
@@ -220,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_limit_window_and_reset_in_utc() {
-        let message = |outcome| decision(outcome).refusal_message(&BanCause::IgnoredRefusals);
+        let message = |outcome| decision(outcome).refusal_message();
         assert_eq!(message(Outcome::Admitted), None);
         assert_eq!(
             message(Outcome::RateLimited).unwrap(),
@@ -230,16 +250,17 @@ mod tests {
             message(Outcome::QuotaExceeded).unwrap(),
             "the limit of 1000 requests per UTC day is used up; it resets at 2026-11-21T00:00:00Z"
         );
-        assert!(message(Outcome::Banned).unwrap().starts_with("the API key is banned until "));
     }
 
     #[test]
     fn a_ban_says_who_imposed_it_and_why() {
-        let message = |cause| decision(Outcome::Banned).refusal_message(&cause).unwrap();
-        let until = "2026-11-20T18:47:03Z";
-        assert_eq!(message(BanCause::Unknown), format!("the API key is banned until {until}"));
-        assert!(message(BanCause::IgnoredRefusals).contains("kept sending after 429"));
-        let by_hand = format!("the API key was banned by the operator until {until}");
+        let message = |cause| banned(Outcome::RateLimited).ban_message(&cause);
+        assert_eq!(
+            message(BanCause::IgnoredRefusals),
+            "the API key is banned until 2026-11-20T18:51:20Z, because it kept sending after 429 beyond its \
+             limit of 60 requests per minute"
+        );
+        let by_hand = "the API key was banned by the operator until 2026-11-20T18:51:20Z";
         assert_eq!(message(BanCause::Operator(None)), by_hand);
         assert_eq!(message(BanCause::Operator(Some("a leak".into()))), format!("{by_hand}: a leak"));
     }

@@ -4,11 +4,11 @@ use futures_util::future::BoxFuture;
 use petstore_clock::{Clock, UnixMillis};
 
 use super::{
-    BanPeriod, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter,
-    counter_store::CounterStore, policy,
+    Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, counter_store::CounterStore,
+    policy,
 };
 
-/// A limiter for one gateway alone: windows, strikes and bans live and end with the process.
+/// A limiter for one gateway alone: windows and strikes live and end with the process.
 #[derive(Debug)]
 pub struct InProcessLimiter {
     clock: Clock,
@@ -28,12 +28,13 @@ impl RateLimiter for InProcessLimiter {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
             Ok(self.counters.update(
                 limit_key,
                 || self.clock.now(),
-                |record, now| policy::take(record, quota, now),
+                |record, now| policy::take(record, quota, settled_at, now),
             ))
         })
     }
@@ -42,21 +43,10 @@ impl RateLimiter for InProcessLimiter {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
-        Box::pin(async move { Ok(policy::inspect(self.counters.record(limit_key), quota, self.clock.now())) })
-    }
-
-    fn set_ban<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        ban: Option<BanPeriod>,
-        upto: UnixMillis,
-    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
         Box::pin(async move {
-            if matches!(limit_key, LimitKey::ApiKey { .. }) {
-                self.counters.set_ban(limit_key, ban, upto, || self.clock.now());
-            }
-            Ok(())
+            Ok(policy::inspect(self.counters.record(limit_key), quota, settled_at, self.clock.now()))
         })
     }
 }
@@ -81,8 +71,8 @@ mod tests {
         let limiter = InProcessLimiter::new(clock);
         let quota = Quota { per_minute: 1, per_day: 5 };
         let limit_key = LimitKey::ApiKey { account_id: 1, key_id: "key".into() };
-        assert!(limiter.take(&limit_key, quota).await.unwrap().retry_after_secs().is_none());
+        assert!(limiter.take(&limit_key, quota, UnixMillis(0)).await.unwrap().retry_after_secs().is_none());
         hand.set(UnixMillis(1_795_100_000_000));
-        assert!(limiter.take(&limit_key, quota).await.unwrap().retry_after_secs().is_none());
+        assert!(limiter.take(&limit_key, quota, UnixMillis(0)).await.unwrap().retry_after_secs().is_none());
     }
 }

@@ -2,10 +2,7 @@
 
 use petstore_clock::UnixMillis;
 
-use super::{
-    ban::BanPeriod,
-    decision::{Decision, Outcome},
-};
+use super::decision::Decision;
 
 /// The state of a caller's limits: its windows and, for an API key, its abuse state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +13,6 @@ pub struct LimitStatus {
     pub refused_until: Option<UnixMillis>,
     /// The strikes in the running ten minutes; `None` when there are none.
     pub strikes: Option<Strikes>,
-    /// The key's last ban, remembered for a day after its end because the next one is twice as long.
-    pub last_ban: Option<BanPeriod>,
-}
-
-impl LimitStatus {
-    /// The ban that is in force.
-    #[must_use]
-    pub fn ban(&self) -> Option<BanPeriod> {
-        self.last_ban.filter(|_| self.decision.outcome == Outcome::Banned)
-    }
 }
 
 /// Requests of a key that ignored 429.

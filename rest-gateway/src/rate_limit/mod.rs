@@ -1,5 +1,5 @@
-//! Rate limits (docs/contract.md, 6): how many requests a caller may make, and when a key that ignores 429 is
-//! banned.
+//! Rate limits (docs/contract.md, 6): how many requests a caller may make, and when a key that ignores 429 is to
+//! be banned. Bans themselves are a state of keys: `keys::bans`.
 //!
 //! `policy` holds all rules, as a pure function. A [`RateLimiter`] keeps the counters and makes each decision
 //! in one atomic step; `conformance` is the test suite that every limiter passes.
@@ -48,18 +48,18 @@ use crate::client_address::ClientAddress;
 /// What a request is counted against.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LimitKey {
-    /// A request with a valid key. The windows belong to the account, strikes and bans to the key.
+    /// A request with a valid key. The windows belong to the account, strikes to the key.
     ApiKey {
         /// The account's identifier.
         account_id: i64,
         /// The key's identifier; not secret.
         key_id: Arc<str>,
     },
-    /// The account alone, where bans are switched off: the same windows, without strikes and bans.
+    /// The account alone, where bans are switched off: the same windows, without strikes.
     Account(i64),
-    /// Requests for the account's own usage: windows apart from those of its requests, no strikes or bans.
+    /// Requests for the account's own usage: windows apart from those of its requests, and no strikes.
     Usage(i64),
-    /// A request without a valid key. An address has windows, but no strikes and bans.
+    /// A request without a valid key. An address has windows, but no strikes.
     Address(ClientAddress),
 }
 
@@ -68,7 +68,9 @@ pub enum LimitKey {
 ///
 /// Refusal is a value, outage is an error.
 pub trait RateLimiter: Send + Sync + fmt::Debug {
-    /// Decides on one request that counts against `limit_key`, and counts it if it is admitted.
+    /// Decides on one request that counts against `limit_key`, and counts it if it is admitted. Refusals before
+    /// `settled_at` make nothing a strike any more, because a ban of the key or its lifting settled them; 0 if
+    /// there was none.
     ///
     /// # Errors
     /// The counters cannot be reached, and the operator chose to refuse then.
@@ -76,9 +78,10 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
 
-    /// What a request that counts against `limit_key` would be answered now. Nothing is counted, and no
+    /// Returns what a request that counts against `limit_key` would be answered now. Nothing is counted, and no
     /// strike given.
     ///
     /// # Errors
@@ -88,10 +91,11 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         limit_key: &'a LimitKey,
         quota: Quota,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move { Ok(self.inspect(limit_key, quota).await?.decision) })
+        Box::pin(async move { Ok(self.inspect(limit_key, quota, UnixMillis(0)).await?.decision) })
     }
 
-    /// All that is kept of the key, for its owner or an operator. Nothing is counted, and no strike given.
+    /// Returns all that is kept of the key and did not begin before `settled_at`, for its owner or an operator. Nothing
+    /// is counted, and no strike given.
     ///
     /// # Errors
     /// The counters cannot be reached, and the operator chose to refuse then.
@@ -99,20 +103,8 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>>;
-
-    /// Puts this ban in the place of the key's last one, or lifts that, unless that was imposed after `upto`;
-    /// the rule is `AbuseState::with_ban`. It is kept, as every ban, for a day after its end. Does nothing
-    /// for what is not an API key.
-    ///
-    /// # Errors
-    /// The bans that all gateways share cannot be reached. Those that this gateway falls back on are set.
-    fn set_ban<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        ban: Option<BanPeriod>,
-        upto: UnixMillis,
-    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>>;
 
     /// Whether decisions are made elsewhere, so that other work can be done meanwhile.
     fn is_remote(&self) -> bool {

@@ -7,7 +7,6 @@ use petstore_clock::UnixMillis;
 
 use super::{
     abuse::{AbuseState, TimeSpan},
-    ban::BanPeriod,
     decision::{Decision, Outcome, Scope},
     limit_status::{LimitStatus, Strikes},
     quota::Quota,
@@ -23,12 +22,16 @@ pub(crate) struct Record {
     pub(crate) abuse: AbuseState,
 }
 
-/// Decides on one request and counts it, in both windows or in none.
-pub(crate) fn take(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
-    let (decision, current) = look(record, quota, now);
-    let Record { windows, abuse } = current;
+/// Decides on one request and counts it, in both windows or in none. What began before `settled_at` is no
+/// reason for a strike any more.
+pub(crate) fn take(
+    record: Record,
+    quota: Quota,
+    settled_at: UnixMillis,
+    now: UnixMillis,
+) -> (Decision, Record) {
+    let (decision, Record { windows, abuse }) = look(record, quota, settled_at, now);
     match decision.outcome {
-        Outcome::Banned => (decision, current), // in a ban nothing counts
         Outcome::Admitted => {
             let windows = windows.plus_one(now.0);
             let (minute, day) = windows.view(quota, now.0);
@@ -37,40 +40,38 @@ pub(crate) fn take(record: Record, quota: Quota, now: UnixMillis) -> (Decision, 
         Outcome::RateLimited | Outcome::QuotaExceeded => {
             let retry_after = decision.retry_after_secs().unwrap_or(1).saturating_mul(1_000);
             let (abuse, is_strike) = abuse.refused(now.0, retry_after, quota.per_minute);
-            // The strike that brings a ban is answered as its first refusal.
-            (in_force(Decision { is_strike, ..decision }, abuse), Record { windows, abuse })
+            let struck_out_at = abuse.struck_out_at().filter(|_| is_strike);
+            (Decision { is_strike, struck_out_at, ..decision }, Record { windows, abuse })
         }
     }
 }
 
-/// All that is kept of a caller and still matters.
-pub(crate) fn inspect(record: Record, quota: Quota, now: UnixMillis) -> LimitStatus {
-    let (decision, Record { abuse, .. }) = look(record, quota, now);
-    let AbuseState { refused, striking, strikes, ban, ban_length } = abuse;
+/// Returns all that is kept of a caller and still matters.
+pub(crate) fn inspect(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -> LimitStatus {
+    let (decision, Record { abuse, .. }) = look(record, quota, settled_at, now);
+    let AbuseState { refused, striking, strikes } = abuse;
     LimitStatus {
         decision,
         refused_until: (refused != TimeSpan::default()).then_some(UnixMillis(refused.until)),
         strikes: (strikes > 0).then_some(Strikes { count: strikes, resets_at: UnixMillis(striking.until) }),
-        last_ban: (ban_length > 0)
-            .then_some(BanPeriod { from: UnixMillis(ban.from), until: UnixMillis(ban.until) }),
     }
 }
 
-/// The decision before anything is counted, and what of the record still matters.
-fn look(record: Record, quota: Quota, now: UnixMillis) -> (Decision, Record) {
-    let current = Record { windows: record.windows.at(now.0), abuse: record.abuse.at(now.0) };
+/// Returns the decision before anything is counted, and what of the record still matters.
+fn look(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -> (Decision, Record) {
+    let current = Record { windows: record.windows.at(now.0), abuse: record.abuse.at(now.0, settled_at) };
     let (minute, day) = current.windows.view(quota, now.0);
-    let outcome = Outcome::from_windows(minute, day);
-    let scope = Scope::Shared;
-    let decision = Decision { outcome, is_strike: false, now, minute, day, ban: None, scope };
-    (in_force(decision, current.abuse), current)
-}
-
-fn in_force(decision: Decision, abuse: AbuseState) -> Decision {
-    match abuse.ban_in_force(decision.now.0) {
-        Some(ban) => Decision { outcome: Outcome::Banned, ban: Some(ban), ..decision },
-        None => decision,
-    }
+    let decision = Decision {
+        outcome: Outcome::from_windows(minute, day),
+        is_strike: false,
+        struck_out_at: None,
+        now,
+        minute,
+        day,
+        ban: None,
+        scope: Scope::Shared,
+    };
+    (decision, current)
 }
 
 #[cfg(test)]

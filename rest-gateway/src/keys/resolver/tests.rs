@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     keys::core_double::CoreDouble,
-    rate_limit::{BanPeriod, InProcessLimiter},
+    rate_limit::{BanPeriod, InProcessLimiter, Quota},
 };
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
@@ -310,26 +310,48 @@ async fn a_refused_report_of_uses_does_not_drop_those_after_it() {
 #[tokio::test]
 async fn a_ban_whose_report_is_refused_holds_and_is_not_reported_again() {
     let rig = Rig::new();
-    let ban = BanPeriod { from: START, until: START.plus(Duration::from_hours(1)) };
-    let banned = ["refused", "accepted"].map(|id| LimitKey::ApiKey { account_id: 1, key_id: id.into() });
-    rig.core.state().refused.insert("refused".into());
-    let Inner { limiter, .. } = &*rig.resolver.0;
-    let quota = Quota { per_minute: 60, per_day: 1_000 };
-    let send = async |key: &LimitKey| {
-        let decision = limiter.take(key, quota).await.unwrap();
-        rig.resolver.settle_ban(key, quota, decision).await.unwrap().0.ban
-    };
-    for key in &banned {
-        limiter.set_ban(key, Some(ban), START).await.unwrap();
-        assert_eq!(send(key).await, Some(ban));
+    for account in 1..=2 {
+        rig.resolve(&rig.new_key(account)).await.unwrap();
+    }
+    rig.core.state().refused.insert("key-1".into());
+    let known = ["key-1", "key-2"].map(|id| {
+        let quota = Quota { per_minute: 60, per_day: 1_000 };
+        KnownKey::new(id.into(), 1, petstore_proto::internal::v1::Plan::Free, quota)
+    });
+    for key in &known {
+        assert!(rig.resolver.ban(key, START));
     }
     for _ in 0..2 {
         assert_eq!(rig.resolver.0.report_bans().await, Ok(()));
-        assert_eq!(send(&banned[0]).await, Some(ban));
+        assert!(rig.resolver.last_ban(&known[0]).is_some());
     }
     let mut reported = rig.core.state().ban_reports.clone();
     reported.sort();
-    assert_eq!(reported, ["accepted", "refused"]);
+    assert_eq!(reported, ["key-1", "key-2"]);
+}
+
+#[tokio::test]
+async fn what_the_core_answers_to_a_report_holds_before_the_feed_tells_it() {
+    let rig = Rig::new();
+    let key = rig.new_key(1);
+    let known = rig.resolve(&key).await.unwrap();
+    assert_eq!(rig.resolver.last_ban(&known), None);
+    assert!(rig.resolver.ban(&known, START));
+    let imposed = BanPeriod { from: START, until: START.plus(Duration::from_mins(5)) };
+    let is_banned = |known: &KnownKey| {
+        let last_ban = rig.resolver.last_ban(known);
+        last_ban.and_then(|last_ban| last_ban.in_force(START).map(|(period, _)| period))
+    };
+    assert_eq!(is_banned(&known), Some(imposed), "before it is reported");
+    rig.resolver.0.report_bans().await.unwrap();
+    let known = rig.resolve(&key).await.unwrap();
+    assert_eq!((is_banned(&known), rig.core.resolved()), (Some(imposed), 2), "it was looked up again");
+
+    rig.core.set(&key, 1, |key| (key.last_ban, key.bans_lifted_at_ms) = (None, Some(i64::MAX)));
+    rig.poll_changes().await;
+    let known = rig.resolve(&key).await.unwrap();
+    assert_eq!(is_banned(&known), None);
+    assert!(!rig.resolver.ban(&known, START.plus(Duration::from_hours(1))), "it is settled");
 }
 
 #[tokio::test]

@@ -1,29 +1,29 @@
-//! What docs/contract.md says of refused periods, strikes and bans (6.8), each sentence as a test.
+//! What docs/contract.md says of refused periods and strikes (6.8), each sentence as a test.
 
 use std::time::Duration;
 
 use petstore_clock::UnixMillis;
 use proptest::prelude::*;
 
-use super::{Record, inspect, take};
+use super::{Record, take};
 use crate::rate_limit::{Decision, Outcome, Quota};
 
 const FREE: Quota = Quota { per_minute: 60, per_day: 1_000 };
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
 
 /// A key of an account of its own, and the time since it was first used.
 struct Key {
     record: Record,
     quota: Quota,
+    settled_at: UnixMillis,
     millis: u64,
 }
 
 impl Key {
     fn new(quota: Quota) -> Self {
-        Self { record: Record::default(), quota, millis: 0 }
+        Self { record: Record::default(), quota, settled_at: UnixMillis(0), millis: 0 }
     }
 
     /// One with the day's only request used up: until midnight, all it sends is refused.
@@ -40,7 +40,7 @@ impl Key {
     }
 
     fn sends(&mut self) -> Decision {
-        let (decision, next) = take(self.record, self.quota, self.now());
+        let (decision, next) = take(self.record, self.quota, self.settled_at, self.now());
         self.record = next;
         decision
     }
@@ -57,20 +57,16 @@ impl Key {
     }
 
     fn strikes(&self) -> u64 {
-        self.record.abuse.at(self.now().0).strikes
+        self.record.abuse.at(self.now().0, self.settled_at).strikes
     }
 
-    fn banned(&self) -> bool {
-        inspect(self.record, self.quota, self.now()).decision.outcome == Outcome::Banned
-    }
-
-    /// Ignores 429 until it is banned; answers with the ban's length in milliseconds.
-    fn provokes_a_ban(&mut self) -> u64 {
+    /// Ignores 429 until its strikes are too many, and returns when that was.
+    fn strikes_out(&mut self) -> UnixMillis {
         self.sends(); // at the latest this opens a refused period
         self.waits(1_000);
         let decision = self.sends_many(121);
-        assert_eq!(decision.outcome, Outcome::Banned);
-        decision.banned_until().unwrap().0 - decision.now.0
+        assert_eq!(decision.struck_out_at, Some(self.now()));
+        self.now()
     }
 }
 
@@ -119,20 +115,19 @@ fn what_was_in_flight_may_use_up_the_next_minute_without_a_strike() {
 }
 
 #[test]
-fn more_than_100_strikes_ban_a_key_of_a_small_plan_for_five_minutes() {
+fn more_than_100_strikes_are_too_many_for_a_key_of_a_small_plan() {
     let mut key = Key::new(Quota { per_minute: 50, per_day: 1 });
     key.sends_many(2);
-    assert_eq!(key.waits(1_000).sends_many(100).outcome, Outcome::QuotaExceeded);
-    let banned = key.sends();
-    assert_eq!(banned.outcome, Outcome::Banned);
-    assert_eq!(banned.banned_until(), Some(key.now().plus(Duration::from_mins(5))));
+    let last = key.waits(1_000).sends_many(100);
+    assert_eq!((last.is_strike, last.struck_out_at), (true, None));
+    assert_eq!(key.sends().struck_out_at, Some(key.now()));
 }
 
 #[test]
-fn more_than_twice_the_minutes_limit_of_strikes_ban_a_key_of_a_larger_plan() {
+fn more_than_twice_the_minutes_limit_of_strikes_are_too_many_for_a_key_of_a_larger_plan() {
     let mut key = Key::refused();
-    assert_eq!(key.waits(1_000).sends_many(120).outcome, Outcome::QuotaExceeded);
-    assert_eq!(key.sends().outcome, Outcome::Banned);
+    assert_eq!(key.waits(1_000).sends_many(120).struck_out_at, None);
+    assert_eq!(key.sends().struck_out_at, Some(key.now()));
 }
 
 #[test]
@@ -143,98 +138,68 @@ fn strikes_are_counted_in_a_fixed_ten_minutes_opened_by_the_first() {
     assert_eq!(key.strikes(), 120);
     key.waits(1);
     assert_eq!(key.strikes(), 0);
-    assert_eq!(key.sends_many(120).outcome, Outcome::QuotaExceeded);
+    assert_eq!(key.sends_many(120).struck_out_at, None);
 }
 
 #[test]
-fn in_a_ban_the_minutes_limit_nothing_remaining_and_the_bans_end_are_shown() {
-    let mut key = Key::new(FREE);
-    key.sends_many(60);
-    key.provokes_a_ban();
-    let banned = key.waits(100).sends();
-    let shown = banned.shown();
-    assert_eq!((shown.limit, shown.remaining, Some(shown.resets_at)), (60, 0, banned.banned_until()));
-    assert_eq!(banned.retry_after_secs(), Some(300), "299.9 s, rounded up");
-    assert_eq!(inspect(key.record, FREE, key.now()).decision, banned);
-}
-
-#[test]
-fn in_a_ban_retry_after_covers_an_exhausted_day_as_well() {
+fn for_ten_minutes_further_strikes_tell_when_they_were_too_many_whatever_the_plan_is_then() {
     let mut key = Key::refused();
-    key.provokes_a_ban();
-    let banned = key.sends();
-    assert_eq!(banned.retry_after_secs(), Some((banned.day.resets_at.0 - banned.now.0).div_ceil(1_000)));
-}
-
-#[test]
-fn requests_in_a_ban_count_in_nothing_and_do_not_extend_it() {
-    let mut key = Key::new(FREE);
-    key.sends_many(60);
-    let until = key.now().0 + 1_000 + key.provokes_a_ban();
-    let record = key.record;
-    let last = key.waits(5 * MINUTE - 1).sends_many(10_000);
-    assert_eq!(last.banned_until(), Some(UnixMillis(until)));
-    assert_eq!((key.record.abuse, key.record.windows.day), (record.abuse, record.windows.day));
-    assert_eq!(key.waits(1).sends().outcome, Outcome::Admitted);
-}
-
-#[test]
-fn after_a_ban_strikes_count_from_zero_and_a_second_of_grace_is_given_again() {
-    let mut key = Key::refused();
-    key.provokes_a_ban();
-    key.waits(5 * MINUTE);
-    assert_eq!(key.sends_many(10_000).outcome, Outcome::QuotaExceeded);
-    assert_eq!(key.strikes(), 0);
-}
-
-#[test]
-fn each_further_ban_is_twice_as_long_up_to_a_day() {
-    let mut key = Key::refused();
-    let minutes = [5, 10, 20, 40, 80, 160, 320, 640, 1_280, 1_440, 1_440];
-    for expected in minutes {
-        while key.sends().outcome == Outcome::Admitted {} // a new day lets one in
-        assert_eq!(key.provokes_a_ban(), expected * MINUTE);
-        key.waits(expected * MINUTE);
+    let struck_out_at = key.strikes_out();
+    for per_minute in [60, 1_000, 1] {
+        key.quota.per_minute = per_minute;
+        assert_eq!(key.waits(3 * MINUTE).sends().struck_out_at, Some(struck_out_at));
     }
+    let last = key.waits(MINUTE).sends();
+    assert_eq!((last.is_strike, last.struck_out_at, key.strikes()), (true, None, 1));
 }
 
 #[test]
-fn bans_are_forgotten_a_day_after_the_last_one_ended() {
+fn a_lowered_plan_makes_no_earlier_moment_of_strikes_that_are_too_many_now() {
+    let mut key = Key::new(Quota { per_minute: 1_000, per_day: 1 });
+    key.sends_many(2);
+    assert_eq!(key.waits(1_000).sends_many(500).struck_out_at, None);
+    key.quota.per_minute = 60;
+    assert_eq!(key.waits(5_000).sends().struck_out_at, Some(key.now()));
+}
+
+#[test]
+fn after_what_is_settled_strikes_count_from_zero_and_a_second_of_grace_is_given_again() {
     let mut key = Key::refused();
-    assert_eq!(key.provokes_a_ban(), 5 * MINUTE);
-    key.waits(5 * MINUTE + DAY - 1_001).sends_many(2);
-    assert_eq!(key.provokes_a_ban(), 10 * MINUTE); // a second later
-    key.waits(10 * MINUTE + DAY - 1_000).sends_many(2);
-    assert_eq!(key.provokes_a_ban(), 5 * MINUTE);
+    key.settled_at = key.strikes_out().plus(Duration::from_millis(1));
+    key.waits(1);
+    let last = key.sends_many(10_000);
+    assert_eq!((last.outcome, last.is_strike, key.strikes()), (Outcome::QuotaExceeded, false, 0));
+    assert_eq!(key.waits(1_000).sends_many(120).struck_out_at, None);
+    assert_eq!(key.sends().struck_out_at, Some(key.now()));
 }
 
 #[test]
-fn a_clock_set_back_lifts_bans_and_refused_periods_from_the_future() {
+fn a_clock_set_back_ends_refused_periods_from_the_future() {
     let mut key = Key::new(FREE);
     key.waits(2 * HOUR).sends_many(60);
-    key.provokes_a_ban();
+    key.strikes_out();
     key.millis = 0;
     assert_eq!(key.sends().outcome, Outcome::Admitted);
     assert_eq!(key.record.abuse, super::AbuseState::default());
 }
 
 #[test]
-fn a_clock_set_back_by_up_to_a_minute_lifts_no_ban_and_no_refused_period() {
+fn a_clock_set_back_by_up_to_a_minute_ends_no_refused_period() {
     let mut key = Key::refused();
     key.waits(5 * MINUTE);
-    key.provokes_a_ban();
+    let struck_out_at = key.strikes_out();
     key.millis -= MINUTE;
-    assert_eq!(key.sends().outcome, Outcome::Banned);
+    assert_eq!(key.record.abuse.at(key.now().0, key.settled_at).struck_out_at(), Some(struck_out_at));
     key.millis -= 1;
-    assert_eq!(key.sends().outcome, Outcome::QuotaExceeded);
+    assert_eq!(key.record.abuse.at(key.now().0, key.settled_at).struck_out_at(), None);
 }
 
 #[test]
-fn clients_that_ignore_429_are_banned_at_one_and_at_a_hundred_requests_a_second() {
+fn clients_that_ignore_429_have_too_many_strikes_at_one_and_at_a_hundred_requests_a_second() {
     for (every, within) in [(1_000, 1_200_000), (10, 10_000)] {
         let mut key = Key::new(FREE);
-        let banned = (0..within / every).any(|_| key.waits(every).sends().outcome == Outcome::Banned);
-        assert!(banned, "one request every {every} ms for {within} ms");
+        let is_struck_out = (0..within / every).any(|_| key.waits(every).sends().struck_out_at.is_some());
+        assert!(is_struck_out, "one request every {every} ms for {within} ms");
     }
 }
 
@@ -259,7 +224,7 @@ fn of_a_hundred_thousand_clients_that_stop_at_their_first_429_none_is_ever_struc
                 key.millis = first_429 + 999 * (arrived + 1) / in_flight; // in order, the last after 999 ms
                 key.sends();
             }
-            assert_eq!((key.strikes(), key.banned()), (0, false), "client {client}");
+            assert_eq!(key.strikes(), 0, "client {client}");
             key.millis = first_429 + wait * 1_000;
         }
     }

@@ -19,7 +19,7 @@ struct Caller(Record);
 
 impl Caller {
     fn sends(&mut self, quota: Quota, now: UnixMillis) -> Decision {
-        let (decision, next) = take(self.0, quota, now);
+        let (decision, next) = take(self.0, quota, UnixMillis(0), now);
         self.0 = next;
         decision
     }
@@ -67,7 +67,7 @@ fn the_day_is_the_utc_calendar_day() {
 
 #[test]
 fn a_window_not_yet_opened_shows_its_full_limit_and_where_it_would_end() {
-    let decision = inspect(Record::default(), FREE, NOW).decision;
+    let decision = inspect(Record::default(), FREE, UnixMillis(0), NOW).decision;
     assert_eq!(decision.minute, WindowView { limit: 60, remaining: 60, resets_at: later(60_000) });
     assert_eq!(decision.day, WindowView { limit: 1_000, remaining: 1_000, resets_at: MIDNIGHT });
 }
@@ -149,10 +149,10 @@ fn a_plan_change_acts_in_the_running_window_and_never_shows_less_than_nothing() 
 fn a_peek_counts_nothing_and_foretells_the_outcome() {
     let mut caller = Caller::default();
     caller.sends_many(60, FREE, NOW);
-    let first = inspect(caller.0, FREE, NOW).decision;
+    let first = inspect(caller.0, FREE, UnixMillis(0), NOW).decision;
     assert_eq!((first.outcome, first.minute.remaining), (Outcome::RateLimited, 0));
-    assert_eq!(inspect(caller.0, FREE, NOW).decision, first);
-    assert_eq!(inspect(caller.0, FREE, later(60_000)).decision.outcome, Outcome::Admitted);
+    assert_eq!(inspect(caller.0, FREE, UnixMillis(0), NOW).decision, first);
+    assert_eq!(inspect(caller.0, FREE, UnixMillis(0), later(60_000)).decision.outcome, Outcome::Admitted);
 }
 
 #[test]
@@ -166,9 +166,10 @@ fn a_clock_set_back_by_up_to_a_window_never_hands_requests_out_twice() {
         (60 + 86_400, Outcome::QuotaExceeded), // the day begins a day from now
     ] {
         let now = opened.minus(Duration::from_secs(back));
-        assert_eq!(inspect(caller.0, quota, now).decision.outcome, outcome, "{back} s back");
+        assert_eq!(inspect(caller.0, quota, UnixMillis(0), now).decision.outcome, outcome, "{back} s back");
     }
-    let minute_before = inspect(caller.0, quota, opened.minus(Duration::from_mins(1))).decision.minute;
+    let minute_before =
+        inspect(caller.0, quota, UnixMillis(0), opened.minus(Duration::from_mins(1))).decision.minute;
     assert_eq!((minute_before.remaining, minute_before.resets_at), (0, opened.plus(Duration::from_mins(1))));
 }
 

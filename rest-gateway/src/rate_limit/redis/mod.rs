@@ -1,7 +1,7 @@
 //! Counters in Redis, shared by any number of gateways.
 //!
 //! `redis.lua` is the policy written for Redis: one call decides and counts, in Redis's own time. A caller
-//! costs one key, and one more while a key of the account is being refused or banned.
+//! costs one key, and one more while a key of the account is being refused.
 
 mod batch;
 mod connection;
@@ -35,7 +35,7 @@ pub use self::{
     error::RedisCallError,
     url::{InvalidRedisUrl, RedisUrl},
 };
-use super::{BanPeriod, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
+use super::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 
 /// The longest name of an installation.
 const LONGEST_NAME: usize = 64;
@@ -231,9 +231,10 @@ impl RateLimiter for RedisLimiter {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
-            let step = Step::take(&self.installation()?, limit_key, quota);
+            let step = Step::take(&self.installation()?, limit_key, quota, settled_at);
             let taken = async { Ok(self.run(step).await?.taken()?.decision(quota)) };
             self.within(self.deadlines.decision, taken).await
         })
@@ -243,24 +244,13 @@ impl RateLimiter for RedisLimiter {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
         Box::pin(async move {
             let step = Step::read(&self.installation()?, limit_key);
             let kept = async { self.run(step).await?.kept() };
             let (record, now) = self.within(self.deadlines.decision, kept).await?;
-            Ok(policy::inspect(record, quota, now))
-        })
-    }
-
-    fn set_ban<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        ban: Option<BanPeriod>,
-        upto: UnixMillis,
-    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
-        Box::pin(async move {
-            let Some(step) = Step::ban(&self.installation()?, limit_key, ban, upto) else { return Ok(()) };
-            self.within(self.deadlines.decision, async { self.run(step).await.map(drop) }).await
+            Ok(policy::inspect(record, quota, settled_at, now))
         })
     }
 

@@ -3,25 +3,23 @@
 --
 -- KEYS: for each step two: the string with the owner's windows, and the one with the key's abuse state. Where
 -- nothing is kept of a key (accounts without bans, requests for usage, addresses), the owner's twice.
--- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step three, or four for a ban:
---   'take', limit per minute, limit per day: decides on one request and counts it;
---   'pass', the same of an address: it is forgotten sooner if it asked for little;
---   'read', '', '': what is kept;
---   'ban', from, until, upto: puts this ban in the place of the key's last one, or lifts that if both are 0,
---   unless that was imposed after `upto`.
+-- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step four: what to do, the limits per
+-- minute and per day, and the moment before which refusals are settled (0 if never):
+--   'take' decides on one request and counts it;
+--   'pass' does the same for an address: it is forgotten sooner if it asked for little;
+--   'read' answers what is kept.
 -- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error, and
 -- so do all steps of a key that cannot be written. That touches no step of other keys.
 
 local MINUTE, DAY = 60000, 86400000
 local GRACE, STRIKES_SPAN, FEWEST_STRIKES = 1000, 600000, 100
-local FIRST_BAN, LONGEST_BAN, BAN_MEMORY = 300000, DAY, DAY
 local SKEW = MINUTE
 
 -- Minute: from, used. Day: from, used. The last moment at which the abuse state of any key of the account
 -- matters, so that it is not read for keys that were never refused.
 local WINDOWS, WINDOWS_SIZE = '>I6I5I6I5I6', 28
--- Refused period: from, until. Strikes: from, until, count. Last ban: from, until, length it was imposed for.
-local ABUSE, ABUSE_SIZE = '>I6I6I6I6I5I6I6I6', 47
+-- Refused period: from, until. Strikes: from, until, count; once there were too many, the count is 0.
+local ABUSE, ABUSE_SIZE = '>I6I6I6I6I5', 29
 
 local call, pack, unpack, max, min = redis.call, struct.pack, struct.unpack, math.max, math.min
 
@@ -57,7 +55,7 @@ local function holds(from, till)
   return from <= now + SKEW and now < till
 end
 
--- A moment that did not change is not told again: that halves the cost of storing.
+-- The TTL is only written when it changed: that halves the cost of storing.
 local function keep(key, after, till, till_before)
   local entry = entries[key]
   if after == entry.value then
@@ -98,46 +96,34 @@ local function windows_till(minute, day, abuse_till)
   return max(minute + 2 * MINUTE, day + 2 * DAY, abuse_till)
 end
 
-local function read_abuse(key)
-  local kept = stored(key, ABUSE_SIZE)
-  if not kept then
-    return {
-      refused = 0, refused_till = 0, striking = 0, striking_till = 0, strikes = 0,
-      ban = 0, ban_till = 0, ban_length = 0,
-    }
-  end
-  local c = {}
-  c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length =
-    unpack(ABUSE, kept)
-  return c
-end
-
 -- Only what still matters.
-local function current_abuse(key)
-  local c = read_abuse(key)
-  if not holds(c.refused, c.refused_till) then
-    c.refused, c.refused_till = 0, 0
-  end
-  if not holds(c.striking, c.striking_till) then
-    c.striking, c.striking_till, c.strikes = 0, 0, 0
-  end
-  if c.ban_length == 0 or not holds(c.ban, c.ban_till + BAN_MEMORY) then
-    c.ban, c.ban_till, c.ban_length = 0, 0, 0
+local function current_abuse(key, settled)
+  local c = { refused = 0, refused_till = 0, striking = 0, striking_till = 0, strikes = 0 }
+  local kept = stored(key, ABUSE_SIZE)
+  if kept then
+    local refused, refused_till, striking, striking_till, strikes = unpack(ABUSE, kept)
+    if holds(refused, refused_till) and refused >= settled then
+      c.refused, c.refused_till = refused, refused_till
+    end
+    if holds(striking, striking_till) and striking >= settled then
+      c.striking, c.striking_till, c.strikes = striking, striking_till, strikes
+    end
   end
   return c
 end
 
 -- Answers the last moment at which it matters.
 local function keep_abuse(key, c)
-  local till = max(c.refused_till, c.striking_till, c.ban_length > 0 and c.ban_till + BAN_MEMORY or 0)
+  local till = max(c.refused_till, c.striking_till)
   if till > 0 then
     till = till + SKEW
   end
-  local after = pack(
-    ABUSE, c.refused, c.refused_till, c.striking, c.striking_till, c.strikes, c.ban, c.ban_till, c.ban_length
-  )
-  keep(key, after, till)
+  keep(key, pack(ABUSE, c.refused, c.refused_till, c.striking, c.striking_till, c.strikes), till)
   return till
+end
+
+local function is_struck_out(c)
+  return c.strikes == 0 and c.striking > 0
 end
 
 -- Answers whether this was a strike.
@@ -149,20 +135,21 @@ local function refuse(c, retry_after, per_minute)
   if now < c.refused + GRACE then
     return false
   end
+  if is_struck_out(c) then
+    return true
+  end
   if c.strikes == 0 then
     c.striking, c.striking_till = now, now + STRIKES_SPAN
   end
   c.strikes = c.strikes + 1
   if c.strikes > max(FEWEST_STRIKES, 2 * per_minute) then
-    local length = c.ban_length == 0 and FIRST_BAN or min(LONGEST_BAN, 2 * c.ban_length)
-    c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
-    c.ban, c.ban_till, c.ban_length = now, now + length, length
+    c.striking, c.striking_till, c.strikes = now, now + STRIKES_SPAN, 0
   end
   return true
 end
 
 -- `slot` is 0, or of an address the time in which the day's limit grants one request.
-local function take(owner, key, per_minute, per_day, slot)
+local function take(owner, key, per_minute, per_day, settled, slot)
   local minute, in_minute, day, in_day, abuse_till = read_windows(owner)
   local till_before = slot == 0 and windows_till(minute, day, abuse_till)
   if not running(minute, MINUTE) then
@@ -171,13 +158,10 @@ local function take(owner, key, per_minute, per_day, slot)
   if not running(day, DAY) then
     day, in_day = 0, 0
   end
-  local c = now < abuse_till and key ~= owner and current_abuse(key)
-  local outcome, ban = 'A', ''
+  local c = now < abuse_till and key ~= owner and current_abuse(key, settled)
+  local outcome, struck_out = 'A', ''
 
-  if c and holds(c.ban, c.ban_till) then
-    outcome, ban = 'B', pack('>I6I6', c.ban, c.ban_till)
-    keep_abuse(key, c)
-  elseif in_minute < per_minute and in_day < per_day then
+  if in_minute < per_minute and in_day < per_day then
     if in_minute == 0 then
       minute = now
     end
@@ -198,14 +182,12 @@ local function take(owner, key, per_minute, per_day, slot)
     outcome = (not day_is_over or minute_is_over and minute_end > day_end) and 'M' or 'D'
     if key ~= owner then
       local wait = max(minute_is_over and minute_end or 0, day_is_over and day_end or 0) - now + 999
-      c = c or current_abuse(key)
+      c = c or current_abuse(key, settled)
       local is_strike = refuse(c, max(1000, wait - wait % 1000), per_minute)
       abuse_till = max(abuse_till, keep_abuse(key, c))
-      if holds(c.ban, c.ban_till) then
-        outcome, ban = 'B', pack('>I6I6', c.ban, c.ban_till)
-      end
       if is_strike then
         outcome = string.lower(outcome)
+        struck_out = is_struck_out(c) and pack('>I6', c.striking) or ''
       end
     end
   end
@@ -216,19 +198,19 @@ local function take(owner, key, per_minute, per_day, slot)
     till = min(till, now + 2 * MINUTE + in_day * slot)
   end
   keep(owner, after, till, till_before)
-  return outcome .. after .. ban
+  return outcome .. after .. struck_out
 end
 
 local steps = {
-  take = function(owner, key, per_minute, per_day)
-    return take(owner, key, per_minute, per_day, 0)
+  take = function(owner, key, per_minute, per_day, settled)
+    return take(owner, key, per_minute, per_day, settled, 0)
   end,
 
   -- Anyone can come from many addresses, and would fill the memory with them. One that asked for little is
   -- forgotten after two minutes and the time in which the day's limit grants as much, so that forgetting
   -- grants no more.
-  pass = function(owner, key, per_minute, per_day)
-    return take(owner, key, per_minute, per_day, math.ceil(DAY / per_day))
+  pass = function(owner, key, per_minute, per_day, settled)
+    return take(owner, key, per_minute, per_day, settled, math.ceil(DAY / per_day))
   end,
 
   read = function(owner, key)
@@ -236,38 +218,21 @@ local steps = {
     local abuse = key ~= owner and stored(key, ABUSE_SIZE)
     return 'R' .. (kept or pack(WINDOWS, 0, 0, 0, 0, 0)) .. (abuse or '')
   end,
-
-  ban = function(owner, key, from, till, upto)
-    local minute, in_minute, day, in_day, abuse_till = read_windows(owner)
-    local c = current_abuse(key)
-    local has_one = c.ban_length > 0
-    local is_set = till > 0 and has_one and c.ban_till == till or till == 0 and not has_one
-    if not is_set and not (has_one and c.ban > upto) then
-      from = min(from, now)
-      c.refused, c.refused_till, c.striking, c.striking_till, c.strikes = 0, 0, 0, 0, 0
-      c.ban, c.ban_till, c.ban_length = from, till, till - from
-    end
-    abuse_till = max(abuse_till, keep_abuse(key, c))
-    local after = pack(WINDOWS, minute, in_minute, day, in_day, abuse_till)
-    keep(owner, after, windows_till(minute, day, abuse_till))
-    return 'S'
-  end,
 }
 
 local function failed(failure)
   return 'E' .. tostring(type(failure) == 'table' and failure.err or failure)
 end
 
-local answers, at = { now }, 2
+local answers = { now }
 for i = 1, #KEYS / 2 do
   step = i
-  local verb = ARGV[at]
-  local upto = verb == 'ban' and tonumber(ARGV[at + 3])
+  local at = 4 * i - 2
   local ok, answer = pcall(
-    steps[verb], KEYS[2 * i - 1], KEYS[2 * i], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), upto
+    steps[ARGV[at]], KEYS[2 * i - 1], KEYS[2 * i],
+    tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   )
   answers[i + 1] = ok and answer or failed(answer)
-  at = at + (upto and 4 or 3)
 end
 for _, key in ipairs(changed) do
   local ok, failure = pcall(write, key)

@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::error::RedisCallError;
 use crate::rate_limit::{
-    BanPeriod, Decision, Outcome, Quota, Scope,
+    Decision, Outcome, Quota, Scope,
     abuse::{AbuseState, TimeSpan},
     policy::Record,
     windows::{Window, Windows},
@@ -41,22 +41,19 @@ fn step_error(error: &[u8]) -> RedisCallError {
 }
 
 fn read_fields(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply> {
-    let reply = match kind {
-        b'S' => Reply::Set,
-        b'R' => {
-            let windows = fields.windows()?;
-            let abuse = if fields.0.is_empty() { AbuseState::default() } else { fields.abuse()? };
-            Reply::Kept { now, record: Record { windows, abuse } }
+    let reply = if kind == b'R' {
+        let windows = fields.windows()?;
+        let abuse = if fields.0.is_empty() { AbuseState::default() } else { fields.abuse()? };
+        Reply::Kept { now, record: Record { windows, abuse } }
+    } else {
+        let (outcome, is_strike) = (outcome(kind.to_ascii_uppercase())?, kind.is_ascii_lowercase());
+        if outcome == Outcome::Admitted && is_strike {
+            return None;
         }
-        _ => {
-            let (outcome, is_strike) = (outcome(kind.to_ascii_uppercase())?, kind.is_ascii_lowercase());
-            if outcome == Outcome::Admitted && is_strike {
-                return None;
-            }
-            let windows = fields.windows()?;
-            let ban = if outcome == Outcome::Banned { Some(fields.ban()?) } else { None };
-            Reply::Taken(Taken { now, outcome, is_strike, windows, ban })
-        }
+        let windows = fields.windows()?;
+        let has_moment = is_strike && !fields.0.is_empty();
+        let struck_out_at = if has_moment { Some(UnixMillis(fields.moment()?)) } else { None };
+        Reply::Taken(Taken { now, outcome, is_strike, struck_out_at, windows })
     };
     fields.0.is_empty().then_some(reply)
 }
@@ -66,7 +63,6 @@ const fn outcome(letter: u8) -> Option<Outcome> {
         b'A' => Some(Outcome::Admitted),
         b'M' => Some(Outcome::RateLimited),
         b'D' => Some(Outcome::QuotaExceeded),
-        b'B' => Some(Outcome::Banned),
         _ => None,
     }
 }
@@ -78,8 +74,6 @@ pub(super) enum Reply {
     Taken(Taken),
     /// To a question: what is kept, whether it still matters or not.
     Kept { now: UnixMillis, record: Record },
-    /// To a ban.
-    Set,
 }
 
 impl Reply {
@@ -87,7 +81,7 @@ impl Reply {
     pub(super) fn taken(self) -> Result<Taken, RedisCallError> {
         match self {
             Self::Taken(taken) => Ok(taken),
-            Self::Kept { .. } | Self::Set => Err(RedisCallError::Protocol),
+            Self::Kept { .. } => Err(RedisCallError::Protocol),
         }
     }
 
@@ -95,7 +89,7 @@ impl Reply {
     pub(super) fn kept(self) -> Result<(Record, UnixMillis), RedisCallError> {
         match self {
             Self::Kept { now, record } => Ok((record, now)),
-            Self::Taken(_) | Self::Set => Err(RedisCallError::Protocol),
+            Self::Taken(_) => Err(RedisCallError::Protocol),
         }
     }
 }
@@ -106,17 +100,17 @@ pub(super) struct Taken {
     now: UnixMillis,
     outcome: Outcome,
     is_strike: bool,
+    struck_out_at: Option<UnixMillis>,
     /// After the request, and only what still runs.
     windows: Windows,
-    ban: Option<BanPeriod>,
 }
 
 impl Taken {
     /// The decision as the client may see it.
     pub(super) fn decision(&self, quota: Quota) -> Decision {
         let (minute, day) = self.windows.view(quota, self.now.0);
-        let Self { now, outcome, is_strike, ban, .. } = *self;
-        Decision { outcome, is_strike, now, minute, day, ban, scope: Scope::Shared }
+        let Self { now, outcome, is_strike, struck_out_at, .. } = *self;
+        Decision { outcome, is_strike, struck_out_at, now, minute, day, ban: None, scope: Scope::Shared }
     }
 }
 
@@ -133,18 +127,7 @@ impl Fields<'_> {
     }
 
     fn abuse(&mut self) -> Option<AbuseState> {
-        Some(AbuseState {
-            refused: self.span()?,
-            striking: self.span()?,
-            strikes: self.count()?,
-            ban: self.span()?,
-            ban_length: self.moment()?,
-        })
-    }
-
-    fn ban(&mut self) -> Option<BanPeriod> {
-        let TimeSpan { from, until } = self.span()?;
-        Some(BanPeriod { from: UnixMillis(from), until: UnixMillis(until) })
+        Some(AbuseState { refused: self.span()?, striking: self.span()?, strikes: self.count()? })
     }
 
     fn span(&mut self) -> Option<TimeSpan> {
@@ -181,10 +164,11 @@ mod tests {
     #[test]
     fn the_failure_of_a_step_is_its_own() {
         let error = b"EWRONGTYPE Operation against a key holding the wrong kind of value".to_vec();
-        let replies = parse(answers([error, b"S".to_vec(), Vec::new()]), 3).unwrap();
+        let admitted = [b"A".as_slice(), &[0; 28]].concat();
+        let replies = parse(answers([error, admitted, Vec::new()]), 3).unwrap();
         assert!(matches!(
             replies[..],
-            [Err(RedisCallError::WrongType), Ok(Reply::Set), Err(RedisCallError::Protocol)]
+            [Err(RedisCallError::WrongType), Ok(Reply::Taken(_)), Err(RedisCallError::Protocol)]
         ));
     }
 
@@ -204,15 +188,13 @@ mod tests {
         fn whatever_comes_is_understood_or_refused(kind: u8, fields in bytes()) {
             let answer = [kind].into_iter().chain(fields.clone()).collect();
             let replies = parse(answers([answer]), 1).unwrap();
-            let size = match kind {
-                b'A' | b'M' | b'D' | b'm' | b'd' => Some(28),
-                b'B' | b'b' => Some(40),
-                b'S' => Some(0),
-                _ => None,
+            let sizes: &[usize] = match kind {
+                b'A' | b'M' | b'D' => &[28],
+                b'm' | b'd' => &[28, 34],
+                b'R' => &[28, 57],
+                _ => &[],
             };
-            if kind != b'R' {
-                prop_assert_eq!(replies[0].is_ok(), size == Some(fields.len()));
-            }
+            prop_assert_eq!(replies[0].is_ok(), sizes.contains(&fields.len()));
         }
     }
 }

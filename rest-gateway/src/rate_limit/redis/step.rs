@@ -5,14 +5,11 @@ use std::sync::LazyLock;
 use petstore_clock::UnixMillis;
 use redis::{Cmd, Script};
 
-use crate::rate_limit::{BanPeriod, LimitKey, Quota};
+use crate::rate_limit::{LimitKey, Quota};
 
 const SOURCE: &str = include_str!("redis.lua");
 
 static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
-
-/// The last moment that a record can hold: the year 10889.
-const LAST_MOMENT: u64 = (1 << 48) - 1;
 
 /// More than all gateways' probes in a day.
 pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
@@ -49,52 +46,34 @@ pub(super) struct Step {
     owner: String,
     abuse: Option<String>,
     verb: &'static str,
-    numbers: Option<(u64, u64)>,
-    /// Of a ban only.
-    upto: Option<u64>,
+    quota: Quota,
+    settled_at: UnixMillis,
 }
 
 impl Step {
     /// Decides on a request and counts it.
-    pub(super) fn take(installation: &str, limit_key: &LimitKey, quota: Quota) -> Self {
+    pub(super) fn take(
+        installation: &str,
+        limit_key: &LimitKey,
+        quota: Quota,
+        settled_at: UnixMillis,
+    ) -> Self {
         let verb = if matches!(limit_key, LimitKey::Address(_)) { "pass" } else { "take" };
-        Self::new(installation, limit_key, verb, Some((quota.per_minute, quota.per_day)))
+        let Names { owner, abuse } = names(installation, limit_key);
+        Self { owner, abuse, verb, quota, settled_at }
     }
 
     /// Reads what is kept.
     pub(super) fn read(installation: &str, limit_key: &LimitKey) -> Self {
-        Self::new(installation, limit_key, "read", None)
-    }
-
-    /// Sets or lifts the ban of a key, unless it was imposed after `upto`; `None` if that is no API key.
-    pub(super) fn ban(
-        installation: &str,
-        limit_key: &LimitKey,
-        ban: Option<BanPeriod>,
-        upto: UnixMillis,
-    ) -> Option<Self> {
-        let moment = |moment: UnixMillis| moment.0.min(LAST_MOMENT);
-        let moments = ban.map_or((0, 0), |ban| (moment(ban.from), moment(ban.until)));
-        let step =
-            Self { upto: Some(moment(upto)), ..Self::new(installation, limit_key, "ban", Some(moments)) };
-        step.abuse.is_some().then_some(step)
+        let Names { owner, abuse } = names(installation, limit_key);
+        Self { owner, abuse, verb: "read", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
     /// A request that belongs to no account, to see whether requests would be decided. It is always counted:
     /// a Redis that only reads is of no use.
     pub(super) fn probe() -> Self {
-        let numbers = Some((PROBES.per_minute, PROBES.per_day));
-        Self { owner: "pet:{probe}".to_owned(), abuse: None, verb: "pass", numbers, upto: None }
-    }
-
-    fn new(
-        installation: &str,
-        limit_key: &LimitKey,
-        verb: &'static str,
-        numbers: Option<(u64, u64)>,
-    ) -> Self {
-        let Names { owner, abuse } = names(installation, limit_key);
-        Self { owner, abuse, verb, numbers, upto: None }
+        let owner = "pet:{probe}".to_owned();
+        Self { owner, abuse: None, verb: "pass", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
     fn write_keys(&self, command: &mut Cmd) {
@@ -102,14 +81,8 @@ impl Step {
     }
 
     fn write_arguments(&self, command: &mut Cmd) {
-        command.arg(self.verb);
-        match self.numbers {
-            Some((first, second)) => command.arg(first).arg(second),
-            None => command.arg("").arg(""),
-        };
-        if let Some(upto) = self.upto {
-            command.arg(upto);
-        }
+        let Quota { per_minute, per_day } = self.quota;
+        command.arg(self.verb).arg(per_minute).arg(per_day).arg(self.settled_at.0);
     }
 }
 
@@ -133,7 +106,8 @@ fn names(installation: &str, limit_key: &LimitKey) -> Names {
     match limit_key {
         LimitKey::ApiKey { account_id, key_id } => {
             let owner = owner(number.format(*account_id), "");
-            Names { abuse: Some([owner.as_str(), ":", key_id].concat()), owner }
+            // Earlier releases kept another record under `{account}:key`.
+            Names { abuse: Some([owner.as_str(), "/strikes/", key_id].concat()), owner }
         }
         LimitKey::Account(account_id) => alone(owner(number.format(*account_id), "")),
         LimitKey::Usage(account_id) => alone(owner(number.format(*account_id), "/usage")),
@@ -154,7 +128,7 @@ mod tests {
             (owner, abuse)
         };
         let key = LimitKey::ApiKey { account_id: 42, key_id: "9".into() };
-        assert_eq!(names(key), ("pet:live-7:{42}".into(), Some("pet:live-7:{42}:9".into())));
+        assert_eq!(names(key), ("pet:live-7:{42}".into(), Some("pet:live-7:{42}/strikes/9".into())));
         assert_eq!(names(LimitKey::Account(42)), ("pet:live-7:{42}".into(), None));
         assert_eq!(names(LimitKey::Usage(42)), ("pet:live-7:{42}/usage".into(), None));
         let address = LimitKey::Address("2001:db8::1".parse::<IpAddr>().unwrap().into());

@@ -15,6 +15,9 @@ use crate::rate_limit::{RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings
 /// Enough for every window, so that none is used up by accident.
 const AMPLE: crate::rate_limit::Quota = crate::rate_limit::Quota { per_minute: 1_000, per_day: 10_000 };
 
+/// Nothing is settled.
+const NEVER: UnixMillis = UnixMillis(0);
+
 const INSTALLATION: &str = "live-test";
 
 /// A busy machine is no fault.

@@ -8,7 +8,7 @@ use std::{
 use petstore_clock::{Clock, UnixMillis};
 
 use crate::rate_limit::{
-    BanPeriod, Decision, LimitKey, LimitStatus, Quota,
+    Decision, LimitKey, LimitStatus, Quota,
     abuse::AbuseState,
     counter_store::CounterStore,
     policy::{self, Record},
@@ -28,8 +28,7 @@ use crate::rate_limit::{
 ///   itself in a window stays within its share: the total within `limit + gateways × share`;
 /// - with one gateway, counting goes on as if nothing had happened.
 ///
-/// A ban that was seen stays in force. Time goes on from the shared counters' time, so the windows end when
-/// they would have ended.
+/// Time goes on from the shared counters' time, so the windows end when they would have ended.
 #[derive(Debug)]
 pub(super) struct Fallback {
     clock: Clock,
@@ -37,7 +36,7 @@ pub(super) struct Fallback {
     /// By how much the shared counters' clock was ahead of this gateway's when it was last seen, in
     /// milliseconds; rather too much than too little, by what the answer took.
     ahead: AtomicI64,
-    /// What the shared counters last showed: the counts of all gateways, and bans.
+    /// What the shared counters last showed: the counts of all gateways.
     seen: CounterStore,
     /// What this gateway admitted by itself, and the abuse states of that time. It is kept when the shared
     /// counters return, for they know nothing of it.
@@ -65,52 +64,43 @@ impl Fallback {
     pub(super) fn learn(&self, limit_key: &LimitKey, decision: &Decision, asked_at: UnixMillis) {
         self.learn_time(decision.now, asked_at);
         let shown = Windows::shown(decision.minute, decision.day);
-        let abuse = AbuseState::default().with_ban(decision.ban, decision.now, decision.now.0);
         // Answers may overtake each other: of the windows that run, the later and the higher count are the
         // truth.
         let learn = |known: Record, now: UnixMillis| {
-            ((), Record { windows: known.windows.at(now.0).latest(shown), abuse })
+            ((), Record { windows: known.windows.at(now.0).latest(shown), abuse: AbuseState::default() })
         };
         self.seen.update(limit_key, || decision.now, learn);
     }
 
     /// What the shared counters would answer by what they last showed, at their time.
     pub(super) fn as_seen(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
-        policy::inspect(self.seen.record(limit_key), quota, self.now())
-    }
-
-    /// Sets or lifts a ban in all that this gateway knows of the key.
-    pub(super) fn set_ban(&self, limit_key: &LimitKey, ban: Option<BanPeriod>, upto: UnixMillis) {
-        if matches!(limit_key, LimitKey::ApiKey { .. }) {
-            self.seen.set_ban(limit_key, ban, upto, || self.now());
-            self.own.set_ban(limit_key, ban, upto, || self.now());
-        }
+        policy::inspect(self.seen.record(limit_key), quota, UnixMillis(0), self.now())
     }
 
     /// Decides on one request by itself.
-    pub(super) fn take(&self, limit_key: &LimitKey, quota: Quota) -> Decision {
-        let seen = self.seen.record(limit_key);
-        let step = |own: Record, now| {
+    pub(super) fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decision {
+        let seen = self.seen.record(limit_key).windows;
+        let step = |own: Record, now: UnixMillis| {
             let seen = self.part(seen, now);
-            let (decision, next) = policy::take(joined(seen, own, now), share(quota, self.gateways), now);
-            // A ban that was seen is not of this gateway's making.
-            let abuse = if is_banned(seen, now) { own.abuse } else { next.abuse };
-            (decision, Record { windows: next.windows.less(seen.windows), abuse })
+            let joined = Record { windows: joined(seen, own, now), ..own };
+            let (decision, next) = policy::take(joined, share(quota, self.gateways), settled_at, now);
+            (decision, Record { windows: next.windows.less(seen), ..next })
         };
         super::on_its_own(self.own.update(limit_key, || self.now(), step))
     }
 
-    /// The caller's limit status by this gateway's own counts. Nothing is counted.
-    pub(super) fn inspect(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
-        let now = self.now();
-        let joined = joined(self.part(self.seen.record(limit_key), now), self.own.record(limit_key), now);
-        let limit_status = policy::inspect(joined, share(quota, self.gateways), now);
+    /// Returns the caller's limit status by this gateway's own counts. Nothing is counted.
+    pub(super) fn inspect(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> LimitStatus {
+        let (now, own) = (self.now(), self.own.record(limit_key));
+        let windows = joined(self.part(self.seen.record(limit_key).windows, now), own, now);
+        let joined = Record { windows, ..own };
+        let limit_status = policy::inspect(joined, share(quota, self.gateways), settled_at, now);
         LimitStatus { decision: super::on_its_own(limit_status.decision), ..limit_status }
     }
 
-    /// This gateway's part of what was seen.
-    fn part(&self, seen: Record, now: UnixMillis) -> Record {
-        Record { windows: seen.windows.at(now.0).part(self.gateways), ..seen }
+    /// Returns this gateway's part of what was seen.
+    fn part(&self, seen: Windows, now: UnixMillis) -> Windows {
+        seen.at(now.0).part(self.gateways)
     }
 
     /// The shared counters' time, as well as it is known.
@@ -119,14 +109,9 @@ impl Fallback {
     }
 }
 
-/// What is used of a gateway's share: its part of what was seen, and what it admitted by itself.
-fn joined(seen: Record, own: Record, now: UnixMillis) -> Record {
-    let abuse = if is_banned(seen, now) { seen.abuse } else { own.abuse };
-    Record { windows: seen.windows.plus(own.windows.at(now.0)), abuse }
-}
-
-fn is_banned(seen: Record, now: UnixMillis) -> bool {
-    seen.abuse.ban_in_force(now.0).is_some()
+/// Returns what is used of a gateway's share: its part of what was seen, and what it admitted by itself.
+fn joined(seen: Windows, own: Record, now: UnixMillis) -> Windows {
+    seen.plus(own.windows.at(now.0))
 }
 
 #[cfg(test)]

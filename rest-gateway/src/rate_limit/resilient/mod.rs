@@ -30,7 +30,7 @@ use self::{
     fallback::Fallback,
 };
 use super::{
-    BanPeriod, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
+    Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
     RedisLimiter, Scope,
     policy::{self, Record},
 };
@@ -234,6 +234,7 @@ impl RateLimiter for ResilientLimiter {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
             if let Some(refused) = self.remembered(limit_key, quota) {
@@ -241,10 +242,10 @@ impl RateLimiter for ResilientLimiter {
             }
             self.decide(
                 limit_key,
-                self.redis.take(limit_key, quota),
+                self.redis.take(limit_key, quota, settled_at),
                 |decision| decision,
-                |fallback| fallback.take(limit_key, quota),
-                |now| on_its_own(policy::take(Record::default(), quota, now).0),
+                |fallback| fallback.take(limit_key, quota, settled_at),
+                |now| on_its_own(policy::take(Record::default(), quota, settled_at, now).0),
             )
             .await
         })
@@ -254,6 +255,7 @@ impl RateLimiter for ResilientLimiter {
         &'a self,
         limit_key: &'a LimitKey,
         quota: Quota,
+        settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
         Box::pin(async move {
             if let Some(refused) = self.remembered(limit_key, quota) {
@@ -261,26 +263,16 @@ impl RateLimiter for ResilientLimiter {
             }
             self.decide(
                 limit_key,
-                self.redis.inspect(limit_key, quota),
+                self.redis.inspect(limit_key, quota, settled_at),
                 |limit_status| &limit_status.decision,
-                |fallback| fallback.inspect(limit_key, quota),
+                |fallback| fallback.inspect(limit_key, quota, settled_at),
                 |now| {
-                    let limit_status = policy::inspect(Record::default(), quota, now);
+                    let limit_status = policy::inspect(Record::default(), quota, settled_at, now);
                     LimitStatus { decision: on_its_own(limit_status.decision), ..limit_status }
                 },
             )
             .await
         })
-    }
-
-    fn set_ban<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        ban: Option<BanPeriod>,
-        upto: UnixMillis,
-    ) -> BoxFuture<'a, Result<(), LimiterUnavailable>> {
-        self.fallback.set_ban(limit_key, ban, upto);
-        Box::pin(self.call_redis(self.redis.set_ban(limit_key, ban, upto)))
     }
 
     fn is_remote(&self) -> bool {

@@ -73,7 +73,7 @@ async fn decisions_are_exact(gateways: usize, limits_and_minutes: &[(u64, u64)])
                     use crate::rate_limit::RateLimiter;
                     let quota = Quota { per_minute, per_day: 1 << 40 };
                     let limit_key = key(account, &index.to_string());
-                    let decision = limiter.take(&limit_key, quota).await.expect("Redis is up");
+                    let decision = limiter.take(&limit_key, quota, UnixMillis(0)).await.expect("Redis is up");
                     (decision.outcome == Outcome::Admitted, decision.minute.resets_at.0)
                 })
             });

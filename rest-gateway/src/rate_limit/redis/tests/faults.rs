@@ -10,7 +10,7 @@ use petstore_test_servers::{
 };
 use tokio::io::AsyncWriteExt;
 
-use super::{AMPLE, PATIENT, named, patient_limiter, settings};
+use super::{AMPLE, NEVER, PATIENT, named, patient_limiter, settings};
 use crate::rate_limit::{
     Decision, LimitKey, LimiterUnavailable, RateLimiter, RedisCallError, RedisDeadlines, RedisLimiter,
     RedisSettings, conformance::key,
@@ -22,7 +22,7 @@ fn limiter(url: &str) -> RedisLimiter {
 }
 
 async fn take(limiter: &RedisLimiter, limit_key: &LimitKey) -> Result<Decision, LimiterUnavailable> {
-    limiter.take(limit_key, AMPLE).await
+    limiter.take(limit_key, AMPLE, NEVER).await
 }
 
 /// Every decision fails for that reason. On a busy machine one may come late; that all do is a fault.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use futures_util::future::join_all;
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
-use super::{AMPLE, named, patient_limiter, settings};
+use super::{AMPLE, NEVER, named, patient_limiter, settings};
 use crate::rate_limit::{
     ADDRESS_QUOTA, LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance::key,
 };
@@ -18,7 +18,7 @@ async fn all_that_is_kept_of_an_account_is_in_one_slot() {
     let (limiter, _) = patient_limiter(&cluster.urls());
     for account in 1..=20 {
         for _ in 0..2 {
-            limiter.take(&key(account, "a{b}"), Quota { per_minute: 1, per_day: 9 }).await.unwrap();
+            limiter.take(&key(account, "a{b}"), Quota { per_minute: 1, per_day: 9 }, NEVER).await.unwrap();
         }
         let mut kept = Vec::new();
         for node in cluster.nodes() {
@@ -39,8 +39,8 @@ async fn an_idle_caller_vanishes_when_the_day_is_over_and_a_clock_set_back_could
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]); // 18:40 UTC
     let (one, other) = (key(1, "any"), key(2, "any"));
-    limiter.take(&one, AMPLE).await.unwrap();
-    let at_once = [&other; 3].map(|limit_key| limiter.take(limit_key, AMPLE));
+    limiter.take(&one, AMPLE, NEVER).await.unwrap();
+    let at_once = [&other; 3].map(|limit_key| limiter.take(limit_key, AMPLE, NEVER));
     assert!(join_all(at_once).await.iter().all(Result::is_ok));
     for kept in ["pet:live-test:{1}", "pet:live-test:{2}"] {
         let left = ttl(&redis, kept).await;
@@ -57,7 +57,7 @@ async fn a_stranger_who_asks_for_little_vanishes_soon() {
     let address = LimitKey::Address("192.0.2.1".parse::<IpAddr>().unwrap().into());
     for requests in [1, 100] {
         for _ in 0..requests {
-            limiter.take(&address, ADDRESS_QUOTA).await.unwrap();
+            limiter.take(&address, ADDRESS_QUOTA, NEVER).await.unwrap();
         }
         let left = ttl(&redis, "pet:live-test:{192.0.2.1}").await;
         let at_most = 120_000 + 864 * 101;
@@ -70,10 +70,10 @@ async fn of_a_key_that_behaves_nothing_is_kept_and_of_another_until_it_is_over()
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
     let quota = Quota { per_minute: 1, per_day: 9 };
-    limiter.take(&key(1, "any"), quota).await.unwrap();
+    limiter.take(&key(1, "any"), quota, NEVER).await.unwrap();
     assert_eq!(redis.cli(&["KEYS", "*"]).await, "pet:live-test:{1}");
-    limiter.take(&key(1, "any"), quota).await.unwrap();
-    let left = ttl(&redis, "pet:live-test:{1}:1/any").await;
+    limiter.take(&key(1, "any"), quota, NEVER).await.unwrap();
+    let left = ttl(&redis, "pet:live-test:{1}/strikes/1/any").await;
     assert!((60_000..=120_000).contains(&left), "the refused period and a minute: {left} ms");
 }
 
@@ -84,7 +84,7 @@ async fn time_is_that_of_redis() {
     let secs = async || -> u64 { redis.cli(&["TIME"]).await.lines().next().unwrap().parse().unwrap() };
     let before = secs().await;
     let decision = loop {
-        if let Ok(decision) = limiter.take(&key(1, "any"), AMPLE).await {
+        if let Ok(decision) = limiter.take(&key(1, "any"), AMPLE, NEVER).await {
             break decision;
         }
     };

@@ -7,6 +7,8 @@ use super::*;
 use crate::rate_limit::{Outcome, Scope};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
+/// Nothing is settled.
+const NEVER: UnixMillis = UnixMillis(0);
 const FREE: Quota = Quota { per_minute: 60, per_day: 1_000 };
 
 fn key(name: &str) -> LimitKey {
@@ -30,7 +32,7 @@ impl Gateways {
 
     /// A request that the shared counters decide.
     fn shared(&mut self, node: usize, quota: Quota) -> Decision {
-        let (decision, next) = policy::take(self.shared, quota, self.clock.now());
+        let (decision, next) = policy::take(self.shared, quota, NEVER, self.clock.now());
         self.shared = next;
         self.nodes[node].learn(&key("a"), &decision, self.clock.now());
         decision
@@ -45,8 +47,9 @@ impl Gateways {
     /// How many requests each gateway admits by itself if it is asked without end.
     fn alone(&self, quota: Quota) -> Vec<u64> {
         let admitted = |node: &Fallback| {
-            (0..100_000).take_while(|_| node.take(&key("a"), quota).outcome == Outcome::Admitted).count()
-                as u64
+            (0..100_000)
+                .take_while(|_| node.take(&key("a"), quota, NEVER).outcome == Outcome::Admitted)
+                .count() as u64
         };
         self.nodes.iter().map(admitted).collect()
     }
@@ -57,7 +60,7 @@ fn one_gateway_goes_on_counting_where_the_shared_counters_stopped() {
     let mut gateways = Gateways::new(1);
     gateways.shared_many(10, FREE);
     gateways.hand.advance(Duration::from_secs(5));
-    let decision = gateways.nodes[0].take(&key("a"), FREE);
+    let decision = gateways.nodes[0].take(&key("a"), FREE, NEVER);
     assert_eq!((decision.minute.limit, decision.minute.remaining), (60, 49));
     assert_eq!(decision.minute.resets_at, UnixMillis(START.0 + 60_000));
     assert_eq!((decision.scope, decision.day.remaining), (Scope::Node, 989));
@@ -68,7 +71,7 @@ fn one_gateway_goes_on_counting_where_the_shared_counters_stopped() {
 fn several_gateways_share_what_was_left() {
     let mut gateways = Gateways::new(2);
     gateways.shared_many(10, FREE);
-    let shown = gateways.nodes[0].inspect(&key("a"), FREE).decision.minute;
+    let shown = gateways.nodes[0].inspect(&key("a"), FREE, NEVER).decision.minute;
     assert_eq!((shown.limit, shown.remaining), (30, 25));
     assert_eq!(gateways.alone(FREE), [25, 25]);
 }
@@ -86,30 +89,13 @@ fn who_had_used_up_the_limit_stays_refused_until_the_window_ends() {
 }
 
 #[test]
-fn a_ban_that_was_seen_stays_in_force_and_is_the_keys_alone() {
-    let gateways = Gateways::new(1);
-    let node = &gateways.nodes[0];
-    let until = UnixMillis(START.0 + 300_000);
-    let banned = Decision {
-        outcome: Outcome::Banned,
-        ban: Some(BanPeriod { from: START, until }),
-        ..policy::inspect(Record::default(), FREE, START).decision
-    };
-    node.learn(&key("a"), &banned, START);
-    assert_eq!(node.take(&key("a"), FREE).banned_until(), Some(until));
-    assert_eq!(node.take(&key("b"), FREE).outcome, Outcome::Admitted);
-    gateways.hand.set(until);
-    assert_eq!(node.take(&key("a"), FREE).outcome, Outcome::Admitted);
-}
-
-#[test]
 fn time_is_that_of_the_shared_counters() {
     let (clock, _hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
     for hours_ahead in [1, -1] {
         let now = UnixMillis(START.0.saturating_add_signed(hours_ahead * 3_600_000));
-        node.learn(&key("a"), &policy::take(Record::default(), FREE, now).0, START);
-        assert_eq!(node.take(&key("a"), FREE).now, now);
+        node.learn(&key("a"), &policy::take(Record::default(), FREE, NEVER, now).0, START);
+        assert_eq!(node.take(&key("a"), FREE, NEVER).now, now);
     }
 }
 
@@ -118,11 +104,11 @@ fn a_shared_clock_that_was_set_back_is_followed() {
     let (clock, _hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
     for now in [START.0 + 3_600_000, START.0] {
-        let (first, record) = policy::take(Record::default(), FREE, UnixMillis(now));
-        let (second, _) = policy::take(record, FREE, UnixMillis(now));
+        let (first, record) = policy::take(Record::default(), FREE, NEVER, UnixMillis(now));
+        let (second, _) = policy::take(record, FREE, NEVER, UnixMillis(now));
         node.learn(&key("a"), &first, START);
         node.learn(&key("a"), &second, START);
-        assert_eq!(node.inspect(&key("a"), FREE).decision.minute.remaining, 58);
+        assert_eq!(node.inspect(&key("a"), FREE, NEVER).decision.minute.remaining, 58);
     }
 }
 
@@ -130,11 +116,11 @@ fn a_shared_clock_that_was_set_back_is_followed() {
 fn an_answer_that_was_overtaken_does_not_lower_the_count() {
     let (clock, _hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
-    let (first, record) = policy::take(Record::default(), FREE, START);
-    let (second, _) = policy::take(record, FREE, START);
+    let (first, record) = policy::take(Record::default(), FREE, NEVER, START);
+    let (second, _) = policy::take(record, FREE, NEVER, START);
     node.learn(&key("a"), &second, START);
     node.learn(&key("a"), &first, START);
-    assert_eq!(node.inspect(&key("a"), FREE).decision.minute.remaining, 58);
+    assert_eq!(node.inspect(&key("a"), FREE, NEVER).decision.minute.remaining, 58);
 }
 
 #[test]
@@ -143,27 +129,12 @@ fn strikes_are_counted_alone_too() {
     let node = &gateways.nodes[0];
     gateways.alone(FREE);
     gateways.hand.advance(Duration::from_secs(1));
-    let last = (0..121).map(|_| node.take(&key("a"), FREE).outcome).last();
-    assert_eq!(last, Some(Outcome::Banned));
-}
-
-#[test]
-fn a_ban_is_set_and_lifted_wherever_it_came_from() {
-    let gateways = Gateways::new(1);
-    let node = &gateways.nodes[0];
-    let ban = BanPeriod { from: START, until: UnixMillis(START.0 + 300_000) };
-    let is_banned = |name| node.take(&key(name), FREE).outcome == Outcome::Banned;
-    let seen = policy::inspect(Record::default(), FREE, START).decision;
-    let seen = Decision { outcome: Outcome::Banned, ban: Some(ban), ..seen };
-    node.learn(&key("seen"), &seen, START);
-    node.set_ban(&key("told"), Some(ban), START);
-    assert!(is_banned("seen") && is_banned("told"));
-    for name in ["seen", "told"] {
-        node.set_ban(&key(name), None, UnixMillis(START.0 - 1));
-        assert!(is_banned(name), "a ban that is newer than the lifting stays");
-        node.set_ban(&key(name), None, START);
-        assert!(!is_banned(name), "{name}");
-    }
+    let take = || node.take(&key("a"), FREE, NEVER);
+    (0..120).for_each(|_| assert_eq!(take().struck_out_at, None));
+    let last = take();
+    assert_eq!(last.struck_out_at, Some(last.now));
+    let settled = node.take(&key("a"), FREE, last.now.plus(Duration::from_millis(1)));
+    assert_eq!((settled.is_strike, settled.struck_out_at), (false, None));
 }
 
 #[test]
@@ -177,9 +148,9 @@ fn what_was_seen_of_a_refusal_ends_no_later_than_the_refusal() {
         let shared = |local: UnixMillis| UnixMillis(local.0.saturating_add_signed(skew));
         let begin = node.local_time();
         let opened = shared(UnixMillis(begin.0 + 50));
-        let (_, record) = policy::take(Record::default(), quota, opened);
+        let (_, record) = policy::take(Record::default(), quota, NEVER, opened);
         let refused_at = UnixMillis(opened.0 + 100);
-        let (refusal, _) = policy::take(record, quota, refused_at);
+        let (refusal, _) = policy::take(record, quota, NEVER, refused_at);
         hand.advance(Duration::from_millis(200));
         node.learn(&address, &refusal, UnixMillis(begin.0 + 100));
         let outcome = || node.as_seen(&address, quota).decision.outcome;
@@ -209,7 +180,7 @@ proptest! {
             let node = node % own.len();
             gateways.hand.advance(Duration::from_millis(pause));
             let decision = if alone {
-                gateways.nodes[node].take(&key("a"), quota)
+                gateways.nodes[node].take(&key("a"), quota, NEVER)
             } else {
                 gateways.shared(node, quota)
             };
@@ -230,7 +201,7 @@ proptest! {
         let quota = Quota { per_minute, per_day: 10_000 };
         let mut gateways = Gateways::new(count);
         gateways.shared_many(used, quota);
-        let last = policy::inspect(gateways.shared, quota, START).decision;
+        let last = policy::inspect(gateways.shared, quota, NEVER, START).decision;
         gateways.nodes.iter().for_each(|node| node.learn(&key("a"), &last, START));
         let own: u64 = gateways.alone(quota).iter().sum();
         prop_assert!(own <= last.minute.remaining, "{own} of {}", last.minute.remaining);

@@ -1,0 +1,293 @@
+//! Bans of keys (docs/contract.md, 6.8). A ban is a state of its key, as its revocation is: the core keeps it, and
+//! tells it with the key. A gateway that sees too many strikes bans the key at once and reports the ban, so that the
+//! core tells it to the others.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1 as internal;
+use tokio::sync::Notify;
+
+use super::KnownKey;
+use crate::rate_limit::{BanCause, BanPeriod};
+
+/// The last ban of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LastBan {
+    /// In force, or over.
+    Banned(BanPeriod, BanCause),
+    /// Every ban imposed until this moment is lifted.
+    Lifted(UnixMillis),
+}
+
+impl LastBan {
+    /// Reads what the core tells of a key's bans.
+    pub(super) fn from_core(ban: Option<internal::Ban>, lifted_at_ms: Option<i64>) -> Option<Self> {
+        let moment = |millis: i64| u64::try_from(millis).ok().map(UnixMillis);
+        let Some(ban) = ban else { return lifted_at_ms.and_then(moment).map(Self::Lifted) };
+        let cause = match ban.origin() {
+            internal::BanOrigin::Unspecified | internal::BanOrigin::Limiter => BanCause::IgnoredRefusals,
+            internal::BanOrigin::Operator => {
+                BanCause::Operator(Some(ban.reason).filter(|reason| !reason.is_empty()).map(Into::into))
+            }
+        };
+        let period = BanPeriod { from: moment(ban.imposed_at_ms)?, until: moment(ban.ends_at_ms)? };
+        (period.from < period.until).then_some(Self::Banned(period, cause))
+    }
+
+    /// Returns the ban and its cause if it is in force.
+    pub(crate) fn in_force(&self, now: UnixMillis) -> Option<(BanPeriod, &BanCause)> {
+        match self {
+            Self::Banned(period, cause) if now < period.until => Some((*period, cause)),
+            Self::Banned(..) | Self::Lifted(_) => None,
+        }
+    }
+
+    /// Returns the moment before which the key's refusals are settled: they make nothing a strike any more.
+    pub(crate) const fn settled_at(&self) -> UnixMillis {
+        match self {
+            Self::Banned(period, _) => period.until,
+            Self::Lifted(at) => UnixMillis(at.0.saturating_add(1)),
+        }
+    }
+
+    /// Returns `true` if a ban that a gateway imposed takes the place of this one, by the rule of the core:
+    /// `BanNote::gives_way_to`.
+    fn gives_way_to(&self, imposed: BanPeriod) -> bool {
+        match self {
+            Self::Banned(kept, _) => imposed.from >= kept.from && imposed.until > kept.until,
+            Self::Lifted(at) => imposed.from > *at,
+        }
+    }
+}
+
+/// A ban that this gateway imposed and the core does not know yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ImposedBan {
+    pub(super) key_id: Arc<str>,
+    pub(super) account_id: i64,
+    pub(super) period: BanPeriod,
+    /// `true` if the core refused the report: the ban holds, and is not reported again.
+    is_refused: bool,
+}
+
+impl ImposedBan {
+    /// Returns the ban in the core's words.
+    pub(super) fn to_core(&self) -> internal::ReportBanRequest {
+        let millis = |moment: UnixMillis| i64::try_from(moment.0).unwrap_or(i64::MAX);
+        let BanPeriod { from, until } = self.period;
+        let ban = internal::Ban {
+            imposed_at_ms: millis(from),
+            ends_at_ms: millis(until),
+            ..internal::Ban::default()
+        };
+        internal::ReportBanRequest { key_id: self.key_id.to_string(), ban: Some(ban) }
+    }
+}
+
+/// The bans that this gateway imposed and the core does not know yet, by key.
+#[derive(Debug, Default)]
+pub(super) struct ImposedBans {
+    by_key: RwLock<HashMap<Arc<str>, ImposedBan>>,
+    added: Notify,
+}
+
+impl ImposedBans {
+    /// Returns the key's last ban, as the core and this gateway know it.
+    pub(super) fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
+        last_ban(&self.read(), key)
+    }
+
+    /// Bans a key whose strikes were too many at `from`. Returns `false` if that moment is settled already.
+    pub(super) fn impose(&self, key: &KnownKey, from: UnixMillis, now: UnixMillis) -> bool {
+        let mut by_key = self.write();
+        let last = match last_ban(&by_key, key) {
+            Some(LastBan::Lifted(at)) if from <= at => return false,
+            Some(LastBan::Banned(last, _)) if from <= last.from => return false,
+            Some(LastBan::Banned(last, _)) => Some(last),
+            Some(LastBan::Lifted(_)) | None => None,
+        };
+        // Those that the core refused.
+        by_key.retain(|_, ban| now < ban.period.until.plus(BanPeriod::MEMORY));
+        let (key_id, period) = (Arc::clone(&key.key_id), BanPeriod::following(last, from));
+        let ban =
+            ImposedBan { key_id: Arc::clone(&key_id), account_id: key.account_id, period, is_refused: false };
+        by_key.insert(key_id, ban);
+        self.added.notify_one();
+        true
+    }
+
+    /// Returns the bans that are to be reported.
+    pub(super) fn unreported(&self) -> Vec<ImposedBan> {
+        self.read().values().filter(|ban| !ban.is_refused).cloned().collect()
+    }
+
+    /// Waits until a ban has been imposed since the last call.
+    pub(super) async fn added(&self) {
+        self.added.notified().await;
+    }
+
+    /// Forgets a ban that the core knows now.
+    pub(super) fn reported(&self, ban: &ImposedBan) {
+        let mut by_key = self.write();
+        if by_key.get(&ban.key_id) == Some(ban) {
+            by_key.remove(&ban.key_id);
+        }
+    }
+
+    /// Keeps a ban whose report the core refuses from being reported again.
+    pub(super) fn refused(&self, ban: &ImposedBan) {
+        if let Some(imposed) = self.write().get_mut(&ban.key_id).filter(|imposed| *imposed == ban) {
+            imposed.is_refused = true;
+        }
+    }
+
+    // Neither is ever held over an await.
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Arc<str>, ImposedBan>> {
+        self.by_key.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Arc<str>, ImposedBan>> {
+        self.by_key.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn last_ban(imposed: &HashMap<Arc<str>, ImposedBan>, key: &KnownKey) -> Option<LastBan> {
+    let kept = key.last_ban.as_ref();
+    match imposed.get(&key.key_id) {
+        Some(ban) if kept.is_none_or(|kept| kept.gives_way_to(ban.period)) => {
+            Some(LastBan::Banned(ban.period, BanCause::IgnoredRefusals))
+        }
+        Some(_) | None => kept.cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use petstore_proto::internal::v1::Plan;
+
+    use super::*;
+    use crate::rate_limit::Quota;
+
+    const START: UnixMillis = UnixMillis(1_795_200_000_000);
+    const SECOND: Duration = Duration::from_secs(1);
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn key(last_ban: Option<LastBan>) -> KnownKey {
+        let quota = Quota { per_minute: 60, per_day: 1_000 };
+        KnownKey { last_ban, ..KnownKey::new("key".into(), 1, Plan::Free, quota) }
+    }
+
+    fn ban(from: UnixMillis, length: Duration) -> BanPeriod {
+        BanPeriod { from, until: from.plus(length) }
+    }
+
+    fn by_operator(period: BanPeriod) -> LastBan {
+        LastBan::Banned(period, BanCause::Operator(Some("a leak".into())))
+    }
+
+    fn by_limiter(period: BanPeriod) -> LastBan {
+        LastBan::Banned(period, BanCause::IgnoredRefusals)
+    }
+
+    #[test]
+    fn too_many_strikes_ban_a_key_once_from_their_moment_on() {
+        let (bans, key) = (ImposedBans::default(), key(None));
+        let first = ban(START, 5 * MINUTE);
+        assert!(bans.impose(&key, START, START));
+        for late in [START, START.minus(MINUTE)] {
+            assert!(!bans.impose(&key, late, START.plus(SECOND)));
+        }
+        let known = bans.last_ban(&key).unwrap();
+        assert_eq!(known, by_limiter(first));
+        assert!(known.in_force(first.until.minus(SECOND)).is_some() && known.in_force(first.until).is_none());
+        assert_eq!(known.settled_at(), first.until);
+        assert_eq!(bans.unreported().len(), 1);
+    }
+
+    #[test]
+    fn a_ban_is_twice_as_long_as_the_last_one_whoever_imposed_that() {
+        let last = ban(START, 20 * MINUTE);
+        for (known, length) in
+            [(by_operator(last), 40), (by_limiter(last), 40), (LastBan::Lifted(last.until), 5)]
+        {
+            let (bans, key) = (ImposedBans::default(), key(Some(known)));
+            let from = last.until.plus(MINUTE);
+            assert!(bans.impose(&key, from, from));
+            assert_eq!(bans.last_ban(&key), Some(by_limiter(ban(from, length * MINUTE))));
+        }
+    }
+
+    #[test]
+    fn strikes_before_a_lifting_or_a_ban_bring_no_ban() {
+        let later = START.plus(SECOND);
+        for known in [LastBan::Lifted(START), LastBan::Lifted(later), by_operator(ban(later, MINUTE))] {
+            let (bans, key) = (ImposedBans::default(), key(Some(known.clone())));
+            assert!(!bans.impose(&key, START, later), "{known:?}");
+            assert_eq!((bans.last_ban(&key), bans.unreported()), (Some(known), vec![]));
+        }
+    }
+
+    #[test]
+    fn of_the_cores_word_and_a_ban_imposed_here_the_one_holds_that_the_core_would_keep() {
+        let imposed = ban(START.plus(MINUTE), 5 * MINUTE);
+        for (told, holds) in [
+            (None, true),
+            (Some(by_limiter(ban(START, 2 * MINUTE))), true),
+            (Some(LastBan::Lifted(START)), true),
+            (Some(LastBan::Lifted(imposed.from)), false),
+            (Some(by_operator(ban(START, 60 * MINUTE))), false),
+            (Some(by_operator(ban(imposed.from.plus(SECOND), MINUTE))), false),
+        ] {
+            let bans = ImposedBans::default();
+            assert!(bans.impose(&key(None), imposed.from, imposed.from));
+            let expected = if holds { Some(by_limiter(imposed)) } else { told.clone() };
+            assert_eq!(bans.last_ban(&key(told)), expected);
+        }
+    }
+
+    #[test]
+    fn a_ban_is_to_be_reported_until_the_core_knows_or_refuses_it() {
+        let (bans, key) = (ImposedBans::default(), key(None));
+        bans.impose(&key, START, START);
+        let [report] = &bans.unreported()[..] else { panic!("one ban is to be reported") };
+        bans.refused(report);
+        assert_eq!((bans.unreported(), bans.last_ban(&key).is_some()), (vec![], true), "it holds");
+
+        let next = START.plus(10 * MINUTE);
+        bans.impose(&key, next, next);
+        bans.reported(report);
+        let [newer] = &bans.unreported()[..] else { panic!("the newer ban is to be reported") };
+        bans.reported(newer);
+        assert_eq!((bans.unreported(), bans.last_ban(&key)), (vec![], None));
+    }
+
+    #[test]
+    fn what_the_core_refused_is_forgotten_when_it_is_over() {
+        let bans = ImposedBans::default();
+        for hour in 0..1_000 {
+            let (from, key_id) = (START.plus(Duration::from_hours(hour)), hour.to_string());
+            let key = KnownKey { key_id: key_id.into(), ..key(None) };
+            bans.impose(&key, from, from);
+            bans.unreported().iter().for_each(|ban| bans.refused(ban));
+        }
+        assert!(bans.read().len() < 30);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_ban() {
+        let told = |imposed_at_ms, ends_at_ms| {
+            let ban = internal::Ban { imposed_at_ms, ends_at_ms, ..internal::Ban::default() };
+            LastBan::from_core(Some(ban), None)
+        };
+        assert_eq!([told(-1, 5), told(5, 5), told(5, -1)], [None, None, None]);
+        assert_eq!(told(5, 6), Some(by_limiter(BanPeriod { from: UnixMillis(5), until: UnixMillis(6) })));
+        assert_eq!(LastBan::from_core(None, Some(7)), Some(LastBan::Lifted(UnixMillis(7))));
+    }
+}

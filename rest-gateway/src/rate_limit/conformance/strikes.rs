@@ -1,0 +1,84 @@
+//! Refused periods and strikes of keys.
+
+use std::time::Duration;
+
+use petstore_clock::UnixMillis;
+
+use super::{AMPLE, NEVER, Rig, key};
+use crate::rate_limit::{LimitKey, Outcome, Quota};
+
+/// One request a minute, so that the next one is refused.
+const SMALL: Quota = Quota { per_minute: 1, per_day: 1_000 };
+
+pub(super) async fn too_many_strikes_are_the_keys_and_told_from_their_moment_on(rig: &Rig) {
+    let account = rig.new_account();
+    let (offender, sibling) = (key(account, "offender"), key(account, "sibling"));
+    rig.take_many(2, &offender, SMALL).await;
+    rig.waits(Duration::from_secs(1));
+    let last = rig.take_many(100, &offender, SMALL).await;
+    assert_eq!((last.outcome, last.is_strike, last.struck_out_at), (Outcome::RateLimited, true, None));
+    let one_too_many = rig.take(&offender, SMALL).await;
+    assert_eq!(one_too_many.struck_out_at, Some(one_too_many.now));
+    rig.waits(Duration::from_secs(5));
+    let later = rig.take_many(3, &offender, SMALL).await;
+    assert_eq!((later.is_strike, later.struck_out_at), (true, one_too_many.struck_out_at));
+    assert_eq!(rig.take(&sibling, SMALL).await.struck_out_at, None);
+    assert_eq!(rig.take(&offender, AMPLE).await.struck_out_at, None, "an admitted request is no strike");
+}
+
+pub(super) async fn what_is_settled_makes_nothing_a_strike(rig: &Rig) {
+    let limit_key = rig.new_key();
+    rig.take_many(2, &limit_key, SMALL).await;
+    rig.waits(Duration::from_secs(1));
+    let struck_out = rig.take_many(101, &limit_key, SMALL).await;
+    let settled_at = struck_out.now.plus(Duration::from_millis(1));
+    assert_eq!(struck_out.struck_out_at, Some(struck_out.now));
+    rig.waits(Duration::from_secs(2));
+    let refused = rig.take_settled(&limit_key, SMALL, settled_at).await;
+    assert_eq!((refused.outcome, refused.is_strike), (Outcome::RateLimited, false), "a new refused period");
+    rig.waits(Duration::from_secs(1));
+    let struck = rig.take_settled(&limit_key, SMALL, settled_at).await;
+    assert_eq!((struck.is_strike, struck.struck_out_at), (true, None));
+    assert_eq!(rig.inspect(&limit_key).await.strikes.map(|strikes| strikes.count), Some(1));
+    let later = struck.now.plus(Duration::from_millis(1));
+    let settled = rig.limiter.inspect(&limit_key, SMALL, later).await.expect("the limiter is up");
+    assert_eq!((settled.refused_until, settled.strikes), (None, None));
+}
+
+pub(super) async fn all_that_is_kept_of_a_key_can_be_seen(rig: &Rig) {
+    let limit_key = rig.new_key();
+    let inspect = async || rig.limiter.inspect(&limit_key, SMALL, NEVER).await.expect("the limiter is up");
+    let fresh = inspect().await;
+    assert_eq!((fresh.decision.minute.remaining, fresh.decision.day.remaining), (1, 1_000));
+    assert_eq!((fresh.refused_until, fresh.strikes), (None, None));
+
+    rig.take(&limit_key, SMALL).await;
+    let refused = rig.take(&limit_key, SMALL).await;
+    rig.waits(Duration::from_secs(1));
+    let struck = rig.take_many(3, &limit_key, SMALL).await;
+    let kept = inspect().await;
+    assert_eq!(kept.decision.minute, struck.minute);
+    let retry_after = Duration::from_secs(refused.retry_after_secs().unwrap());
+    assert_eq!(kept.refused_until, Some(refused.now.plus(retry_after)));
+    assert_eq!(kept.strikes.map(|strikes| strikes.count), Some(3));
+}
+
+pub(super) async fn with_bans_switched_off_an_account_has_the_same_windows(rig: &Rig) {
+    let (account, quota) = (rig.new_account(), Quota { per_minute: 2, per_day: 1_000 });
+    let limit_key = LimitKey::Account(account);
+    rig.take(&key(account, "key"), quota).await;
+    assert_eq!(rig.take(&limit_key, quota).await.minute.remaining, 0);
+    never_struck(rig, &limit_key, quota).await;
+}
+
+pub(super) async fn an_address_is_never_struck(rig: &Rig) {
+    never_struck(rig, &rig.new_address(), SMALL).await;
+}
+
+async fn never_struck(rig: &Rig, limit_key: &LimitKey, quota: Quota) {
+    rig.take_many(2, limit_key, quota).await;
+    rig.waits(Duration::from_secs(2));
+    let last = rig.take_many(500, limit_key, quota).await;
+    assert_eq!((last.outcome, last.is_strike), (Outcome::RateLimited, false));
+    assert_eq!(rig.limiter.inspect(limit_key, quota, UnixMillis(0)).await.unwrap().strikes, None);
+}
