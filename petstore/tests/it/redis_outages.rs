@@ -10,7 +10,7 @@ use petstore_testkit::{
     Client, SharedCounters, TestShop, eventually,
     faults::{Fault, Proxy},
     load::{Bounds, Load, Record, Sender, latency_at},
-    servers::{RedisOptions, RedisServer},
+    servers::{RedisCluster, RedisOptions, RedisServer},
 };
 
 /// What the account may ask for in the window under test: the day, so that no test is too slow for it.
@@ -208,6 +208,77 @@ async fn closed_refuses_everything_while_redis_is_away() {
     rig.end(Outage::Unreachable).await;
     rig.all_say("ok", Outage::Unreachable).await;
     is_admitted().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shared_counters() {
+    let mut cluster = RedisCluster::start(3).await;
+    for node in cluster.nodes() {
+        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).await;
+    }
+    let counters = SharedCounters::patiently_at_nodes(&cluster.urls());
+    let shop = TestShop::open_on(&counters, 1, &[]).await;
+    says(&shop, "ok").await;
+    let mut clients = Vec::new();
+    for _ in 0..30 {
+        let client = shop.client_with(1_000_000, 1_000_000).await;
+        is_counted_in_redis(&client).await;
+        clients.push(client);
+    }
+    // Each key is of one account: those that this node does not have are of living nodes.
+    let kept =
+        cluster.nodes()[0].cli(&["KEYS", "pet:*"]).await.lines().filter(|key| !key.contains("probe")).count();
+    assert!((1..30).contains(&kept), "{kept} of 30 accounts");
+    cluster.node(0).kill9().await;
+    says(&shop, "degraded").await;
+    let is_shared = async |client: &Client| {
+        client.get("/v1/pets").await.assert_status(200).find("x-ratelimit-scope").is_none()
+    };
+    // The cluster's own nodes take a moment to agree that they go on without it.
+    let shared = eventually(NOTICED, async || {
+        let mut shared = Vec::new();
+        for client in &clients {
+            if is_shared(client).await {
+                shared.push(client);
+            }
+        }
+        if shared.len() == 30 - kept { Ok(shared) } else { Err(format!("{} of {}", shared.len(), 30 - kept)) }
+    })
+    .await;
+    for _ in 0..20 {
+        for client in &shared {
+            assert!(is_shared(client).await, "a living node goes on counting");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await; // probes of the dead node go by
+    }
+    cluster.node(0).restart().await;
+    says(&shop, "ok").await;
+    for client in &clients {
+        is_counted_in_redis(client).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_holds_with_open_while_redis_is_away() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let proxy = Proxy::to(redis.address()).await;
+    let counters = SharedCounters::by_clock(&[redis.url_at(proxy.address())]); // bans are by the shop's clock
+    let shop = TestShop::open_on(&counters, GATEWAYS, &["--on-redis-failure", "open"]).await;
+    let mut rig = Rig { redis, proxy, shop, senders: Cell::default() };
+    let (banned, other) = (rig.shop.client_with(5, 1_000).await, rig.shop.client_with(5, 1_000).await);
+    rig.shop.ban(&banned, Duration::from_hours(1)).await;
+    eventually(NOTICED, async || match banned.get("/v1/usage").await.json() {
+        usage if usage["ban"].is_object() => Ok(()),
+        usage => Err(usage.to_string()),
+    })
+    .await;
+    other.get("/v1/pets").await.assert_status(200);
+    rig.begin(Outage::Unreachable).await;
+    rig.all_say("degraded", Outage::Unreachable).await;
+    for _ in 0..5 {
+        banned.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
+        other.get("/v1/pets").await.assert_status(200);
+    }
 }
 
 fn admitted(records: &[Record]) -> u64 {

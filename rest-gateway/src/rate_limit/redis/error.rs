@@ -1,8 +1,8 @@
-//! Why Redis did not decide.
+//! Failures of Redis.
 
 use redis::{ErrorKind, RedisError};
 
-/// Why Redis did not decide, for an operator's log. It never holds what Redis wrote: an error of Redis may
+/// The cause of a missing decision, for an operator's log. It never holds what Redis wrote: an error of Redis may
 /// repeat what it was sent, and so a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisCallError {
@@ -40,7 +40,7 @@ pub enum RedisCallError {
 }
 
 impl RedisCallError {
-    /// By the first word of an error of Redis.
+    /// Returns the cause by the first word of an error of Redis.
     pub(super) fn from_code(code: &str) -> Self {
         match code {
             "NOAUTH" | "WRONGPASS" | "NOPERM" => Self::Denied,
@@ -53,8 +53,8 @@ impl RedisCallError {
         }
     }
 
-    /// Whether the connection may be used again. A refusal leaves it in order; after anything else it is
-    /// unknown what is still to come on it. A replica is left for whoever is the primary by now.
+    /// Returns `true` if the connection may be used again. A refusal leaves it in order; after anything else it is
+    /// unknown what is still to come on it. A replica is left for the server that is the primary by now.
     pub(super) fn leaves_connection_usable(self) -> bool {
         match self {
             Self::OutOfMemory | Self::NotServing | Self::WrongType | Self::Refused => true,

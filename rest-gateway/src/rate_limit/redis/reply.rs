@@ -1,4 +1,4 @@
-//! What the script answers, and what Redis keeps: fixed fields, big-endian, as `redis.lua` packs them.
+//! The script's answers, and the records in Redis: fixed fields, big-endian, as `redis.lua` packs them.
 
 use petstore_clock::UnixMillis;
 use redis::Value;
@@ -11,7 +11,7 @@ use crate::rate_limit::{
     windows::{Window, Windows},
 };
 
-/// The answers to a call: Redis's time, then one for each step.
+/// Reads the answers to a call: Redis's time, then one for each step.
 pub(super) fn parse(
     value: Value,
     steps: usize,
@@ -70,14 +70,14 @@ const fn outcome(letter: u8) -> Option<Outcome> {
 /// The answer to one step.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// To a request.
+    /// The decision on a request.
     Taken(Taken),
-    /// To a question: what is kept, whether it still matters or not.
+    /// All that is kept, whether it still matters or not.
     Kept { now: UnixMillis, record: Record },
 }
 
 impl Reply {
-    /// The decision on a request.
+    /// Returns the decision on a request.
     pub(super) fn taken(self) -> Result<Taken, RedisCallError> {
         match self {
             Self::Taken(taken) => Ok(taken),
@@ -85,7 +85,7 @@ impl Reply {
         }
     }
 
-    /// What is kept, and Redis's time.
+    /// Returns what is kept, and Redis's time.
     pub(super) fn kept(self) -> Result<(Record, UnixMillis), RedisCallError> {
         match self {
             Self::Kept { now, record } => Ok((record, now)),
@@ -106,7 +106,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// The decision as the client may see it.
+    /// Returns the decision as the client may see it.
     pub(super) fn decision(&self, quota: Quota) -> Decision {
         let (minute, day) = self.windows.view(quota, self.now.0);
         let Self { now, outcome, is_strike, struck_out_at, .. } = *self;
@@ -114,7 +114,7 @@ impl Taken {
     }
 }
 
-/// What is left of a record.
+/// The rest of a record.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 

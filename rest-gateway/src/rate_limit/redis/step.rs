@@ -11,15 +11,15 @@ const SOURCE: &str = include_str!("redis.lua");
 
 static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
 
-/// More than all gateways' probes in a day.
+/// Quota of probes: more than all gateways make in a day.
 pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
-/// A call of the script that Redis knows already. If it does not, it answers NOSCRIPT and did nothing.
+/// Returns a call of the script that Redis knows already. If it does not, it answers NOSCRIPT and did nothing.
 pub(super) fn call_script(steps: &[Step], time: Option<u64>) -> Cmd {
     with_arguments("EVALSHA", &DIGEST, steps, time)
 }
 
-/// The same call with the script's text, which Redis remembers.
+/// Returns the same call with the script's text, which Redis remembers.
 pub(super) fn send_script(steps: &[Step], time: Option<u64>) -> Cmd {
     with_arguments("EVAL", SOURCE, steps, time)
 }
@@ -71,9 +71,14 @@ impl Step {
 
     /// A request that belongs to no account, to see whether requests would be decided. It is always counted:
     /// a Redis that only reads is of no use.
-    pub(super) fn probe() -> Self {
-        let owner = "pet:{probe}".to_owned();
+    pub(super) fn probe(tag: &str) -> Self {
+        let owner = ["pet:{", tag, "}"].concat();
         Self { owner, abuse: None, verb: "pass", quota: PROBES, settled_at: UnixMillis(0) }
+    }
+
+    /// Returns a key of Redis that the step touches. The other one is in the same slot of a Cluster.
+    pub(super) fn key(&self) -> &str {
+        &self.owner
     }
 
     fn write_keys(&self, command: &mut Cmd) {

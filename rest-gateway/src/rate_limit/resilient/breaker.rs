@@ -1,4 +1,4 @@
-//! Whether the shared counters are asked at all: a circuit breaker. Pure: moments in, changes out.
+//! A circuit breaker: whether a shard of the shared counters is asked at all. Pure: moments in, changes out.
 //!
 //! It opens after [`FAILURES`] failures in a row. While it is open nothing but probes asks the shared
 //! counters, one at a time; after [`PROOFS`] good ones in a row it closes. Once opened it stays open for a
@@ -7,25 +7,25 @@
 
 use std::time::Duration;
 
-/// So many failures in a row open the breaker.
+/// Failures in a row that open the breaker.
 const FAILURES: u32 = 3;
 
-/// So many good probes in a row close it, once the hold is over.
+/// Good probes in a row that close it, once the hold is over.
 const PROOFS: u32 = 3;
 
-/// How long it stays open at least, the first time.
+/// Minimum time that it stays open, the first time.
 const SHORTEST_HOLD: Duration = Duration::from_millis(500);
 
-/// How long it stays open at least, however often it opened before.
+/// Upper bound of that time, however often it opened before.
 const LONGEST_HOLD: Duration = Duration::from_secs(10);
 
-/// When it has been closed for so long, earlier openings are forgotten.
+/// Time that it is closed before earlier openings are forgotten.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// A moment: time since some start that all calls share, never going back.
 pub(super) type Moment = Duration;
 
-/// What a report has changed.
+/// A change that a report brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// From now on the shared counters are not asked.
@@ -38,7 +38,7 @@ pub(super) enum Change {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Breaker {
     state: State,
-    /// How long it is held open, this time or the last.
+    /// Minimum time that it is open, this time or the last.
     hold: Duration,
 }
 
@@ -56,7 +56,7 @@ enum State {
 }
 
 impl Breaker {
-    /// A breaker that starts closed if the first probe was good, else open.
+    /// Returns a breaker that is closed if the first probe was good, else open.
     pub(super) fn new(first_probe_was_good: bool, now: Moment) -> Self {
         let state = if first_probe_was_good {
             State::Closed { since: None, failures: 0 }

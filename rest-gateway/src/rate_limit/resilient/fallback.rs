@@ -1,4 +1,4 @@
-//! What a gateway decides by itself while the shared counters are unreachable.
+//! The limiter that a gateway falls back on while the shared counters are unreachable.
 
 use std::{
     num::NonZeroU16,
@@ -10,9 +10,8 @@ use petstore_clock::{Clock, UnixMillis};
 use crate::rate_limit::{
     Decision, LimitKey, LimitStatus, Quota,
     abuse::AbuseState,
-    counter_store::CounterStore,
+    counters::CounterStore,
     policy::{self, Record},
-    quota::share,
     windows::Windows,
 };
 
@@ -21,7 +20,7 @@ use crate::rate_limit::{
 /// It starts from the last shared count that this gateway saw in the running window. Of what all gateways had
 /// used then, it takes the part of one, `used ÷ gateways` rounded up, as used of its share. So
 ///
-/// - who had used up the limit stays refused until the window ends;
+/// - a caller that had used up the limit stays refused until the window ends;
 /// - gateways that all saw the last count admit together no more than was left of the limit;
 /// - whatever they saw, and however often the shared counters come and go within a window, what a gateway
 ///   admits by
@@ -36,26 +35,26 @@ pub(super) struct Fallback {
     /// By how much the shared counters' clock was ahead of this gateway's when it was last seen, in
     /// milliseconds; rather too much than too little, by what the answer took.
     ahead: AtomicI64,
-    /// What the shared counters last showed: the counts of all gateways.
+    /// Counts of all gateways, as the shared counters last showed them.
     seen: CounterStore,
-    /// What this gateway admitted by itself, and the abuse states of that time. It is kept when the shared
-    /// counters return, for they know nothing of it.
+    /// Requests that this gateway admitted by itself, and the strikes of that time. They are kept when the shared
+    /// counters return, which know nothing of them.
     own: CounterStore,
 }
 
 impl Fallback {
     pub(super) fn new(clock: Clock, gateways: NonZeroU16) -> Self {
-        let (seen, own) = (CounterStore::at_most_50_000(), CounterStore::at_most_50_000());
+        let (seen, own) = (CounterStore::bounded(), CounterStore::bounded());
         Self { clock, gateways, ahead: AtomicI64::new(0), seen, own }
     }
 
-    /// What this gateway's clock shows: to be taken before the shared counters are asked.
+    /// Returns this gateway's time: to be taken before the shared counters are asked.
     pub(super) fn local_time(&self) -> UnixMillis {
         self.clock.now()
     }
 
-    /// Takes note of the shared counters' time, which they told when they were asked at `asked_at` by this
-    /// gateway's.
+    /// Takes note of the shared counters' time, as they answered a question that was asked at `asked_at` by this
+    /// gateway's clock.
     pub(super) fn learn_time(&self, now: UnixMillis, asked_at: UnixMillis) {
         self.ahead.store(now.0.cast_signed().wrapping_sub(asked_at.0.cast_signed()), Ordering::Relaxed);
     }
@@ -72,7 +71,7 @@ impl Fallback {
         self.seen.update(limit_key, || decision.now, learn);
     }
 
-    /// What the shared counters would answer by what they last showed, at their time.
+    /// Returns the answer that the shared counters would give by what they last showed, at their time.
     pub(super) fn as_seen(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
         policy::inspect(self.seen.record(limit_key), quota, UnixMillis(0), self.now())
     }
@@ -103,10 +102,16 @@ impl Fallback {
         seen.at(now.0).part(self.gateways)
     }
 
-    /// The shared counters' time, as well as it is known.
+    /// Returns the shared counters' time, as well as it is known.
     pub(super) fn now(&self) -> UnixMillis {
         UnixMillis(self.clock.now().0.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
     }
+}
+
+/// Returns the part of each gateway: of so many, rounded down, and at least 1.
+fn share(quota: Quota, gateways: NonZeroU16) -> Quota {
+    let part = |limit: u64| (limit / u64::from(gateways.get())).max(1);
+    Quota { per_minute: part(quota.per_minute), per_day: part(quota.per_day) }
 }
 
 /// Returns what is used of a gateway's share: its part of what was seen, and what it admitted by itself.

@@ -1,4 +1,4 @@
-//! How Redis does, for whoever watches the gateway.
+//! Metrics of Redis.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use petstore_telemetry::metrics::{
 use super::{ResilienceCounts, ResilientLimiter};
 use crate::rate_limit::RateLimiter;
 
-/// How long Redis took to answer, or to fail to.
+/// Returns the histogram of the times that Redis took to answer, or to fail.
 pub(super) fn round_trips() -> HistogramVec {
     durations("petstore_redis_round_trip_duration_seconds", "How long Redis took to answer or fail.", &[])
 }
 
-/// What a gateway counts of Redis. Without Redis there is nothing to count, and all is 0.
+/// Returns what a gateway counts of Redis. Without Redis all is 0.
 #[must_use]
 pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
     let is_open = {

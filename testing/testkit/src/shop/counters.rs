@@ -37,6 +37,12 @@ impl SharedCounters {
         Self { deadlines: RedisDeadlines::all(GENEROUS), ..Self::at(url) }
     }
 
+    /// The same at the nodes of a Cluster.
+    #[must_use]
+    pub fn patiently_at_nodes(urls: &[String]) -> Self {
+        Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(GENEROUS), is_by_clock: false }
+    }
+
     /// By the shop's clock, which the test moves, and with a deadline that a busy machine keeps.
     #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {

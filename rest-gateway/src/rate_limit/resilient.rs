@@ -1,30 +1,31 @@
 //! Limits in Redis, or in this process while Redis is unreachable; the gateway returns to Redis by itself.
 //!
-//! [`breaker`] says whether Redis is asked, [`fallback`] decides when it is not,
+//! [`breaker`] says whether a shard of Redis is asked, [`fallback`] decides when it is not,
 //! [`watch`](ResilientLimiter::watch) notices that it went or came back even when no requests do.
 
 mod breaker;
 mod fallback;
 mod metrics;
-mod on_redis_failure;
 
 use std::{
+    collections::HashMap,
+    fmt,
     future::Future,
     num::NonZeroU16,
+    str::FromStr,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::metrics::HistogramVec;
 use tokio::time::{Instant, sleep};
 
 pub use self::metrics::redis_metrics;
-pub use self::on_redis_failure::{InvalidOnRedisFailure, OnRedisFailure};
 use self::{
     breaker::{Breaker, Change, Moment},
     fallback::Fallback,
@@ -33,26 +34,66 @@ use super::{
     Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
     RedisLimiter, Scope,
     policy::{self, Record},
+    redis::Shard,
 };
 
-/// How often Redis is asked how it is.
+/// Time between two probes of a shard.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What an operator chooses for the time without Redis.
+/// The treatment of requests while Redis is unreachable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRedisFailure {
+    /// Each gateway limits by itself, to its share of the limits.
+    #[default]
+    Local,
+    /// All are admitted, whatever the plan says.
+    Open,
+    /// All are refused: 503 `LIMITER_UNAVAILABLE`.
+    Closed,
+}
+
+/// The text names no such policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be local, open or closed")]
+pub struct InvalidOnRedisFailure;
+
+/// `local`, `open` or `closed`.
+impl fmt::Display for OnRedisFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        })
+    }
+}
+
+impl FromStr for OnRedisFailure {
+    type Err = InvalidOnRedisFailure;
+
+    fn from_str(written: &str) -> Result<Self, InvalidOnRedisFailure> {
+        [Self::Local, Self::Open, Self::Closed]
+            .into_iter()
+            .find(|policy| policy.to_string() == written)
+            .ok_or(InvalidOnRedisFailure)
+    }
+}
+
+/// An operator's choices for the time without Redis.
 #[derive(Clone, Copy, Debug)]
 pub struct ResilienceSettings {
-    /// What becomes of requests then.
+    /// The treatment of requests.
     pub on_failure: OnRedisFailure,
-    /// How many gateways share the counters: each has its part of the limits then.
+    /// Number of gateways that share the counters: each enforces its part of the limits.
     pub gateways: NonZeroU16,
 }
 
-/// What has happened since the start, for metrics.
+/// Counts since the start, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResilienceCounts {
     /// Decisions and probes that Redis failed to answer in time.
     pub failures: u64,
-    /// Times at which this gateway began to decide without Redis.
+    /// Times at which this gateway began to decide without Redis, or a shard of it.
     pub outages: u64,
     /// Decisions made without Redis.
     pub decided_alone: u64,
@@ -60,13 +101,14 @@ pub struct ResilienceCounts {
 
 /// The Redis limiter, and what steps in for it. A decision waits for Redis once, and no longer than that
 /// limiter lets it; after three failures in a row nothing but probes asks Redis, until it has answered these
-/// for a while. Nothing is counted in Redis either before the core has named the installation, which is when
+/// for a while. Each shard of a Cluster is judged by itself. Nothing is counted in Redis either before the core has named the installation, which is when
 /// it first answers.
 #[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
     settings: ResilienceSettings,
-    breaker: Mutex<Breaker>,
+    /// By the shard's node. A shard without one was never seen to fail.
+    breakers: Mutex<HashMap<Arc<str>, Breaker>>,
     fallback: Fallback,
     started: Instant,
     failures: AtomicU64,
@@ -80,23 +122,29 @@ impl ResilientLimiter {
     pub async fn start(redis: RedisLimiter, settings: ResilienceSettings, clock: Clock) -> Self {
         let started = Instant::now();
         let first_try = redis.probe().await;
-        match first_try {
-            Ok(health) => report_evictions(health),
-            Err(LimiterUnavailable) => {
-                warn_of_outage(&redis, settings.on_failure);
-            }
+        if let Ok(health) = first_try {
+            report_evictions(health);
         }
-        Self {
+        let limiter = Self {
             redis,
             settings,
-            breaker: Mutex::new(Breaker::new(first_try.is_ok(), Duration::ZERO)),
+            breakers: Mutex::default(),
             fallback: Fallback::new(clock, settings.gateways),
             started,
             failures: AtomicU64::new(0),
-            outages: AtomicU64::new(u64::from(first_try.is_err())),
+            outages: AtomicU64::new(0),
             decided_alone: AtomicU64::new(0),
             round_trips: metrics::round_trips(),
+        };
+        if first_try.is_err() {
+            for shard in limiter.redis.shards().await {
+                if limiter.redis.probe_once(&shard).await.is_err() {
+                    limiter.breakers().insert(Arc::clone(&shard.node), Breaker::new(false, Duration::ZERO));
+                    limiter.note(&shard, Some(Change::Opened));
+                }
+            }
         }
+        limiter
     }
 
     /// Asks Redis how it is until `shutdown`. Without it, Redis is never returned to.
@@ -104,8 +152,13 @@ impl ResilientLimiter {
         let probe_often = async {
             loop {
                 sleep(PROBE_INTERVAL).await;
-                // In doubt ask again at once: three failures in a row are to be known within a second.
-                while !self.probe().await && self.breaker().is_closed() {}
+                let shards = self.redis.shards().await;
+                self.breakers().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
+                let probes = shards.iter().map(async |shard| {
+                    // In doubt ask again at once: three failures in a row are to be known within a second.
+                    while !self.probe(shard).await && self.is_closed(shard) {}
+                });
+                join_all(probes).await;
             }
         };
         tokio::select! {
@@ -114,7 +167,7 @@ impl ResilientLimiter {
         }
     }
 
-    /// What has happened since the start.
+    /// Returns the counts since the start.
     #[must_use]
     pub fn counts(&self) -> ResilienceCounts {
         ResilienceCounts {
@@ -124,17 +177,17 @@ impl ResilientLimiter {
         }
     }
 
-    /// Asks Redis without a request, and tells whether it answered. It is asked to write: a Redis that only
-    /// reads is of no use.
-    async fn probe(&self) -> bool {
+    /// Asks a shard without a request, and returns `true` if it answered. It is asked to write: a Redis that
+    /// only reads is of no use.
+    async fn probe(&self, shard: &Shard) -> bool {
         let asked_at = self.fallback.local_time();
-        let answer = self.counted(Box::pin(self.redis.probe_once())).await;
+        let answer = self.counted(Box::pin(self.redis.probe_once(shard))).await;
         if let Ok(now) = answer {
             self.fallback.learn_time(now, asked_at); // also when no requests come, and when a clock was set
         }
         let is_good = answer.is_ok();
-        let change = self.breaker().probed(is_good, self.moment());
-        self.note(change);
+        let change = self.breaker(shard, |breaker, now| breaker.probed(is_good, now));
+        self.note(shard, change);
         if change == Some(Change::Closed) {
             // It may be another Redis, or configured anew.
             if let Ok(health) = self.counted(Box::pin(self.redis.probe())).await {
@@ -144,22 +197,26 @@ impl ResilientLimiter {
         is_good
     }
 
-    /// Whether Redis is asked.
-    fn is_shared(&self) -> bool {
-        self.redis.knows_installation() && self.breaker().is_closed()
+    /// Returns `true` if the shard is asked.
+    fn is_shared(&self, shard: &Shard) -> bool {
+        self.redis.knows_installation() && self.is_closed(shard)
     }
 
-    /// What Redis would answer an address that it refused before, until the refusal's end: such an address
-    /// costs it nothing. Not so a key, whose refused requests are counted as strikes.
+    fn is_closed(&self, shard: &Shard) -> bool {
+        self.breakers().get(&shard.node).is_none_or(Breaker::is_closed)
+    }
+
+    /// Returns Redis's answer to an address that it refused before, until the refusal's end: such an address costs
+    /// it nothing. A key has no such memory, because its refused requests are counted as strikes.
     fn remembered(&self, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
-        if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared() {
+        if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared(&self.redis.shard_of(limit_key)) {
             return None;
         }
         let seen = self.fallback.as_seen(limit_key, quota);
         Some(seen).filter(|seen| seen.decision.outcome != Outcome::Admitted)
     }
 
-    /// Redis's answer about the key, if it is asked and answers in time, or else what becomes of the request
+    /// Returns Redis's answer about the key, if it is asked and answers in time. Else the request is decided
     /// without Redis: `locally` by this gateway's own counts, `openly` by no counts at all.
     async fn decide<T>(
         &self,
@@ -170,7 +227,7 @@ impl ResilientLimiter {
         openly: impl FnOnce(UnixMillis) -> T,
     ) -> Result<T, LimiterUnavailable> {
         let asked_at = self.fallback.local_time();
-        if let Ok(answer) = self.call_redis(call).await {
+        if let Ok(answer) = self.call_redis(&self.redis.shard_of(limit_key), call).await {
             self.fallback.learn(limit_key, decision(&answer), asked_at);
             return Ok(answer);
         }
@@ -183,17 +240,18 @@ impl ResilientLimiter {
         Ok(decided)
     }
 
-    /// Redis's answer to a request's question, if it is asked and answers in time.
+    /// Returns the shard's answer to a request's question, if it is asked and answers in time.
     async fn call_redis<T>(
         &self,
+        shard: &Shard,
         call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
     ) -> Result<T, LimiterUnavailable> {
-        if !self.is_shared() {
+        if !self.is_shared(shard) {
             return Err(LimiterUnavailable);
         }
         let answer = self.counted(call).await;
-        let change = self.breaker().asked(answer.is_ok(), self.moment());
-        self.note(change);
+        let change = self.breaker(shard, |breaker, now| breaker.asked(answer.is_ok(), now));
+        self.note(shard, change);
         answer
     }
 
@@ -208,24 +266,32 @@ impl ResilientLimiter {
         answer
     }
 
-    fn note(&self, change: Option<Change>) {
+    fn note(&self, shard: &Shard, change: Option<Change>) {
+        let node = Some(&*shard.node).filter(|node| !node.is_empty());
         match change {
             None => {}
             Some(Change::Opened) => {
                 self.outages.fetch_add(1, Ordering::Relaxed);
-                warn_of_outage(&self.redis, self.settings.on_failure);
+                let error = self.redis.last_error().map(|error| error.to_string()).unwrap_or_default();
+                let policy = self.settings.on_failure;
+                tracing::warn!(%policy, node, error, "rate limits are not shared, because Redis is unreachable");
             }
-            Some(Change::Closed) => tracing::info!("rate limits are shared again"),
+            Some(Change::Closed) => tracing::info!(node, "rate limits are shared again"),
         }
     }
 
-    /// Never held over an await: no future is made while it is held.
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn breaker<T>(&self, shard: &Shard, report: impl FnOnce(&mut Breaker, Moment) -> T) -> T {
+        let (mut breakers, now) = (self.breakers(), self.started.elapsed());
+        let breaker = match breakers.get_mut(&shard.node) {
+            Some(breaker) => breaker,
+            None => breakers.entry(Arc::clone(&shard.node)).or_insert_with(|| Breaker::new(true, now)),
+        };
+        report(breaker, now)
     }
 
-    fn moment(&self) -> Moment {
-        self.started.elapsed()
+    /// Never held over an await: no future is made while it is held.
+    fn breakers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -288,18 +354,13 @@ impl RateLimiter for ResilientLimiter {
     }
 
     fn is_degraded(&self) -> bool {
-        !self.breaker().is_closed()
+        self.breakers().values().any(|breaker| !breaker.is_closed())
     }
 }
 
-/// The decision of a gateway that decides without the shared counters.
+/// Marks the decision of a gateway that decides without the shared counters.
 fn on_its_own(decision: Decision) -> Decision {
     Decision { scope: Scope::Node, ..decision }
-}
-
-fn warn_of_outage(redis: &RedisLimiter, policy: OnRedisFailure) {
-    let error = redis.last_error().map(|error| error.to_string()).unwrap_or_default();
-    tracing::warn!(%policy, error, "rate limits are not shared, because Redis is unreachable");
 }
 
 fn report_evictions(health: RedisHealth) {

@@ -1,4 +1,5 @@
-//! A map of counters in memory, split so that callers seldom wait for each other, and bounded.
+//! Every caller's counters in the memory of this process: accounts and client addresses. They are in bounded
+//! maps, split so that callers seldom wait for each other.
 
 use std::{
     collections::HashMap,
@@ -8,15 +9,84 @@ use std::{
 
 use petstore_clock::UnixMillis;
 
-use super::{abuse::AbuseState, policy::Record, windows::Windows};
+use super::{LimitKey, abuse::AbuseState, policy::Record, windows::Windows};
+use crate::client_address::ClientAddress;
 
-/// Enough that two threads seldom meet at one lock.
+/// Locks of a map. Two threads seldom meet at one of so many.
 const SHARDS: usize = 64;
 
-/// A shard does not look for what is over before it holds so many.
+/// Callers that a shard holds before it first looks for counters that are over.
 const FIRST_SWEEP: usize = 64;
 
-/// What is kept of one account or address.
+/// Maximum number of addresses, in about 6 MiB. Anyone may hold a /48 with its 65,536 networks, but the operator
+/// makes the accounts.
+const MAX_ADDRESSES: usize = 57_344;
+
+/// Maximum number of accounts in a bounded store.
+const MAX_ACCOUNTS: usize = 50_000;
+
+/// The counters of every caller. Accounts and addresses have maps of their own, so that a flood of
+/// unauthenticated clients cannot displace the counts of accounts.
+#[derive(Debug)]
+pub(super) struct CounterStore {
+    accounts: CounterMap<i64>,
+    /// Requests for usage, by account.
+    usage: CounterMap<i64>,
+    addresses: CounterMap<ClientAddress>,
+}
+
+impl CounterStore {
+    /// Returns a store of every account: for a limiter whose counters are nowhere else.
+    pub(super) fn unbounded() -> Self {
+        Self::with(CounterMap::unbounded)
+    }
+
+    /// Returns a store of at most [`MAX_ACCOUNTS`], which prefers those that used most of their day.
+    pub(super) fn bounded() -> Self {
+        Self::with(|| CounterMap::bounded(MAX_ACCOUNTS / SHARDS))
+    }
+
+    fn with(accounts: impl Fn() -> CounterMap<i64>) -> Self {
+        let addresses = CounterMap::bounded(MAX_ADDRESSES / SHARDS);
+        Self { accounts: accounts(), usage: accounts(), addresses }
+    }
+
+    /// Returns the caller's record.
+    pub(super) fn record(&self, limit_key: &LimitKey) -> Record {
+        match limit_key {
+            LimitKey::ApiKey { account_id, key_id } => self.accounts.get(*account_id).record(Some(key_id)),
+            LimitKey::Account(id) => self.accounts.get(*id).record(None),
+            LimitKey::Usage(id) => self.usage.get(*id).record(None),
+            LimitKey::Address(address) => self.addresses.get(*address).record(None),
+        }
+    }
+
+    /// Changes the caller's record in one atomic step. Time is read inside it, so that the steps of
+    /// one caller see it in order.
+    pub(super) fn update<R>(
+        &self,
+        limit_key: &LimitKey,
+        now: impl FnOnce() -> UnixMillis,
+        step: impl FnOnce(Record, UnixMillis) -> (R, Record),
+    ) -> R {
+        let on = |key_id: Option<&Arc<str>>, counters: &mut Counters, now| {
+            let (result, next) = step(counters.record(key_id), now);
+            counters.keep(key_id, next);
+            result
+        };
+        match limit_key {
+            LimitKey::ApiKey { account_id, key_id } => {
+                self.accounts.update(*account_id, now, |counters, now| on(Some(key_id), counters, now))
+            }
+            LimitKey::Account(id) => self.accounts.update(*id, now, |counters, now| on(None, counters, now)),
+            LimitKey::Usage(id) => self.usage.update(*id, now, |counters, now| on(None, counters, now)),
+            LimitKey::Address(address) => {
+                self.addresses.update(*address, now, |counters, now| on(None, counters, now))
+            }
+        }
+    }
+}
+/// The counters of one account or address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     windows: Windows,
@@ -25,7 +95,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// The record of the account's key, or of the address if there is no key.
+    /// Returns the record of the account's key, or of the address if there is no key.
     pub(super) fn record(&self, key_id: Option<&Arc<str>>) -> Record {
         let abuse = key_id.and_then(|key_id| self.abuse.iter().find(|(of, _)| of == key_id));
         Record { windows: self.windows, abuse: abuse.map(|(_, abuse)| *abuse).unwrap_or_default() }
@@ -44,7 +114,7 @@ impl Counters {
         }
     }
 
-    /// Whether forgetting this changes no decision.
+    /// Returns `true` if forgetting these counters changes no decision.
     fn is_over(&self, now: u64) -> bool {
         self.windows.at(now) == Windows::default()
             && self.abuse.iter().all(|(_, abuse)| abuse.at(now, UnixMillis(0)) == AbuseState::default())
@@ -56,7 +126,7 @@ impl Counters {
 pub(super) struct CounterMap<K> {
     hasher: RandomState,
     shards: Box<[Mutex<Shard<K>>]>,
-    /// The most that a shard may hold.
+    /// Maximum number of callers in a shard.
     capacity: usize,
 }
 
@@ -67,24 +137,24 @@ struct Shard<K> {
 }
 
 impl<K: Copy + Eq + Hash> CounterMap<K> {
-    /// A map whose size is bounded only by how many callers there are: for callers that are known.
+    /// Returns a map that is bounded only by the number of callers: for callers that are known.
     pub(super) fn unbounded() -> Self {
         Self::bounded(usize::MAX)
     }
 
-    /// A map of at most `capacity` callers a shard. When a shard is full, what is over goes first, and then
+    /// Returns a map of at most `capacity` callers a shard. When a shard is full, what is over goes first, and then
     /// those who used least of their day: so a flood of new callers cannot wash away the count of a busy one.
     pub(super) fn bounded(capacity: usize) -> Self {
         let shard = || Mutex::new(Shard { counters: HashMap::new(), sweep_at: FIRST_SWEEP.min(capacity) });
         Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| shard()).collect(), capacity }
     }
 
-    /// What is kept of the caller.
+    /// Returns the caller's counters.
     pub(super) fn get(&self, key: K) -> Counters {
         self.shard(key).counters.get(&key).cloned().unwrap_or_default()
     }
 
-    /// Changes what is kept of the caller, in one atomic step. Time is read inside it, so that the steps of
+    /// Changes the caller's counters in one atomic step. Time is read inside it, so that the steps of
     /// one caller see it in order.
     pub(super) fn update<R>(
         &self,
@@ -114,8 +184,8 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
 }
 
 impl<K: Copy + Eq + Hash> Shard<K> {
-    /// Forgets what is over. Costs a look at every entry, and is not repeated before the shard has doubled,
-    /// or grown by a quarter of its capacity: so an insertion pays for a constant number of looks.
+    /// Forgets counters that are over. Looks at every entry, and is not repeated before the shard has doubled, or
+    /// grown by a quarter of its capacity, so that the cost of an insertion is constant.
     fn sweep(&mut self, now: u64, capacity: usize) {
         self.counters.retain(|_, counters| !counters.is_over(now));
         if self.counters.len() > capacity / 4 * 3 {
@@ -138,7 +208,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::{policy, quota::Quota};
+    use crate::rate_limit::{Quota, policy};
 
     const QUOTA: Quota = Quota { per_minute: 100, per_day: 1_000 };
 

@@ -7,6 +7,7 @@ mod batch;
 mod connection;
 mod error;
 mod reply;
+mod shards;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -18,26 +19,26 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, try_join_all};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 
-use self::{
-    batch::Batcher,
-    connection::{Connection, SendError},
-    reply::Reply,
-    step::{PROBES, Step},
-};
+pub(super) use self::shards::Shard;
 pub use self::{
     connection::RedisDeadlines,
     error::RedisCallError,
     url::{InvalidRedisUrl, RedisUrl},
 };
+use self::{
+    connection::SendError,
+    shards::Shards,
+    step::{PROBES, Step},
+};
 use super::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 
-/// The longest name of an installation.
+/// Maximum length of the name of an installation, in characters.
 const LONGEST_NAME: usize = 64;
 
 /// The probe at the start may wait for a connection to be made, with TLS.
@@ -48,7 +49,7 @@ const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct RedisSettings {
     /// One server, or several nodes of a Redis Cluster, which name the others.
     pub urls: Vec<RedisUrl>,
-    /// How long it may take to answer.
+    /// Time that it may take to answer.
     pub deadlines: RedisDeadlines,
     /// Which time decisions are made by.
     pub time: RedisTime,
@@ -78,11 +79,11 @@ pub enum RedisSetupError {
     UnlikeNodes,
 }
 
-/// What a healthy Redis says of itself.
+/// What a healthy Redis reports of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedisHealth {
-    /// Whether its eviction policy may drop counters when its memory is full, and so hand quota out again:
-    /// everything but `noeviction` may.
+    /// `true` if its eviction policy may drop counters when its memory is full, and so grant quota again: any but
+    /// `noeviction`.
     pub evicts: bool,
 }
 
@@ -94,20 +95,11 @@ pub struct RedisHealth {
 /// tokio runtime.
 #[derive(Debug)]
 pub struct RedisLimiter {
-    path: Path,
+    shards: Shards,
     deadlines: RedisDeadlines,
     last_error: Mutex<Option<RedisCallError>>,
-    /// Whose counters they are; `None` until the core has told.
+    /// Name of the installation that the counters are of; `None` until the core has named it.
     installation: RwLock<Option<Arc<str>>>,
-}
-
-#[derive(Debug)]
-enum Path {
-    /// Waiting decisions share calls of the one server.
-    Batched(Batcher),
-    /// Each decision is a call of its own, pipelined: so a node of a Cluster that is away holds nobody else
-    /// up.
-    Single(Arc<Connection>),
 }
 
 impl RedisLimiter {
@@ -116,29 +108,26 @@ impl RedisLimiter {
     /// # Errors
     /// The URLs do not belong together.
     pub fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
-        let RedisSettings { urls, deadlines, time } = settings;
-        if urls.iter().any(RedisUrl::has_tls) {
+        if settings.urls.iter().any(RedisUrl::has_tls) {
             // rustls wants one for the process. Err: it has one, which will do.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
-        let connection = Connection::new(urls, deadlines, time)?;
-        let path = if connection.is_cluster() {
-            Path::Single(Arc::new(connection))
-        } else {
-            Path::Batched(Batcher::new(connection))
-        };
-        Ok(Self { path, deadlines, last_error: Mutex::default(), installation: RwLock::default() })
+        let deadlines = settings.deadlines;
+        let (last_error, installation) = (Mutex::default(), RwLock::default());
+        Ok(Self { shards: Shards::new(settings)?, deadlines, last_error, installation })
     }
 
-    /// Connects if need be, decides on a request that belongs to no account, with all that a decision takes,
-    /// writing included, and asks for the eviction policy. Takes a second at most.
+    /// Connects if need be, learns which shards a Cluster has, decides on a request that belongs to no account
+    /// on each, with all that a decision takes, writing included, and asks for the eviction policy. Takes a
+    /// second at most.
     ///
     /// # Errors
-    /// Redis would not decide.
+    /// Redis, or a shard of it, would not decide.
     pub async fn probe(&self) -> Result<RedisHealth, LimiterUnavailable> {
         let probe = async {
-            self.run(Step::probe()).await?;
-            let info = self.connection().send(redis::cmd("INFO").arg("memory")).await;
+            self.shards.learn().await?;
+            try_join_all(self.shards.all().iter().map(async |shard| shard.probe().await)).await?;
+            let info = self.shards.connection().send(redis::cmd("INFO").arg("memory")).await;
             match info {
                 Ok(info) => Ok(RedisHealth { evicts: !forbids_eviction(&info) }),
                 Err(SendError::Call(error)) => Err(error),
@@ -148,48 +137,39 @@ impl RedisLimiter {
         self.within(FIRST_PROBE_TIMEOUT, probe).await
     }
 
-    /// Decides on a request that belongs to no account, and writes it as any other. Returns Redis's time.
+    /// Returns the shards, after asking a Cluster which it has. If it does not answer, they are those that are
+    /// known.
+    pub(super) async fn shards(&self) -> Vec<Arc<Shard>> {
+        let _ = self.within(self.deadlines.decision, self.shards.learn()).await;
+        self.shards.all()
+    }
+
+    /// Returns the shard that keeps the counters of `limit_key`.
+    pub(super) fn shard_of(&self, limit_key: &LimitKey) -> Arc<Shard> {
+        self.shards.of(limit_key)
+    }
+
+    /// Decides on a request that belongs to no account, and writes it as any other. Returns the shard's time.
     ///
     /// # Errors
-    /// Redis would not decide.
-    pub(super) async fn probe_once(&self) -> Result<UnixMillis, LimiterUnavailable> {
-        let taken = async { Ok(self.run(Step::probe()).await?.taken()?.decision(PROBES).now) };
+    /// The shard would not decide.
+    pub(super) async fn probe_once(&self, shard: &Shard) -> Result<UnixMillis, LimiterUnavailable> {
+        let taken = async { Ok(shard.probe().await?.taken()?.decision(PROBES).now) };
         self.within(self.deadlines.decision, taken).await
     }
 
-    /// Whose counters these are.
+    /// Returns the name of the installation.
     ///
     /// # Errors
-    /// The core has not told yet.
+    /// The core has not named it yet.
     fn installation(&self) -> Result<Arc<str>, LimiterUnavailable> {
         let installation = self.installation.read().unwrap_or_else(PoisonError::into_inner);
         installation.clone().ok_or(LimiterUnavailable)
     }
 
-    /// Why Redis did not decide the last time that it did not; `None` if it always has.
+    /// Returns why Redis last failed to decide; `None` if it never has.
     pub fn last_error(&self) -> Option<RedisCallError> {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn connection(&self) -> &Connection {
-        match &self.path {
-            Path::Batched(batcher) => batcher.connection(),
-            Path::Single(connection) => connection,
-        }
-    }
-
-    async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
-        match &self.path {
-            Path::Batched(batcher) => batcher.run(step).await,
-            Path::Single(connection) => {
-                // A task of its own, so that a connection is made even if that takes longer than a decision
-                // may.
-                let connection = Arc::clone(connection);
-                let call = tokio::spawn(async move { connection.run(&[step]).await });
-                let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
-                replies.pop().unwrap_or(Err(RedisCallError::Protocol))
-            }
-        }
     }
 
     async fn within<T>(
@@ -208,7 +188,7 @@ impl RedisLimiter {
     }
 }
 
-/// A decision, from when it waits for its call of the script to its answer. The call may serve other requests
+/// Describes a decision, from when it waits for its call of the script to its answer. The call may serve other requests
 /// too: each has a span of its own for it, so that each is one tree.
 fn describe() -> SpanDescription {
     let attributes =
@@ -216,7 +196,7 @@ fn describe() -> SpanDescription {
     SpanDescription { name: "EVALSHA".into(), attributes }
 }
 
-/// Whether all servers that answered say `maxmemory_policy:noeviction`.
+/// Returns `true` if all servers that answered say `maxmemory_policy:noeviction`.
 fn forbids_eviction(info: &Value) -> bool {
     match info {
         Value::Map(nodes) => nodes.iter().all(|(_, info)| forbids_eviction(info)),
@@ -235,7 +215,8 @@ impl RateLimiter for RedisLimiter {
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
             let step = Step::take(&self.installation()?, limit_key, quota, settled_at);
-            let taken = async { Ok(self.run(step).await?.taken()?.decision(quota)) };
+            let shard = self.shards.of(limit_key);
+            let taken = async { Ok(shard.run(step).await?.taken()?.decision(quota)) };
             self.within(self.deadlines.decision, taken).await
         })
     }
@@ -248,7 +229,8 @@ impl RateLimiter for RedisLimiter {
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
         Box::pin(async move {
             let step = Step::read(&self.installation()?, limit_key);
-            let kept = async { self.run(step).await?.kept() };
+            let shard = self.shards.of(limit_key);
+            let kept = async { shard.run(step).await?.kept() };
             let (record, now) = self.within(self.deadlines.decision, kept).await?;
             Ok(policy::inspect(record, quota, settled_at, now))
         })

@@ -8,13 +8,10 @@ mod abuse;
 mod ban;
 #[cfg(test)]
 mod conformance;
-mod counter_map;
-mod counter_store;
+mod counters;
 mod decision;
 mod in_process;
-mod limit_status;
 mod policy;
-mod quota;
 mod redis;
 mod resilient;
 mod windows;
@@ -23,16 +20,14 @@ use std::{fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
+pub use petstore_plans::Quota;
 
 pub(crate) use self::decision::put_number;
-pub(crate) use self::quota::{ADDRESS_QUOTA, USAGE_QUOTA};
 pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{
     ban::{BanCause, BanPeriod},
-    decision::{Decision, Outcome, Scope},
+    decision::{Decision, LimitStatus, Outcome, Scope, Strikes},
     in_process::InProcessLimiter,
-    limit_status::{LimitStatus, Strikes},
-    quota::Quota,
     redis::{
         InvalidRedisUrl, RedisCallError, RedisDeadlines, RedisHealth, RedisLimiter, RedisSettings,
         RedisSetupError, RedisTime, RedisUrl,
@@ -45,7 +40,13 @@ pub use self::{
 };
 use crate::client_address::ClientAddress;
 
-/// What a request is counted against.
+/// The quota of a client address without a valid key.
+pub(crate) const ADDRESS_QUOTA: Quota = Quota { per_minute: 600, per_day: 100_000 };
+
+/// The quota of an account's requests for its own usage. The minute's number never comes to the day's.
+pub(crate) const USAGE_QUOTA: Quota = Quota { per_minute: 60, per_day: 100_000 };
+
+/// The counters that a request is counted in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LimitKey {
     /// A request with a valid key. The windows belong to the account, strikes to the key.
@@ -106,7 +107,7 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>>;
 
-    /// Whether decisions are made elsewhere, so that other work can be done meanwhile.
+    /// Returns `true` if decisions are made elsewhere, so that other work can be done meanwhile.
     fn is_remote(&self) -> bool {
         false
     }
@@ -115,13 +116,13 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
     /// installation. Until then such a limiter decides without them.
     fn set_installation(&self, _name: &str) {}
 
-    /// Whether it was named, if that matters.
+    /// Returns `true` if the installation was named, or does not matter.
     fn knows_installation(&self) -> bool {
         true
     }
 
-    /// Whether decisions are made without the counters that all gateways share, because these are
-    /// unreachable.
+    /// Returns `true` if decisions are made without the counters that all gateways share, because these, or those
+    /// of a shard, are unreachable.
     fn is_degraded(&self) -> bool {
         false
     }

@@ -1,0 +1,197 @@
+//! The parts of Redis that may be away each by itself: the one server, or each shard of a Cluster.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use redis::{Value, cluster_routing::Slot};
+
+use super::{
+    RedisSettings, RedisSetupError,
+    batch::Batcher,
+    connection::{Connection, SendError},
+    error::RedisCallError,
+    reply::Reply,
+    step::Step,
+};
+use crate::rate_limit::LimitKey;
+
+/// The one server, or a shard of a Cluster.
+#[derive(Debug)]
+pub(in crate::rate_limit) struct Shard {
+    /// The address of the shard's primary, as the Cluster tells it; empty for the one server.
+    pub(in crate::rate_limit) node: Arc<str>,
+    path: Path,
+    probe: Step,
+}
+
+#[derive(Debug)]
+enum Path {
+    /// Waiting decisions share calls of the one server.
+    Batched(Batcher),
+    /// Each decision is a call of its own, pipelined, because a call may touch only one slot of a Cluster.
+    Single(Arc<Connection>),
+}
+
+impl Shard {
+    /// Runs the step.
+    pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
+        match &self.path {
+            Path::Batched(batcher) => batcher.run(step).await,
+            Path::Single(connection) => {
+                // A task of its own, so that a connection is made even if that takes longer than a decision
+                // may.
+                let connection = Arc::clone(connection);
+                let call = tokio::spawn(async move { connection.run(&[step]).await });
+                let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
+                replies.pop().unwrap_or(Err(RedisCallError::Protocol))
+            }
+        }
+    }
+
+    /// Decides on a request that belongs to no account.
+    pub(super) async fn probe(&self) -> Result<Reply, RedisCallError> {
+        self.run(self.probe.clone()).await
+    }
+
+    /// Returns the connection on which the shard's calls are made.
+    pub(super) fn connection(&self) -> &Connection {
+        match &self.path {
+            Path::Batched(batcher) => batcher.connection(),
+            Path::Single(connection) => connection,
+        }
+    }
+}
+
+/// All shards.
+#[derive(Debug)]
+pub(super) struct Shards {
+    /// The one server, or a Cluster of which nothing else is known yet.
+    whole: Arc<Shard>,
+    cluster: Option<Cluster>,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    settings: RedisSettings,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// First slot, last slot and primary, as the Cluster told.
+    ranges: Vec<(u16, u16, Arc<str>)>,
+    by_node: HashMap<Arc<str>, Arc<Shard>>,
+    by_slot: HashMap<Slot, Arc<Shard>>,
+}
+
+impl Shards {
+    /// # Errors
+    /// The URLs do not belong together.
+    pub(super) fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
+        let connection = Connection::new(settings.clone())?;
+        let (path, cluster) = if connection.is_cluster() {
+            (Path::Single(Arc::new(connection)), Some(Cluster { settings, known: RwLock::default() }))
+        } else {
+            (Path::Batched(Batcher::new(connection)), None)
+        };
+        Ok(Self { whole: Arc::new(Shard { node: "".into(), path, probe: Step::probe("probe") }), cluster })
+    }
+
+    /// Returns the shard that keeps the counters of `limit_key`.
+    pub(super) fn of(&self, limit_key: &LimitKey) -> Arc<Shard> {
+        let Some(cluster) = &self.cluster else { return Arc::clone(&self.whole) };
+        let slot = Slot::for_key(Step::read("", limit_key).key()); // whatever the installation is
+        let known = cluster.known.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.by_slot.get(&slot).unwrap_or(&self.whole))
+    }
+
+    /// Returns all shards that are known, or what stands for them.
+    pub(super) fn all(&self) -> Vec<Arc<Shard>> {
+        let Some(cluster) = &self.cluster else { return vec![Arc::clone(&self.whole)] };
+        let known = cluster.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.by_node.is_empty() {
+            return vec![Arc::clone(&self.whole)];
+        }
+        known.by_node.values().cloned().collect()
+    }
+
+    /// Returns the connection for what belongs to no shard.
+    pub(super) fn connection(&self) -> &Connection {
+        self.whole.connection()
+    }
+
+    /// Asks a Cluster which shards it has.
+    pub(super) async fn learn(&self) -> Result<(), RedisCallError> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await;
+        let answer = answer.map_err(|error| match error {
+            SendError::Call(error) => error,
+            SendError::NoScript => RedisCallError::Protocol,
+        })?;
+        let ranges = slot_ranges(&answer);
+        let mut known = cluster.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.ranges != ranges {
+            *known = cluster.shards(ranges, &known.by_node);
+        }
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// Returns the shards with these slots. Those that were there before keep their connection. A connection to
+    /// a Cluster is disturbed by each node that is away and asked for something, so each shard has one of its
+    /// own.
+    fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
+        let mut known = Known::default();
+        for (first, last, node) in &ranges {
+            let shard = match known.by_node.get(node).or_else(|| before.get(node)) {
+                Some(shard) => Arc::clone(shard),
+                None => match self.new_shard(node, &ranges) {
+                    Some(shard) => Arc::new(shard),
+                    None => continue,
+                },
+            };
+            known.by_node.insert(Arc::clone(node), Arc::clone(&shard));
+            let slots = (*first..=*last).filter_map(Slot::new);
+            known.by_slot.extend(slots.map(|slot| (slot, Arc::clone(&shard))));
+        }
+        known.ranges = ranges;
+        known
+    }
+
+    fn new_shard(&self, node: &Arc<str>, ranges: &[(u16, u16, Arc<str>)]) -> Option<Shard> {
+        let own: HashSet<Slot> = ranges
+            .iter()
+            .filter(|(.., of)| of == node)
+            .flat_map(|(first, last, _)| (*first..=*last).filter_map(Slot::new))
+            .collect();
+        let mut tags = (0..1_000_000_u32).map(|number| format!("probe{number}"));
+        let tag = tags.find(|tag| own.contains(&Slot::for_key(tag)))?;
+        let connection = Connection::new(self.settings.clone()).ok()?;
+        Some(Shard {
+            node: Arc::clone(node),
+            path: Path::Single(Arc::new(connection)),
+            probe: Step::probe(&tag),
+        })
+    }
+}
+
+/// Reads the answer to `CLUSTER SLOTS`: of each range the first and last slot and the primary's address.
+fn slot_ranges(answer: &Value) -> Vec<(u16, u16, Arc<str>)> {
+    let Value::Array(ranges) = answer else { return Vec::new() };
+    let read = |range: &Value| {
+        let Value::Array(range) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = &range[..] else {
+            return None;
+        };
+        let host = match primary.first()? {
+            Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
+            _ => String::new(), // the host that answered
+        };
+        let Value::Int(port) = primary.get(1)? else { return None };
+        Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, format!("{host}:{port}").into()))
+    };
+    ranges.iter().filter_map(read).collect()
+}
