@@ -1,5 +1,5 @@
-//! Rate limits (docs/contract.md, 6): how many requests a caller may make, and when a key that ignores 429 is to
-//! be banned. Bans themselves are a state of keys: `keys::bans`.
+//! Rate limits (docs/contract.md, 6): how many requests a caller may make, and when a key that ignores 429 is
+//! to be banned. Bans themselves are a state of keys: `keys::bans`.
 //!
 //! `policy` holds all rules, as a pure function. A [`RateLimiter`] keeps the counters and makes each decision
 //! in one atomic step; `conformance` is the test suite that every limiter passes.
@@ -69,9 +69,9 @@ pub enum LimitKey {
 ///
 /// Refusal is a value, outage is an error.
 pub trait RateLimiter: Send + Sync + fmt::Debug {
-    /// Decides on one request that counts against `limit_key`, and counts it if it is admitted. Refusals before
-    /// `settled_at` make nothing a strike any more, because a ban of the key or its lifting settled them; 0 if
-    /// there was none.
+    /// Decides on one request that counts against `limit_key`, and counts it if it is admitted. Refusals
+    /// before `settled_at` make nothing a strike any more, because a ban of the key or its lifting settled
+    /// them; 0 if there was none.
     ///
     /// # Errors
     /// The counters cannot be reached, and the operator chose to refuse then.
@@ -82,8 +82,8 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
 
-    /// Returns what a request that counts against `limit_key` would be answered now. Nothing is counted, and no
-    /// strike given.
+    /// Returns what a request that counts against `limit_key` would be answered now. Nothing is counted, and
+    /// no strike given.
     ///
     /// # Errors
     /// The counters cannot be reached, and the operator chose to refuse then.
@@ -95,8 +95,8 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         Box::pin(async move { Ok(self.inspect(limit_key, quota, UnixMillis(0)).await?.decision) })
     }
 
-    /// Returns all that is kept of the key and did not begin before `settled_at`, for its owner or an operator. Nothing
-    /// is counted, and no strike given.
+    /// Returns all that is kept of the key and did not begin before `settled_at`, for its owner or an
+    /// operator. Nothing is counted, and no strike given.
     ///
     /// # Errors
     /// The counters cannot be reached, and the operator chose to refuse then.
@@ -121,8 +121,8 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Returns `true` if decisions are made without the counters that all gateways share, because these, or those
-    /// of a shard, are unreachable.
+    /// Returns `true` if decisions are made without the counters that all gateways share, because these, or
+    /// those of a shard, are unreachable.
     fn is_degraded(&self) -> bool {
         false
     }

@@ -154,8 +154,8 @@ impl<'a> Bans<'a> {
     }
 
     /// Returns the bans in force that come after that position (the beginning and the key of the last one
-    /// before), of one account if it is given, newest first; at most `limit`. A revoked or expired key has none.
-    /// With the first page comes the number of all.
+    /// before), of one account if it is given, newest first; at most `limit`. A revoked or expired key has
+    /// none. With the first page comes the number of all.
     pub(crate) async fn page(
         self,
         now: UnixMillis,

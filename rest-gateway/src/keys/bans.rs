@@ -1,6 +1,6 @@
-//! Bans of keys (docs/contract.md, 6.8). A ban is a state of its key, as its revocation is: the core keeps it, and
-//! tells it with the key. A gateway that sees too many strikes bans the key at once and reports the ban, so that the
-//! core tells it to the others.
+//! Bans of keys (docs/contract.md, 6.8). A ban is a state of its key, as its revocation is: the core keeps
+//! it, and tells it with the key. A gateway that sees too many strikes bans the key at once and reports the
+//! ban, so that the core tells it to the others.
 
 use std::{
     collections::HashMap,

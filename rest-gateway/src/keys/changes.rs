@@ -85,8 +85,8 @@ impl Changes {
         known.confirmed_at = asked_at;
     }
 
-    /// Takes note of a change that the core told of before the feed did, in an answer with this stamp: answers
-    /// about its account that are older do not hold any more.
+    /// Takes note of a change that the core told of before the feed did, in an answer with this stamp:
+    /// answers about its account that are older do not hold any more.
     pub(super) fn learn_early(&self, answer: Stamp) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if answer.history == known.history {

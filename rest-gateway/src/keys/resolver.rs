@@ -132,8 +132,8 @@ impl KeyResolver {
         self.0.imposed.last_ban(key)
     }
 
-    /// Bans a key whose strikes were too many at `from`, and has that reported to the core. Returns `false` if
-    /// that moment is settled already, by a ban or its lifting.
+    /// Bans a key whose strikes were too many at `from`, and has that reported to the core. Returns `false`
+    /// if that moment is settled already, by a ban or its lifting.
     pub(crate) fn ban(&self, key: &KnownKey, from: UnixMillis) -> bool {
         self.0.imposed.impose(key, from, self.0.clock.now())
     }
@@ -260,8 +260,8 @@ impl Inner {
         }
     }
 
-    /// Reports new bans, until the core does not answer. Its answer is as good as the change feed's: the key is
-    /// looked up again, with the ban that holds then.
+    /// Reports new bans, until the core does not answer. Its answer is as good as the change feed's: the key
+    /// is looked up again, with the ban that holds then.
     async fn report_bans(&self) -> Result<(), CoreAway> {
         for ban in self.imposed.unreported() {
             let (asked_at, history) = (self.clock.now(), self.changes.history());

@@ -89,9 +89,9 @@ impl Judged {
     }
 }
 
-/// Counts a request with a key, unless the key is banned, and bans it if its strikes are too many. When a ban ends
-/// is judged by the limiter's clock, as `Retry-After` is; this gateway's clock only says which bans may be in
-/// force.
+/// Counts a request with a key, unless the key is banned, and bans it if its strikes are too many. When a ban
+/// ends is judged by the limiter's clock, as `Retry-After` is; this gateway's clock only says which bans may
+/// be in force.
 async fn judge(
     gateway: &GatewayState,
     limit_key: &LimitKey,
@@ -175,8 +175,8 @@ async fn take(
     Ok(Judged { decision, ban_cause: None })
 }
 
-/// Returns what becomes of a request. If it is within the limits, it may pass with the key, or else `caller` says
-/// why not.
+/// Returns what becomes of a request. If it is within the limits, it may pass with the key, or else `caller`
+/// says why not.
 fn admission(
     gateway: &GatewayState,
     limit_key: &LimitKey,

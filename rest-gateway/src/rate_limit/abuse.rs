@@ -14,8 +14,8 @@ const STRIKES_SPAN: u64 = 600_000;
 /// Number of strikes that are forgiven on any plan.
 const FEWEST_STRIKES: u64 = 100;
 
-/// Maximum time, in milliseconds, by which a span may begin in the future, because the clock was set back since.
-/// What begins later is void, or the jump would prolong it by as much.
+/// Maximum time, in milliseconds, by which a span may begin in the future, because the clock was set back
+/// since. What begins later is void, or the jump would prolong it by as much.
 const SKEW: u64 = MINUTE;
 
 /// A span of time in Unix milliseconds; the default is empty.
@@ -51,8 +51,8 @@ pub(crate) struct AbuseState {
 }
 
 impl AbuseState {
-    /// Returns what still matters: not what is over, or began before `settled_at`, because a ban or its lifting
-    /// has settled it.
+    /// Returns what still matters: not what is over, or began before `settled_at`, because a ban or its
+    /// lifting has settled it.
     pub(crate) fn at(self, now: u64, settled_at: UnixMillis) -> Self {
         let matters = |span: TimeSpan| span.holds(now) && span.from >= settled_at.0;
         let mut current = Self::default();
@@ -71,14 +71,14 @@ impl AbuseState {
         is_struck_out.then_some(UnixMillis(self.striking.from))
     }
 
-    /// Returns the state after an admitted request. Past the grace it ends the refused period instead of being a
-    /// strike: the key is not being refused any more, as after a raised plan.
+    /// Returns the state after an admitted request. Past the grace it ends the refused period instead of
+    /// being a strike: the key is not being refused any more, as after a raised plan.
     pub(crate) fn admitted(self, now: u64) -> Self {
         if self.in_grace(now) { self } else { Self { refused: TimeSpan::default(), ..self } }
     }
 
-    /// Returns the state after a request that the windows refused for `retry_after` milliseconds, and `true` if
-    /// that was a strike. To be asked of [`Self::at`].
+    /// Returns the state after a request that the windows refused for `retry_after` milliseconds, and `true`
+    /// if that was a strike. To be asked of [`Self::at`].
     pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> (Self, bool) {
         if !self.refused.holds(now) {
             return (Self { refused: TimeSpan::new(now, retry_after), ..self }, false);

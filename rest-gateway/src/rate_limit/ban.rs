@@ -20,8 +20,8 @@ impl BanPeriod {
     /// Time after its end in which a ban makes the next one longer.
     pub(crate) const MEMORY: Duration = Duration::from_hours(24);
 
-    /// Returns the ban that begins at `from`: five minutes, or twice as long as the key's last one while that is
-    /// remembered.
+    /// Returns the ban that begins at `from`: five minutes, or twice as long as the key's last one while that
+    /// is remembered.
     pub(crate) fn following(last: Option<Self>, from: UnixMillis) -> Self {
         let length = match last {
             Some(last) if from < last.until.plus(Self::MEMORY) => {

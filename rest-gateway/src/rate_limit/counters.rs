@@ -18,8 +18,8 @@ const SHARDS: usize = 64;
 /// Callers that a shard holds before it first looks for counters that are over.
 const FIRST_SWEEP: usize = 64;
 
-/// Maximum number of addresses, in about 6 MiB. Anyone may hold a /48 with its 65,536 networks, but the operator
-/// makes the accounts.
+/// Maximum number of addresses, in about 6 MiB. Anyone may hold a /48 with its 65,536 networks, but the
+/// operator makes the accounts.
 const MAX_ADDRESSES: usize = 57_344;
 
 /// Maximum number of accounts in a bounded store.
@@ -142,8 +142,9 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
         Self::bounded(usize::MAX)
     }
 
-    /// Returns a map of at most `capacity` callers a shard. When a shard is full, what is over goes first, and then
-    /// those who used least of their day: so a flood of new callers cannot wash away the count of a busy one.
+    /// Returns a map of at most `capacity` callers a shard. When a shard is full, what is over goes first,
+    /// and then those who used least of their day: so a flood of new callers cannot wash away the count of a
+    /// busy one.
     pub(super) fn bounded(capacity: usize) -> Self {
         let shard = || Mutex::new(Shard { counters: HashMap::new(), sweep_at: FIRST_SWEEP.min(capacity) });
         Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| shard()).collect(), capacity }
@@ -184,8 +185,8 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
 }
 
 impl<K: Copy + Eq + Hash> Shard<K> {
-    /// Forgets counters that are over. Looks at every entry, and is not repeated before the shard has doubled, or
-    /// grown by a quarter of its capacity, so that the cost of an insertion is constant.
+    /// Forgets counters that are over. Looks at every entry, and is not repeated before the shard has
+    /// doubled, or grown by a quarter of its capacity, so that the cost of an insertion is constant.
     fn sweep(&mut self, now: u64, capacity: usize) {
         self.counters.retain(|_, counters| !counters.is_over(now));
         if self.counters.len() > capacity / 4 * 3 {

@@ -56,16 +56,17 @@ pub struct Decision {
     pub minute: WindowView,
     /// The UTC day after this request.
     pub day: WindowView,
-    /// The ban that refuses the request, whatever the outcome. A limiter knows none: bans are a state of keys.
+    /// The ban that refuses the request, whatever the outcome. A limiter knows none: bans are a state of
+    /// keys.
     pub ban: Option<BanPeriod>,
     /// The gateways whose requests were counted.
     pub scope: Scope,
 }
 
 impl Decision {
-    /// Returns the one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on refusal the
-    /// refusing one; in a ban the minute's limit, nothing remaining, and the ban's end; otherwise the one
-    /// with the fewest requests remaining, and the day if that is a tie.
+    /// Returns the one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on
+    /// refusal the refusing one; in a ban the minute's limit, nothing remaining, and the ban's end; otherwise
+    /// the one with the fewest requests remaining, and the day if that is a tie.
     #[must_use]
     pub fn shown(&self) -> WindowView {
         if self.ban.is_some() {
@@ -78,8 +79,8 @@ impl Decision {
         }
     }
 
-    /// Returns `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3): waiting so long passes the
-    /// ban and the end of every exhausted window. `None` when the request was admitted.
+    /// Returns `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3): waiting so long
+    /// passes the ban and the end of every exhausted window. `None` when the request was admitted.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
         if self.outcome == Outcome::Admitted && self.ban.is_none() {
@@ -116,8 +117,8 @@ impl Decision {
         window(b", \"day\";r=".as_slice(), self.day);
     }
 
-    /// Returns why the windows refused the request, for people: limit, window, and reset in UTC. `None` if they
-    /// admitted it.
+    /// Returns why the windows refused the request, for people: limit, window, and reset in UTC. `None` if
+    /// they admitted it.
     #[must_use]
     pub fn refusal_message(&self) -> Option<String> {
         match self.outcome {

@@ -82,8 +82,8 @@ pub enum RedisSetupError {
 /// What a healthy Redis reports of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedisHealth {
-    /// `true` if its eviction policy may drop counters when its memory is full, and so grant quota again: any but
-    /// `noeviction`.
+    /// `true` if its eviction policy may drop counters when its memory is full, and so grant quota again: any
+    /// but `noeviction`.
     pub evicts: bool,
 }
 
@@ -117,9 +117,9 @@ impl RedisLimiter {
         Ok(Self { shards: Shards::new(settings)?, deadlines, last_error, installation })
     }
 
-    /// Connects if need be, learns which shards a Cluster has, decides on a request that belongs to no account
-    /// on each, with all that a decision takes, writing included, and asks for the eviction policy. Takes a
-    /// second at most.
+    /// Connects if need be, learns which shards a Cluster has, decides on a request that belongs to no
+    /// account on each, with all that a decision takes, writing included, and asks for the eviction policy.
+    /// Takes a second at most.
     ///
     /// # Errors
     /// Redis, or a shard of it, would not decide.
@@ -137,8 +137,8 @@ impl RedisLimiter {
         self.within(FIRST_PROBE_TIMEOUT, probe).await
     }
 
-    /// Returns the shards, after asking a Cluster which it has. If it does not answer, they are those that are
-    /// known.
+    /// Returns the shards, after asking a Cluster which it has. If it does not answer, they are those that
+    /// are known.
     pub(super) async fn shards(&self) -> Vec<Arc<Shard>> {
         let _ = self.within(self.deadlines.decision, self.shards.learn()).await;
         self.shards.all()
@@ -188,8 +188,8 @@ impl RedisLimiter {
     }
 }
 
-/// Describes a decision, from when it waits for its call of the script to its answer. The call may serve other requests
-/// too: each has a span of its own for it, so that each is one tree.
+/// Describes a decision, from when it waits for its call of the script to its answer. The call may serve
+/// other requests too: each has a span of its own for it, so that each is one tree.
 fn describe() -> SpanDescription {
     let attributes =
         vec![KeyValue::new("db.system.name", "redis"), KeyValue::new("db.operation.name", "EVALSHA")];

@@ -101,8 +101,8 @@ pub struct ResilienceCounts {
 
 /// The Redis limiter, and what steps in for it. A decision waits for Redis once, and no longer than that
 /// limiter lets it; after three failures in a row nothing but probes asks Redis, until it has answered these
-/// for a while. Each shard of a Cluster is judged by itself. Nothing is counted in Redis either before the core has named the installation, which is when
-/// it first answers.
+/// for a while. Each shard of a Cluster is judged by itself. Nothing is counted in Redis either before the
+/// core has named the installation, which is when it first answers.
 #[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
@@ -206,8 +206,8 @@ impl ResilientLimiter {
         self.breakers().get(&shard.node).is_none_or(Breaker::is_closed)
     }
 
-    /// Returns Redis's answer to an address that it refused before, until the refusal's end: such an address costs
-    /// it nothing. A key has no such memory, because its refused requests are counted as strikes.
+    /// Returns Redis's answer to an address that it refused before, until the refusal's end: such an address
+    /// costs it nothing. A key has no such memory, because its refused requests are counted as strikes.
     fn remembered(&self, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
         if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared(&self.redis.shard_of(limit_key)) {
             return None;
@@ -274,7 +274,12 @@ impl ResilientLimiter {
                 self.outages.fetch_add(1, Ordering::Relaxed);
                 let error = self.redis.last_error().map(|error| error.to_string()).unwrap_or_default();
                 let policy = self.settings.on_failure;
-                tracing::warn!(%policy, node, error, "rate limits are not shared, because Redis is unreachable");
+                tracing::warn!(
+                    %policy,
+                    node,
+                    error,
+                    "rate limits are not shared, because Redis is unreachable"
+                );
             }
             Some(Change::Closed) => tracing::info!(node, "rate limits are shared again"),
         }

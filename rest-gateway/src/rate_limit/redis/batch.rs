@@ -9,7 +9,8 @@ use tokio::{sync::oneshot, task::yield_now};
 
 use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
 
-/// Maximum number of steps in one call. Redis does nothing else meanwhile, so this bounds how long others wait.
+/// Maximum number of steps in one call. Redis does nothing else meanwhile, so this bounds how long others
+/// wait.
 const LARGEST: usize = 64;
 
 /// Yields before a call in which tasks that are about to ask can join the batch, unless one alone asks. Each
@@ -133,7 +134,8 @@ impl Sender {
         self.next()
     }
 
-    /// Returns the next batch; `None` when nothing waits. From then on the next step has to start another sender.
+    /// Returns the next batch; `None` when nothing waits. From then on the next step has to start another
+    /// sender.
     fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut queue = self.shared.queue();
         let batch = queue.next();

@@ -2,8 +2,8 @@
 
 use redis::{ErrorKind, RedisError};
 
-/// The cause of a missing decision, for an operator's log. It never holds what Redis wrote: an error of Redis may
-/// repeat what it was sent, and so a password.
+/// The cause of a missing decision, for an operator's log. It never holds what Redis wrote: an error of Redis
+/// may repeat what it was sent, and so a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisCallError {
     /// The connection could not be made, or broke.
@@ -53,8 +53,9 @@ impl RedisCallError {
         }
     }
 
-    /// Returns `true` if the connection may be used again. A refusal leaves it in order; after anything else it is
-    /// unknown what is still to come on it. A replica is left for the server that is the primary by now.
+    /// Returns `true` if the connection may be used again. A refusal leaves it in order; after anything else
+    /// it is unknown what is still to come on it. A replica is left for the server that is the primary by
+    /// now.
     pub(super) fn leaves_connection_usable(self) -> bool {
         match self {
             Self::OutOfMemory | Self::NotServing | Self::WrongType | Self::Refused => true,

@@ -140,9 +140,9 @@ impl Shards {
 }
 
 impl Cluster {
-    /// Returns the shards with these slots. Those that were there before keep their connection. A connection to
-    /// a Cluster is disturbed by each node that is away and asked for something, so each shard has one of its
-    /// own.
+    /// Returns the shards with these slots. Those that were there before keep their connection. A connection
+    /// to a Cluster is disturbed by each node that is away and asked for something, so each shard has one of
+    /// its own.
     fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
         let mut known = Known::default();
         for (first, last, node) in &ranges {

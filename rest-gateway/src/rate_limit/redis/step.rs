@@ -14,7 +14,8 @@ static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash(
 /// Quota of probes: more than all gateways make in a day.
 pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
-/// Returns a call of the script that Redis knows already. If it does not, it answers NOSCRIPT and did nothing.
+/// Returns a call of the script that Redis knows already. If it does not, it answers NOSCRIPT and did
+/// nothing.
 pub(super) fn call_script(steps: &[Step], time: Option<u64>) -> Cmd {
     with_arguments("EVALSHA", &DIGEST, steps, time)
 }

@@ -37,8 +37,8 @@ pub(super) struct Fallback {
     ahead: AtomicI64,
     /// Counts of all gateways, as the shared counters last showed them.
     seen: CounterStore,
-    /// Requests that this gateway admitted by itself, and the strikes of that time. They are kept when the shared
-    /// counters return, which know nothing of them.
+    /// Requests that this gateway admitted by itself, and the strikes of that time. They are kept when the
+    /// shared counters return, which know nothing of them.
     own: CounterStore,
 }
 
@@ -53,8 +53,8 @@ impl Fallback {
         self.clock.now()
     }
 
-    /// Takes note of the shared counters' time, as they answered a question that was asked at `asked_at` by this
-    /// gateway's clock.
+    /// Takes note of the shared counters' time, as they answered a question that was asked at `asked_at` by
+    /// this gateway's clock.
     pub(super) fn learn_time(&self, now: UnixMillis, asked_at: UnixMillis) {
         self.ahead.store(now.0.cast_signed().wrapping_sub(asked_at.0.cast_signed()), Ordering::Relaxed);
     }
