@@ -18,6 +18,10 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi);
 /// If the answer differs from the document.
 pub(crate) fn check(method: &Method, path: &str, answer: &Answer) {
     let Some(operation) = operation(method, path) else { return };
+    // The HTTP library's own refusals are bare (docs/contract.md, 3.6).
+    if matches!(answer.status(), 400 | 414 | 431) && answer.find("x-request-id").is_none() {
+        return;
+    }
     let name = format!("{method} {path} answered {}", answer.status());
     let response = resolved(&operation["responses"][answer.status().to_string()]);
     assert!(!response.is_null(), "{name}, which the OpenAPI document does not have: {answer:?}");
