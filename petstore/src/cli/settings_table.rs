@@ -93,10 +93,11 @@ mod tests {
     use super::*;
 
     /// What a command has to do. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 27] = [
+    const WITHOUT_VARIABLE: [&str; 28] = [
         "help",
         "version",
         "yes",
+        "force",
         "steps",
         "plan",
         "per-minute",

@@ -75,7 +75,7 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
 
 /// Returns the examples of a command and of those below it.
 fn examples(command: &Command) -> impl Iterator<Item = &'static str> {
-    let name = format!("{} ", command.get_bin_name().unwrap_or_default());
+    let name = format!("{} ", command.get_bin_name().unwrap_or(command.get_name()));
     EXAMPLES.lines().filter(move |line| format!("{line} ").starts_with(&name))
 }
 
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn every_command_has_an_example_and_every_example_is_a_command() {
         fn check(command: &Command) {
-            assert!(examples(command).next().is_some(), "{:?}", command.get_bin_name());
+            assert!(examples(command).next().is_some(), "{command:?}");
             command.get_subcommands().for_each(check);
         }
         let mut program = Cli::command().disable_help_subcommand(true);
