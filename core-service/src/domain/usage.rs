@@ -1,4 +1,4 @@
-//! What accounts asked for, by UTC day and by minute.
+//! Counts of requests, by UTC day and by minute.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ impl Day {
     /// 9999-12-31.
     const MAX: i64 = 2_932_896;
 
-    /// The day that the moment belongs to.
+    /// Returns the day that the moment belongs to.
     #[must_use]
     pub fn containing(moment: UnixMillis) -> Self {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
     }
 
-    /// When the day begins.
+    /// Returns the begin of the day.
     #[must_use]
     pub fn start(self) -> UnixMillis {
         UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(Self::SECS))
     }
 
-    /// So many days before.
+    /// Returns the day that is so many days before.
     #[must_use]
     pub fn minus(self, days: i64) -> Self {
         Self(self.0.saturating_sub(days))
@@ -47,37 +47,42 @@ impl fmt::Display for Day {
 pub struct Minute(pub i64);
 
 impl Minute {
-    /// How many minutes are kept: those of 24 hours.
+    /// Number of minutes that are kept: those of 24 hours.
     pub const KEPT: i64 = 1_440;
     const SECS: u64 = 60;
     /// 9999-12-31T23:59Z.
     const MAX: i64 = (Day::MAX + 1) * 1_440 - 1;
 
-    /// The minute that the moment belongs to.
+    /// Returns the minute that the moment belongs to.
     #[must_use]
     pub fn containing(moment: UnixMillis) -> Self {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
     }
 
-    /// When the minute begins.
+    /// Returns the begin of the minute.
     #[must_use]
     pub fn start(self) -> UnixMillis {
         UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(Self::SECS))
     }
 
-    /// So many minutes before.
+    /// Returns the minute that is so many minutes before.
     #[must_use]
     pub fn minus(self, minutes: i64) -> Self {
         Self(self.0.saturating_sub(minutes))
     }
 
-    /// Whether it is from 1970 to 9999.
+    /// Returns the day that the minute belongs to.
+    pub(crate) fn day(self) -> Day {
+        Day(self.0.div_euclid(1_440))
+    }
+
+    /// Returns `true` if the minute is from 1970 to 9999.
     pub(crate) fn is_valid(self) -> bool {
         (0..=Self::MAX).contains(&self.0)
     }
 }
 
-/// How many requests were answered how.
+/// Number of requests by the class of their answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// With 2xx.
@@ -93,23 +98,23 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The most that is counted of anything in a day: sums of several stay exact, also for clients whose
-    /// numbers are doubles.
+    /// Maximum of any count of a day: sums of several stay exact, also for clients whose numbers are doubles.
     pub(crate) const MAX: i64 = 1_000_000_000_000_000;
 
-    /// In the order of the fields.
+    /// Returns the counts in the order of the fields.
     pub(crate) fn counts(&self) -> [i64; 5] {
         [self.succeeded, self.client_errors, self.refused, self.server_errors, self.get_pet]
     }
 
-    /// Whether the numbers can be added to counts.
-    fn check(&self, field: &'static str) -> Result<(), Violation> {
-        if self.counts().iter().any(|count| *count < 0) {
-            Err(Violation::new(field, "must not have negative numbers"))
-        } else if self.counts().iter().any(|count| *count > Self::MAX) {
-            Err(Violation::new(field, "must not have counts above 1000000000000000"))
-        } else {
-            Ok(())
+    /// Returns the sum, each count at most [`Self::MAX`].
+    pub(crate) fn plus(self, more: Self) -> Self {
+        let sum = |one: i64, other: i64| one.saturating_add(other).min(Self::MAX);
+        Self {
+            succeeded: sum(self.succeeded, more.succeeded),
+            client_errors: sum(self.client_errors, more.client_errors),
+            refused: sum(self.refused, more.refused),
+            server_errors: sum(self.server_errors, more.server_errors),
+            get_pet: sum(self.get_pet, more.get_pet),
         }
     }
 }
@@ -123,67 +128,61 @@ pub struct UsageDay {
     pub tally: Tally,
 }
 
-impl UsageDay {
-    /// # Errors
-    ///
-    /// When the day is before 1970 or after 9999, or a count is negative or more than can be counted in a
-    /// day.
-    pub(crate) fn new(day: Day, tally: Tally) -> Result<Self, Violation> {
-        if !(0..=Day::MAX).contains(&day.0) {
-            return Err(Violation::new("rows", "must have days from 1970 to 9999"));
-        }
-        tally.check("rows")?;
-        Ok(Self { day, tally })
-    }
-}
-
 /// The requests of one minute, of one key or of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageMinute {
     /// The minute.
     pub minute: Minute,
-    /// The key; `None` in sums over several.
+    /// The key; `None` in sums over several, and for requests that count for their day alone.
     pub key_id: Option<KeyId>,
     /// Its requests.
     pub tally: Tally,
 }
 
 impl UsageMinute {
+    /// Checks and makes the requests that a gateway reports.
+    ///
     /// # Errors
     ///
-    /// When the minute is before 1970 or after 9999, or a count is negative or more than can be counted.
-    pub(crate) fn new(minute: Minute, key_id: KeyId, tally: Tally) -> Result<Self, Violation> {
-        if !minute.is_valid() {
-            return Err(Violation::new("minutes", "must have minutes from 1970 to 9999"));
+    /// The minute is not from 1970 to 9999, or a count is negative or above [`Tally::MAX`].
+    pub(crate) fn new(minute: Minute, key_id: Option<KeyId>, tally: Tally) -> Result<Self, Violation> {
+        let counts = tally.counts();
+        for (holds, rule) in [
+            (minute.is_valid(), "must have minutes from 1970 to 9999"),
+            (counts.iter().all(|count| *count >= 0), "must not have negative numbers"),
+            (counts.iter().all(|count| *count <= Tally::MAX), "must not have counts above 1000000000000000"),
+        ] {
+            if !holds {
+                return Err(Violation::new("requests", rule));
+            }
         }
-        tally.check("minutes")?;
-        Ok(Self { minute, key_id: Some(key_id), tally })
+        Ok(Self { minute, key_id, tally })
     }
 }
 
-/// What a gateway reports at once.
+/// A report of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
-    /// By account and day, each once.
-    pub(crate) days: Vec<(AccountId, UsageDay)>,
-    /// The same requests by minute and key, each once.
-    pub(crate) minutes: Vec<(AccountId, UsageMinute)>,
-    /// Requests that were refused.
+    /// Requests by account, minute and key, each once.
+    pub(crate) requests: Vec<(AccountId, UsageMinute)>,
+    /// A sample of the requests that were refused.
     pub(crate) refusals: Vec<Refusal>,
-    /// How many were refused, by minute and cause, each once.
+    /// Counts of all that were refused, by minute and cause, each once.
     pub(crate) refusal_counts: Vec<RefusalCount>,
 }
 
-/// Names a gateway's run: 1 to 64 visible ASCII characters.
+/// Name of a gateway's run: 1 to 64 visible ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReporterName(String);
 
 impl ReporterName {
     const MAX_LEN: usize = 64;
 
+    /// Parses a name.
+    ///
     /// # Errors
     ///
-    /// When the name is not of that form.
+    /// The name is not of that form.
     pub(crate) fn parse(raw: String) -> Result<Self, Violation> {
         if (1..=Self::MAX_LEN).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(raw))
@@ -192,7 +191,7 @@ impl ReporterName {
         }
     }
 
-    /// As it was written.
+    /// Returns the name.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

@@ -7,8 +7,8 @@ use petstore_proto::{internal::v1 as internal, v1};
 
 use crate::{
     domain::{
-        AccountId, Ban, BanNote, BanOrigin, Batch, Day, IdempotencyKey, KeyId, KeyState, ListPets, NewPet,
-        Pet, PetStatus, PetStoreError, Plan, RawPet, Suspension, Tally, UsageDay, Violation, Violations,
+        Ban, BanNote, BanOrigin, Batch, IdempotencyKey, KeyId, KeyState, ListPets, NewPet, Pet, PetStatus,
+        PetStoreError, Plan, RawPet, Suspension, Violation, Violations,
     },
     store::ResolvedKey,
 };
@@ -150,31 +150,6 @@ pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, Pet
     const LAST: u64 = 253_402_300_799_999;
     let millis = u64::try_from(millis).ok().filter(|millis| *millis <= LAST);
     millis.map(UnixMillis).ok_or_else(|| refused(Violation::new(field, "must be a moment from 1970 to 9999")))
-}
-
-/// What a gateway counted, by account and day, each once.
-pub(super) fn usage_rows(rows: Vec<internal::UsageRow>) -> Result<Vec<(AccountId, UsageDay)>, PetStoreError> {
-    let mut days = HashSet::with_capacity(rows.len());
-    let mut parse = |row: internal::UsageRow| {
-        let (account, usage) = usage_row(row)?;
-        if !days.insert((account, usage.day)) {
-            return Err(Violation::new("rows", "must have each account and day once"));
-        }
-        Ok((account, usage))
-    };
-    rows.into_iter().map(|row| parse(row).map_err(refused)).collect()
-}
-
-fn usage_row(row: internal::UsageRow) -> Result<(AccountId, UsageDay), Violation> {
-    let internal::UsageDay { day, succeeded, client_errors, refused: limited, server_errors, get_pet } =
-        row.day.unwrap_or_default();
-    let tally = Tally { succeeded, client_errors, refused: limited, server_errors, get_pet };
-    Ok((AccountId(row.account_id), UsageDay::new(Day(day), tally)?))
-}
-
-pub(super) fn usage_day(UsageDay { day, tally }: UsageDay) -> internal::UsageDay {
-    let Tally { succeeded, client_errors, refused, server_errors, get_pet } = tally;
-    internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
 }
 
 pub(super) fn refused(violation: Violation) -> PetStoreError {

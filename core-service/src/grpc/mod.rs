@@ -39,7 +39,6 @@ mod security;
 mod server;
 mod status;
 mod store_service;
-mod usage_report;
 mod usage_service;
 
 pub use access::RequiredToken;

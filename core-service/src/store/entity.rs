@@ -93,26 +93,6 @@ pub(super) mod operator_session {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
-/// Table `refusal_counts`.
-pub(super) mod refusal_count {
-    use sea_orm::entity::prelude::*;
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "refusal_counts")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub minute: i64,
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub cause: i64,
-        pub requests: i64,
-    }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
-
-    impl ActiveModelBehavior for ActiveModel {}
-}
-
 /// Table `revision`: one row.
 pub(super) mod revision {
     use sea_orm::entity::prelude::*;
@@ -129,82 +109,4 @@ pub(super) mod revision {
     pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
-}
-
-/// Table `usage_minutes`.
-pub(super) mod usage_minute {
-    use sea_orm::entity::prelude::*;
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "usage_minutes")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub account_id: i64,
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub minute: i64,
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub key_id: String,
-        pub succeeded: i64,
-        pub client_errors: i64,
-        pub refused: i64,
-        pub server_errors: i64,
-        pub get_pet: i64,
-    }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
-
-    impl ActiveModelBehavior for ActiveModel {}
-}
-
-/// Table `usage_reporters`.
-pub(super) mod usage_reporter {
-    use sea_orm::entity::prelude::*;
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "usage_reporters")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub id: String,
-        pub last_report: i64,
-        pub reported_at: i64,
-    }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
-
-    impl ActiveModelBehavior for ActiveModel {}
-}
-
-/// Table `usage_days`.
-pub(super) mod usage_day {
-    use sea_orm::entity::prelude::*;
-
-    use crate::domain::{Day, Tally, UsageDay};
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "usage_days")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub account_id: i64,
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub day: i64,
-        pub succeeded: i64,
-        pub client_errors: i64,
-        pub refused: i64,
-        pub server_errors: i64,
-        pub get_pet: i64,
-    }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
-
-    impl ActiveModelBehavior for ActiveModel {}
-
-    impl From<Model> for UsageDay {
-        fn from(row: Model) -> Self {
-            let Model { account_id: _, day, succeeded, client_errors, refused, server_errors, get_pet } = row;
-            Self { day: Day(day), tally: Tally { succeeded, client_errors, refused, server_errors, get_pet } }
-        }
-    }
 }

@@ -116,7 +116,7 @@ async fn make_calls(store: &Store) {
     store.keys().resolve_all(&digests, Some(Environment::Production)).await.unwrap();
     store.changes().after(ROWS - 10, 100).await.unwrap();
     store.keys().record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
-    store.usage().since(AccountId(7), Day(90), "gateway").await.unwrap();
+    store.usage().by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
 
     let of_account = MinutesOf { account: Some(AccountId(7)), ..MinutesOf::default() };
     store.usage().by_minute(of_account, Minute(90), 1_440).await.unwrap();

@@ -1,43 +1,41 @@
-//! Counts of use in the database.
+//! Counts of requests in the database: by account and UTC day, and by account, key and minute; and counts of
+//! refusals by minute and cause.
 
-mod minutes;
-
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect,
-    sea_query::{Expr, ExprTrait, JoinType, OnConflict, Order, Query},
+    ConnectionTrait, DbErr, QueryResult,
+    sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
 };
 
-pub(crate) use self::minutes::MinutesOf;
-use super::{
-    Session, Store,
-    entity::{
-        account::{self, moment_column},
-        usage_day, usage_reporter,
-    },
-    refusals,
+use super::{Session, Store, entity::account::moment_column, refusals};
+use crate::domain::{
+    AccountId, AccountName, Day, KeyId, Minute, PetStoreError, RefusalCause, RefusalCount, Tally, UsageDay,
+    UsageMinute, UsageReport,
 };
-use crate::domain::{AccountId, AccountName, Day, PetStoreError, Tally, UsageDay, UsageReport};
 
-/// How many days are kept, today included.
+/// Number of days that are kept, today included.
 const KEPT_DAYS: i64 = 90;
-/// How many rows one report forgets that are older; the next one goes on.
+/// Maximum number of accounts whose old rows are deleted at once.
 const SWEEP: u64 = 1_000;
-/// After so long without a report a gateway's run is over: the numbers of its reports are forgotten.
+/// Time without a report after which a gateway's run is over: the numbers of its reports are forgotten.
 const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
+
+const DAYS: &str = "usage_days";
+const MINUTES: &str = "usage_minutes";
+const REFUSALS: &str = "refusal_counts";
+const REPORTERS: &str = "usage_reporters";
 
 /// The columns of counts, in the order of [`Tally::counts`].
 const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
 
-/// The counts of one account.
+/// Counts by day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AccountUsage {
+pub(crate) struct CountedDays {
     /// Ascending; days without requests are left out.
     pub(crate) days: Vec<UsageDay>,
-    /// The number of the reporter's last report that was counted; 0 if there was none, or there are no days.
+    /// Number of the reporter's last report that was counted; 0 if there was none, or there are no days.
     pub(crate) last_report: i64,
 }
 
@@ -50,14 +48,25 @@ pub(crate) struct DeprecatedUse {
     pub(crate) last_day: Day,
 }
 
-/// What the accounts of a store have used.
+/// Which minutes are read, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MinutesOf {
+    /// Only of this account.
+    pub(crate) account: Option<AccountId>,
+    /// Only of this key.
+    pub(crate) key_id: Option<KeyId>,
+    /// `true` for each key by itself.
+    pub(crate) by_key: bool,
+}
+
+/// The counts of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage<'a>(pub(super) &'a Store);
 
 impl Usage<'_> {
     /// Adds a report to the counts, unless it was counted already. Both in one transaction, so that a report
-    /// whose answer was lost can be sent again. Reports of several gateways touch rows in the same order, so
-    /// that none waits for another that waits for it.
+    /// whose answer was lost can be sent again. Reports of several gateways change rows in the same order, so
+    /// that they cannot deadlock.
     pub(crate) async fn record(
         self,
         reporter: &str,
@@ -70,12 +79,13 @@ impl Usage<'_> {
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
                     if is_new(transaction, &reporter, number, now).await? {
-                        let UsageReport { days, minutes, refusals, refusal_counts } = report;
-                        add(transaction, days).await?;
-                        minutes::add(transaction, minutes).await?;
-                        minutes::add_refusals(transaction, refusal_counts).await?;
+                        let UsageReport { requests, refusals, refusal_counts } = report;
+                        add_requests(transaction, requests).await?;
+                        add_refusals(transaction, refusal_counts).await?;
                         refusals::add(transaction, refusals).await?;
-                        forget_what_is_old(transaction, now).await?;
+                        forget_runs(transaction, now).await?;
+                        let first_kept = Day::containing(now).minus(KEPT_DAYS - 1);
+                        forget(transaction, DAYS, "day", first_kept.0).await?;
                     }
                     Ok(())
                 })
@@ -83,8 +93,8 @@ impl Usage<'_> {
             .await
     }
 
-    /// The account's requests in the last days, today included, ascending; days without requests are left
-    /// out. What was answered in the last seconds may be missing: gateways report in batches.
+    /// Returns the account's requests in the last days, today included, ascending; days without requests are
+    /// left out. What was answered in the last seconds may be missing: gateways report in batches.
     ///
     /// # Errors
     ///
@@ -96,161 +106,181 @@ impl Usage<'_> {
         now: UnixMillis,
     ) -> Result<Vec<UsageDay>, PetStoreError> {
         let since = Day::containing(now).minus(i64::from(days) - 1);
-        Ok(self.since(account, since, "").await?.days)
+        Ok(self.by_day(Some(account), since, "").await?.days)
     }
 
-    /// The counts since a day, of one account or of all together, ascending; days without requests are left
-    /// out.
+    /// Returns the counts since a day, of one account or of all together, and how many of the reporter's
+    /// reports are in them: by one statement, so that the two belong together.
     pub(crate) async fn by_day(
         self,
         account: Option<AccountId>,
         since: Day,
-    ) -> Result<Vec<UsageDay>, PetStoreError> {
-        use usage_day::Column as C;
-        let mut query = Query::select();
-        query
-            .from(usage_day::Entity)
-            .expr_as(Expr::val(0_i64).cast_as("bigint"), "account_id")
-            .column(C::Day);
-        for column in COUNTS {
-            query.expr_as(sum_of(column), column);
+        reporter: &str,
+    ) -> Result<CountedDays, PetStoreError> {
+        let last_report = Query::select()
+            .column("last_report")
+            .from(REPORTERS)
+            .and_where(Expr::col("id").eq(reporter))
+            .take();
+        let mut query = sums(DAYS, "day", since.0, account);
+        query.expr_as(last_report, "last_report").order_by("day", Order::Asc);
+        let mut counted = CountedDays::default();
+        for row in self.rows(query).await? {
+            counted.days.push(UsageDay { day: Day(row.try_get("", "day")?), tally: stored_tally(&row)? });
+            counted.last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
         }
-        query.and_where(Expr::col(C::Day).gte(since.0)).group_by_col(C::Day).order_by(C::Day, Order::Asc);
-        if let Some(account) = account {
-            query.and_where(Expr::col(C::AccountId).eq(account.0));
-        }
-        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
-        rows.iter().map(|row| Ok(usage_day::Model::from_query_result(row, "")?.into())).collect()
+        Ok(counted)
     }
 
-    /// Who called the deprecated getPet since a day: most calls first, at most so many accounts.
+    /// Returns the counts since a minute, ascending, and in a minute by key; minutes without requests are left
+    /// out. The last ones, if there are more than `max`.
+    pub(crate) async fn by_minute(
+        self,
+        of: MinutesOf,
+        since: Minute,
+        max: u64,
+    ) -> Result<Vec<UsageMinute>, PetStoreError> {
+        let mut query = sums(MINUTES, "minute", since.0, of.account);
+        query.order_by("minute", Order::Desc).limit(max);
+        if let Some(key_id) = of.key_id {
+            query.and_where(Expr::col("key_id").eq(key_id.to_string()));
+        }
+        if of.by_key {
+            query.column("key_id").group_by_col("key_id").order_by("key_id", Order::Desc);
+        }
+        let counted = |row: &QueryResult| -> Result<UsageMinute, PetStoreError> {
+            let key_id = of.by_key.then(|| row.try_get::<String>("", "key_id")).transpose()?;
+            Ok(UsageMinute {
+                minute: Minute(row.try_get("", "minute")?),
+                key_id: key_id.and_then(|id| id.parse().ok()).or(of.key_id),
+                tally: stored_tally(row)?,
+            })
+        };
+        self.rows(query).await?.iter().rev().map(counted).collect()
+    }
+
+    /// Returns how many requests each cause refused since a minute, most first.
+    pub(crate) async fn refusals_by_cause(
+        self,
+        since: Minute,
+    ) -> Result<Vec<(RefusalCause, i64)>, PetStoreError> {
+        let query = Query::select()
+            .from(REFUSALS)
+            .column("cause")
+            .expr_as(sum_of(Expr::col("requests")), "sum")
+            .and_where(Expr::col("minute").gte(since.0))
+            .group_by_col("cause")
+            .order_by("sum", Order::Desc)
+            .order_by("cause", Order::Asc)
+            .take();
+        let mut refusals = Vec::new();
+        for row in self.rows(query).await? {
+            let cause = RefusalCause::from_number(row.try_get("", "cause")?);
+            refusals.extend(cause.zip(Some(row.try_get("", "sum")?)));
+        }
+        Ok(refusals)
+    }
+
+    /// Returns the accounts with most requests answered with 429 since a minute, most first, at most `max`.
+    pub(crate) async fn most_refused(
+        self,
+        since: Minute,
+        max: u64,
+    ) -> Result<Vec<(AccountName, i64)>, PetStoreError> {
+        let query = most_of(MINUTES, "minute", since.0, "refused", max);
+        let refused = |row: &QueryResult| -> Result<_, PetStoreError> {
+            Ok((AccountName::stored(row.try_get("", "name")?), row.try_get("", "sum")?))
+        };
+        self.rows(query).await?.iter().map(refused).collect()
+    }
+
+    /// Returns the accounts that called the deprecated getPet since a day, most calls first, at most `max`.
     pub(crate) async fn deprecated_since(
         self,
         since: Day,
-        limit: u64,
+        max: u64,
     ) -> Result<Vec<DeprecatedUse>, PetStoreError> {
-        use usage_day::Column as C;
-        let query = Query::select()
-            .from(usage_day::Entity)
-            .join(
-                JoinType::InnerJoin,
-                account::Entity,
-                Expr::col((account::Entity, account::Column::Id)).equals((usage_day::Entity, C::AccountId)),
-            )
-            .column((account::Entity, account::Column::Name))
-            .expr_as(Expr::col((usage_day::Entity, C::GetPet)).sum().cast_as("bigint"), "calls")
-            .expr_as(Expr::col((usage_day::Entity, C::Day)).max(), "last_day")
-            .and_where(Expr::col((usage_day::Entity, C::Day)).gte(since.0))
-            .and_where(Expr::col((usage_day::Entity, C::GetPet)).gt(0))
-            .group_by_col((account::Entity, account::Column::Name))
-            .order_by("calls", Order::Desc)
-            .order_by((account::Entity, account::Column::Name), Order::Asc)
-            .limit(limit)
-            .take();
-        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
-        let used = |row: &QueryResult| -> Result<DeprecatedUse, DbErr> {
+        let query = most_of(DAYS, "day", since.0, "get_pet", max);
+        let used = |row: &QueryResult| -> Result<_, PetStoreError> {
             Ok(DeprecatedUse {
                 account: AccountName::stored(row.try_get("", "name")?),
-                calls: row.try_get("", "calls")?,
-                last_day: Day(row.try_get("", "last_day")?),
+                calls: row.try_get("", "sum")?,
+                last_day: Day(row.try_get("", "last")?),
             })
         };
-        Ok(rows.iter().map(used).collect::<Result<_, _>>()?)
+        self.rows(query).await?.iter().map(used).collect()
     }
 
-    /// The account's counts since a day, and how many of the reporter's reports are in them: one statement,
-    /// so that the two belong together.
-    pub(crate) async fn since(
-        self,
-        account: AccountId,
-        since: Day,
-        reporter: &str,
-    ) -> Result<AccountUsage, PetStoreError> {
-        use usage_day::Column as C;
-        let last_report = Query::select()
-            .column(usage_reporter::Column::LastReport)
-            .from(usage_reporter::Entity)
-            .and_where(Expr::col(usage_reporter::Column::Id).eq(reporter))
-            .take();
-        let query = Query::select()
-            .columns([
-                C::AccountId,
-                C::Day,
-                C::Succeeded,
-                C::ClientErrors,
-                C::Refused,
-                C::ServerErrors,
-                C::GetPet,
-            ])
-            .expr_as(last_report, "last_report")
-            .from(usage_day::Entity)
-            .and_where(Expr::col(C::AccountId).eq(account.0))
-            .and_where(Expr::col(C::Day).gte(since.0))
-            .order_by(C::Day, Order::Asc)
-            .take();
-        let mut usage = AccountUsage::default();
-        for row in self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await? {
-            usage.days.push(usage_day::Model::from_query_result(&row, "")?.into());
-            usage.last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
-        }
-        Ok(usage)
+    /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns how
+    /// many it deleted.
+    pub(crate) async fn forget_old_minutes(self, now: UnixMillis) -> Result<u64, PetStoreError> {
+        let first_kept = Minute::containing(now).minus(Minute::KEPT);
+        self.0
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let old = Query::delete()
+                        .from_table(REFUSALS)
+                        .and_where(Expr::col("minute").lt(first_kept.0))
+                        .take();
+                    let counts = transaction.execute(&old).await?.rows_affected();
+                    Ok(counts + forget(transaction, MINUTES, "minute", first_kept.0).await?)
+                })
+            })
+            .await
+    }
+
+    async fn rows(self, query: SelectStatement) -> Result<Vec<QueryResult>, PetStoreError> {
+        self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await
     }
 }
 
-/// Takes note of the report's number, and whether it had not been seen. The row's lock lets a repeated report
-/// wait for the one that is under way.
-async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
-    let remember = Query::insert()
-        .into_table(usage_reporter::Entity)
-        .columns([
-            usage_reporter::Column::Id,
-            usage_reporter::Column::LastReport,
-            usage_reporter::Column::ReportedAt,
-        ])
-        .values_panic([reporter.into(), number.into(), moment_column(now).into()])
-        .on_conflict(
-            OnConflict::column(usage_reporter::Column::Id)
-                .update_columns([usage_reporter::Column::LastReport, usage_reporter::Column::ReportedAt])
-                .action_and_where(
-                    Expr::col((usage_reporter::Entity, usage_reporter::Column::LastReport)).lt(number),
-                )
-                .to_owned(),
-        )
-        .take();
-    Ok(transaction.execute(&remember).await?.rows_affected() > 0)
-}
-
-async fn add(transaction: &Session, mut rows: Vec<(AccountId, UsageDay)>) -> Result<(), DbErr> {
-    if rows.is_empty() {
-        return Ok(());
+/// Makes the query for the sums of all counts by period, since a period.
+fn sums(
+    table: &'static str,
+    period: &'static str,
+    since: i64,
+    account: Option<AccountId>,
+) -> SelectStatement {
+    let mut query = Query::select();
+    query.from(table).column(period).and_where(Expr::col(period).gte(since)).group_by_col(period);
+    for column in COUNTS {
+        query.expr_as(sum_of(Expr::col(column)), column);
     }
-    rows.sort_unstable_by_key(|(account, usage)| (*account, usage.day));
-    let mut insert = Query::insert();
-    insert.into_table(usage_day::Entity).columns(["account_id", "day"].into_iter().chain(COUNTS));
-    for (account, UsageDay { day, tally }) in rows {
-        insert.values_panic([account.0, day.0].into_iter().chain(tally.counts()).map(Expr::val));
+    if let Some(account) = account {
+        query.and_where(Expr::col("account_id").eq(account.0));
     }
-    insert.on_conflict(adding_up("usage_days", &["account_id", "day"], &COUNTS));
-    transaction.execute(&insert).await.map(drop)
+    query
 }
 
-/// What an insertion does with rows that are there already: adds to their counts. It stops at the most that
-/// is counted: one more would not fit the column, or the count would become a fraction.
-fn adding_up(table: &'static str, key: &[&'static str], counts: &[&'static str]) -> OnConflict {
-    let sum = |column: &'static str| {
-        let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
-        let is_most = kept.clone().gt(Expr::val(Tally::MAX).sub(more.clone()));
-        (column, Expr::case(is_most, Tally::MAX).finally(kept.add(more)).into())
-    };
-    OnConflict::columns(key.iter().copied()).values(counts.iter().copied().map(sum)).to_owned()
+/// Makes the query for the accounts that have most of one count since a period: `name`, `sum`, and the `last`
+/// period with any.
+fn most_of(
+    table: &'static str,
+    period: &'static str,
+    since: i64,
+    count: &'static str,
+    max: u64,
+) -> SelectStatement {
+    Query::select()
+        .from(table)
+        .inner_join("accounts", Expr::col(("accounts", "id")).equals((table, "account_id")))
+        .column(("accounts", "name"))
+        .expr_as(sum_of(Expr::col((table, count))), "sum")
+        .expr_as(Expr::col((table, period)).max(), "last")
+        .and_where(Expr::col((table, period)).gte(since))
+        .and_where(Expr::col((table, count)).gt(0))
+        .group_by_col(("accounts", "name"))
+        .order_by("sum", Order::Desc)
+        .order_by(("accounts", "name"), Order::Asc)
+        .limit(max)
+        .take()
 }
 
-/// The sum of a column of counts. Of 64-bit integers it is a decimal number on PostgreSQL, and fits again.
-fn sum_of(column: &'static str) -> Expr {
-    Expr::col(column).sum().cast_as("bigint")
+/// The sum of counts. Of 64-bit integers it is a decimal number on PostgreSQL, and fits again.
+fn sum_of(counts: Expr) -> Expr {
+    counts.sum().cast_as("bigint")
 }
 
-/// The counts in a row.
 fn stored_tally(row: &QueryResult) -> Result<Tally, DbErr> {
     let count = |column| row.try_get("", column);
     let [succeeded, client_errors, refused, server_errors, get_pet] = COUNTS;
@@ -263,27 +293,104 @@ fn stored_tally(row: &QueryResult) -> Result<Tally, DbErr> {
     })
 }
 
-/// Forgets runs that are over, and a bounded number of rows of the oldest day that is too old.
-async fn forget_what_is_old(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
+/// Keeps the report's number, and returns `true` if it is new. The row's lock lets a repeated report wait for
+/// the one that is in flight.
+async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
+    let remember = Query::insert()
+        .into_table(REPORTERS)
+        .columns(["id", "last_report", "reported_at"])
+        .values_panic([reporter.into(), number.into(), moment_column(now).into()])
+        .on_conflict(
+            OnConflict::column("id")
+                .update_columns(["last_report", "reported_at"])
+                .action_and_where(Expr::col((REPORTERS, "last_report")).lt(number))
+                .to_owned(),
+        )
+        .take();
+    Ok(transaction.execute(&remember).await?.rows_affected() > 0)
+}
+
+/// Adds requests to their days, and to their minutes where the key is known.
+async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<(), DbErr> {
+    let mut days: BTreeMap<_, Tally> = BTreeMap::new();
+    let mut minutes = BTreeMap::new();
+    for (account, UsageMinute { minute, key_id, tally }) in rows {
+        let day = days.entry((account.0, minute.day().0)).or_default();
+        *day = day.plus(tally);
+        if let Some(key_id) = key_id {
+            minutes.insert((account.0, minute.0, key_id), tally);
+        }
+    }
+    let days = days.into_iter().map(|((account, day), it)| ([account.into(), day.into()], it.counts()));
+    add_up(transaction, DAYS, ["account_id", "day"], COUNTS, days).await?;
+    let minutes = minutes.into_iter().map(|((account, minute, key_id), it)| {
+        ([account.into(), minute.into(), key_id.to_string().into()], it.counts())
+    });
+    add_up(transaction, MINUTES, ["account_id", "minute", "key_id"], COUNTS, minutes).await
+}
+
+async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Result<(), DbErr> {
+    rows.sort_unstable_by_key(|count| (count.minute, count.cause));
+    let rows = rows.into_iter().map(|RefusalCount { minute, cause, requests }| {
+        ([minute.0.into(), i64::from(cause.number()).into()], [requests])
+    });
+    add_up(transaction, REFUSALS, ["minute", "cause"], ["requests"], rows).await
+}
+
+/// Inserts rows in their order, or adds to the counts of those that are there. A count stops at
+/// [`Tally::MAX`]: one more would not fit the column, or become a fraction.
+async fn add_up<const K: usize, const N: usize>(
+    transaction: &Session,
+    table: &'static str,
+    key: [&'static str; K],
+    counts: [&'static str; N],
+    rows: impl ExactSizeIterator<Item = ([Expr; K], [i64; N])>,
+) -> Result<(), DbErr> {
+    if rows.len() == 0 {
+        return Ok(());
+    }
+    let sum = |column: &'static str| {
+        let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
+        let is_most = kept.clone().gt(Expr::val(Tally::MAX).sub(more.clone()));
+        (column, Expr::case(is_most, Tally::MAX).finally(kept.add(more)).into())
+    };
+    let mut insert = Query::insert();
+    insert.into_table(table).columns(key.into_iter().chain(counts));
+    for (key, counts) in rows {
+        insert.values_panic(key.into_iter().chain(counts.map(Expr::val)));
+    }
+    insert.on_conflict(OnConflict::columns(key).values(counts.map(sum)).to_owned());
+    transaction.execute(&insert).await.map(drop)
+}
+
+async fn forget_runs(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
     let silent_since = moment_column(now.minus(REPORTER_MEMORY));
-    usage_reporter::Entity::delete_many()
-        .filter(usage_reporter::Column::ReportedAt.lt(silent_since))
-        .exec(transaction)
-        .await?;
-    let old = usage_day::Entity::find()
-        .filter(usage_day::Column::Day.lte(Day::containing(now).minus(KEPT_DAYS).0))
-        .order_by_asc(usage_day::Column::Day)
-        .limit(SWEEP)
-        .all(transaction)
-        .await?;
-    let Some(oldest) = old.first().map(|row| row.day) else { return Ok(()) };
-    let accounts = old.iter().filter(|row| row.day == oldest).map(|row| row.account_id);
-    usage_day::Entity::delete_many()
-        .filter(usage_day::Column::Day.eq(oldest))
-        .filter(usage_day::Column::AccountId.is_in(accounts))
-        .exec(transaction)
-        .await
-        .map(drop)
+    let over =
+        Query::delete().from_table(REPORTERS).and_where(Expr::col("reported_at").lt(silent_since)).take();
+    transaction.execute(&over).await.map(drop)
+}
+
+/// Deletes rows of the oldest period, if it is before the first one to keep: those of at most [`SWEEP`]
+/// accounts. Returns how many it deleted.
+async fn forget(
+    transaction: &Session,
+    table: &'static str,
+    period: &'static str,
+    first_kept: i64,
+) -> Result<u64, DbErr> {
+    let oldest = Query::select().from(table).expr_as(Expr::col(period).min(), "oldest").take();
+    let oldest = transaction.query_all(&oldest).await?;
+    let oldest = oldest.first().map(|row| row.try_get::<Option<i64>>("", "oldest")).transpose()?.flatten();
+    let Some(oldest) = oldest.filter(|oldest| *oldest < first_kept) else { return Ok(0) };
+    let of_oldest = Expr::col(period).eq(oldest);
+    let accounts =
+        Query::select().from(table).column("account_id").and_where(of_oldest.clone()).limit(SWEEP).take();
+    let delete = Query::delete()
+        .from_table(table)
+        .and_where(of_oldest)
+        .and_where(Expr::col("account_id").in_subquery(accounts))
+        .take();
+    Ok(transaction.execute(&delete).await?.rows_affected())
 }
 
 #[cfg(test)]

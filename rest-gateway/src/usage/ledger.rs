@@ -1,4 +1,4 @@
-//! Counts in memory, and the numbered reports that carry them away.
+//! Counts in memory, and the numbered reports that carry them to the core.
 
 use std::{
     collections::HashMap,
@@ -9,34 +9,34 @@ use std::{
     },
 };
 
-use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageMinuteRow, UsageRow};
+use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageRow};
 
 use super::refusals::RefusalLedger;
 use crate::keys::KnownKey;
 
-/// Enough that two threads seldom meet at one lock.
+/// Number of locks: enough that two threads seldom meet at one.
 const SHARDS: usize = 64;
 
-/// The most accounts and days that a shard keeps for the core to take: 131,072 in all, in about 12 MiB. Only
-/// a long outage of the core fills it; what comes on top is not counted.
+/// Maximum number of accounts and days in a shard: 131,072 in all, in about 12 MiB. Only a long outage of the
+/// core reaches it, and further requests are not counted.
 const SHARD_DAYS: usize = 2_048;
 
-/// The most keys and minutes that a shard keeps: 65,536 in all, in about 16 MiB with what is known of the
-/// keys. What comes on top is counted by account and day alone.
+/// Maximum number of keys and minutes in a shard: 65,536 in all, in about 16 MiB with the keys. Further
+/// requests are counted by account and day alone.
 const SHARD_MINUTES: usize = 1_024;
 
-/// The most rows of one report, of days and of minutes.
+/// Maximum number of rows in one report.
 pub(super) const MAX_ROWS: usize = 1_000;
 
 const MINUTES_OF_DAY: i64 = 1_440;
 
-/// What one shard of accounts has counted.
+/// Counts of one shard of accounts.
 #[derive(Debug, Default)]
 struct Shard {
-    /// By key and minute: what every request counts in. Keys are told apart by where they are in memory,
-    /// which hashes faster than their name; each is held for as long, so that no other one is there.
+    /// By key and minute. Keys are told apart by their address in memory, which hashes faster than their name;
+    /// each is held here, so that its address is not used again.
     minutes: HashMap<(usize, i64), Counted>,
-    /// By account and day: what the minutes had no room for.
+    /// By account and day: requests for which the minutes had no room.
     days: HashMap<(i64, i64), UsageDay>,
 }
 
@@ -44,14 +44,14 @@ struct Shard {
 #[derive(Debug)]
 struct Counted {
     key: Arc<KnownKey>,
-    /// Of the day that the minute is of.
+    /// With the day of the minute.
     counts: UsageDay,
 }
 
-/// What is counted and not in the core yet.
+/// Counts that are not in the core yet.
 ///
-/// A report is numbered and repeated until it is answered, and the core counts a number once: so an answer
-/// that is lost does not make it count twice. While a report is under way, new counts wait for the next one.
+/// A report is numbered and repeated until it is answered, and the core counts a number once, so that a lost
+/// answer does not make it count twice. While a report is in flight, new counts wait for the next one.
 #[derive(Debug)]
 pub(super) struct Ledger {
     reporter: String,
@@ -70,14 +70,14 @@ struct LastReport {
     unanswered: Option<ReportUsageRequest>,
 }
 
-/// What one account has in the ledger.
+/// Counts of one account in the ledger. A day may be there several times.
 #[derive(Debug, Default)]
 pub(super) struct Unreported {
-    /// The number of the last report.
+    /// Number of the last report.
     pub(super) number: i64,
-    /// What that report carries, unless it was answered. A day may be there several times.
+    /// Counts in that report, unless it was answered.
     pub(super) sent: Vec<UsageDay>,
-    /// What a later one will carry.
+    /// Counts for a later report.
     pub(super) waiting: Vec<UsageDay>,
 }
 
@@ -122,7 +122,7 @@ impl Ledger {
         counts.get_pet += i64::from(is_get_pet);
     }
 
-    /// Makes room for minutes: what they counted is kept by account and day.
+    /// Makes room for minutes by adding their counts to those by account and day.
     fn fold(&self, shard: &mut Shard) {
         let Shard { minutes, days } = shard;
         for (_, Counted { key, counts }) in minutes.drain() {
@@ -135,24 +135,25 @@ impl Ledger {
         }
     }
 
-    /// The report that is to be sent now: the last one again if it was not answered, else what has been
-    /// counted since. `None` when there is nothing.
+    /// Returns the report to send now: the last one if it was not answered, else one of the counts since.
+    /// `None` when there is nothing to report.
     pub(super) fn next_report(&self) -> Option<ReportUsageRequest> {
         let mut last = self.last_report();
         if last.unanswered.is_none() {
-            let mut report = self.take_rows();
-            (report.refusals, report.refusal_counts) = self.refusals.take();
-            if report.rows.is_empty() && report.refusal_counts.is_empty() {
+            let requests = self.take_rows();
+            let (refusals, refusal_counts) = self.refusals.take();
+            if requests.is_empty() && refusal_counts.is_empty() {
                 return None;
             }
             last.number += 1;
-            report.number = last.number;
-            last.unanswered = Some(report);
+            let (reporter, number) = (self.reporter.clone(), last.number);
+            last.unanswered =
+                Some(ReportUsageRequest { reporter, number, requests, refusals, refusal_counts });
         }
         last.unanswered.clone()
     }
 
-    /// The core has taken the report.
+    /// Forgets the report, which the core has answered.
     pub(super) fn answered(&self, number: i64) {
         let mut last = self.last_report();
         if last.number == number {
@@ -161,11 +162,11 @@ impl Ledger {
         }
     }
 
-    /// What the account has in the ledger.
+    /// Returns the counts of the account.
     pub(super) fn unreported(&self, account_id: i64) -> Unreported {
         let last = self.last_report();
-        let rows = last.unanswered.iter().flat_map(|report| &report.rows);
-        let sent = rows.filter(|row| row.account_id == account_id).filter_map(|row| row.day);
+        let rows = last.unanswered.iter().flat_map(|report| &report.requests);
+        let sent = rows.filter(|row| row.account_id == account_id).map(day_of);
         let shard = self.shard(account_id);
         let days = shard.days.iter().filter(|((account, _), _)| *account == account_id).map(|(_, day)| *day);
         let minutes = shard.minutes.values().filter(|counted| counted.key.account_id == account_id);
@@ -173,31 +174,23 @@ impl Ledger {
         Unreported { number: last.number, sent: sent.collect(), waiting: waiting.collect() }
     }
 
-    /// As many counts as a report may have. Each minute is in its day too.
-    fn take_rows(&self) -> ReportUsageRequest {
-        let mut days = HashMap::new();
-        let mut minutes = HashMap::new();
+    /// Takes as many counts as a report may have.
+    fn take_rows(&self) -> Vec<UsageRow> {
+        let mut rows = HashMap::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let Shard { minutes: by_minute, days: by_day } = &mut *shard;
-            let room = MAX_ROWS - days.len();
-            for (id, counts) in by_day.extract_if(|_, _| true).take(room) {
-                add_to(&mut days, id, &counts);
+            let Shard { minutes, days } = &mut *shard;
+            let room = MAX_ROWS - rows.len();
+            for ((account_id, day), counts) in days.extract_if(|_, _| true).take(room) {
+                add_to(&mut rows, (account_id, Arc::from(""), day * MINUTES_OF_DAY), &counts);
             }
-            let room = MAX_ROWS - days.len().max(minutes.len());
-            for ((_, minute), Counted { key, counts }) in by_minute.extract_if(|_, _| true).take(room) {
-                add_to(&mut days, (key.account_id, counts.day), &counts);
+            let room = MAX_ROWS - rows.len();
+            for ((_, minute), Counted { key, counts }) in minutes.extract_if(|_, _| true).take(room) {
                 // A key that was resolved anew meanwhile is there twice.
-                add_to(&mut minutes, (key.account_id, Arc::clone(&key.key_id), minute), &counts);
+                add_to(&mut rows, (key.account_id, Arc::clone(&key.key_id), minute), &counts);
             }
         }
-        let days = days.into_iter().map(|((account_id, _), day)| UsageRow { account_id, day: Some(day) });
-        ReportUsageRequest {
-            reporter: self.reporter.clone(),
-            rows: days.collect(),
-            minutes: minutes.into_iter().map(minute_row).collect(),
-            ..ReportUsageRequest::default()
-        }
+        rows.into_iter().map(row).collect()
     }
 
     fn shard(&self, account_id: i64) -> MutexGuard<'_, Shard> {
@@ -216,17 +209,23 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner) // never held over an await
 }
 
-fn minute_row(((account_id, key_id, minute), counts): ((i64, Arc<str>, i64), UsageDay)) -> UsageMinuteRow {
+fn row(((account_id, key_id, minute), counts): ((i64, Arc<str>, i64), UsageDay)) -> UsageRow {
     let UsageDay { day: _, succeeded, client_errors, refused, server_errors, get_pet } = counts;
     let key_id = key_id.to_string();
-    UsageMinuteRow { account_id, key_id, minute, succeeded, client_errors, refused, server_errors, get_pet }
+    UsageRow { account_id, key_id, minute, succeeded, client_errors, refused, server_errors, get_pet }
+}
+
+fn day_of(row: &UsageRow) -> UsageDay {
+    let UsageRow { succeeded, client_errors, refused, server_errors, get_pet, .. } = *row;
+    let day = row.minute.div_euclid(MINUTES_OF_DAY);
+    UsageDay { day, succeeded, client_errors, refused, server_errors, get_pet }
 }
 
 fn add_to<K: Eq + std::hash::Hash>(all: &mut HashMap<K, UsageDay>, key: K, counts: &UsageDay) {
     add(all.entry(key).or_insert(UsageDay { day: counts.day, ..UsageDay::default() }), counts);
 }
 
-/// Adds the counts of one part of a day to another's.
+/// Adds the counts of one part of a day to those of another.
 pub(super) fn add(to: &mut UsageDay, counts: &UsageDay) {
     to.succeeded += counts.succeeded;
     to.client_errors += counts.client_errors;

@@ -1,4 +1,4 @@
-//! What accounts asked for.
+//! Usage of accounts, and the overview of all.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use crate::{
     store::MinutesOf,
 };
 
-/// How many minutes are told unless others are asked for.
+/// Number of minutes unless others are asked for.
 const MINUTES: i64 = 60;
-/// How many periods of a minute are told: with the longest names they fill a message.
-const MOST_PERIODS: u64 = 1_440;
-/// How many accounts are named that were refused.
-const MOST_ACCOUNTS: u64 = 10;
+/// Maximum number of minutes in an answer: with the longest names they fill a message.
+const MAX_PERIODS: u64 = 1_440;
+/// Maximum number of refused accounts in the overview.
+const MAX_ACCOUNTS: u64 = 10;
 
-/// How many days are told unless more are asked for.
+/// Number of days unless more are asked for.
 const DAYS: i64 = 30;
-/// How many days may be asked for: so many are kept.
+/// Maximum number of days: as many are kept.
 const MAX_DAYS: i64 = 90;
-/// How many accounts are named that call deprecated operations.
+/// Maximum number of accounts that call deprecated operations.
 const MAX_USES: u64 = 1_000;
 
 pub(super) async fn get(
@@ -60,7 +60,7 @@ pub(super) async fn get(
                 key_id: String::new(),
                 counts: Some(counts(day.tally)),
             };
-            core.store.usage().by_day(account, since).await?.into_iter().map(period).collect()
+            core.store.usage().by_day(account, since, "").await?.days.into_iter().map(period).collect()
         }
     };
     Ok(pb::GetUsageResponse { periods })
@@ -87,7 +87,7 @@ async fn minutes(
     }
     let of = MinutesOf { account, key_id, by_key: request.by_key };
     let name = name.as_ref().map(AccountName::to_string).unwrap_or_default();
-    let counted = core.store.usage().by_minute(of, since, MOST_PERIODS).await?;
+    let counted = core.store.usage().by_minute(of, since, MAX_PERIODS).await?;
     Ok(counted.into_iter().map(|minute| period(&name, minute)).collect())
 }
 
@@ -100,7 +100,7 @@ fn period(account: &str, UsageMinute { minute, key_id, tally }: UsageMinute) -> 
     }
 }
 
-/// The last minutes, those without requests too, and what refused requests in them.
+/// Returns the last minutes, those without requests too, and what refused requests in them.
 pub(super) async fn overview(
     core: &Core,
     caller: Caller,
@@ -117,10 +117,10 @@ pub(super) async fn overview(
     // Gateways may report between two of these reads: the counts are read last, so that they are never older
     // than the refusals among them.
     let refusals = usage.refusals_by_cause(first).await?;
-    let accounts = usage.most_refused(first, MOST_ACCOUNTS).await?;
-    let counted = usage.by_minute(MinutesOf::default(), first, MOST_PERIODS).await?;
+    let accounts = usage.most_refused(first, MAX_ACCOUNTS).await?;
+    let counted = usage.by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
     let counted: HashMap<_, _> = counted.into_iter().map(|counted| (counted.minute, counted.tally)).collect();
-    let told = |minute| {
+    let of_minute = |minute| {
         let tally = counted.get(&Minute(minute)).copied().unwrap_or_default();
         period("", UsageMinute { minute: Minute(minute), key_id: None, tally })
     };
@@ -133,7 +133,7 @@ pub(super) async fn overview(
         .into_iter()
         .map(|(name, requests)| pb::RefusedAccount { account: name.to_string(), requests });
     Ok(pb::GetOverviewResponse {
-        minutes: (first.0..=last.0).map(told).collect(),
+        minutes: (first.0..=last.0).map(of_minute).collect(),
         refusals: refusals.collect(),
         refused_accounts: accounts.collect(),
     })

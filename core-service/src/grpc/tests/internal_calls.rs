@@ -13,6 +13,7 @@ const NUMBERS: [i64; 6] = [i64::MIN, -1, 0, 1, i64::MAX - 1, i64::MAX];
 /// The last moment of the year 9999, and the last day.
 const LAST_MS: i64 = 253_402_300_799_999;
 const LAST_DAY: i64 = 2_932_896;
+const LAST_MINUTE: i64 = (LAST_DAY + 1) * 1_440 - 1;
 /// The most that is counted of anything in a day.
 const MOST: i64 = 1_000_000_000_000_000;
 
@@ -95,16 +96,14 @@ async fn reports_of_bans() {
 #[tokio::test]
 async fn reports_of_usage() {
     let shop = Shop::open().await;
-    let row = |account_id, day, succeeded| UsageRow {
-        account_id,
-        day: Some(UsageDay { day, succeeded, ..UsageDay::default() }),
-    };
-    let report = async |reporter: &str, number, rows: Vec<UsageRow>| {
+    let row =
+        |account_id, minute, succeeded| UsageRow { account_id, minute, succeeded, ..UsageRow::default() };
+    let report = async |reporter: &str, number, requests: Vec<UsageRow>| {
         shop.usage()
             .report_usage(ReportUsageRequest {
                 reporter: reporter.into(),
                 number,
-                rows,
+                requests,
                 ..Default::default()
             })
             .await
@@ -118,13 +117,11 @@ async fn reports_of_usage() {
     for wrong in [i64::MIN, -1, MOST + 1, i64::MAX] {
         assert_refused(report("run", 1, vec![row(1, 1, wrong)]).await, "a count");
     }
-    for wrong in [i64::MIN, -1, LAST_DAY + 1, i64::MAX] {
-        assert_refused(report("run", 1, vec![row(1, wrong, 1)]).await, "a day");
+    for wrong in [i64::MIN, -1, LAST_MINUTE + 1, i64::MAX] {
+        assert_refused(report("run", 1, vec![row(1, wrong, 1)]).await, "a minute");
     }
-    assert_refused(report("run", 1, vec![row(1, 1, 1), row(1, 1, 2)]).await, "a day twice");
-    let without_day = UsageRow { account_id: 1, day: None };
-    assert_refused(report("run", 1, vec![without_day, without_day]).await, "a day twice");
-    let accounts = NUMBERS.map(|account| row(account, LAST_DAY, 1));
+    assert_refused(report("run", 1, vec![row(1, 1, 1), row(1, 1, 2)]).await, "a minute twice");
+    let accounts = NUMBERS.map(|account| row(account, LAST_MINUTE, 1));
     report("run", 1, accounts.to_vec()).await.expect("accounts are not looked up");
     report("run", i64::MAX, vec![]).await.unwrap();
 }
@@ -132,8 +129,10 @@ async fn reports_of_usage() {
 #[tokio::test]
 async fn counts_that_would_overflow_stay_at_the_most_that_is_counted() {
     let shop = Shop::open().await;
-    let day = UsageDay {
-        day: LAST_DAY,
+    let row = UsageRow {
+        account_id: 7,
+        key_id: String::new(),
+        minute: LAST_MINUTE,
         succeeded: MOST,
         client_errors: MOST,
         refused: MOST - 1,
@@ -141,13 +140,21 @@ async fn counts_that_would_overflow_stay_at_the_most_that_is_counted() {
         get_pet: MOST,
     };
     for number in 1..=3 {
-        let rows = vec![UsageRow { account_id: 7, day: Some(day) }];
-        let report = ReportUsageRequest { reporter: "run".into(), number, rows, ..Default::default() };
+        let requests = vec![row.clone(), UsageRow { minute: LAST_MINUTE - 1, ..row.clone() }];
+        let report = ReportUsageRequest { reporter: "run".into(), number, requests, ..Default::default() };
         shop.usage().report_usage(report).await.unwrap();
     }
     let question = GetUsageRequest { account_id: 7, since_day: 0, reporter: "run".into() };
     let answer = shop.usage().get_usage(question).await.unwrap().into_inner();
-    assert_eq!(answer.days, [UsageDay { refused: MOST, server_errors: 3, ..day }]);
+    let expected = UsageDay {
+        day: LAST_DAY,
+        succeeded: MOST,
+        client_errors: MOST,
+        refused: MOST,
+        server_errors: 6,
+        get_pet: MOST,
+    };
+    assert_eq!(answer.days, [expected]);
 }
 
 #[tokio::test]

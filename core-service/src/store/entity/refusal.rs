@@ -27,7 +27,7 @@ pub(crate) enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 impl Model {
-    /// The refusal in a row; `None` if a newer release wrote it.
+    /// Returns the refusal in a row; `None` if a newer release wrote it.
     pub(crate) fn refusal(self) -> Option<Refusal> {
         Some(Refusal {
             request_id: self.request_id,
@@ -43,7 +43,7 @@ impl Model {
     }
 }
 
-/// The row of a refusal.
+/// Makes the row of a refusal.
 pub(crate) fn row(refusal: Refusal) -> ActiveModel {
     let Refusal { request_id, at, cause, account, key_id, limit, since, until, repeats } = refusal;
     ActiveModel {

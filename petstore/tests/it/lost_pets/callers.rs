@@ -11,7 +11,7 @@ use std::{
 
 use petstore_clock::Clock;
 use petstore_proto::internal::v1::{
-    GetUsageRequest, KeyUse, ReportUsageRequest, ReportUseRequest, ResolveKeyRequest, UsageDay, UsageRow,
+    GetUsageRequest, KeyUse, ReportUsageRequest, ReportUseRequest, ResolveKeyRequest, UsageRow,
     key_service_client::KeyServiceClient, usage_service_client::UsageServiceClient,
 };
 use petstore_testkit::{
@@ -201,13 +201,13 @@ impl Caller {
     /// Each report again and again until it is answered, as a gateway does.
     async fn report_usage(self, counted: i64) {
         let mut usage = UsageServiceClient::new(self.first.clone());
-        let day = i64::try_from(Clock::system().now().as_secs() / 86_400).unwrap();
+        let minute = i64::try_from(Clock::system().now().as_secs() / 60).unwrap();
         while self.goes_on() {
             let number = self.told().reports + 1;
-            let day = UsageDay { day, succeeded: 1, ..UsageDay::default() };
-            let rows = vec![UsageRow { account_id: counted, day: Some(day) }];
+            let requests =
+                vec![UsageRow { account_id: counted, minute, succeeded: 1, ..UsageRow::default() }];
             let report =
-                ReportUsageRequest { reporter: "gateway".to_owned(), number, rows, ..Default::default() };
+                ReportUsageRequest { reporter: "gateway".to_owned(), number, requests, ..Default::default() };
             let mut attempts = 0..REPEATED;
             loop {
                 assert!(attempts.next().is_some(), "report {number} is never counted");

@@ -1,8 +1,6 @@
 //! Usage by day and by minute, and the overview.
 
-use petstore_proto::internal::v1::{
-    self as internal, ReportUsageRequest, UsageDay, UsageMinuteRow, UsageRow,
-};
+use petstore_proto::internal::v1::{self as internal, ReportUsageRequest, UsageRow};
 
 use super::*;
 
@@ -15,9 +13,16 @@ async fn usage_is_told_by_day_of_one_account_and_of_all() {
     for (name, get_pet) in [("acme", 2), ("zoo", 5)] {
         let account = admin.create_account(new_account(name)).await.unwrap().into_inner().account.unwrap();
         for day in [today - 40, today - 1, today] {
-            let day =
-                UsageDay { day, succeeded: 10, client_errors: 1, refused: 2, server_errors: 3, get_pet };
-            rows.push(UsageRow { account_id: account.id, day: Some(day) });
+            rows.push(UsageRow {
+                account_id: account.id,
+                key_id: String::new(),
+                minute: day * 1_440 + 77,
+                succeeded: 10,
+                client_errors: 1,
+                refused: 2,
+                server_errors: 3,
+                get_pet,
+            });
         }
     }
     let mut reports = reports(&shop);
@@ -25,7 +30,7 @@ async fn usage_is_told_by_day_of_one_account_and_of_all() {
         .report_usage(ReportUsageRequest {
             reporter: "gateway".into(),
             number: 1,
-            rows,
+            requests: rows,
             ..Default::default()
         })
         .await
@@ -58,9 +63,9 @@ async fn usage_is_told_by_day_of_one_account_and_of_all() {
 /// The minute at the start of a test.
 const MINUTE: i64 = 1_800_000_000 / 60;
 
-fn minute(account_id: i64, key_id: &str, minute: i64, succeeded: i64) -> UsageMinuteRow {
+fn minute(account_id: i64, key_id: &str, minute: i64, succeeded: i64) -> UsageRow {
     let key_id = key_id.to_owned();
-    UsageMinuteRow { account_id, key_id, minute, succeeded, refused: 2, ..Default::default() }
+    UsageRow { account_id, key_id, minute, succeeded, refused: 2, ..Default::default() }
 }
 
 /// The account's identifier and those of its two keys.
@@ -80,7 +85,7 @@ async fn usage_is_told_by_minute_of_a_key_of_each_key_and_of_all_accounts() {
     let mut admin = local(&shop);
     let (acme, [first, second]) = account_with_keys(&mut admin, "acme").await;
     let (zoo, [other, _]) = account_with_keys(&mut admin, "zoo").await;
-    let minutes = vec![
+    let requests = vec![
         minute(acme, &first, MINUTE, 1),
         minute(acme, &second, MINUTE, 10),
         minute(acme, &first, MINUTE - 59, 100),
@@ -88,7 +93,7 @@ async fn usage_is_told_by_minute_of_a_key_of_each_key_and_of_all_accounts() {
         minute(zoo, &other, MINUTE, 10_000),
     ];
     let mut reports = reports(&shop);
-    let report = ReportUsageRequest { reporter: "gateway".into(), number: 1, minutes, ..Default::default() };
+    let report = ReportUsageRequest { reporter: "gateway".into(), number: 1, requests, ..Default::default() };
     reports.report_usage(report.clone()).await.unwrap();
     reports.report_usage(report).await.unwrap(); // sent again
 
@@ -171,7 +176,7 @@ async fn the_overview_has_every_minute_what_refused_and_who_was_refused_most() {
     let report = ReportUsageRequest {
         reporter: "gateway".into(),
         number: 1,
-        minutes: vec![
+        requests: vec![
             minute(acme, &key, MINUTE, 5),
             minute(acme, &key, MINUTE - 1, 7),
             minute(zoo, &other, MINUTE, 1),

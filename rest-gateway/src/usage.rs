@@ -1,6 +1,6 @@
-//! What accounts ask for, counted by UTC day and by minute and key, and what is refused: in memory while a
-//! request is answered, reported to the core every few seconds. A request pays for a hash and a lock that is
-//! seldom contended, never for a call.
+//! Request counts per account, by key and minute, and a sample of refusals: in memory while a request is
+//! answered, reported to the core every few seconds. A request costs a hash and a lock that is seldom
+//! contended, never a call.
 
 mod ledger;
 mod refusals;
@@ -23,18 +23,18 @@ use crate::{
     request_id::RequestId,
 };
 
-/// How often counts are reported: what is counted since is lost when the process is killed.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// Interval of reports. Counts since the last one are lost when the process is killed.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long one report may take.
-const REPORT_DEADLINE: Duration = Duration::from_secs(2);
+/// Maximum duration of one report.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many days an account is shown, today included.
+/// Number of days that an account is shown, today included.
 pub(crate) const SHOWN_DAYS: i64 = 30;
 
 const DAY_SECS: u64 = 86_400;
 
-/// Counts, and reports the counts.
+/// Counts requests, and reports the counts.
 #[derive(Debug)]
 pub(crate) struct UsageCounter {
     core: UsageServiceClient<TracedTransport>,
@@ -45,7 +45,7 @@ pub(crate) struct UsageCounter {
 }
 
 impl UsageCounter {
-    /// A counter that has counted nothing yet. Its reports are those of a new run: their numbers begin again.
+    /// Makes a counter at zero. Its reports are those of a new run, so their numbers begin again.
     pub(crate) fn new(core: TracedTransport, clock: Clock) -> Self {
         let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
         Self {
@@ -69,17 +69,17 @@ impl UsageCounter {
         self.ledger.count(key, utc_minute(self.clock.now()), status.as_u16(), is_get_pet);
     }
 
-    /// Takes note of a request that was refused now.
+    /// Counts a request that was refused now, and keeps it if there is room.
     pub(crate) fn refused(&self, request_id: RequestId, who: Who, by: RefusedBy) {
         let at = self.clock.now();
         self.ledger.refusals().note(utc_minute(at), RefusedRequest { request_id, at, by, who });
     }
 
-    /// Reports until `shutdown`, and then what is left.
+    /// Reports until `shutdown`, and then once more.
     pub(crate) async fn keep_reported(&self, shutdown: impl Future<Output = ()>) {
         let pace = async {
             loop {
-                sleep(REPORT_EVERY).await;
+                sleep(REPORT_INTERVAL).await;
                 self.report().await;
             }
         };
@@ -91,17 +91,17 @@ impl UsageCounter {
         self.report().await;
     }
 
-    /// Reports what was counted, until the core fails to answer: the same report is sent again later. What is
-    /// counted meanwhile waits for the next time, or there would be no end under load.
+    /// Reports the counts. A report that the core does not answer is sent again the next time, for which counts
+    /// made meanwhile wait too: or there would be no end under load.
     pub(crate) async fn report(&self) {
         let mut is_last = false;
         while !is_last && let Some(report) = self.ledger.next_report() {
             let number = report.number;
-            is_last = report.rows.len().max(report.minutes.len()) < ledger::MAX_ROWS;
+            is_last = report.requests.len() < ledger::MAX_ROWS;
             let mut request = Request::new(report);
-            request.set_timeout(REPORT_DEADLINE);
+            request.set_timeout(REPORT_TIMEOUT);
             let mut core = self.core.clone();
-            let answer = timeout(REPORT_DEADLINE, core.report_usage(request)).await;
+            let answer = timeout(REPORT_TIMEOUT, core.report_usage(request)).await;
             let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")));
             match self.answers.judge(answer) {
                 Ok(taken) => {
@@ -118,8 +118,8 @@ impl UsageCounter {
         }
     }
 
-    /// The caller's account in the last [`SHOWN_DAYS`] days, today first, days without requests included.
-    /// What other gateways have not reported yet is missing.
+    /// Returns the counts of the caller's account in the last [`SHOWN_DAYS`] days, today first, days without
+    /// requests included. Counts that other gateways have not reported yet are missing.
     pub(crate) async fn days(
         &self,
         caller: &Caller,
@@ -150,7 +150,7 @@ impl UsageCounter {
 }
 
 impl Unreported {
-    /// What is not in the core's counts when the given report is the last one that is.
+    /// Returns the counts that the core lacks if the given report is the last one it has.
     fn missing_from(self, last_report: i64) -> Vec<UsageDay> {
         match self.number.cmp(&last_report) {
             std::cmp::Ordering::Greater => [self.sent, self.waiting].concat(),
@@ -160,17 +160,17 @@ impl Unreported {
     }
 }
 
-/// The minute of a moment: minutes since 1970-01-01T00:00Z.
+/// Returns the minute of a moment: minutes since 1970-01-01T00:00Z.
 fn utc_minute(moment: UnixMillis) -> i64 {
     i64::try_from(moment.as_secs() / 60).unwrap_or(i64::MAX)
 }
 
-/// The UTC day of a moment: days since 1970-01-01.
+/// Returns the UTC day of a moment: days since 1970-01-01.
 fn utc_day(moment: UnixMillis) -> i64 {
     i64::try_from(moment.as_secs() / DAY_SECS).unwrap_or(i64::MAX)
 }
 
-/// `2026-11-20`.
+/// Returns the date of a day, as in `2026-11-20`.
 pub(crate) fn date(day: i64) -> String {
     let midnight = UnixMillis::from_secs(u64::try_from(day).unwrap_or_default().saturating_mul(DAY_SECS));
     midnight.to_string().split('T').next().unwrap_or_default().to_owned()
@@ -192,8 +192,7 @@ mod tests {
         Arc::new(KnownKey::new("k".into(), 7, Plan::Free, quota))
     }
 
-    /// What becomes of reports that the core answers so: how many it was sent, and how many are counted as
-    /// refused.
+    /// Returns how many reports are sent to a core that answers so, and how many are counted as refused.
     async fn reported_twice(answer: Code) -> (u64, u64) {
         let sent = counter("sent", "Reports that the core was sent.");
         let core = {
