@@ -263,8 +263,8 @@ impl Store {
         std::future::pending().await
     }
 
-    /// Refuses all calls from now on. Moves what was acknowledged from the write-ahead log into the open file,
-    /// wherever that is now: SQLite would take a log that is left for that of the file in its place.
+    /// Refuses all calls from now on. Moves what was acknowledged from the write-ahead log into the open
+    /// file, wherever that is now: SQLite would take a log that is left for that of the file in its place.
     async fn give_up_file(&self) {
         let Some(path) = self.health.path() else { return };
         self.health.give_up_file();
@@ -275,7 +275,7 @@ impl Store {
              is in the file that was there before"
         );
         if let Err(error) = sqlite::empty_log(&self.writer).await {
-            tracing::error!(%error, "the log of the file before was not emptied: remove {path}-wal before the start");
+            tracing::error!(%error, "the old file's log was not emptied: remove {path}-wal before the next start");
         }
     }
 

@@ -1,9 +1,9 @@
 //! The schema of the store, one change per file.
 //!
-//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL. [`up`]
-//! applies each in a transaction of its own, under the database's write lock: any number of processes may start
-//! on one database at once, and a killed one leaves no change half done. `migrations/README.md` says what a
-//! change may do.
+//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL.
+//! [`up`] applies each in a transaction of its own, under the database's write lock: any number of processes
+//! may start on one database at once, and a killed one leaves no change half done. `migrations/README.md`
+//! says what a change may do.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -22,8 +22,8 @@ impl MigrationTrait for Migration {
         for index in indexes() {
             manager.create_index(index).await?;
         }
-        // Eight letters and digits: that two of a thousand stores are named alike is less likely than one in a
-        // hundred million. The name is part of every key in Redis, so it is short.
+        // Eight letters and digits: that two of a thousand stores are named alike is less likely than one in
+        // a hundred million. The name is part of every key in Redis, so it is short.
         let name = Alphanumeric.sample_string(&mut rand::rng(), 8);
         for (table, column, value) in [("revision", "value", 0.into()), ("installation", "name", name.into())]
         {
@@ -40,7 +40,8 @@ impl MigrationTrait for Migration {
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         for table in tables().iter().rev() {
             if let Some(name) = table.get_table_name() {
-                manager.drop_table(Table::drop().table(name.clone()).take()).await?; // with indexes and triggers
+                // Indexes and triggers go with the table.
+                manager.drop_table(Table::drop().table(name.clone()).take()).await?;
             }
         }
         if manager.get_database_backend() == DbBackend::Postgres {
@@ -127,9 +128,9 @@ fn customers() -> Vec<TableCreateStatement> {
             .col(text("label"))
             .foreign_key(ForeignKey::create().from("api_keys", "account_id").to("accounts", "id"))
             .take(),
-        // The counter of changes to accounts and keys: one row, for ever. It is raised in the transaction of the
-        // change itself. The row's lock makes the next change wait for that commit, so that revisions become
-        // visible in their order on PostgreSQL too.
+        // The counter of changes to accounts and keys: one row, for ever. It is raised in the transaction of
+        // the change itself. The row's lock makes the next change wait for that commit, so that revisions
+        // become visible in their order on PostgreSQL too.
         Table::create()
             .table("revision")
             .col(ColumnDef::new("id").small_integer().not_null().primary_key().check(Expr::col("id").eq(1)))

@@ -31,7 +31,7 @@ use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Ro
 use prost_reflect::DynamicMessage;
 use tokio::{sync::Semaphore, time::timeout};
 
-pub(crate) use self::{call::Record, openapi::document as openapi_document};
+pub(crate) use self::{call::CallRecord, openapi::document as openapi_document};
 pub use self::{call::call_admin, error::admin_reason};
 use self::{
     call::{CALL_TIMEOUT, Credentials, call, client},
@@ -112,10 +112,10 @@ pub(crate) async fn identify(
     let http_method = request.method().clone();
     let mut response = next.run(request).await;
     response.headers_mut().insert(X_REQUEST_ID, request_id.as_header().clone());
-    let record: Option<Record> = response.extensions_mut().remove();
+    let record: Option<CallRecord> = response.extensions_mut().remove();
     // Pages and assets of the console leave no line.
     if is_of_api || record.is_some() || response.status().as_u16() >= 400 {
-        let Record { operator, method, subject } = record.unwrap_or_default();
+        let CallRecord { operator, method, subject } = record.unwrap_or_default();
         tracing::info!(
             target: "petstore_gateway::admin",
             operator,
@@ -138,7 +138,7 @@ async fn answer(
     method: &AdminMethod,
     binding: &Binding,
 ) -> Response {
-    let mut record = Record { method: Some(method.name().to_owned()), ..Record::default() };
+    let mut record = CallRecord { method: Some(method.name().to_owned()), ..CallRecord::default() };
     let answered = async {
         let credentials = state.authenticate(request.headers(), request.extensions())?;
         let path: Vec<_> =
@@ -158,7 +158,7 @@ async fn answer(
 }
 
 /// Completes an answer. It belongs to one operator and one moment, and may hold a key that was made just now.
-fn finished(mut response: Response, record: Record) -> Response {
+fn finished(mut response: Response, record: CallRecord) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(record);
     response
@@ -174,7 +174,7 @@ pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) ->
         let credentials = Credentials::read(headers, peer)?;
         let method = AdminMethod::find("GetCurrentOperator").ok_or(ApiError::Internal)?;
         let (core, message) = (TracedTransport::from(core), method.request());
-        let answer = call(&core, &method, &message, &credentials, &mut Record::default()).await?;
+        let answer = call(&core, &method, &message, &credentials, &mut CallRecord::default()).await?;
         let answer: GetCurrentOperatorResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
         let operator = answer.operator.ok_or(ApiError::Internal)?;
         if operator.role() == Role::Admin {
@@ -207,7 +207,7 @@ impl AdminState {
         method: &AdminMethod,
         message: &DynamicMessage,
         credentials: &Credentials,
-        record: &mut Record,
+        record: &mut CallRecord,
     ) -> Result<DynamicMessage, AdminError> {
         record.note(method, message);
         let permit = timeout(CALL_TIMEOUT, self.calls.acquire()).await;

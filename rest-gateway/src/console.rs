@@ -36,7 +36,7 @@ use tower::ServiceExt;
 use cookie::SessionCookie;
 
 use crate::{
-    admin::{self, AdminState, Record},
+    admin::{self, AdminState, CallRecord},
     error::error_response,
     gateway::Gateway,
     routes::json_response,
@@ -125,7 +125,7 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     if answer.status() != StatusCode::CREATED {
         return answer;
     }
-    let record = answer.extensions().get::<Record>().cloned();
+    let record = answer.extensions().get::<CallRecord>().cloned();
     let Some((operator, token, ttl)) = opened_session(answer).await else {
         let message = "the session could not be read: is the core of another release?";
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message);
@@ -281,7 +281,7 @@ fn signed_out(cookie: &SessionCookie, headers: &HeaderMap, mut answer: Response)
 }
 
 /// Returns the answer with what is known for its line of the log.
-fn recorded(record: Option<Record>, mut answer: Response) -> Response {
+fn recorded(record: Option<CallRecord>, mut answer: Response) -> Response {
     if let Some(record) = record {
         answer.extensions_mut().insert(record);
     }

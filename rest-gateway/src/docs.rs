@@ -65,8 +65,8 @@ const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_stati
 /// browsers): one day something else may be there.
 const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
 
-/// Serves every path of the documentation, and `/`, which leads there. An unknown path below `/docs` is a 404 page
-/// rather than an Error body: a person reads it.
+/// Serves every path of the documentation, and `/`, which leads there. An unknown path below `/docs` is a 404
+/// page rather than an Error body: a person reads it.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,

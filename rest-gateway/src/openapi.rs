@@ -1,7 +1,7 @@
 //! The OpenAPI document of the REST interface, served at `/openapi.json` and printed by `petstore openapi`.
 //!
-//! `openapi/document.json` is maintained by hand. Tests hold it to the operation table, the error codes and the
-//! rules of the values.
+//! `openapi/document.json` is maintained by hand. Tests hold it to the operation table, the error codes and
+//! the rules of the values.
 
 #[cfg(test)]
 mod tests;
@@ -88,8 +88,8 @@ fn failure_headers(row: &Operation) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new release
-/// shows at once and an unchanged document costs a 304.
+/// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new
+/// release shows at once and an unchanged document costs a 304.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     const REVALIDATED: (HeaderName, HeaderValue) =
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -1,6 +1,6 @@
 //! The table of operations: what a request asks for, and what holds for it. The router and its `Allow`,
-//! authentication, rate limits, usage, metrics, traces and header fields read it, and a test holds the OpenAPI
-//! document to it.
+//! authentication, rate limits, usage, metrics, traces and header fields read it, and a test holds the
+//! OpenAPI document to it.
 //!
 //! A new operation is a row here, a handler in [`routes`](crate::routes) and its description in
 //! `openapi/document.json`.

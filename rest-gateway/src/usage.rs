@@ -91,8 +91,8 @@ impl UsageCounter {
         self.report().await;
     }
 
-    /// Reports the counts. A report that the core does not answer is sent again the next time, for which counts
-    /// made meanwhile wait too: or there would be no end under load.
+    /// Reports the counts. A report that the core does not answer is sent again the next time, for which
+    /// counts made meanwhile wait too: or there would be no end under load.
     pub(crate) async fn report(&self) {
         let mut is_last = false;
         while !is_last && let Some(report) = self.ledger.next_report() {

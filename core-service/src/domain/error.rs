@@ -56,7 +56,7 @@ pub enum PetStoreError {
     #[error("the call must carry the token of an operator as bearer credential, and this one is none")]
     InvalidOperatorToken,
     /// The address has sent too many credentials that are none, and this is one more.
-    #[error("too many attempts with credentials that are not valid; try again in {} s", retry_after.as_secs())]
+    #[error("too many attempts with invalid credentials; try again in {} s", retry_after.as_secs())]
     TooManyAttempts {
         /// The time until the next attempt.
         retry_after: Duration,

@@ -13,7 +13,8 @@ pub(super) const MAX_CALLS: usize = 512;
 pub(super) const MAX_INTERNAL_CALLS: usize = 256;
 /// Calls of operators at once; what comes on top is refused at once.
 const MAX_OPERATOR_CALLS: usize = 64;
-/// Calls at once whose credential has yet to turn out to be an operator's; what comes on top is refused at once.
+/// Calls at once whose credential has yet to turn out to be an operator's; what comes on top is refused at
+/// once.
 const MAX_GUESSES: usize = 1_024;
 /// Streams of imports that are open at once, most of them waiting for their caller; more are refused at once.
 /// Each may hold two messages of [`super::message_size::MAX_BULK_MESSAGE`].

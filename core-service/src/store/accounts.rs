@@ -64,8 +64,8 @@ impl<'a> Accounts<'a> {
         Ok(accounts)
     }
 
-    /// Returns a page of accounts, newest first, with one more than the page has. With the first page comes the
-    /// number of all that the filters leave.
+    /// Returns a page of accounts, newest first, with one more than the page has. With the first page comes
+    /// the number of all that the filters leave.
     pub(crate) async fn page(self, list: ListAccounts) -> Result<(Vec<Account>, Option<u64>), PetStoreError> {
         let contains = list.name_contains.map(|part| {
             let like = LikeExpr::new(format!("%{}%", escape_like(&part.to_lowercase()))).escape('\\');

@@ -14,8 +14,8 @@
 //! - Connections that read are refused everything else by the database.
 //! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing
 //!   else can begin or end one, and a connection on which that was not answered is closed.
-//! - So on PostgreSQL one statement that writes may be a job by itself ([`Connections::query`]): its connection
-//!   is in no transaction. On SQLite it may be one text that holds a whole transaction
+//! - So on PostgreSQL one statement that writes may be a job by itself ([`Connections::query`]): its
+//!   connection is in no transaction. On SQLite it may be one text that holds a whole transaction
 //!   ([`Session::transact`]).
 //! - Calls of one kind that wait may be answered by one job ([`Batches`]).
 

@@ -39,8 +39,8 @@ pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     sqlite::is_damage(error) || postgres::is_damage(error)
 }
 
-/// Returns `true` if a connection could not be made because what accepted it hung up, or spoke otherwise than a
-/// server: as proxies do while no server is behind them.
+/// Returns `true` if a connection could not be made because what accepted it hung up, or spoke otherwise than
+/// a server: as proxies do while no server is behind them.
 pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Protocol(_) => true,

@@ -202,8 +202,8 @@ impl<'a> Operators<'a> {
         Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok().map(KeyDigest)).collect())
     }
 
-    /// Returns the operators that come after that position, newest first, with their positions: one more than a
-    /// page has. With the first page comes the number of all.
+    /// Returns the operators that come after that position, newest first, with their positions: one more than
+    /// a page has. With the first page comes the number of all.
     pub(crate) async fn list(
         self,
         size: PageSize,

@@ -95,8 +95,8 @@ impl Pets<'_> {
     }
 }
 
-/// Time for which a pet is kept in memory. Nothing changes a pet; but a server that took over from a lost one may lack the
-/// last of them, and a database may be restored from a copy while cores run.
+/// Time for which a pet is kept in memory. Nothing changes a pet; but a server that took over from a lost one
+/// may lack the last of them, and a database may be restored from a copy while cores run.
 const CACHE_TTL: Duration = Duration::from_mins(1);
 
 /// The pets that were read last, up to so many. Clones share them.

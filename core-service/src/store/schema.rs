@@ -17,8 +17,8 @@ pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     on_connection(url, async |connection| read_status(connection).await).await
 }
 
-/// Applies every change that is pending, and creates a SQLite store if it is missing. Each change is applied as
-/// a whole or not at all.
+/// Applies every change that is pending, and creates a SQLite store if it is missing. Each change is applied
+/// as a whole or not at all.
 ///
 /// # Errors
 ///

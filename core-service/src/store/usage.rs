@@ -132,8 +132,8 @@ impl Usage<'_> {
         Ok(counted)
     }
 
-    /// Returns the counts since a minute, ascending, and in a minute by key; minutes without requests are left
-    /// out. The last ones, if there are more than `max`.
+    /// Returns the counts since a minute, ascending, and in a minute by key; minutes without requests are
+    /// left out. The last ones, if there are more than `max`.
     pub(crate) async fn by_minute(
         self,
         of: MinutesOf,

@@ -20,8 +20,8 @@
 //! ```
 //!
 //! [`OperatorToken`] is the credential of an operator or of a session that an operator has opened. It has the
-//! same form, with prefixes of its own. [`ServiceToken`] is the secret between gateway and core. No client has
-//! it.
+//! same form, with prefixes of its own. [`ServiceToken`] is the secret between gateway and core. No client
+//! has it.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -133,9 +133,9 @@ impl ApiKey {
         prefixes.into_iter().find_map(|prefix| form::parse(prefix, written)).map(Self)
     }
 
-    /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not be
-    /// logged, stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or misspelt
-    /// gives away nearly as much as a whole one.
+    /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not
+    /// be logged, stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or
+    /// misspelt gives away nearly as much as a whole one.
     #[must_use]
     pub fn begins_in(text: &str) -> bool {
         first_prefix(text).is_some()

@@ -21,7 +21,8 @@ impl ServiceToken {
     const MIN_LEN: usize = 32;
     const MAX_LEN: usize = 512;
 
-    /// Returns the token that is written so, in the characters of a bearer credential (`token68`, RFC 9110 §11.2).
+    /// Returns the token that is written so, in the characters of a bearer credential (`token68`, RFC 9110
+    /// §11.2).
     ///
     /// ```
     /// use petstore_api_key::ServiceToken;

@@ -1,8 +1,8 @@
 //! Metrics, as Prometheus reads them.
 //!
 //! A part of the service makes its metrics when it is created and returns them as [`Collectors`]. The process
-//! that runs the part shows them in an [`Exposition`]. Nothing is global, so that several services can live in one
-//! process and each shows its own.
+//! that runs the part shows them in an [`Exposition`]. Nothing is global, so that several services can live
+//! in one process and each shows its own.
 //!
 //! Names and labels are constants, and a label's values come from an enum: nothing from a request
 //! becomes one. Names follow OpenTelemetry's semantic conventions where these have one, in the spelling

@@ -235,8 +235,8 @@ impl Files {
         }
     }
 
-    /// Refuses a file in the secret's place, unless it is blank: an interrupted start of an earlier release may
-    /// have left it so.
+    /// Refuses a file in the secret's place, unless it is blank: an interrupted start of an earlier release
+    /// may have left it so.
     fn check_place(&self) -> Result<(), FirstSecretError> {
         let metadata = match fs::symlink_metadata(&self.secret) {
             Ok(metadata) => metadata,

@@ -285,8 +285,7 @@ async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_killed_at_any_moment_is_completed_by_the_next_and_the_secrets_of_another_store_are_refused()
- {
+async fn a_start_that_was_killed_is_completed_by_the_next_and_secrets_of_another_store_are_refused() {
     let first = petstore();
     let data = first.folder().join("data");
     for moment in 1..=12 {

@@ -1,5 +1,5 @@
-//! A SQLite store in trouble: a full disk, a limit on files, a folder that is read-only, a file that is replaced,
-//! removed or damaged while the service runs.
+//! A SQLite store in trouble: a full disk, a limit on files, a folder that is read-only, a file that is
+//! replaced, removed or damaged while the service runs.
 
 use std::{
     fs,

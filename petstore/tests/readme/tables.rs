@@ -36,8 +36,9 @@ fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
     let settings = table.split('`').collect::<BTreeSet<_>>();
     let known_flags = petstore::flags();
     let mut named = 0;
-    for (path, text) in
-        files("deploy").into_iter().chain([("docs/operations.md".to_owned(), read("docs/operations.md"))])
+    for (path, text) in files("deploy")
+        .into_iter()
+        .chain(["docs/operations.md", "docs/running.md"].map(|page| (page.to_owned(), read(page))))
     {
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let variables = words.filter(|word| word.starts_with("PETSTORE_") && *word != "PETSTORE_");

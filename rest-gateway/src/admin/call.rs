@@ -46,7 +46,7 @@ pub(super) struct Credentials(HeaderMap);
 
 /// The parts of a log line that a handler knows, as an extension of its response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct CallRecord {
     pub(super) operator: Option<String>,
     /// The name of the method.
     pub(super) method: Option<String>,
@@ -80,7 +80,7 @@ pub(super) fn client(headers: &HeaderMap, extensions: &Extensions, proxies: &Tru
     proxies.client_ip(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), headers)
 }
 
-impl Record {
+impl CallRecord {
     /// Notes the method, and the account, key or operator that its message names.
     pub(super) fn note(&mut self, method: &AdminMethod, message: &DynamicMessage) {
         self.method = Some(method.name().to_owned());
@@ -111,7 +111,7 @@ pub(super) async fn call(
     method: &AdminMethod,
     message: &DynamicMessage,
     credentials: &Credentials,
-    record: &mut Record,
+    record: &mut CallRecord,
 ) -> Result<DynamicMessage, AdminError> {
     let mut request = Request::new(message.clone());
     for (name, value) in &credentials.0 {

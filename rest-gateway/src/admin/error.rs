@@ -66,7 +66,7 @@ pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
         R::OperatorNotFound => (StatusCode::NOT_FOUND, "There is no operator with this name."),
         R::OperatorExists => (
             StatusCode::CONFLICT,
-            "Another operator has this name. If it was revoked, give it a new token; else choose another name.",
+            "Another operator has this name. If it was revoked, give it a new token, or choose another name.",
         ),
         R::TooManyAttempts => (
             StatusCode::TOO_MANY_REQUESTS,

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{
     AdminState,
-    call::{Credentials, Record},
+    call::{CallRecord, Credentials},
     error::AdminError,
     finished, method,
 };
@@ -36,7 +36,7 @@ pub(super) async fn get(
     let credentials = state.authenticate(request.headers(), request.extensions());
     let key_id = key_id(request.uri().query().unwrap_or_default());
     drop(request);
-    let mut record = Record::default();
+    let mut record = CallRecord::default();
     let answered = async {
         let credentials = credentials?;
         let account = path_params.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
@@ -75,7 +75,7 @@ async fn status(
     account: &str,
     key_id: Option<String>,
     credentials: &Credentials,
-    record: &mut Record,
+    record: &mut CallRecord,
 ) -> Result<String, AdminError> {
     let answer = find(state, "GetAccount", "account", account, credentials, record).await?;
     let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
@@ -110,7 +110,7 @@ async fn find(
     field: &str,
     value: &str,
     credentials: &Credentials,
-    record: &mut Record,
+    record: &mut CallRecord,
 ) -> Result<DynamicMessage, AdminError> {
     let method = method::AdminMethod::find(method).ok_or(ApiError::Internal)?;
     let mut message = method.request();

@@ -242,7 +242,8 @@ fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
     .map(|(name, schema)| (name.to_owned(), schema))
 }
 
-/// Returns the response of any failure: the codes of the admin API with what each means, beside those of the public interface.
+/// Returns the response of any failure: the codes of the admin API with what each means, beside those of the
+/// public interface.
 fn error_response() -> Value {
     let rows = error::all().map(|reason| {
         let row = error::explain(reason);

@@ -21,9 +21,9 @@ pub(super) struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Returns the cookie for requests like this one. Cookies belong to a host whatever its port, so the port is in
-    /// the name: two services on one machine have a session each. Whether the browser came over HTTPS is what
-    /// it says in Origin: the admin port itself speaks plain HTTP, behind a proxy that may not.
+    /// Returns the cookie for requests like this one. Cookies belong to a host whatever its port, so the port
+    /// is in the name: two services on one machine have a session each. Whether the browser came over HTTPS
+    /// is what it says in Origin: the admin port itself speaks plain HTTP, behind a proxy that may not.
     pub(super) fn new(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
         let port = text(HOST).rsplit_once(':').map_or("", |(_, port)| port);
@@ -31,8 +31,8 @@ impl SessionCookie {
         Self { name: format!("petstore-console{port}"), is_secure: text(ORIGIN).starts_with("https://") }
     }
 
-    /// Returns the tokens in the cookies of this name, the newest first. A browser may send more than one: each
-    /// path has a cookie of its own, and the older one comes first (RFC 6265 §5.4).
+    /// Returns the tokens in the cookies of this name, the newest first. A browser may send more than one:
+    /// each path has a cookie of its own, and the older one comes first (RFC 6265 §5.4).
     pub(super) fn read(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
         let mut tokens: Vec<_> =
             self.values(headers).filter_map(OperatorToken::parse).filter(OperatorToken::is_session).collect();
@@ -57,8 +57,8 @@ impl SessionCookie {
         self.field(token.expose(), PATH, ttl)
     }
 
-    /// Returns the values of `Set-Cookie` that remove the cookies which a request has: the one of this console,
-    /// and one for the whole host if there are several.
+    /// Returns the values of `Set-Cookie` that remove the cookies which a request has: the one of this
+    /// console, and one for the whole host if there are several.
     pub(super) fn clear(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
         let paths = if self.values(headers).nth(1).is_some() { &[PATH, "/"][..] } else { &[PATH] };
         paths.iter().map(|path| self.field("", path, Duration::ZERO)).collect()

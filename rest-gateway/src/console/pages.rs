@@ -1,4 +1,5 @@
-//! The pages and the assets that they load, all embedded. They look like the documentation, and share its parts.
+//! The pages and the assets that they load, all embedded. They look like the documentation, and share its
+//! parts.
 
 use axum::{
     Router,
@@ -55,8 +56,8 @@ const ASSETS: [(&str, &str, &str); 21] = [
     ("operators.mjs", SCRIPT, include_str!("assets/operators.mjs")),
 ];
 
-/// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to the
-/// console.
+/// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to
+/// the console.
 pub(super) fn routes() -> Router {
     let document = |status| Resource::html(status, include_str!("assets/console.html").to_owned());
     let (page, missing) = (document(StatusCode::OK), document(StatusCode::NOT_FOUND));

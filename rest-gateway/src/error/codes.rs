@@ -31,9 +31,7 @@ impl Retry {
         match self {
             Self::Never => "Not without a change: the same request is refused again.",
             Self::Backoff => "Yes, a few times, with exponential backoff.",
-            Self::After => {
-                "Yes, after the seconds in `Retry-After`; then with exponential backoff if it is refused again."
-            }
+            Self::After => "Yes, after the seconds in `Retry-After`, and then with exponential backoff.",
         }
     }
 }

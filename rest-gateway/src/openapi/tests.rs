@@ -128,7 +128,9 @@ fn every_example_is_the_error_that_is_sent() {
         assert_eq!(sample.reason(), reason);
         if let Some(example) = examples.get(codes::code(reason)) {
             let sent = serde_json::json!({
-                "code": codes::code(reason), "message": sample.to_string(), "status": sample.status().as_u16(),
+                "code": codes::code(reason),
+                "message": sample.to_string(),
+                "status": sample.status().as_u16(),
             });
             assert_eq!(*example, sent);
         }

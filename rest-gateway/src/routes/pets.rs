@@ -45,8 +45,8 @@ pub(super) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> R
     Ok(json_response(StatusCode::OK, pet_body(&pet)))
 }
 
-/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A pet has one
-/// URL; anything else names no pet.
+/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A pet has
+/// one URL; anything else names no pet.
 fn pet_id(path: &str) -> Option<i64> {
     let segment = path.rsplit('/').next()?;
     let segment = percent_decode_str(segment).decode_utf8().ok()?;

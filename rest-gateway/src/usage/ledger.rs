@@ -33,8 +33,8 @@ const MINUTES_OF_DAY: i64 = 1_440;
 /// Counts of one shard of accounts.
 #[derive(Debug, Default)]
 struct Shard {
-    /// By key and minute. Keys are told apart by their address in memory, which hashes faster than their name;
-    /// each is held here, so that its address is not used again.
+    /// By key and minute. Keys are told apart by their address in memory, which hashes faster than their
+    /// name; each is held here, so that its address is not used again.
     minutes: HashMap<(usize, i64), Counted>,
     /// By account and day: requests for which the minutes had no room.
     days: HashMap<(i64, i64), UsageDay>,

@@ -9,7 +9,8 @@ use crate::Answer;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi);
 
-/// Checks an answer of the REST port: status, header fields and body are what the document has for the operation.
+/// Checks an answer of the REST port: status, header fields and body are what the document has for the
+/// operation.
 ///
 /// Requests for no operation (OPTIONS, unknown paths and methods) are passed over.
 ///

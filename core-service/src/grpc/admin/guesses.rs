@@ -1,8 +1,9 @@
 //! Credentials that may be guesses: how they are judged without a look-up for each, and counted.
 //!
 //! A correct credential is always heard, whatever else comes from its address: the caller may share a proxy
-//! with the guesser. So guesses are not shut out, but cheap: what is not among the credentials that were valid
-//! lately waits for a fresh list of them, which is read at most ten times a second for all callers together.
+//! with the guesser. So guesses are not shut out, but cheap: what is not among the credentials that were
+//! valid lately waits for a fresh list of them, which is read at most ten times a second for all callers
+//! together.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -61,8 +61,8 @@ pub enum OpenError {
     },
     /// The schema was made by a build before release 1.0.0.
     #[error(
-        "{0} was made by a build before release 1.0.0: export its pets with that build (`petstore export`), and \
-         import them into a new store (`petstore import`)"
+        "{0} was made by a build before release 1.0.0: export its pets with that build (`petstore export`), \
+         and import them into a new store (`petstore import`)"
     )]
     SchemaBeforeRelease(DatabaseUrl),
     /// The schema lacks changes that this binary needs.

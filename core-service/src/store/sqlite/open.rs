@@ -140,12 +140,11 @@ async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
     transaction.rollback().await
 }
 
-/// Removes the statistics that `ANALYZE` and `PRAGMA optimize` have left. They are never brought up to date by
-/// themselves: those of a table that was small when it was analysed say for ever that it is small, and then
-/// the planner reads all of it where the key would lead to the row. Without statistics it takes every table
-/// to be large, which every statement of the store is made for.
-/// To drop the tables and not only their rows changes
-/// the schema, from which every connection that is open, of any process, learns of it.
+/// Removes the statistics that `ANALYZE` and `PRAGMA optimize` have left. They are never brought up to date
+/// by themselves: those of a table that was small when it was analysed say for ever that it is small, and
+/// then the planner reads all of it where the key would lead to the row. Without statistics it takes every
+/// table to be large, which every statement of the store is made for. To drop the tables and not only their
+/// rows changes the schema, from which every connection that is open, of any process, learns of it.
 async fn remove_statistics(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let find =
         "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat3', 'sqlite_stat4')";

@@ -12,7 +12,8 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Maximum number of bytes that wait to be written; further lines are dropped. A request's line has about 300.
+/// Maximum number of bytes that wait to be written; further lines are dropped. A request's line has about
+/// 300.
 const MAX_WAITING: usize = 4 * 1_024 * 1_024;
 
 /// Capacity that the buffer keeps after a write, in bytes.

@@ -245,8 +245,8 @@ async fn a_request_id_that_others_use_hides_no_account() {
 async fn where_no_refusal_is_kept_the_answer_says_what_is_sampled_and_where_to_look() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
-    let sampled = "is kept, but there may have been one: refusals are sampled, and reported every 5 seconds. A sample is kept for 24 hours of \
-                   each account's refusals for each limit, ban or suspension, and for keys that are missing, \
+    let sampled = "is kept, but there may have been one: refusals are sampled, and reported every 5 \
+                   seconds. A sample is kept for 24 hours of each account's refusals for each limit, ban or suspension, and for keys that are missing, \
                    unknown, revoked or expired; answers 400, 404, 405, 413, 415 and 5xx are only in the log.";
     let healthy = "Account acme is not suspended, and the state of its keys refuses nothing now.";
     let of_request =
@@ -263,8 +263,8 @@ async fn where_no_refusal_is_kept_the_answer_says_what_is_sampled_and_where_to_l
         (of_key(&key_id), &format!("key {key_id}"), healthy, &format!("key_id={key_id}")),
     ] {
         let note = format!(
-            "No refusal of {requests} {sampled} {state} To find the request, search the log of the gateways for \
-             {in_log}."
+            "No refusal of {requests} {sampled} {state} To find the request, search the log of the gateways \
+             for {in_log}."
         );
         let expected = pb::ExplainRefusalResponse { explanations: vec![], note };
         assert_eq!(answer(&shop, asked).await, expected);
