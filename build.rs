@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-/// The files with services and error codes; what they import comes with them.
+/// Files with services and error codes. The files that they import are compiled with them.
 const ROOTS: [&str; 7] = [
     "petstore/v1/pet_store.proto",
     "petstore/v1/store_service.proto",

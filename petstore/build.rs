@@ -1,5 +1,5 @@
-//! What `petstore --version` says besides the version: the commit, if it is known, and the build's profile
-//! and target. `BUILD_COMMIT` names the commit where there is no git, as in the container image.
+//! Texts of `petstore --version` besides the version: the commit, if it is known, and the build's profile and
+//! target. `BUILD_COMMIT` names the commit if there is no git, as in the container image.
 
 use std::{env, process::Command};
 
@@ -7,7 +7,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=BUILD_COMMIT");
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let profile = variable("PROFILE").unwrap_or_default();
-    // A build for development is not made anew with each commit.
+    // A development build is not rebuilt with each commit.
     let commit = variable("BUILD_COMMIT").or_else(|| if profile == "release" { commit() } else { None });
     let version = env!("CARGO_PKG_VERSION");
     let commit = commit.map(|commit| format!("commit {commit}, ")).unwrap_or_default();
@@ -15,7 +15,7 @@ fn main() {
     println!("cargo:rustc-env=BUILD_VERSION={version} ({commit}{profile} build for {target})");
 }
 
-/// The commit that is checked out, with `-dirty` if files differ from it.
+/// Returns the commit that is checked out, with `-dirty` if files differ from it.
 fn commit() -> Option<String> {
     println!("cargo:rerun-if-changed=../.git/HEAD");
     println!("cargo:rerun-if-changed=../.git/index");

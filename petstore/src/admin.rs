@@ -28,7 +28,7 @@ const PAGE_SIZE: usize = 100;
 /// Accounts whose names are compared with one that is unknown.
 const MAX_SUGGESTED: usize = 1_000;
 
-/// Which core to call, and how to print the result.
+/// Core to call, and form of the result.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminSettings {
     #[command(flatten)]
@@ -38,16 +38,16 @@ pub(crate) struct AdminSettings {
     output: OutputSettings,
 }
 
-/// A core, called as one operator.
+/// Client of a core, authenticated as one operator.
 #[derive(Debug)]
 struct AdminCore {
     transport: CoreTransport,
-    /// `None` for the operator `local`.
+    /// Token of the operator; `None` for the operator `local`.
     credential: Option<MetadataValue<Ascii>>,
 }
 
 impl AdminSettings {
-    /// Calls a method, and prints its answer: as JSON, or as the text that is made of it.
+    /// Calls a method, and prints its answer: as JSON, or as the text that `text` makes of it.
     pub(crate) fn run(
         &self,
         method: &str,
@@ -75,8 +75,8 @@ impl AdminSettings {
     }
 
     /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it stands
-    /// alone on stdout, so that it can be piped to where it is kept; `note` and `remedy` are sentences
-    /// about the answer.
+    /// alone on stdout, so that it can be piped to a file or another program; `note` and `remedy` are
+    /// sentences about the answer.
     pub(crate) fn run_once(
         &self,
         method: &str,
@@ -106,8 +106,8 @@ impl AdminSettings {
         Ok(self.output.print(|| text(answer), || answer.clone())?)
     }
 
-    /// Calls a core behind a gRPC port, or one in this process on the store. That must exist and have the
-    /// schema of this version.
+    /// Calls a core behind a gRPC port, or one in this process on the store. The store must exist and have
+    /// the schema of this version.
     fn on_core<T>(&self, work: impl AsyncFnOnce(&AdminCore) -> Result<T, CliError>) -> Result<T, CliError> {
         command_log();
         let runtime =
@@ -174,7 +174,7 @@ impl AdminCore {
         }
     }
 
-    /// Returns the name of the account that is most like this one, if one is much like it.
+    /// Returns the name of the account that is most similar to this one, if one is similar enough.
     async fn similar_account(&self, name: &str) -> Option<String> {
         let mut names = Vec::new();
         let mut request = json!({ "pageSize": PAGE_SIZE });

@@ -1,4 +1,4 @@
-//! The core that a command calls: one behind a gRPC port, or one in this process on a store.
+//! Core that a command calls: one behind a gRPC port, or one in this process on a store.
 
 use std::{error::Error as _, path::PathBuf};
 
@@ -17,7 +17,7 @@ use crate::{
     settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file},
 };
 
-/// Which core a command calls; `C` says how one behind a gRPC port is reached. Accepts the flags of both
+/// Core that a command calls; `C` has the settings of one behind a gRPC port. Accepts the flags of both
 /// targets. A flag takes precedence over a variable, and the default is the store.
 #[derive(Clone, Debug)]
 pub(crate) enum CoreTarget<C> {
@@ -25,9 +25,9 @@ pub(crate) enum CoreTarget<C> {
     Store(Box<DatabaseSettings>),
 }
 
-/// How a core behind a gRPC port is reached.
+/// Settings of a core behind a gRPC port.
 pub(crate) trait RemoteCore: Args {
-    /// The argument that selects the remote core also by its variable. The flag --core-url always does.
+    /// Argument that selects the remote core also by its variable. The flag --core-url always does.
     const SELECTED_BY: &'static str;
 }
 
@@ -35,7 +35,7 @@ impl RemoteCore for CoreAddressSettings {
     const SELECTED_BY: &'static str = "core_url";
 }
 
-/// How an operator reaches a core.
+/// Settings with which an operator calls a core.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OperatorCoreSettings {
     #[command(flatten)]
@@ -71,7 +71,7 @@ impl OperatorCoreSettings {
     }
 }
 
-/// A store that is open, and the core on it.
+/// Open store, and the core on it.
 #[derive(Debug)]
 pub(crate) struct LocalCore {
     pub(crate) core: petstore_core::Core,
@@ -84,12 +84,12 @@ impl LocalCore {
         Ok(Self { core: petstore_core::Core::new(store.clone(), Clock::system()), store })
     }
 
-    /// A transport to the core.
+    /// Returns a transport to the core.
     pub(crate) fn transport(&self) -> CoreTransport {
         CoreTransport::new(grpc::in_memory(&self.core))
     }
 
-    /// A transport over which the calls of `AdminService` are those of the operator `local`.
+    /// Returns a transport over which the calls of `AdminService` are those of the operator `local`.
     pub(crate) fn transport_as_local_operator(&self) -> CoreTransport {
         CoreTransport::new(grpc::in_memory_as_local_operator(&self.core))
     }
@@ -99,7 +99,7 @@ impl LocalCore {
     }
 }
 
-/// A call to the core failed. The details of the status are for programs, and are not shown.
+/// Failed call to the core. The details of the status are for programs, and are not shown.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", text(.0))]
 pub(crate) struct CoreCallError(Box<Status>);

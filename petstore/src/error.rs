@@ -1,4 +1,4 @@
-//! Every way in which a verb fails, and the exit code of each.
+//! Errors of the verbs, and their exit codes.
 
 use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
@@ -14,7 +14,7 @@ use crate::{
     settings::InvalidSetting,
 };
 
-/// Why a verb failed.
+/// Reason why a verb failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error(transparent)]
@@ -25,25 +25,25 @@ pub(crate) enum CliError {
     AdminPort(#[from] AdminPortError),
     #[error(transparent)]
     Bulk(#[from] BulkError),
-    /// What would be lost was shown, and nothing else was done.
+    /// The data that would be lost was shown, and nothing was changed.
     #[error(
         "nothing was changed: the same command with --yes takes these changes back, with the data in them"
     )]
     NotConfirmed,
     #[error(transparent)]
     Print(#[from] PrintError),
-    /// A key or token that was made and not seen.
+    /// A key or token was created and could not be printed.
     #[error("cannot print the secret: {remedy}")]
     SecretNotShown { remedy: String, source: io::Error },
-    /// An account that is not there, and one whose name is similar.
+    /// An account that does not exist, and one whose name is similar.
     #[error("{source}; did you mean {meant}?")]
     UnknownAccount { source: CoreCallError, meant: String },
     #[error(transparent)]
     Declined(#[from] Declined),
-    /// The answer has been printed.
+    /// The process is not ready. The answer has been printed.
     #[error("the process is not ready for requests")]
     NotReady,
-    /// The answer has been printed.
+    /// No refusal was found. The answer has been printed.
     #[error("no such refusal is kept")]
     NotFound,
     #[error("cannot write to {}", folder.display())]
@@ -79,7 +79,7 @@ impl CliError {
         Self::Process(ProcessError::Runtime(error))
     }
 
-    /// Tells the operator in one line, and the caller by the exit code.
+    /// Reports the error to the operator in one line, and to the caller by the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         output::note(&self.line());
         match self {
@@ -101,14 +101,14 @@ impl CliError {
         }
     }
 
-    /// The error and its causes, as far as it does not name them itself.
+    /// Returns the error and its causes, as far as it does not name them itself.
     fn line(&self) -> String {
         let mut line = format!("error: {self}");
         let mut cause = self.source();
         while let Some(error) = cause {
             let text = error.to_string();
             if !line.contains(&text) {
-                let _ = write!(line, ": {text}"); // cannot fail: it is a String
+                let _ = write!(line, ": {text}"); // cannot fail: the target is a String
             }
             cause = error.source();
         }

@@ -1,12 +1,11 @@
 //! The Animal Store Service as one program: [`serve`](serve::start) runs the whole service in one process,
 //! `core` and `gateway` run its halves, and the other commands administer it.
 //!
-//! This crate composes the parts, and is the only one that knows all of them. What the service does is in
+//! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
 // In layers, the highest first: cli, commands, admin, error, bulk, core_target, process, settings, output,
-// os_error. A module
-// uses those after it.
+// os_error. A module uses those after it.
 mod admin;
 mod bulk;
 mod cli;
@@ -38,8 +37,8 @@ pub use crate::{
 };
 
 /// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
-/// stderr. The exit code is 0, 2 for invalid arguments and settings, 3 for what does not exist, and 1 for
-/// every other failure.
+/// stderr. The exit code is 0, 2 for invalid arguments and settings, 3 for a missing object, and 1 for every
+/// other failure.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
         Ok(cli) => cli.verb,
@@ -57,7 +56,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(verb: Verb) -> Result<(), CliError> {
     let warnings = cli::unknown_variables();
-    // Servers log them.
+    // Servers log the unknown variables.
     if !matches!(verb, Verb::Serve(_) | Verb::Core(_) | Verb::Gateway(_)) {
         for warning in &warnings {
             output::note(&format!("warning: {warning}"));

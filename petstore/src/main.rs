@@ -1,11 +1,11 @@
-//! The `petstore` program; everything it does is in the library of the same name.
+//! The `petstore` program. Its code is in the library of the same name.
 
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// A request allocates some thirty times, a few of these more than glibc's allocator keeps per thread
-/// (docs/performance.md has what it is worth).
+/// Allocator of the process. A request allocates about thirty times, and a few of these allocations exceed
+/// what glibc's allocator keeps per thread (docs/performance.md has the measurements).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,8 +1,8 @@
-//! What the operating system says, for people.
+//! Errors of the operating system, as text for people.
 
 use std::io;
 
-/// In the form of our own messages, and without the error's number: `address already in use`.
+/// Returns the error in the form of this program's messages, without its number: `address already in use`.
 pub(crate) fn reason(error: &io::Error) -> String {
     let said = error.to_string();
     let said = without_number(&said);
@@ -10,7 +10,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// A text without the ` (os error 2)` that Rust adds to what the operating system says.
+/// Returns the text without the ` (os error 2)` that Rust adds to the message of the operating system.
 pub(crate) fn without_number(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();

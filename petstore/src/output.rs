@@ -1,4 +1,4 @@
-//! What the commands print: results on stdout, everything else on stderr.
+//! Output of the commands: results on stdout, everything else on stderr.
 
 use std::{
     fmt::Write as _,
@@ -9,12 +9,12 @@ use petstore_api_key::redact;
 use petstore_telemetry::logs::{self, LogFormat};
 use serde_json::Value;
 
-/// A result could not be printed.
+/// Error of a result that could not be printed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot print the result")]
 pub(crate) struct PrintError(#[source] pub(crate) io::Error);
 
-/// The form of a result.
+/// Form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OutputForm {
     /// For people
@@ -23,7 +23,7 @@ pub(crate) enum OutputForm {
     Json,
 }
 
-/// How a command prints its result.
+/// Settings of a command's output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct OutputSettings {
     /// How the result is written to stdout
@@ -32,7 +32,7 @@ pub(crate) struct OutputSettings {
 }
 
 impl OutputSettings {
-    /// Whether results are for people.
+    /// Returns `true` if results are for people.
     pub(crate) fn is_text(self) -> bool {
         self.output == OutputForm::Text
     }
@@ -63,25 +63,25 @@ pub(crate) fn command_log() {
 
 /// Writes a line that is not a result to stderr. It may repeat what was typed, but no key.
 pub(crate) fn note(note: &str) {
-    // Nothing depends on whether it is read.
+    // The line may be lost: nothing depends on it.
     let _ = writeln!(io::stderr(), "{}", redact(note));
 }
 
-/// The flag of commands that cannot be undone.
+/// Flag of commands that cannot be undone.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Confirmation {
     /// Do not ask for confirmation, which a command does only on a terminal
-    #[arg(long)] // no variable: it has to be said each time
+    #[arg(long)] // no variable: it must be given each time
     yes: bool,
 }
 
-/// The operator did not confirm.
+/// Refusal of the operator to confirm.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing was changed")]
 pub(crate) struct Declined;
 
 impl Confirmation {
-    /// Returns `true` if a person can answer, and wants to.
+    /// Returns `true` if stdin and stderr are terminals and `--yes` was not given.
     pub(crate) fn can_ask(self) -> bool {
         !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
@@ -101,7 +101,7 @@ impl Confirmation {
     }
 }
 
-/// A column of a table whose rows are JSON objects.
+/// Column of a table whose rows are JSON objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     head: &'static str,
@@ -112,8 +112,8 @@ pub(crate) struct Column {
     is_optional: bool,
 }
 
-/// Returns a column of the members with these paths, such as `limits.perDay`. Of several, texts stand beside
-/// each other and numbers are added.
+/// Returns a column of the members with these paths, such as `limits.perDay`. Several texts are put side by
+/// side, and several numbers are added.
 pub(crate) const fn column(head: &'static str, members: &'static str) -> Column {
     Column { head, members, otherwise: "", is_optional: false }
 }
@@ -185,17 +185,17 @@ fn is_moment(text: &str) -> bool {
     form.eq(*b"0000-00-00T00:00:00")
 }
 
-/// Returns the candidate that is most like the name, if one is much like it.
+/// Returns the candidate that is most similar to the name, if one is similar enough.
 pub(crate) fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
-    /// How much two names must be alike, from 0 to 1.
+    /// Minimum similarity of two names, from 0 to 1.
     const SIMILARITY: f64 = 0.8;
     let similarity = |candidate: String| (strsim::jaro(&candidate, name), candidate);
     let nearest = candidates.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b));
     nearest.filter(|(similarity, _)| *similarity > SIMILARITY).map(|(_, candidate)| candidate)
 }
 
-/// A table whose columns are as wide as their widest cell, two spaces apart. On a terminal with colour its
-/// head is bold.
+/// Returns a table whose columns are as wide as their widest cell, two spaces apart. On a terminal with
+/// colour its head is bold.
 pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let is_bold = logs::has_colour(&io::stdout());
     let head: Vec<_> = head.iter().map(|&name| name.to_owned()).collect();
@@ -207,7 +207,7 @@ pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     for (number, line) in lines().enumerate() {
         let mut row = String::new();
         for (cell, &width) in line.iter().zip(&widths) {
-            let _ = write!(row, "{cell:width$}  "); // cannot fail: it is a String
+            let _ = write!(row, "{cell:width$}  "); // cannot fail: the target is a String
         }
         let row = row.trim_end();
         let _ = if number == 0 && is_bold {

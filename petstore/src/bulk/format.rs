@@ -1,10 +1,10 @@
-//! The formats of files.
+//! Formats of import and export files.
 
 use std::path::Path;
 
 use crate::settings::InvalidSetting;
 
-/// The format of a file of pets.
+/// Format of a file of pets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// A JSON object per line, as on REST
@@ -14,8 +14,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The requested format, or else the one of the file's extension, before `.gz`. Standard input and output
-    /// are NDJSON.
+    /// Returns the requested format, or else the one of the file's extension, before `.gz`. Standard input
+    /// and output are NDJSON.
     pub(crate) fn choose(requested: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
         if let Some(requested) = requested {
             return Ok(requested);
@@ -35,12 +35,12 @@ impl Format {
     }
 }
 
-/// Whether the name is `-`: standard input or output.
+/// Returns `true` if the name is `-`: standard input or output.
 pub(crate) fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Whether the file's extension says that it is compressed.
+/// Returns `true` if the file's extension is that of gzip.
 pub(crate) fn is_gzip(file: &Path) -> bool {
     extension(file).as_deref() == Some("gz")
 }

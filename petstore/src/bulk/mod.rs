@@ -22,10 +22,10 @@ use crate::{
     settings::CoreAddressSettings,
 };
 
-/// More than the largest message of a core, in bytes.
+/// Limit of a message in bytes, above the largest message of a core.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// Why an import or export did not finish.
+/// Reason why an import or export did not finish.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BulkError {
     #[error("cannot read {}", file.display())]
@@ -62,11 +62,11 @@ impl From<Status> for BulkError {
     }
 }
 
-/// The core that an import or export calls.
+/// Core that an import or export calls.
 #[derive(Debug)]
 pub(crate) struct ConnectedCore {
     pub(crate) client: PetStoreClient<CoreTransport>,
-    /// The core, if it is in this process.
+    /// Local core, if the core is in this process.
     local: Option<LocalCore>,
 }
 

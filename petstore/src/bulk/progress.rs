@@ -1,4 +1,4 @@
-//! The progress of an import or export, on a terminal.
+//! Progress of an import or export, on a terminal.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const REDRAW_A_SECOND: u8 = 5;
 const BAR: &str = "{bar:30} {percent:>3} %  {msg}  {eta} left";
 const SPINNER: &str = "{spinner} {msg}";
 
-/// A progress bar on stderr if that is a terminal, otherwise nothing. Counts pets either way.
+/// Progress bar on stderr if that is a terminal, otherwise nothing. Counts pets either way.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows the time left, if the number of bytes is known.
+    /// Creates a progress bar. It shows the remaining time if the number of bytes is known.
     pub(crate) fn new(bytes: Option<u64>) -> Self {
         let bar = match bytes {
             Some(bytes) => ProgressBar::new(bytes).with_style(style(BAR)),
@@ -55,20 +55,20 @@ impl Progress {
         self.began.elapsed()
     }
 
-    /// Pets per second.
+    /// Returns the rate in pets per second.
     pub(crate) fn rate(&self) -> u64 {
         let millis = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.pets.saturating_mul(1_000) / millis
     }
 
-    /// What was done, as a sentence.
+    /// Returns a sentence about the result.
     pub(crate) fn summary(&self, done: &str) -> String {
         let (pets, secs) = (HumanCount(self.pets), self.elapsed().as_secs_f64());
         format!("{done} {pets} pets in {secs:.1} s ({} a second)", HumanCount(self.rate()))
     }
 }
 
-/// A test checks that the templates above are valid.
+/// Returns the style of this template. A test checks that the templates above are valid.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::output;
 
-/// Prints help or the version, if that was requested, or what is wrong with the arguments.
+/// Prints help or the version if that was requested, otherwise the error in the arguments.
 pub(crate) fn report(error: &clap::Error) -> ExitCode {
     if is_answer(error) {
         let _ = error.print(); // to stdout or stderr; nothing depends on whether it is read
@@ -17,7 +17,7 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Whether it is help or the version rather than a failure.
+/// Returns `true` if it is help or the version rather than a failure.
 fn is_answer(error: &clap::Error) -> bool {
     matches!(
         error.kind(),
@@ -27,7 +27,7 @@ fn is_answer(error: &clap::Error) -> bool {
     )
 }
 
-/// What is wrong with the arguments, and what may have been meant, in one line.
+/// Returns the error in the arguments and a suggestion, in one line.
 fn argument_line(error: &clap::Error) -> String {
     let line = first_paragraph(&error.render().to_string());
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
@@ -50,7 +50,7 @@ fn argument_line(error: &clap::Error) -> String {
     }
 }
 
-/// What is wrong, without clap's usage lines, in one line.
+/// Returns the error without clap's usage lines, in one line.
 fn first_paragraph(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     lines.join(" ")

@@ -71,7 +71,7 @@ pub(crate) enum Verb {
 }
 
 /// Inserts `serve` if there are only flags, or nothing. If the flags of serve belonged to the program, their
-/// variables would be parsed whatever the command is.
+/// variables would be parsed for every command.
 pub(crate) fn with_default_verb(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let is_flag = args.get(1).is_none_or(|first| first.as_encoded_bytes().starts_with(b"-"));

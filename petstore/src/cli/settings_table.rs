@@ -6,18 +6,19 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
-/// A setting, and the top-level commands that have it with the same default and meaning.
+/// Setting, and the top-level commands that have it with the same default and meaning.
 #[derive(Debug)]
 struct Row {
     flag: String,
     variable: String,
     default: String,
     meaning: String,
-    /// `account` stands for `account create` and the others under it: a new one changes no row.
+    /// Names of the commands. `account` stands for `account create` and the others under it: a new one
+    /// changes no row.
     commands: Vec<String>,
 }
 
-/// Every setting of every command, as the Markdown table in `docs/settings.md` shows it.
+/// Returns every setting of every command, as the Markdown table in `docs/settings.md` shows it.
 #[must_use]
 pub fn settings_table() -> String {
     let mut table =
@@ -31,7 +32,7 @@ pub fn settings_table() -> String {
     table
 }
 
-/// Every flag of every command, such as `--http-addr`.
+/// Returns every flag of every command, such as `--http-addr`.
 #[must_use]
 pub fn flags() -> BTreeSet<String> {
     let mut flags = BTreeSet::new();
@@ -74,7 +75,8 @@ pub(super) fn each_command<'a>(
     }
 }
 
-/// A setting has a flag and a variable; `--help` has no variable, and a name or identifier no flag.
+/// Returns the row of a setting, which has a flag and a variable. `--help` has no variable, and a name or
+/// identifier no flag.
 fn row(arg: &Arg) -> Option<Row> {
     let flag = format!("--{}", arg.get_long()?);
     let variable = arg.get_env()?.to_string_lossy().into_owned();
@@ -92,7 +94,7 @@ fn row(arg: &Arg) -> Option<Row> {
 mod tests {
     use super::*;
 
-    /// What a command has to do. A variable would change that unnoticed.
+    /// Flags that select what a command does. A variable would change that unnoticed.
     const WITHOUT_VARIABLE: [&str; 28] = [
         "help",
         "version",

@@ -1,4 +1,4 @@
-//! Variables that look like settings but are not: a misspelt one must not be ignored silently.
+//! Environment variables that look like settings but are not. A misspelt one must not be ignored silently.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::{Cli, settings_table};
 use crate::output;
 
 const PREFIX: &str = "PETSTORE_";
-/// Variables of this program's tests.
+/// Prefix of the variables of this program's tests.
 const TEST_PREFIX: &str = "PETSTORE_TEST_";
 
-/// A warning for each environment variable that has the prefix of settings and is not one of any command.
+/// Returns a warning for each environment variable that has the prefix of settings and belongs to no command.
 pub(crate) fn unknown_variables() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     warnings(names.filter(|name| name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX)))
@@ -28,7 +28,7 @@ fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 fn warning(name: &str, known: &BTreeSet<String>) -> String {
-    let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // they all begin alike
+    let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // all have the prefix
     match output::most_similar(&own(name), known.iter().map(|name| own(name))) {
         Some(nearest) => format!("{name} is set, but is not a setting: did you mean {PREFIX}{nearest}?"),
         None => format!("{name} is set, but is not a setting: `petstore COMMAND --help` lists them"),

@@ -1,4 +1,4 @@
-//! `petstore audit`: what operators have changed, newest first.
+//! `petstore audit`: changes by operators, newest first.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(crate) fn run(audit: &AuditSettings) -> Result<(), CliError> {
     })
 }
 
-/// Returns the event with a member that says in words what changed.
+/// Returns the event with a member that describes the change in words.
 fn with_change(event: &Value) -> Value {
     let [before, after] = ["beforeJson", "afterJson"].map(|member| {
         let object = event[member].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways learn of them within
+//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways receive them within
 //! seconds, also if they count in Redis.
 
 use std::time::Duration;

@@ -18,9 +18,9 @@ use crate::{
     settings::CoreAddressSettings,
 };
 
-/// The largest page of the core.
+/// Largest page of the core.
 const PAGE_SIZE: i32 = 100;
-/// How many pages may wait to be written.
+/// Maximum number of pages that wait to be written.
 const QUEUED_PAGES: usize = 16;
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) struct ExportSettings {
     target: CoreTarget<CoreAddressSettings>,
 }
 
-/// A status, as on REST.
+/// Status, as on REST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StatusFilter {
     Available,
@@ -75,7 +75,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliErro
     let writing = spawn_blocking(move || OutputFile::create(&file)?.write(queue));
     let read = read(settings, format, &core, &pages, &mut progress).await;
     if read.is_ok() {
-        let _ = pages.send(Part::End).await; // a writer that has failed reports it below
+        let _ = pages.send(Part::End).await; // if the writer has failed, that is reported below
     }
     drop(pages);
     let written = writing.await.map_err(|panic| CliError::runtime(io::Error::other(panic)));
@@ -89,7 +89,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliErro
     Ok(())
 }
 
-/// Reads page after page, until the last or until the writer has failed.
+/// Reads page after page, until the last one or until the writer has failed.
 async fn read(
     settings: &ExportSettings,
     format: Format,

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The settings of a gateway.
+/// Settings of a gateway.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GatewaySettings {
     /// Where the core is.
@@ -37,25 +37,25 @@ pub struct GatewaySettings {
 }
 
 impl GatewaySettings {
-    /// The settings of `petstore gateway` with these flags, without the program's name. The environment's
-    /// variables and the defaults complete them.
+    /// Returns the settings of `petstore gateway` with these flags, without the program's name. The
+    /// environment's variables and the defaults complete them.
     ///
     /// # Errors
     ///
-    /// When a flag or a variable cannot be used.
+    /// If a flag or a variable cannot be used.
     pub fn from_flags<F: Into<OsString>>(flags: impl IntoIterator<Item = F>) -> Result<Self, clap::Error> {
         settings::from_flags(flags)
     }
 }
 
-/// A gateway, running. If it is dropped instead of stopped, requests in flight are lost.
+/// Running gateway. If it is dropped instead of stopped, requests in flight are lost.
 #[derive(Debug)]
 pub struct RunningGateway {
-    /// Where REST is served; the real port, if 0 was asked for.
+    /// Address of REST; the real port, if 0 was asked for.
     pub http_addr: Option<SocketAddr>,
-    /// Where REST is served over HTTPS.
+    /// Address of REST over HTTPS.
     pub https_addr: Option<SocketAddr>,
-    /// Where `/livez` and `/readyz` are served.
+    /// Address of `/livez` and `/readyz`.
     pub admin_addr: SocketAddr,
     process: Process,
 }
@@ -72,7 +72,7 @@ impl RunningGateway {
 ///
 /// # Errors
 ///
-/// When a setting cannot be used or a port cannot be listened on. Then nothing runs.
+/// If a setting cannot be used or a port cannot be listened on. Then nothing runs.
 pub async fn start(settings: GatewaySettings, clock: Clock) -> Result<RunningGateway, StartError> {
     let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;

@@ -1,4 +1,4 @@
-//! `petstore health`: whether a process is ready for requests, for the health checks of containers.
+//! `petstore health`: readiness of a process, for the health checks of containers.
 
 use serde_json::Value;
 use tokio::runtime;
@@ -18,7 +18,7 @@ pub(crate) struct HealthSettings {
     output: OutputSettings,
 }
 
-/// Prints what `/readyz` answers. Fails if the process is not ready or does not answer.
+/// Prints the answer of `/readyz`. Fails if the process is not ready or does not answer.
 pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
     let client = AdminPortClient::new(&settings.admin_port.admin_url);
@@ -27,7 +27,7 @@ pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     if is_ready { Ok(()) } else { Err(CliError::NotReady) }
 }
 
-/// `ok: core ok, database ok, limiter degraded`
+/// Returns a text such as `ok: core ok, database ok, limiter degraded`.
 fn text(readiness: &Value) -> String {
     let word = |state: &Value| state.as_str().unwrap_or("unknown").to_owned();
     let parts = readiness["parts"].as_object().into_iter().flatten();

@@ -89,7 +89,7 @@ impl Work<'_> {
         let bytes = input.read.clone();
         let (chunks, mut read) = mpsc::channel(SEGMENT);
         let strict = self.settings.strict;
-        // A thread that is not joined, because its wait for standard input cannot be interrupted.
+        // The thread is not joined, because its wait for standard input cannot be interrupted.
         thread::spawn(move || match Records::open(input, format, begun) {
             Ok(records) => Chunks::new(records, strict).send_to(&chunks),
             Err(error) => drop(chunks.blocking_send(Err(error))), // the import may have ended

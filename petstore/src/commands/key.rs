@@ -77,7 +77,7 @@ pub(crate) enum KeyCommand {
     },
 }
 
-/// How long a new key may be used: `None` for ever.
+/// Time for which a new key may be used: `None` for ever.
 type Lifetime = Option<Duration>;
 
 fn new_lifetime(written: &str) -> Result<Lifetime, String> {
@@ -138,7 +138,7 @@ pub(crate) fn run(verb: KeyCommand) -> Result<(), CliError> {
     }
 }
 
-/// Returns an identifier that can be shown: another text may be a key that was mistaken for its identifier.
+/// Returns an identifier that can be shown. Any other text may be a key that was mistaken for its identifier.
 fn shown(id: &str) -> Result<&str, InvalidSetting> {
     let is_id = id.parse::<uuid::Uuid>().is_ok();
     is_id

@@ -24,7 +24,7 @@ pub(crate) enum Migrate {
         #[arg(long, default_value_t = 1, value_parser = whole_number(1..=1_000_u32), value_name = "N")]
         steps: u32,
         /// Revert them. Without it nothing is changed
-        #[arg(long)] // no variable: it has to be said each time
+        #[arg(long)] // no variable: it must be given each time
         yes: bool,
         #[command(flatten)]
         settings: SchemaSettings,
@@ -33,7 +33,7 @@ pub(crate) enum Migrate {
     Status(SchemaSettings),
 }
 
-/// Which store, and how to print.
+/// Store, and form of the result.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SchemaSettings {
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct SchemaSettings {
 }
 
 impl SchemaSettings {
-    /// Does the work on whatever is at the store's URL.
+    /// Does the work on the store at the URL.
     fn on_url<T>(&self, work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, CliError>) -> Result<T, CliError> {
         command_log();
         let url = self.database.url()?;
@@ -92,7 +92,7 @@ fn json(migrations: &[Migration]) -> Value {
         .collect()
 }
 
-/// What would be deleted, newest change first.
+/// Returns the data that would be deleted, newest change first.
 fn losses_text(losses: &Losses) -> String {
     let migrations: Vec<_> = losses.migrations.iter().map(|name| vec![name.clone()]).collect();
     let removed: Vec<_> = losses

@@ -1,5 +1,5 @@
-//! `petstore operator`: who may administer the service. A token is shown once, when it is created, and never
-//! again.
+//! `petstore operator`: operators who may administer the service. A token is shown once, when it is created,
+//! and never again.
 
 use clap::{Subcommand, builder::PossibleValuesParser};
 use serde_json::json;
@@ -38,7 +38,7 @@ pub(crate) enum OperatorCommand {
         /// The operator's name
         name: String,
         /// Revoke also yourself or the last admin
-        #[arg(long)] // no variable: it has to be said each time
+        #[arg(long)] // no variable: it must be given each time
         force: bool,
         #[command(flatten)]
         confirmation: Confirmation,
@@ -75,7 +75,7 @@ pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
             let revoke = |force| settings.call("RevokeOperator", &json!({ "name": name, "force": force }));
             let revoked = match revoke(force) {
-                // The core says who would be shut out.
+                // The core's refusal names the operators who would be locked out.
                 Err(CliError::Core(refusal))
                     if refusal.status().code() == Code::FailedPrecondition && confirmation.can_ask() =>
                 {

@@ -1,4 +1,4 @@
-//! `petstore overview`: how busy the service is, and what refuses requests.
+//! `petstore overview`: load of the service, and reasons of refusals.
 
 use serde_json::{Value, json};
 

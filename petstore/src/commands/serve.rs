@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// The settings of the whole service in one process.
+/// Settings of the whole service in one process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeSettings {
     /// Where the store is, and how it is used.
@@ -46,44 +46,44 @@ pub struct ServeSettings {
 }
 
 impl ServeSettings {
-    /// The settings of `petstore serve` with these flags, without the program's name. The environment's
-    /// variables and the defaults complete them.
+    /// Returns the settings of `petstore serve` with these flags, without the program's name. The
+    /// environment's variables and the defaults complete them.
     ///
     /// # Errors
     ///
-    /// When a flag or a variable cannot be used.
+    /// If a flag or a variable cannot be used.
     pub fn from_flags<F: Into<OsString>>(flags: impl IntoIterator<Item = F>) -> Result<Self, clap::Error> {
         settings::from_flags(flags)
     }
 }
 
-/// The whole service, running. If it is dropped instead of stopped, requests in flight are lost.
+/// Running service. If it is dropped instead of stopped, requests in flight are lost.
 #[derive(Debug)]
 pub struct RunningService {
-    /// Where REST is served; the real port, if 0 was asked for.
+    /// Address of REST; the real port, if 0 was asked for.
     pub http_addr: Option<SocketAddr>,
-    /// Where REST is served over HTTPS.
+    /// Address of REST over HTTPS.
     pub https_addr: Option<SocketAddr>,
-    /// Where gRPC is served.
+    /// Address of gRPC.
     pub grpc_addr: GrpcAddr,
-    /// Where the admin port is served.
+    /// Address of the admin port.
     pub admin_addr: SocketAddr,
-    /// Where the first API key was written, if the store was new.
+    /// File with the first API key, if the store was new.
     pub first_key_file: Option<PathBuf>,
-    /// Where the token of the first operator was written, if the store was new.
+    /// File with the token of the first operator, if the store was new.
     pub first_operator_file: Option<PathBuf>,
     store: Store,
     process: Process,
 }
 
 impl RunningService {
-    /// The store, for changes while the service runs.
+    /// Returns the store, for changes while the service runs.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The metrics of the service.
+    /// Returns the metrics of the service.
     #[must_use]
     pub fn metrics(&self) -> &Exposition {
         self.process.metrics()
@@ -101,14 +101,14 @@ impl RunningService {
 ///
 /// # Errors
 ///
-/// When a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
+/// If a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
 /// runs.
 pub async fn start(settings: ServeSettings, clock: Clock) -> Result<RunningService, StartError> {
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
     let redis = settings.limiter.redis(&clock)?;
-    // Ports come first: they are the likeliest to fail, and then no store must have been created.
+    // Ports are bound first: they fail most often, and then no store must have been created.
     let rest = bind_rest(&settings.edge).await?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let admin = bind("--admin-addr", &settings.process.admin_addr).await?;

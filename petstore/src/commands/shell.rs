@@ -1,5 +1,5 @@
-//! `petstore completions` and `petstore man`: what a shell and `man` need, from the definitions of the
-//! command line.
+//! `petstore completions` and `petstore man`: completion scripts and manual pages, from the definitions of
+//! the command line.
 
 use std::{
     fs, io,
@@ -36,7 +36,7 @@ pub(crate) fn completions(settings: &CompletionsSettings, mut program: Command) 
     Ok(output::print(&String::from_utf8_lossy(&script))?)
 }
 
-/// An example of each command, one a line.
+/// Examples of the commands, one a line.
 const EXAMPLES: &str = include_str!("examples.txt");
 
 const EXIT_STATUS: [&str; 4] = [
@@ -54,7 +54,7 @@ pub(crate) fn man(settings: &ManSettings, program: Command) -> Result<(), CliErr
     written.map_err(|source: io::Error| CliError::Write { folder: settings.folder.clone(), source })
 }
 
-/// Writes the page of a command, and those of the commands below it.
+/// Writes the page of a command, and those of its subcommands.
 fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
     command.get_subcommands().try_for_each(|command| write_pages(command, folder))?;
     let page = Man::new(command.clone());
@@ -73,7 +73,7 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
     fs::write(folder.join(page.get_filename()), content)
 }
 
-/// Returns the examples of a command and of those below it.
+/// Returns the examples of a command and of its subcommands.
 fn examples(command: &Command) -> impl Iterator<Item = &'static str> {
     let name = format!("{} ", command.get_bin_name().unwrap_or(command.get_name()));
     EXAMPLES.lines().filter(move |line| format!("{line} ").starts_with(&name))

@@ -41,7 +41,7 @@ pub(crate) struct UsageSettings {
     settings: AdminSettings,
 }
 
-/// The columns of the counts of a period. The calls of `getPet` are among the others.
+/// Columns of the counts of a period. The calls of `getPet` are among the others.
 pub(super) const COUNTS: &[Column] = &[
     column("REQUESTS", "counts.succeeded counts.clientErrors counts.refused counts.serverErrors"),
     column("2XX", "counts.succeeded"),
@@ -79,7 +79,7 @@ pub(crate) fn run(usage: &UsageSettings) -> Result<(), CliError> {
     })
 }
 
-/// Returns the periods of an answer, which are ascending, in the order that people read them in.
+/// Returns the periods of an answer, which are ascending, newest first.
 pub(super) fn newest_first(periods: &Value) -> Vec<Value> {
     periods.as_array().into_iter().flatten().rev().cloned().collect()
 }

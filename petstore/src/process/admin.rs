@@ -29,7 +29,7 @@ use super::{
 };
 use crate::settings::HostName;
 
-/// The health of the process, and the admin API of its gateway. The port is served before the parts exist.
+/// Health of the process, and the admin API of its gateway. The port is served before the parts exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     phase: PhaseWatch,
@@ -76,9 +76,9 @@ impl Health {
     }
 }
 
-/// Returns the routes of the admin port. `/livez` and `/readyz` answer under any host name, the others only
-/// under those in `names` and under [those that cannot be registered](host), and at most `at_once` requests
-/// for them, so that none takes the connections of the first two.
+/// Returns the routes of the admin port. `/livez` and `/readyz` answer under any host name. The others answer
+/// only under those in `names` and under [those that cannot be registered](host), and to at most `at_once`
+/// requests, so that the first two always have connections.
 pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, at_once: usize) -> Router {
     let show_metrics = async move |State(health): State<Health>| {
         health.update_metrics().await;
@@ -103,7 +103,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, 
         .with_state(health)
 }
 
-/// Passes on a request with its whole body, unless there are too many.
+/// Forwards a request with its whole body, unless there are too many.
 async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
     let request = match with_whole_body(request).await {
         Ok(request) => request,
@@ -123,8 +123,8 @@ async fn readyz(State(health): State<Health>) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], readiness.body().to_string()).into_response()
 }
 
-/// Serves the admin API and the console, if this is the port of a gateway. They are made with the first
-/// request: they take memory that few gateways need.
+/// Serves the admin API and the console, if this is the port of a gateway. They are created with the first
+/// request because they take memory that few gateways need.
 async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
         return not_found().await;

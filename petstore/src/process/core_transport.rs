@@ -1,4 +1,4 @@
-//! A transport to the core that can be replaced while it is in use.
+//! Transport to the core that can be replaced while it is in use.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -13,8 +13,8 @@ use tower::{BoxError, Service, ServiceExt};
 type Request = axum::http::Request<Body>;
 type Response = axum::http::Response<Body>;
 
-/// Sends each call over the current transport. A call continues on the transport on which it began. Clones
-/// share the transport.
+/// Transport that sends each call over the current one. A call continues on the transport on which it began.
+/// Clones share the transport.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplaceableTransport(Arc<RwLock<CoreTransport>>);
 
@@ -24,7 +24,7 @@ impl ReplaceableTransport {
     }
 
     pub(crate) fn replace(&self, transport: CoreTransport) {
-        // Poisoned never: no code panics while it holds the lock.
+        // The lock is never poisoned: no code panics while it holds it.
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = transport;
     }
 

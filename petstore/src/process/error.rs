@@ -1,4 +1,4 @@
-//! Why a process of the service did not start, or ended other than by a signal.
+//! Reasons why a process of the service did not start, or ended other than by a signal.
 
 use std::{io, path::PathBuf};
 
@@ -7,7 +7,7 @@ use petstore_core::store::OpenError;
 use super::first_secrets::FirstSecretError;
 use crate::settings::InvalidSetting;
 
-/// Why a process of the service did not start.
+/// Reason why a process of the service did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A setting cannot be used.
@@ -20,7 +20,7 @@ pub enum StartError {
         setting: &'static str,
         /// The address.
         addr: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         reason: String,
     },
     /// The store cannot be opened.
@@ -29,16 +29,16 @@ pub enum StartError {
     /// The first API key or operator token of a new store cannot be created or written.
     #[error("cannot keep the first {what} in {}", file.display())]
     FirstSecret {
-        /// Which of them.
+        /// Name of the secret.
         what: &'static str,
         /// The file that it belongs in.
         file: PathBuf,
-        /// What failed.
+        /// Cause of the failure.
         source: FirstSecretError,
     },
 }
 
-/// Why a process of the service failed.
+/// Reason why a process of the service failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProcessError {
     #[error(transparent)]

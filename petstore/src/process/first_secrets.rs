@@ -3,8 +3,8 @@
 //! A secret is written to a draft beside the store, then the account with its key (or the operator) is
 //! committed, then the draft is renamed. Each step is on the disk before the next one. So a crash leaves
 //! neither an account without a key nor a key without an account: the next start completes what was committed
-//! and replaces what was not. A secret is taken from a file only if the store knows it, so that no other
-//! store's comes to life again.
+//! and replaces what was not. A secret is taken from a file only if the store has it, so that the secret of
+//! another store is never revived.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -20,13 +20,13 @@ use tokio::task::spawn_blocking;
 
 use super::{StartError, store_disk::folder_of};
 
-/// Why there is no first key or token.
+/// Reason why there is no first key or token.
 #[derive(Debug, thiserror::Error)]
 pub enum FirstSecretError {
     /// The file cannot be read or written.
     #[error("the file cannot be written: {0}")]
     File(#[from] io::Error),
-    /// The file is there already.
+    /// The file already exists.
     #[error("there is a file of that name, which may be of another store: move it away")]
     InTheWay,
     /// The store refuses the account or the operator.
@@ -34,11 +34,11 @@ pub enum FirstSecretError {
     Store(#[from] PetStoreError),
 }
 
-/// A secret that a new store begins with.
+/// Secret that a new store begins with.
 trait FirstSecret: Sized + Send + Sync + 'static {
-    /// The file's name, beside the store.
+    /// Name of the file beside the store.
     const FILE: &'static str;
-    /// The secret's name in messages.
+    /// Name of the secret in messages.
     const NAME: &'static str;
 
     fn parse(written: &str) -> Option<Self>;
@@ -47,7 +47,7 @@ trait FirstSecret: Sized + Send + Sync + 'static {
     fn is_missing(store: &Store) -> impl Future<Output = Result<bool, PetStoreError>> + Send;
     /// Returns `true` if the store has this one.
     fn is_known(&self, store: &Store) -> impl Future<Output = Result<bool, PetStoreError>> + Send;
-    /// Adds it to the store, unless another process was faster: then this returns `false`.
+    /// Adds it to the store. Returns `false` if another process was faster.
     fn add(&self, store: &Store, now: UnixMillis)
     -> impl Future<Output = Result<bool, PetStoreError>> + Send;
 }
@@ -121,8 +121,8 @@ pub(crate) async fn create_operator(
     create(store, url, OperatorToken::generate, clock).await
 }
 
-/// Does nothing for a database server: there is no folder beside it, and an operator who has one creates
-/// accounts and operators with commands.
+/// Creates the secret of a store in a file. Does nothing for a database server: there is no folder beside it,
+/// and its operator creates accounts and operators with commands.
 async fn create<S: FirstSecret>(
     store: &Store,
     url: &DatabaseUrl,
@@ -137,14 +137,14 @@ async fn create<S: FirstSecret>(
     }
 }
 
-/// The files of one secret.
+/// Files of one secret.
 #[derive(Clone)]
 struct Files {
     folder: PathBuf,
-    /// Holds the secret in the end.
+    /// File that holds the secret in the end.
     secret: PathBuf,
-    /// Holds it until the store has it too. Its name begins with the store's: it is of no other store in the
-    /// folder.
+    /// File that holds the secret until the store has it too. Its name begins with the store's, so it belongs
+    /// to no other store in the folder.
     draft: PathBuf,
 }
 
@@ -155,7 +155,7 @@ impl Files {
         Self { folder: folder_of(store), secret: store.with_file_name(S::FILE), draft: draft.into() }
     }
 
-    /// Returns `true` if the secret is new.
+    /// Creates the secret, and returns `true` if it is new.
     async fn create<S: FirstSecret>(
         &self,
         store: &Store,
@@ -165,7 +165,7 @@ impl Files {
         if self.blocking(Self::read_draft).await?.is_none() && !S::is_missing(store).await? {
             return Ok(false);
         }
-        // Of processes that start at once, one goes first and the others find what it did.
+        // If several processes start at once, the first creates the secret and the others find it.
         let _lock = self.blocking(Self::lock).await?;
         if S::is_missing(store).await? {
             let secret = generate();
@@ -200,12 +200,12 @@ impl Files {
         Ok(folder)
     }
 
-    /// Returns the text of the draft, if there is one. What is no text is no secret either.
+    /// Returns the text of the draft, if there is one. Bytes that are not text are not a secret.
     fn read_draft(&self) -> Result<Option<String>, FirstSecretError> {
         match File::open(&self.draft) {
             Ok(draft) => {
                 let mut written = Vec::new();
-                draft.take(1_024).read_to_end(&mut written)?; // more than a secret has
+                draft.take(1_024).read_to_end(&mut written)?; // the upper bound of a secret
                 Ok(Some(String::from_utf8_lossy(&written).into_owned()))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

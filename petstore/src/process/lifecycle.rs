@@ -1,8 +1,8 @@
-//! The phases of a process, from its start to its end.
+//! Phases of a process, from its start to its end.
 
 use tokio::sync::watch;
 
-/// The phases of a process, in their order. Each part of the process ends in one of them.
+/// Phases of a process, in their order. Each part of the process ends in one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// The listeners are bound; the parts are not ready.
@@ -25,7 +25,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Lifecycle(watch::Sender<Phase>);
 
-/// Sees the phase that a process is in.
+/// Watches the phase of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct PhaseWatch(watch::Receiver<Phase>);
 

@@ -1,4 +1,4 @@
-//! The ports of a process, bound before its parts start.
+//! Ports of a process, bound before its parts start.
 
 mod unix;
 
@@ -15,23 +15,23 @@ use crate::{
     settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr, PlainAddr},
 };
 
-/// A bound port, with its real number if 0 was asked for.
+/// Bound port, with its real number if 0 was asked for.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
     pub(crate) addr: SocketAddr,
 }
 
-/// The bound port or socket of gRPC.
+/// Bound port or socket of gRPC.
 #[derive(Debug)]
 pub(crate) struct BoundGrpc {
     pub(crate) listener: grpc::Listener,
     pub(crate) addr: GrpcAddr,
-    /// Dropped when the socket is no longer served.
+    /// Socket file, dropped when the socket is no longer served.
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Binds the address in the setting: of those that a name resolves to, the first that can be bound.
+/// Binds the address in the setting. If it is a name, the first of its addresses that can be bound is used.
 pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bound, StartError> {
     let addrs = addr.resolve().await.map_err(|error| {
         InvalidSetting::new(setting, format!("cannot resolve {addr}: {}", os_error::reason(&error)))
@@ -63,14 +63,14 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, StartError> 
     }
 }
 
-/// The bound ports of REST, at least one.
+/// Bound ports of REST, at least one.
 #[derive(Debug)]
 pub(crate) struct BoundRest {
     pub(crate) http: Option<Bound>,
     pub(crate) https: Option<(Bound, Certificate)>,
 }
 
-/// The addresses of REST, with the real ports if 0 was asked for.
+/// Addresses of REST, with the real ports if 0 was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RestAddrs {
     pub(crate) http: Option<SocketAddr>,
@@ -103,7 +103,7 @@ pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, Star
             let certificate = read_certificate(files).await?;
             Some((bind("--https-addr", addr).await?, certificate))
         }
-        _ => None, // clap has seen to it that they come together
+        _ => None, // clap requires both or none
     };
     Ok(BoundRest { http, https })
 }

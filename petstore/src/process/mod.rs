@@ -1,4 +1,4 @@
-//! A process of the service: its parts, and how they start and stop.
+//! Process of the service: its parts, and how they start and stop.
 
 mod admin;
 mod core_transport;
@@ -40,11 +40,11 @@ use self::{
 };
 use crate::settings::{HostName, ProcessSettings};
 
-/// How much longer than the drain deadline a part may take, so that it can cut off by itself what is left;
-/// and how long a part may take that has to end after the deadline.
+/// Time beyond the drain deadline that a part may take, so that it can cut off the rest by itself. Also the
+/// time that a part may take if it has to end after the deadline.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The running parts of a process. When it is dropped, every part ends.
+/// Running parts of a process. When it is dropped, every part ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     lifecycle: Lifecycle,
@@ -52,20 +52,20 @@ pub(crate) struct Process {
     drain_deadline: Duration,
     connection_limits: ConnectionLimits,
     parts: Vec<Part>,
-    /// What readiness depends on. The store in it is closed at the end.
+    /// Sources of the readiness. The store in it is closed at the end.
     sources: Sources,
     health: Health,
     /// Host names under which the admin port answers.
     admin_hosts: Vec<HostName>,
-    /// What is read again on SIGHUP.
+    /// Files that are read again on SIGHUP.
     reloads: Reloads,
     metrics: Exposition,
     spans: SpanMetrics,
-    /// Sends the last spans after everything else has ended.
+    /// Exporter of traces. It sends the last spans after everything else has ended.
     traces: Option<Exporter>,
 }
 
-/// A part that runs until the process reaches a phase.
+/// Part that runs until the process reaches a phase.
 #[derive(Debug)]
 struct Part {
     name: &'static str,
@@ -73,11 +73,11 @@ struct Part {
     task: JoinHandle<io::Result<()>>,
 }
 
-/// Completes when a part has to end.
+/// Future that completes when a part has to end.
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Process {
-    /// A process that is starting, without parts.
+    /// Creates a process that is starting, without parts.
     pub(crate) fn new(settings: &ProcessSettings) -> Self {
         let lifecycle = Lifecycle::new();
         let metrics = Exposition::default();
@@ -117,14 +117,14 @@ impl Process {
         &self.metrics
     }
 
-    /// All parts exist: from now on they decide the readiness.
+    /// Marks all parts as existing: from now on they decide the readiness.
     pub(crate) fn ready(&self) {
         self.connection_limits.log();
         self.health.set_sources(self.sources.clone());
         self.lifecycle.enter(Phase::Serving);
     }
 
-    /// Reads certificates and tokens again. What cannot be used is logged, and the old one stays.
+    /// Reads certificates and tokens again. If one cannot be used, this is logged and the old one stays.
     async fn reload(&self) {
         self.reloads.run().await;
     }
@@ -144,8 +144,8 @@ impl Process {
         ProcessError::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
     }
 
-    /// Shuts the process down: readiness falls, the drain delay passes, the parts end one after the other,
-    /// all of them within the drain deadline, and the store closes.
+    /// Shuts the process down: readiness falls, the drain delay passes, the parts end one after the other
+    /// within the drain deadline, and the store closes.
     pub(crate) async fn stop(mut self) {
         self.lifecycle.enter(Phase::Draining);
         sleep(self.drain_delay).await;
@@ -173,7 +173,7 @@ impl Process {
     }
 }
 
-/// The version that runs, as a label of a metric that is always 1.
+/// Returns the metric that has the running version as a label and is always 1.
 fn build_info() -> Box<dyn Collector> {
     let info = gauges("petstore_build_info", "The version of the program, as a label.", &["version"]);
     info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);

@@ -1,4 +1,4 @@
-//! The parts of a process.
+//! Parts of a process.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::settings::{
 };
 
 impl Process {
-    /// Starts to trace requests, if the settings ask for it, under this service name.
+    /// Starts to trace requests under this service name, if the settings ask for it.
     pub(crate) fn trace(
         &mut self,
         service: &'static str,
@@ -56,7 +56,7 @@ impl Process {
         let admin = Server {
             transport: Transport::Plain,
             app: Arc::new(app),
-            // When it closes, everything that it reports has ended.
+            // The admin port closes last, so everything that it reports has ended.
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
             slots: ConnectionSlots::new(connections, connections).reclaiming(),
             metrics: ConnectionMetrics::default(), // not shown
@@ -110,8 +110,8 @@ impl Process {
         addrs
     }
 
-    /// The rate limiter: in Redis if there is one, otherwise in this process. Redis has been probed when this
-    /// returns, which takes a second at most.
+    /// Returns the rate limiter: in Redis if there is one, otherwise in this process. Redis has been probed
+    /// when this returns, which takes a second at most.
     pub(crate) async fn rate_limiter(
         &mut self,
         redis: Option<RedisLimiter>,
@@ -132,7 +132,7 @@ impl Process {
         limiter
     }
 
-    /// The transport to the core, which SIGHUP replaces by one with a new token and new certificates.
+    /// Returns the transport to the core, which SIGHUP replaces by one with a new token and new certificates.
     pub(crate) fn reloadable(
         &mut self,
         transport: CoreTransport,

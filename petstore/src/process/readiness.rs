@@ -1,4 +1,4 @@
-//! Whether a process is ready for requests.
+//! Readiness of a process for requests.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tokio::time::timeout;
 
 use super::lifecycle::Phase;
 
-/// A database that takes longer to answer a ping is down.
+/// Timeout of a ping. A database that takes longer to answer is down.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The parts that the admin port reports. A process has a gateway, a store, or both.
+/// Parts that the admin port reports. A process has a gateway, a store, or both.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
-    /// The core that judges operators' tokens.
+    /// Core that checks operators' tokens.
     pub(crate) core: Option<CoreTransport>,
     pub(crate) gateway: Option<Gateway>,
     pub(crate) store: Option<Store>,
 }
 
-/// The state of each part; `None` if the process does not have it.
+/// State of each part; `None` if the process does not have it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PartStates {
     core: Option<PartState>,
@@ -29,7 +29,7 @@ pub(crate) struct PartStates {
     limiter: Option<PartState>,
 }
 
-/// What `/readyz` reports.
+/// Readiness that `/readyz` reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readiness {
     status: PartState,
@@ -64,7 +64,8 @@ impl PartStates {
 }
 
 impl Readiness {
-    /// A process is as ready as its worst part, and down while it starts and while it stops.
+    /// Returns the readiness. A process is as ready as its worst part, and down while it starts and while it
+    /// stops.
     pub(crate) fn judge(phase: Phase, parts: PartStates) -> Self {
         let worst = parts.named().map(|(_, state)| state).max();
         let status = if phase == Phase::Serving { worst.unwrap_or(PartState::Ok) } else { PartState::Down };
@@ -75,12 +76,12 @@ impl Readiness {
         self.status != PartState::Down
     }
 
-    /// Each part that the process has, and whether it works.
+    /// Returns each part that the process has, with `true` if it works.
     pub(crate) fn parts(self) -> impl Iterator<Item = (&'static str, bool)> {
         self.parts.named().map(|(name, state)| (name, state != PartState::Down))
     }
 
-    /// `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`
+    /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`.
     pub(crate) fn body(self) -> Value {
         let parts: Map<_, _> =
             self.parts.named().map(|(name, state)| (name.to_owned(), word(state).into())).collect();

@@ -1,13 +1,14 @@
-//! What is read again on SIGHUP: certificates and tokens.
+//! Certificates and tokens that are read again on SIGHUP.
 
 use std::{fmt, sync::Arc};
 
 use tokio::task::spawn_blocking;
 
-/// Reads a part's files again and uses them; or returns why they cannot be used, and changes nothing.
+/// Reads a part's files again and uses them. Returns the reason if they cannot be used, and then changes
+/// nothing.
 type Read = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// What can be read again while the process serves.
+/// Parts whose files can be read again while the process serves.
 #[derive(Default)]
 pub(crate) struct Reloads(Vec<(&'static str, Arc<Read>)>);
 
@@ -20,7 +21,7 @@ impl Reloads {
         self.0.push((what, Arc::new(read)));
     }
 
-    /// Reads everything again, and logs a line for each.
+    /// Reads all files again, and logs a line for each part.
     pub(crate) async fn run(&self) {
         if self.0.is_empty() {
             tracing::info!("reload: this process has neither a certificate nor a token to read again");

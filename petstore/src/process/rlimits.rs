@@ -1,4 +1,4 @@
-//! Resource limits of the process: core dumps, and file descriptors with what they are used for.
+//! Resource limits of the process: core dumps, and file descriptors with their shares.
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
@@ -6,7 +6,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 /// user from reading this one's memory. If the system refuses, that is logged and the process serves anyway.
 pub(crate) fn forbid_core_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
-    // Only if it is needed: a system may forbid the call itself.
+    // Set only if necessary: a system may forbid the call itself.
     if getrlimit(Resource::Core) != none
         && let Err(error) = setrlimit(Resource::Core, none)
     {
@@ -29,34 +29,34 @@ pub(crate) fn raise_open_files() {
     }
 }
 
-/// How many connections each part of the process may have, so that no part uses up the file descriptors of
+/// Maximum number of connections of each part of the process, so that no part uses up the file descriptors of
 /// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
-    /// To the ports of REST together.
+    /// Connections to the ports of REST together.
     pub(crate) rest: usize,
-    /// To these, from one client address.
+    /// Connections to the ports of REST from one client address.
     pub(crate) rest_per_address: usize,
-    /// To the gRPC port.
+    /// Connections to the gRPC port.
     pub(crate) grpc: usize,
-    /// To the admin port.
+    /// Connections to the admin port.
     pub(crate) admin: usize,
 }
 
-/// The limits where file descriptors are plenty. Memory bounds connections, too.
+/// Limits if there are plenty of file descriptors. Memory bounds connections, too.
 const MAX: ConnectionLimits =
     ConnectionLimits { rest: 10_000, rest_per_address: 1_024, grpc: 1_024, admin: 64 };
 /// File descriptors for the store, Redis, the core, logs, traces and files.
 const MAX_OTHER: usize = 128;
 
 impl ConnectionLimits {
-    /// For the file descriptors that this process may open.
+    /// Returns the limits for the file descriptors that this process may open.
     pub(crate) fn for_this_process() -> Self {
         let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
         Self::for_descriptors(limit.unwrap_or(usize::MAX)) // `None`: unlimited
     }
 
-    /// Logs them.
+    /// Logs the limits.
     pub(crate) fn log(self) {
         let Self { rest, rest_per_address, grpc, admin } = self;
         let open_files = getrlimit(Resource::Nofile).current;

@@ -1,4 +1,4 @@
-//! Running a process from the command line until a signal ends it.
+//! Start and end of a process that is run from the command line.
 
 use std::{io, num::NonZeroUsize, time::Duration};
 
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::settings::{InvalidSetting, ProcessSettings};
 
-/// A second signal within this time does not mean "stop at once": a supervisor may signal the process and
-/// then its group, and a terminal signals its whole foreground group.
+/// Interval within which a second signal does not mean "stop at once": a supervisor may signal the process
+/// and then its group, and a terminal signals its whole foreground group.
 const REPEATED_SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Starts the process, prints its addresses and runs it until SIGTERM or SIGINT. A second one,
@@ -42,7 +42,7 @@ pub(crate) fn run(
     ended
 }
 
-/// One thread needs no scheduler that others can steal work from.
+/// Creates the runtime. One thread needs no work-stealing scheduler.
 fn runtime(worker_threads: NonZeroUsize) -> io::Result<Runtime> {
     let mut builder = match worker_threads.get() {
         1 => runtime::Builder::new_current_thread(),

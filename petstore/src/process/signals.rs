@@ -1,4 +1,4 @@
-//! The signals that stop a process, and the one that makes it read files again.
+//! Signals that stop a process, and the one that makes it read files again.
 
 use std::io;
 
@@ -16,7 +16,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The name of the next signal.
+    /// Returns the name of the next signal.
     pub(crate) async fn received(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -34,7 +34,7 @@ impl Hangups {
         Ok(Self(signal(SignalKind::hangup())?))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next SIGHUP.
     pub(crate) async fn received(&mut self) {
         self.0.recv().await;
     }

@@ -1,4 +1,4 @@
-//! What a server prints to stdout once it listens. Scripts read these lines.
+//! Lines that a server prints to stdout once it listens. Scripts read them.
 
 use std::{
     fmt::Write as _,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::settings::GrpcAddr;
 
-/// The addresses of a process. What it does not have is left out.
+/// Addresses of a process. Missing ones are left out.
 #[derive(Debug, Default)]
 pub(crate) struct StartupBanner {
     pub(crate) http: Option<SocketAddr>,
@@ -30,13 +30,13 @@ impl StartupBanner {
         }
     }
 
-    /// The URL of the documentation page.
+    /// Returns the URL of the documentation page.
     fn docs(&self) -> Option<String> {
         let https = || self.https.map(|addr| format!("https://{addr}/docs"));
         self.http.map(|addr| format!("http://{addr}/docs")).or_else(https)
     }
 
-    /// The URL of the operator console, which a gateway has.
+    /// Returns the URL of the operator console, which a gateway has.
     fn console(&self) -> Option<String> {
         let is_gateway = self.http.is_some() || self.https.is_some();
         self.admin.filter(|_| is_gateway).map(|addr| format!("http://{addr}/console"))
@@ -45,7 +45,7 @@ impl StartupBanner {
     fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            let _ = writeln!(text, "{name:<6} {value}"); // cannot fail: it is a String
+            let _ = writeln!(text, "{name:<6} {value}"); // cannot fail: the target is a String
         };
         if let Some(addr) = self.http {
             line("REST", &format_args!("http://{addr}/v1"));
@@ -86,7 +86,7 @@ impl StartupBanner {
     }
 }
 
-/// A path, quoted for a shell if necessary.
+/// Returns the path, quoted for a shell if necessary.
 fn quoted(path: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }

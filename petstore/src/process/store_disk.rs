@@ -6,7 +6,7 @@ use petstore_core::DatabaseUrl;
 use petstore_telemetry::metrics::{Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 
-/// The file system of a store in a file. A database server has its own.
+/// Returns the metrics of the file system of a store in a file. A database server has its own.
 pub(crate) fn metrics(url: &DatabaseUrl) -> Collectors {
     let folder = url.sqlite_file().map(folder_of);
     vec![

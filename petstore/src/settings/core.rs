@@ -1,4 +1,4 @@
-//! Where a core is, and how the two sides authenticate each other.
+//! Address of a core, and the credentials of both sides.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use petstore_gateway::core_client::{self, CoreAddress, CoreTls, CoreTransport, I
 
 use super::{InvalidSetting, TokenSettings, files};
 
-/// Where the core of a gateway is, and how the two authenticate each other.
+/// Address of a gateway's core, and the credentials of both.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoreAddressSettings {
     /// Where the core is.
@@ -19,7 +19,7 @@ pub struct CoreAddressSettings {
     pub token: TokenSettings,
 }
 
-/// Where a core is, and the certificates for TLS.
+/// Address of a core, and the certificates for TLS.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoreUrlSettings {
     /// The core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway starts
@@ -42,14 +42,14 @@ pub struct CoreUrlSettings {
 }
 
 impl CoreAddressSettings {
-    /// The transport to the core. It connects when it is first used.
+    /// Returns the transport to the core. It connects when it is first used.
     pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         self.core.connect(self.token.token()?)
     }
 }
 
 impl CoreUrlSettings {
-    /// The transport to the core, with this token for every call. It connects when it is first used.
+    /// Returns the transport to the core, with this token for every call. It connects when it is first used.
     pub(crate) fn connect(&self, token: Option<ServiceToken>) -> Result<CoreTransport, InvalidSetting> {
         let identity = match (&self.core_cert, &self.core_key) {
             (Some(certificate), Some(key)) => {

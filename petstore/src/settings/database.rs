@@ -1,4 +1,4 @@
-//! Where the store is.
+//! Address of the store.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{
     secret_url::{self, SecretUrl},
 };
 
-/// Where the store is.
+/// Address of the store.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseSettings {
     /// The store: `sqlite://PATH`, or `sqlite:///PATH` from the root, or
@@ -26,11 +26,11 @@ pub struct DatabaseSettings {
 }
 
 impl DatabaseSettings {
-    /// The store's URL, from the file if one is given.
+    /// Returns the store's URL, from the file if one is given.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is open to others or holds no URL.
+    /// If the file cannot be read, is open to others or holds no URL.
     pub fn url(&self) -> Result<DatabaseUrl, InvalidSetting> {
         match &self.database_url_file {
             None => Ok(self.database_url.clone()),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// A hundred years: far beyond any use, and far below what time arithmetic could overflow at.
+/// Maximum duration of a hundred years: far beyond any use, and far below an overflow in time arithmetic.
 const MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// Why a text is not a duration.
+/// Reason why a text is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidDuration {
     #[error("must be a whole number and one unit of ms, s, m, h or d, such as 30s, 24h or 90d")]
@@ -16,7 +16,7 @@ pub(crate) enum InvalidDuration {
     TooLong,
 }
 
-/// A duration that is not zero.
+/// Parses a duration that is not zero.
 pub(crate) fn parse(written: &str) -> Result<Duration, InvalidDuration> {
     match parse_or_zero(written)? {
         Duration::ZERO => Err(InvalidDuration::Zero),
@@ -24,7 +24,7 @@ pub(crate) fn parse(written: &str) -> Result<Duration, InvalidDuration> {
     }
 }
 
-/// A duration, which may be `0s`.
+/// Parses a duration, which may be `0s`.
 pub(crate) fn parse_or_zero(written: &str) -> Result<Duration, InvalidDuration> {
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = written.split_at_checked(digits).ok_or(InvalidDuration::Malformed)?;

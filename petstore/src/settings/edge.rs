@@ -1,4 +1,4 @@
-//! Where REST is served, and to whom.
+//! Addresses at which REST is served, and who may use it.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -11,7 +11,7 @@ use petstore_telemetry::traces::Traces;
 
 use super::{ListenAddr, duration};
 
-/// Where REST is served, and to whom.
+/// Addresses at which REST is served, and who may use it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EdgeSettings {
     /// Where REST is served without encryption, over HTTP/1.1; off to serve it over HTTPS only
@@ -54,7 +54,7 @@ pub struct EdgeSettings {
     pub bans: Switch,
 }
 
-/// On or off.
+/// Switch that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Switch {
     /// On.
@@ -63,12 +63,12 @@ pub enum Switch {
     Off,
 }
 
-/// Where HTTP is served without encryption, if it is.
+/// Address at which HTTP is served without encryption, if it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainAddr {
     /// Not served.
     Off,
-    /// At this address.
+    /// Served at this address.
     At(ListenAddr),
 }
 

@@ -12,25 +12,25 @@ use petstore_gateway::tls;
 use super::{InvalidSetting, owned_file};
 use crate::os_error;
 
-/// More than any secret has.
+/// Upper bound of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
 
-/// The text of a file that nobody but its owner has access to.
+/// Returns the text of a file that only its owner has access to.
 ///
 /// # Errors
 ///
-/// What is wrong with the file, without anything of its content.
+/// If the file cannot be used. The text says why, without anything of the file's content.
 pub(crate) fn secret(path: &Path) -> Result<String, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?; // of what was opened, so that no other file slips in
+    let metadata = file.metadata().map_err(unreadable)?; // of the open file, so that it cannot be exchanged
     owned_file::check(&metadata).map_err(|error| format!("{} {error}", path.display()))?;
     let mut written = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut written).map_err(unreadable)?;
     Ok(written)
 }
 
-/// The certificates in a PEM file.
+/// Returns the certificates in a PEM file.
 pub(super) fn certificates(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
     let file = pem(setting, path)?;
     match tls::certificates(&file) {
@@ -39,7 +39,7 @@ pub(super) fn certificates(setting: &'static str, path: &Path) -> Result<Vec<u8>
     }
 }
 
-/// A certificate and its private key, each with the setting that names its file.
+/// Returns a certificate and its private key, each with the setting that names its file.
 pub(super) fn certified_key(
     (certificate_setting, certificate_path): (&'static str, &Path),
     (key_setting, key_path): (&'static str, &Path),
@@ -58,7 +58,8 @@ pub(super) fn certified_key(
     }
 }
 
-/// The bytes of a PEM file. Its mode is not checked, because orchestrators mount keys in various modes.
+/// Returns the bytes of a PEM file. Its mode is not checked, because orchestrators mount keys in various
+/// modes.
 fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
     fs::read(path).map_err(|error| InvalidSetting::new(setting, unreadable(path, &error)))
 }
@@ -67,7 +68,7 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("cannot read {}: {}", path.display(), os_error::reason(error))
 }
 
-/// The token between gateways and cores.
+/// Settings of the token between gateways and cores.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TokenSettings {
     /// A file with the token that gateways present to the core: 32 to 512 characters, mode 0600
@@ -76,11 +77,11 @@ pub struct TokenSettings {
 }
 
 impl TokenSettings {
-    /// The token, if there is to be one.
+    /// Returns the token, if one is set.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is open to others or holds no token.
+    /// If the file cannot be read, is open to others or holds no token.
     pub fn token(&self) -> Result<Option<ServiceToken>, InvalidSetting> {
         let read = |file: &Path| {
             ServiceToken::parse(secret(file)?.trim())

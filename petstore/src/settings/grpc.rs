@@ -1,4 +1,4 @@
-//! Where the core listens, and to whom.
+//! Address at which the core listens, and who may use it.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use petstore_core::grpc::{Security, TlsFiles};
 
 use super::{GrpcAddr, InvalidSetting, TokenSettings, files, value::is_on};
 
-/// Where the core listens, and to whom.
+/// Address at which the core listens, and who may use it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GrpcSettings {
     /// Where gRPC is served: an address and a port, or `unix:///PATH`. It is an internal port: an address
@@ -36,12 +36,12 @@ pub struct GrpcSettings {
 }
 
 impl GrpcSettings {
-    /// How the port is protected.
+    /// Returns the protection of the port.
     ///
     /// # Errors
     ///
-    /// When a file cannot be used; and when other machines could reach the port without authentication,
-    /// unless that is allowed explicitly.
+    /// If a file cannot be used, or if other machines could reach the port without authentication and that is
+    /// not allowed explicitly.
     pub fn security(&self) -> Result<Security, InvalidSetting> {
         let mut security = Security::default();
         if let Some(token) = self.token.token()? {

@@ -1,4 +1,4 @@
-//! Where gRPC is served, or found.
+//! Address at which gRPC is served or called.
 
 use std::{
     fmt,
@@ -9,17 +9,17 @@ use std::{
 
 use super::ListenAddr;
 
-/// A TCP address, or a Unix socket.
+/// TCP address, or Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrpcAddr {
-    /// An address and a port.
+    /// Address and port.
     Tcp(ListenAddr),
-    /// The absolute path of a Unix socket, written `unix:///PATH`.
+    /// Absolute path of a Unix socket, written `unix:///PATH`.
     Unix(PathBuf),
 }
 
 impl GrpcAddr {
-    /// Whether only this machine can reach it.
+    /// Returns `true` if only this machine can reach it.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -28,7 +28,7 @@ impl GrpcAddr {
         }
     }
 
-    /// The IP address and port, if they are known: those of a bound port are.
+    /// Returns the IP address and port, if they are known: those of a bound port are.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {

@@ -1,4 +1,4 @@
-//! Where requests are counted.
+//! Place where requests are counted: Redis, or the process itself.
 
 use std::{num::NonZeroU16, path::PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
     value::whole_number,
 };
 
-/// Where requests are counted.
+/// Place where requests are counted: Redis, or the process itself.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimiterSettings {
     /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, `rediss://` for TLS, or
@@ -46,13 +46,13 @@ pub struct LimiterSettings {
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 
-    /// How long Redis may take to answer. No flag: who waits longer for Redis than this is better off without
-    /// it.
+    /// Deadlines of calls to Redis. There is no flag: a gateway that waits longer for Redis is better off
+    /// without it.
     #[arg(skip)]
     pub redis_deadlines: RedisDeadlines,
 
-    /// Whether counts in Redis are by the process's clock instead of Redis's own, which gateways share. No
-    /// flag: clocks of several machines differ.
+    /// `true` if counts in Redis are by the process's clock instead of Redis's own, which gateways share.
+    /// There is no flag: the clocks of several machines differ.
     #[arg(skip)]
     pub redis_by_process_clock: bool,
 }
@@ -63,7 +63,7 @@ fn gateways(written: &str) -> Result<NonZeroU16, String> {
 }
 
 impl LimiterSettings {
-    /// The limiter that counts in Redis, if there is one. It has not connected yet.
+    /// Returns the limiter that counts in Redis, if there is one. It has not connected yet.
     pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
         let urls = self.redis_urls()?;
         if urls.is_empty() {
@@ -75,7 +75,7 @@ impl LimiterSettings {
         limiter.map(Some).map_err(|error| InvalidSetting::new("--redis-url", error.to_string()))
     }
 
-    /// The URLs of Redis, from the file if one is given; none without Redis.
+    /// Returns the URLs of Redis, from the file if one is given; none without Redis.
     fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
         match &self.redis_url_file {
             None => Ok(self.redis_url.clone()),

@@ -1,18 +1,18 @@
-//! The address to listen at.
+//! Address to listen at.
 
 use std::{fmt, io, net::SocketAddr, str::FromStr};
 
 use tokio::net::lookup_host;
 
-/// The name that stands for this machine alone (RFC 6761 §6.3).
+/// Name that stands for this machine alone (RFC 6761 §6.3).
 const LOCALHOST: &str = "localhost";
 
-/// An address and a port. A name is resolved when the port is bound.
+/// Address and port. A name is resolved when the port is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddr {
-    /// An IP address.
+    /// IP address and port.
     Ip(SocketAddr),
-    /// A host name.
+    /// Host name and port.
     Name {
         /// The name.
         host: String,
@@ -22,7 +22,7 @@ pub enum ListenAddr {
 }
 
 impl ListenAddr {
-    /// Whether only this machine can reach it.
+    /// Returns `true` if only this machine can reach it.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -31,12 +31,12 @@ impl ListenAddr {
         }
     }
 
-    /// The addresses to try, those of IPv4 first, as our defaults are. `localhost` is never an address that
-    /// others can reach, whatever the resolver says.
+    /// Returns the addresses to try, those of IPv4 first, like the default addresses. `localhost` is never an
+    /// address that others can reach, even if the resolver says so.
     ///
     /// # Errors
     ///
-    /// What the resolver says, or that it knows no address.
+    /// If the resolver fails or knows no address.
     pub(crate) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = match self {
             Self::Ip(addr) => return Ok(vec![*addr]),
@@ -76,7 +76,8 @@ impl FromStr for ListenAddr {
     }
 }
 
-/// Whether it is of the form of a host name (RFC 1123 §2.1), and no IPv4 address with a digit too many.
+/// Returns `true` if it has the form of a host name (RFC 1123 §2.1), and is not an IPv4 address with a digit
+/// too many.
 fn is_name(host: &str) -> bool {
     let is_label = |label: &str| {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);

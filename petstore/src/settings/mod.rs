@@ -1,8 +1,9 @@
-//! What can be set, by flag or by environment variable. clap's definitions here are the only ones: `--help`,
-//! the table in `docs/settings.md` and the values that the verbs read all come from them.
+//! Settings, by flag or by environment variable. clap's definitions here are the only ones: `--help`, the
+//! table in `docs/settings.md` and the values that the verbs read all come from them.
 //!
 //! A setting `--some-setting` has the variable `PETSTORE_SOME_SETTING`; the flag takes precedence. There is
-//! no settings file. What a command has to do, such as `ban add --for 1h`, is a flag without a variable.
+//! no settings file. An argument that selects what a command does, such as `ban add --for 1h`, is a flag
+//! without a variable.
 
 mod core;
 mod database;
@@ -40,8 +41,8 @@ pub use self::{
 
 pub(crate) use self::files::secret as secret_file;
 
-/// A setting that cannot be used. Its text names the setting and says what would be right, and never shows
-/// the value, which could be a secret.
+/// Error of a setting that cannot be used. Its text names the setting and the accepted values, and never
+/// shows the value, which could be a secret.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct InvalidSetting {
@@ -55,7 +56,7 @@ impl InvalidSetting {
     }
 }
 
-/// Which installation this is.
+/// Settings that name the installation.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct EnvironmentSettings {
     /// production or staging: keys begin with `pet_live_` or `pet_test_`, and neither takes the other's
@@ -63,7 +64,7 @@ pub struct EnvironmentSettings {
     pub environment: Environment,
 }
 
-/// The settings that these flags make: without the program's name, and completed by the environment's
+/// Returns the settings of these flags: without the program's name, and completed by the environment's
 /// variables and by the defaults.
 pub(crate) fn from_flags<S: clap::Args, F: Into<OsString>>(
     flags: impl IntoIterator<Item = F>,

@@ -1,19 +1,19 @@
-//! Files that hold a secret: whose they may be, and who may have access.
+//! Files that hold a secret: their owner and mode.
 
 use std::{fs::Metadata, os::unix::fs::MetadataExt};
 
-/// Why a file must not be trusted with a secret, or for one.
+/// Reason why a file must not be trusted with a secret, or for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UntrustedFile {
     /// Others may read or change it, or it is no regular file.
     #[error("must be a file of mode 0600 or stricter")]
     OpenToOthers,
-    /// Whoever it belongs to may have put it there, and can read and change it.
+    /// The owner may have put the file there, and can read and change it.
     #[error("belongs to user {owner}, and must belong to the user of this process ({user}) or to root")]
     OfAnother {
-        /// The user that it belongs to.
+        /// User that owns the file.
         owner: u32,
-        /// The user of this process.
+        /// User of this process.
         user: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! What every process of the service has: an admin port, a shutdown, a log and traces.
+//! Settings of every process of the service: the admin port, the shutdown, the log and traces.
 
 use std::{num::NonZeroUsize, str::FromStr, thread, time::Duration};
 
@@ -7,11 +7,11 @@ use petstore_telemetry::{logs::LogFormat, traces::OtlpEndpoint};
 
 use super::{ListenAddr, duration};
 
-/// A machine with at most so many cores is small.
+/// Maximum number of cores of a small machine.
 const SMALL_MACHINE: usize = 2;
 const MAX_WORKER_THREADS: usize = 1_024;
 
-/// What every process of the service has: an admin port, a shutdown, a log and traces.
+/// Settings of every process of the service: the admin port, the shutdown, the log and traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
     /// Where /livez, /readyz, /metrics and /log-level are served. For operators only: do not make it
@@ -62,8 +62,8 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
-    /// How many threads serve requests. On a small machine a second one costs more, in wake-ups, than it
-    /// gives: the database, Redis or the other half of the service needs the other core.
+    /// Returns the number of threads that serve requests. On a small machine a second one costs more, in
+    /// wake-ups, than it gives: the database, Redis or the other half of the service needs the other core.
     pub(crate) fn worker_threads(&self) -> NonZeroUsize {
         self.worker_threads.unwrap_or_else(|| {
             let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -77,7 +77,7 @@ fn worker_threads(written: &str) -> Result<NonZeroUsize, String> {
     number.ok_or_else(|| format!("must be a number from 1 to {MAX_WORKER_THREADS}"))
 }
 
-/// A host name, in lower case.
+/// Host name, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName(String);
 

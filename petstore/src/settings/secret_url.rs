@@ -1,4 +1,4 @@
-//! URLs that may hold a password: where it may come from, and that it is never repeated.
+//! URLs that may hold a password: its allowed sources, and errors that never repeat it.
 
 use std::{ffi::OsStr, fmt::Display, marker::PhantomData, path::Path, str::FromStr};
 
@@ -6,11 +6,12 @@ use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind, parser::Va
 
 use super::files;
 
-/// Parses a URL without repeating it in an error, and refuses a password on the command line, where every
-/// user of the machine can read it. The URL's own errors must not repeat it, either.
+/// Parser of a URL. Its errors never repeat the URL, and it refuses a password on the command line, where
+/// every user of the machine can read it. The URL's own errors must not repeat it, either.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretUrl<T> {
-    /// The flag without its dashes, as in `database-url`; with `-file` it is that of the file.
+    /// Name of the flag without its dashes, as in `database-url`. The flag of the file has `-file` in
+    /// addition.
     flag: &'static str,
     url: PhantomData<fn() -> T>,
 }
@@ -52,11 +53,11 @@ where
     }
 }
 
-/// The URLs in a file, one a line, that nobody but its owner has access to.
+/// Returns the URLs, one a line, in a file that only its owner has access to.
 ///
 /// # Errors
 ///
-/// What is wrong with the file, without anything of its content.
+/// If the file cannot be used. The text says why, without anything of the file's content.
 pub(super) fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
     let written = files::secret(path)?;
     let urls = written.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -67,7 +68,7 @@ pub(super) fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, Stri
     if urls.is_empty() { Err(format!("{} must hold a URL", path.display())) } else { Ok(urls) }
 }
 
-/// Whether a URL names a password, before the host or as a parameter. In doubt, yes.
+/// Returns `true` if a URL names a password, before the host or as a parameter. In doubt, it does.
 fn carries_password(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     if scheme.eq_ignore_ascii_case("sqlite") {
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// A URL that is easily pleased.
+    /// URL that accepts any text.
     #[derive(Clone, Debug, PartialEq)]
     struct Url(String);
 

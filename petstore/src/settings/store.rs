@@ -1,4 +1,4 @@
-//! Where the store is, and how a server uses it.
+//! Address of the store, and its use by a server.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::{
     value::is_on,
 };
 
-/// Where the store is, and how a server uses it.
+/// Address of the store, and its use by a server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StoreSettings {
     /// Where the store is.
@@ -49,11 +49,11 @@ pub struct StoreSettings {
 }
 
 impl StoreSettings {
-    /// Where the replicas of that store are, from the file if one is given.
+    /// Returns the URLs of the replicas of that store, from the file if one is given.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is open to others, and when a URL cannot be that of a replica.
+    /// If the file cannot be read or is open to others, or if a URL cannot be that of a replica.
     pub fn replicas(&self, store: &DatabaseUrl) -> Result<Vec<DatabaseUrl>, InvalidSetting> {
         let (flag, urls) = match &self.replica_url_file {
             None => ("--replica-url", Ok(self.replica_url.clone())),

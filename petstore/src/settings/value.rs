@@ -1,8 +1,8 @@
-//! Values of settings that are words or numbers, with refusals in plain words.
+//! Values of settings that are words or numbers, with errors in plain words.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
-/// A parser of whole numbers within the range.
+/// Returns a parser of whole numbers within the range.
 pub(crate) fn whole_number<N>(
     range: RangeInclusive<N>,
 ) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync
@@ -16,7 +16,8 @@ where
     }
 }
 
-/// Whether a switch is on: what its variable holds, for the flag itself needs no value.
+/// Parses a switch, and returns `true` if it is on. This is the value of its variable: the flag itself needs
+/// none.
 pub(crate) fn is_on(written: &str) -> Result<bool, &'static str> {
     match written.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" | "t" | "y" => Ok(true),

@@ -1,4 +1,4 @@
-//! From the core to a file: rows and the file that they are written to.
+//! Export from the core to a file: rows, and the output that they are written to.
 
 mod output;
 mod row;

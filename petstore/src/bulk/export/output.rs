@@ -17,19 +17,19 @@ const BUFFER: usize = 128 * 1024;
 /// A part of the file.
 pub(crate) enum Part {
     Bytes(Vec<u8>),
-    /// Everything was sent. Without it the file is incomplete.
+    /// End of a complete export. Without it the file is incomplete.
     End,
 }
 
-/// The output. A file is written as `NAME.partial` and renamed when it is complete, so that an incomplete
-/// export is never mistaken for a complete one.
+/// Output of an export. A file is written as `NAME.partial` and renamed when it is complete, so that an
+/// incomplete export is never mistaken for a complete one.
 pub(crate) struct OutputFile {
     to: Box<dyn Sink>,
     file: PathBuf,
     partial: Option<PathBuf>,
 }
 
-/// What bytes are written to.
+/// Destination of the bytes.
 trait Sink: Write {
     /// Writes what is buffered, and syncs a file to the disk.
     fn finish(&mut self) -> io::Result<()>;
@@ -93,7 +93,7 @@ impl OutputFile {
         .map_err(|source| BulkError::Write { file: self.file, source })
     }
 
-    /// Returns whether [`Part::End`] arrived.
+    /// Writes the parts, and returns `true` if [`Part::End`] arrived.
     fn try_write(&mut self, parts: &mut mpsc::Receiver<Part>) -> io::Result<bool> {
         while let Some(part) = parts.blocking_recv() {
             match part {

@@ -5,7 +5,7 @@ use petstore_proto::v1::Pet;
 
 use crate::bulk::Format;
 
-/// The text before the first row.
+/// Returns the text before the first row.
 pub(crate) fn head(format: Format) -> Vec<u8> {
     match format {
         Format::Ndjson => Vec::new(),
@@ -28,7 +28,7 @@ pub(crate) fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
     }
 }
 
-/// A cell, in quotes where RFC 4180 requires them.
+/// Returns the cell, in quotes where RFC 4180 requires them.
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", cell.replace('"', "\"\""))

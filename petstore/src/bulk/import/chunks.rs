@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use super::records::Records;
 use crate::bulk::BulkError;
 
-/// The most lines of a chunk: what the core takes in a message.
+/// Maximum number of lines in a chunk, which is the maximum of a message to the core.
 const MAX_LINES: usize = 1_000;
-/// The most lines between the first and the last of a chunk, so that the import has a position to continue
-/// from also where no line can be imported.
+/// Maximum number of lines between the first and the last of a chunk, so that the import has a position to
+/// continue from even if no line can be imported.
 const MAX_SPAN: i64 = 10_000;
 
-/// A line that is not imported, and why.
+/// Line that is not imported, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejected {
     pub(crate) line: i64,
@@ -45,15 +45,15 @@ impl From<RejectedLine> for Rejected {
 /// Lines of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Chunk {
-    /// Those with a pet.
+    /// Lines with a pet.
     pub(crate) lines: Vec<ImportLine>,
-    /// Those without one.
+    /// Lines without a pet.
     pub(crate) rejected: Vec<Rejected>,
-    /// Everything up to this line is in this chunk or one before.
+    /// Number of the last line that is in this chunk or one before.
     pub(crate) last_line: i64,
 }
 
-/// Makes chunks of a file's lines.
+/// Splits a file's lines into chunks.
 pub(crate) struct Chunks {
     records: Records,
     strict: bool,
@@ -61,12 +61,12 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// With `strict`, they end before the first line that is not a pet.
+    /// Creates the chunks of these records. With `strict`, they end before the first line that is not a pet.
     pub(crate) fn new(records: Records, strict: bool) -> Self {
         Self { records, strict, is_over: false }
     }
 
-    /// Sends all chunks, unless the receiver closes before.
+    /// Sends all chunks, unless the receiver closes first.
     pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, BulkError>>) {
         while let Some(chunk) = self.next().transpose() {
             let failed = chunk.is_err();

@@ -12,11 +12,11 @@ use petstore_proto::v1::NewPet;
 use super::lines::{Line, Lines, MAX_LINE, too_long};
 use crate::bulk::BulkError;
 
-/// The most columns.
+/// Maximum number of columns.
 const MAX_COLUMNS: usize = 256;
 
 /// Reads the rows of a table line by line. Most rows are one line; a row whose quotes span several ends with
-/// the last of them. So reading continues with the next line, whatever is wrong with one.
+/// the last of them. Reading continues with the next line after an invalid one.
 #[derive(Debug)]
 pub(super) struct Table {
     reader: Reader,
@@ -25,13 +25,13 @@ pub(super) struct Table {
     columns: Columns,
 }
 
-/// Which cell of a row has which of the columns that count.
+/// Cell index of each known column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Columns([Option<usize>; bulk::COLUMNS.len()]);
 
 impl Columns {
-    /// `None` if a column is named twice, or one that is required is not named. Others are ignored, as
-    /// members that a pet does not have.
+    /// Parses the head of a table. Returns `None` if a column is named twice or a required one is missing.
+    /// Unknown columns are ignored, as are unknown members of a pet.
     fn parse<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut columns = Self::default();
         for (index, cell) in head.enumerate() {
@@ -48,12 +48,12 @@ impl Columns {
     }
 }
 
-/// The outcome of reading a row.
+/// Outcome of reading a row.
 enum Row {
-    /// Its cells were read; how many.
+    /// The cells were read; their number.
     Whole(usize),
     TooLong,
-    /// The file ended inside of quotes.
+    /// The file ended inside quotes.
     Open,
 }
 
@@ -69,7 +69,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The pet of the next row, and the line that it begins on.
+    /// Returns the pet of the next row, and the line that it begins on.
     pub(super) fn next<R: BufRead>(
         &mut self,
         lines: &mut Lines<R>,
@@ -83,7 +83,7 @@ impl Table {
         Ok(Some((line, pet)))
     }
 
-    /// The cells of the columns that are read.
+    /// Returns the cells of the known columns.
     fn cells(&self, count: usize) -> Result<[Option<&str>; bulk::COLUMNS.len()], RowError> {
         let mut cells = [None; bulk::COLUMNS.len()];
         for (cell, column) in cells.iter_mut().zip(self.columns.0) {
@@ -130,7 +130,7 @@ impl Table {
                             return Ok(Some((begin, Row::TooLong)));
                         }
                         ReadRecordResult::Record => return Ok(Some((begin, Row::Whole(count)))),
-                        ReadRecordResult::End => return Ok(None), // not before the input ends
+                        ReadRecordResult::End => return Ok(None), // only at the end of the input
                     }
                 }
             }

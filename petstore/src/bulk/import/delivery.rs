@@ -11,24 +11,24 @@ use tonic::{Code, Request, Status};
 use super::chunks::{Chunk, Rejected};
 use crate::bulk::BulkError;
 
-/// The most chunks of one call: as many lines as the core's answer can name.
+/// Maximum number of chunks in one call; the core's answer can name that many lines.
 pub(crate) const SEGMENT: usize = 8;
-/// How long one call may take. The core bounds each of its steps.
+/// Deadline of one call. The core bounds each of its steps.
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
-/// For how long calls are repeated to a core that answered before and has become unreachable.
+/// Time for which calls are retried to a core that answered before and has become unreachable.
 const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// What the core did with some chunks.
+/// Outcome of some chunks.
 #[derive(Debug)]
 pub(crate) struct Delivered {
     pub(crate) created: u64,
-    /// Ascending by line.
+    /// Rejected lines, in ascending order.
     pub(crate) rejected: Vec<Rejected>,
 }
 
-/// An import in progress.
+/// Import in progress.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     client: PetStoreClient<CoreTransport>,
@@ -47,24 +47,25 @@ impl Delivery {
         &self.import_id
     }
 
-    /// Everything up to this line is imported durably.
+    /// Returns the line up to which everything is imported durably.
     pub(crate) fn last_line(&self) -> i64 {
         self.last_line
     }
 
-    /// How many pets the import has added, in this run and earlier ones.
+    /// Returns the number of pets that the import has added, in this run and earlier ones.
     pub(crate) fn created_in_all(&self) -> i64 {
         self.created_in_all
     }
 
-    /// The line up to which earlier runs have imported. If the core is unreachable, this fails at once.
+    /// Returns the line up to which earlier runs have imported. If the core is unreachable, this fails at
+    /// once.
     pub(crate) async fn position(&mut self) -> Result<i64, BulkError> {
         let message = ImportPetsRequest { import_id: self.import_id.clone(), ..Default::default() };
         self.call(&[message], Duration::ZERO).await?;
         Ok(self.last_line)
     }
 
-    /// Sends chunks until the core has them. The core does not add again what it already has.
+    /// Sends chunks until the core has them. The core does not add a line twice.
     pub(crate) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, BulkError> {
         let mut rejected = Vec::new();
         let messages: Vec<_> = chunks
@@ -79,7 +80,8 @@ impl Delivery {
         let answer = self.call(&messages, RETRY_TIMEOUT).await?;
         rejected.extend(answer.rejected_lines.into_iter().map(Rejected::from));
         rejected.sort_by_key(|rejected| rejected.line);
-        // Not the answer's own count: a call before it, whose answer was lost, may have added the rest.
+        // The answer's own count is too low if the answer to an earlier call was lost after it had added
+        // some.
         let created = u64::try_from(self.created_in_all - before).unwrap_or_default();
         Ok(Delivered { created, rejected })
     }
@@ -112,8 +114,8 @@ impl Delivery {
     }
 }
 
-/// Whether the same call may succeed later. A failed transport is reported as unavailable, unknown or
-/// cancelled.
+/// Returns `true` if the same call may succeed later. A failed transport is reported as unavailable, unknown
+/// or cancelled.
 fn is_transient(status: &Status) -> bool {
     matches!(
         status.code(),

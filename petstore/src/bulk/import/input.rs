@@ -1,4 +1,4 @@
-//! The file or stream that is imported, decompressed.
+//! File or stream that is imported, decompressed.
 
 use std::{
     fmt::Write as _,
@@ -18,17 +18,17 @@ use uuid::Uuid;
 use crate::bulk::{BulkError, is_standard};
 
 const BUFFER: usize = 128 * 1024;
-/// The first bytes of gzip (RFC 1952); neither JSON nor CSV begins with them.
+/// First bytes of gzip (RFC 1952); neither JSON nor CSV begins with them.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// What is imported.
+/// Input of an import.
 pub(crate) struct Input {
     bytes: Box<dyn Read + Send>,
     pub(crate) file: PathBuf,
     pub(crate) import_id: String,
-    /// In bytes, as stored (compressed, if it is).
+    /// Size in bytes, as stored (compressed, if it is).
     pub(crate) size: Option<u64>,
-    /// How many of these have been read.
+    /// Number of these bytes that have been read.
     pub(crate) read: Count,
 }
 
@@ -53,7 +53,7 @@ impl Input {
         Ok(Self { bytes, file: file.to_owned(), import_id, size, read })
     }
 
-    /// Its decompressed text. Waits for the first bytes.
+    /// Returns the decompressed text. Waits for the first bytes.
     pub(crate) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
         let mut bytes = BufReader::with_capacity(BUFFER, Counted { bytes: self.bytes, count: self.read });
         if bytes.fill_buf()?.starts_with(&GZIP) {
@@ -79,12 +79,12 @@ fn content_id(file: &mut File) -> io::Result<String> {
     }
     file.rewind()?;
     Ok(digest.finalize().iter().fold("sha256:".to_owned(), |mut id, byte| {
-        let _ = write!(id, "{byte:02x}"); // cannot fail: it is a String
+        let _ = write!(id, "{byte:02x}"); // cannot fail: the target is a String
         id
     }))
 }
 
-/// Counts bytes; clones share the count.
+/// Counter of bytes. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count(Arc<AtomicU64>);
 

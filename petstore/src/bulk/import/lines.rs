@@ -1,13 +1,13 @@
-//! The lines of a file. A line that is too long for a pet is skipped without holding it in memory.
+//! Lines of a file. A line that is too long for a pet is skipped without holding it in memory.
 
 use std::io::{self, BufRead};
 
 use petstore_gateway::bulk::RowError;
 
-/// The most bytes of a line: as large as the body of a request may be (docs/contract.md, 7.3).
+/// Maximum number of bytes in a line, which is that of a request body (docs/contract.md, 7.3).
 pub(super) const MAX_LINE: usize = 64 * 1024;
 
-/// Reads lines, and counts them from 1 on.
+/// Reads lines, and counts them from 1.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     input: R,
@@ -15,15 +15,15 @@ pub(super) struct Lines<R> {
     text: Vec<u8>,
 }
 
-/// A line, without its end.
+/// Line without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Text(&'a [u8]),
-    /// It has more than [`MAX_LINE`] bytes.
+    /// Line of more than [`MAX_LINE`] bytes.
     TooLong,
 }
 
-/// Why a line that is too long is not a pet.
+/// Returns the error of a line that is too long.
 pub(super) fn too_long() -> RowError {
     RowError { reason: "BODY_TOO_LARGE", message: "the line must be at most 64 KiB long".to_owned() }
 }
@@ -33,12 +33,12 @@ impl<R: BufRead> Lines<R> {
         Self { input, number: 0, text: Vec::new() }
     }
 
-    /// The number of the line that was read last; 0 before the first.
+    /// Returns the number of the last line that was read; 0 before the first.
     pub(super) fn number(&self) -> i64 {
         self.number
     }
 
-    /// The next line; `None` after the last.
+    /// Returns the next line; `None` after the last.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.text.clear();
         let mut is_too_long = false;
@@ -49,13 +49,13 @@ impl<R: BufRead> Lines<R> {
                 buffer => buffer?,
             };
             if buffer.is_empty() {
-                break; // the end of the file: the last line need not end
+                break; // end of the file: the last line may have no line end
             }
             is_empty = false;
             let end = buffer.iter().position(|byte| *byte == b'\n');
             let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             if self.text.len() + part.len() <= MAX_LINE + 1 {
-                self.text.extend_from_slice(part); // one more: the \r of the line's end
+                self.text.extend_from_slice(part); // one byte more, for the \r of the line end
             } else {
                 is_too_long = true;
             }

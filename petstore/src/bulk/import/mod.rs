@@ -1,4 +1,4 @@
-//! From a file to the core: input, records, chunks, delivery.
+//! Import from a file to the core: input, records, chunks, delivery.
 
 mod chunks;
 mod csv;

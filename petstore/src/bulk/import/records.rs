@@ -1,4 +1,4 @@
-//! The pets of a file, one after the other, and their line numbers.
+//! Pets of a file in their order, with line numbers.
 
 use std::{io::BufRead, path::PathBuf};
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::bulk::{BulkError, Format};
 
-/// A pet, or why the row is not one, and the line that it begins on.
+/// Line that a row begins on, and its pet or the reason why it has none.
 pub(super) type Record = (i64, Result<NewPet, RowError>);
 
-/// The pets of a file.
+/// Reader of a file's pets.
 pub(crate) struct Records {
     lines: Lines<Box<dyn BufRead + Send>>,
-    /// Lines up to this one are skipped.
+    /// Last line to skip.
     done: i64,
     table: Option<Table>,
     file: PathBuf,
@@ -41,12 +41,12 @@ impl Records {
         Ok(Self { lines, done, table, file })
     }
 
-    /// The line up to which the file has been read.
+    /// Returns the line up to which the file has been read.
     pub(super) fn last_line(&self) -> i64 {
         self.lines.number()
     }
 
-    /// The next pet; `None` at the end.
+    /// Returns the next pet; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Record>, BulkError> {
         let Self { lines, done, table, file } = self;
         let failed = |source| BulkError::Read { file: file.clone(), source };
@@ -62,7 +62,7 @@ impl Records {
     }
 }
 
-/// Whether the first character of the text is a `[`, with which no pet begins.
+/// Returns `true` if the first character of the text is a `[`. No pet begins with it.
 fn is_json_array(text: &[u8]) -> bool {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().starts_with(b"[")
 }

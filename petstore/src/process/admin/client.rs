@@ -1,4 +1,4 @@
-//! The client of the admin port, for `petstore health`.
+//! Client of the admin port, for `petstore health`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -13,12 +13,12 @@ use hyper_util::{
 use serde_json::Value;
 use tokio::time::timeout;
 
-/// How long a request may take.
+/// Deadline of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// More than any answer has, in bytes.
+/// Upper bound of an answer, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// `http://HOST:PORT`.
+/// URL of the form `http://HOST:PORT`.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminUrl(String);
 
@@ -42,7 +42,7 @@ impl fmt::Display for AdminUrl {
     }
 }
 
-/// Where the admin port of a process is.
+/// Settings that name the admin port of a process.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminUrlSettings {
     /// The admin port of the process
@@ -50,7 +50,7 @@ pub(crate) struct AdminUrlSettings {
     pub(crate) admin_url: AdminUrl,
 }
 
-/// Why the admin port gave no answer.
+/// Reason why the admin port gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminPortError {
     #[error("--admin-url: no answer from {url} in time")]
@@ -59,7 +59,7 @@ pub(crate) enum AdminPortError {
     Unreachable { url: AdminUrl },
 }
 
-/// A client of the admin port.
+/// Client of the admin port.
 #[derive(Debug)]
 pub(crate) struct AdminPortClient<'a> {
     url: &'a AdminUrl,
@@ -71,8 +71,8 @@ impl<'a> AdminPortClient<'a> {
         Self { url, http: Client::builder(TokioExecutor::new()).build_http() }
     }
 
-    /// Returns whether the process is ready for requests, and what `/readyz` says of its parts, which is JSON
-    /// or else null.
+    /// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is JSON or
+    /// else null.
     pub(crate) async fn readiness(&self) -> Result<(bool, Value), AdminPortError> {
         let url = || self.url.clone();
         let exchange = async {

@@ -1,8 +1,9 @@
 //! Protection against DNS rebinding.
 //!
-//! A web page cannot read what another site answers, but it can point its own host name to an address of the
-//! operator's machine or network: the browser then treats the admin port as the page's own site. It still
-//! sends the name in Host. So the admin port answers only under names that no stranger can have registered.
+//! A web page cannot read the answers of another site, but it can point its own host name to an address of
+//! the operator's machine or network: the browser then treats the admin port as the page's own site. The
+//! browser still sends the name in Host. So the admin port answers only under names that an attacker cannot
+//! register.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -20,7 +21,7 @@ use petstore_gateway::error_response;
 
 use crate::settings::HostName;
 
-/// Passes on requests whose host name is safe.
+/// Forwards requests whose host name is safe.
 pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     // A target in absolute form comes before Host (RFC 9112 §3.2.2). Browsers always send one of the two.
@@ -38,7 +39,8 @@ pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request
     error_response(StatusCode::MISDIRECTED_REQUEST, "INVALID_REQUEST", message)
 }
 
-/// Returns `true` if no stranger can have registered the host: a name or an address, with or without a port.
+/// Returns `true` if an attacker cannot register the host, which is a name or an address, with or without a
+/// port.
 fn is_safe(host: &str, known: &[HostName]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! `/log-level`: shows and changes what is logged.
+//! `/log-level`: shows and changes the filter of the log.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub(super) async fn get() -> Response {
     }
 }
 
-/// Changes what is logged to the filter in the body, for an admin.
+/// Changes the filter of the log to the one in the body, for an admin.
 pub(super) async fn set(
     State(health): State<Health>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,

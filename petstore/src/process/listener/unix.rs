@@ -15,29 +15,29 @@ use tokio::{
     runtime::Handle,
 };
 
-/// Time to wait for the lock.
+/// Timeout of waiting for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Removes the socket's file when it is dropped, unless another process has put its own there meanwhile.
+/// File of a socket. Removed on drop, unless another process has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
+    /// Device and inode of the file.
     identity: (u64, u64),
 }
 
-/// Listens at the path, in mode 0600. Replaces a socket that is there already if no process listens on it.
+/// Listens at the path, in mode 0600. Replaces a socket that exists already if no process listens on it.
 /// Blocks, and has to be called inside a Tokio runtime.
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let folder = folder_of(path);
     warn_if_others_can_write(folder)?;
     let _lock = Lock::acquire(path)?; // until the new socket is in its place
     check_replaceable(path)?;
-    // Created in a folder that nobody else can enter: otherwise everybody could connect between `bind` and
+    // Created in a folder that no other user can enter: otherwise any user could connect between `bind` and
     // `chmod`.
     let private = folder.join(format!(".petstore-{}", process::id()));
     let temporary = private.join("s");
-    let _ = fs::remove_file(&temporary); // what an earlier process of this number may have left
+    let _ = fs::remove_file(&temporary); // an earlier process with this id may have left it
     let _ = fs::remove_dir(&private);
     DirBuilder::new().mode(0o700).create(&private)?;
     let bound = create(&temporary, path);
@@ -62,7 +62,7 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
         Ok(metadata) if !metadata.file_type().is_socket() => {
             Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"))
         }
-        // Tokio's way to connect never blocks, also when the other side's queue is full.
+        // Tokio's connect never blocks, even if the other side's queue is full.
         Ok(_) => match Handle::current().block_on(UnixStream::connect(path)) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
@@ -84,9 +84,9 @@ fn warn_if_others_can_write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The lock that keeps two processes from replacing each other's socket: a file beside it, which only their
-/// user can open. Every user that can read the folder could lock the folder itself, and so keep the service
-/// from starting.
+/// Lock that keeps two processes from replacing each other's socket. It is a file beside the socket, which
+/// only their user can open. Every user that can read the folder could lock the folder itself, and so keep
+/// the service from starting.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -101,7 +101,7 @@ impl Lock {
         loop {
             let file = open_own(&path)?;
             match file.try_lock() {
-                // Otherwise its former holder has removed it.
+                // The identity differs if the previous holder has removed the file.
                 Ok(()) if identity(&path).ok() == Some(identity_of(&file.metadata()?)) => {
                     return Ok(Self { path, file });
                 }
@@ -116,8 +116,8 @@ impl Lock {
     }
 }
 
-/// The file is removed while it is still locked: another process that has opened it meanwhile looks whether
-/// it is still there.
+/// Removes the file while it is still locked: another process that has opened it meanwhile checks whether it
+/// still exists.
 impl Drop for Lock {
     fn drop(&mut self) {
         let removed = fs::remove_file(&self.path).and_then(|()| self.file.unlock());
@@ -136,7 +136,7 @@ fn open_own(path: &Path) -> io::Result<File> {
         made => return made,
     }
     let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return open_own(path), // it has just gone
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return open_own(path), // just removed
         found => found?,
     };
     if !found.is_file() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {

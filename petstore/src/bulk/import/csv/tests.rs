@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What stands on which line: the name, category and status number, or the refusal.
+/// Returns the line numbers with their name, category and status number, or their refusal.
 fn read(file: &str) -> Vec<(i64, Result<NewPet, String>)> {
     let mut lines = Lines::new(file.as_bytes());
     let mut table = Table::open(&mut lines, Path::new("pets.csv")).unwrap();
@@ -35,7 +35,7 @@ fn a_line_that_is_not_allowed_costs_itself_alone() {
         said[1..],
         [
             (4, Some("categoryId is required")),
-            (5, None), // more cells than columns are no pet's members
+            (5, None), // the row has more cells than columns
             (6, Some("name is required; categoryId is required")),
             (7, None),
         ]
