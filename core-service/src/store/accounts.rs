@@ -26,7 +26,7 @@ pub struct Accounts<'a> {
 }
 
 impl<'a> Accounts<'a> {
-    /// The same, changed by that actor.
+    /// Returns the accounts with `actor` as the author of changes.
     #[must_use]
     pub fn by(self, actor: &'a Actor) -> Self {
         Self { actor, ..self }
@@ -51,7 +51,7 @@ impl<'a> Accounts<'a> {
             .await
     }
 
-    /// Every account, in the order of their names.
+    /// Returns every account, sorted by name.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl<'a> Accounts<'a> {
         Ok((rows.into_iter().map(Account::try_from).collect::<Result<_, _>>()?, total))
     }
 
-    /// The account of that name.
+    /// Returns the account with this name.
     ///
     /// # Errors
     ///
@@ -99,14 +99,14 @@ impl<'a> Accounts<'a> {
         row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
     }
 
-    /// The account with that identifier.
+    /// Returns the account with this identifier.
     pub(crate) async fn find_by_id(self, id: AccountId) -> Result<Account, PetStoreError> {
         let find = account::Entity::find_by_id(id.0);
         let row = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         row.ok_or(PetStoreError::AccountIdNotFound(id.0))?.try_into()
     }
 
-    /// Puts an account on another plan, from its running windows on.
+    /// Moves an account to another plan. The change applies to its running windows too.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<'a> Accounts<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::AccountNotFound`], [`PetStoreError::AccountExists`] if the new name is taken,
-    /// [`PetStoreError::Invalid`] if the account's plan has limits of its own, or the store's error.
+    /// [`PetStoreError::Invalid`] if the account's plan has custom limits, or the store's error.
     pub async fn update(
         self,
         name: &AccountName,
@@ -141,7 +141,8 @@ impl<'a> Accounts<'a> {
         .await
     }
 
-    /// Suspends an account: all its keys are refused. One that is suspended already gets the new reason.
+    /// Suspends an account. All its keys are refused. An account that is already suspended gets the new
+    /// reason.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl<'a> Accounts<'a> {
         .await
     }
 
-    /// Ends an account's suspension; one that is not suspended stays as it is.
+    /// Ends an account's suspension. An account that is not suspended stays unchanged.
     ///
     /// # Errors
     ///
@@ -168,8 +169,8 @@ impl<'a> Accounts<'a> {
         self.change(name, "ResumeAccount", now, |account| Ok(Account { suspension: None, ..account })).await
     }
 
-    /// Puts what `change` makes of the account in its place, and records that; does nothing if it stays the
-    /// same.
+    /// Replaces the account with the result of `change`, and records that. Does nothing if the account stays
+    /// unchanged.
     async fn change(
         self,
         name: &AccountName,
@@ -202,7 +203,7 @@ impl<'a> Accounts<'a> {
     }
 }
 
-/// The account of that name, in a transaction.
+/// Returns the account with this name, in a transaction.
 pub(super) async fn find(transaction: &Session, name: &AccountName) -> Result<Account, PetStoreError> {
     let row = account::Entity::find().filter(Column::Name.eq(name.as_str())).all(transaction).await?.pop();
     row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
@@ -264,13 +265,13 @@ async fn replace(transaction: &Session, account: &Account) -> Result<(), PetStor
     }
 }
 
-/// The text with those characters marked that LIKE reads as wildcards.
+/// Returns the text with LIKE's wildcard characters escaped.
 fn escape_like(text: &str) -> String {
     text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_")
 }
 
 fn agreed_columns(plan: Plan) -> (Option<i64>, Option<i64>) {
-    // Bound: Plan::parse lets nothing larger than 10^9 through.
+    // Bound: Plan::parse accepts at most 10^9.
     let column = |number| i64::try_from(number).unwrap_or(i64::MAX);
     match plan.agreed() {
         Some(quota) => (Some(column(quota.per_minute)), Some(column(quota.per_day))),

@@ -1,4 +1,4 @@
-//! The audit in the database. Nothing here changes or removes an event, and the database itself refuses to.
+//! The audit in the database. Nothing here changes or removes an event, and the database itself refuses both.
 
 use petstore_clock::UnixMillis;
 use sea_orm::{

@@ -23,7 +23,7 @@ use crate::domain::{
     StatedReason, Subject, ban_json,
 };
 
-/// How many notes one report forgets that are over; the next one goes on.
+/// Maximum number of expired notes that one report deletes. The next report goes on.
 const SWEEP: u64 = 100;
 
 /// The bans of the keys of a store.
@@ -34,14 +34,14 @@ pub struct Bans<'a> {
 }
 
 impl<'a> Bans<'a> {
-    /// The same, changed by that actor.
+    /// Returns the bans with `actor` as the author of changes.
     #[must_use]
     pub fn by(self, actor: &'a Actor) -> Self {
         Self { actor, ..self }
     }
 
-    /// Takes note of a ban that a gateway imposed, unless what is kept outweighs it. What is kept then, and
-    /// the revision that this is as new as. An unknown key has no ban.
+    /// Stores a ban that a gateway imposed, unless the stored note outweighs it. Returns the note stored
+    /// afterwards, and the revision as of which that is true. An unknown key has no ban.
     pub(crate) async fn report(
         self,
         key_id: &str,
@@ -69,13 +69,12 @@ impl<'a> Bans<'a> {
             .await
     }
 
-    /// Bans a key from now on, in the place of whatever ban it has. Its owner is shown the reason. Its next
-    /// ban is twice as long, like after any other.
+    /// Bans a key from now on. The new ban replaces any other. The key's owner is shown the reason. The next
+    /// ban is twice as long, as after any other.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if `length` is nothing, [`PetStoreError::KeyNotFound`], or the store's
-    /// error.
+    /// [`PetStoreError::Invalid`] if `length` is zero, [`PetStoreError::KeyNotFound`], or the store's error.
     pub async fn add(
         self,
         id: KeyId,
@@ -93,8 +92,8 @@ impl<'a> Bans<'a> {
         }
     }
 
-    /// Lifts a key's ban and forgets that there was one, so that a next one is as short as a first one. Does
-    /// the same for bans that were imposed before but are not known here yet.
+    /// Lifts a key's ban and resets its history, so that the next ban is as short as a first one. Applies
+    /// also to bans that were imposed earlier but are not known here yet.
     ///
     /// # Errors
     ///
@@ -103,9 +102,9 @@ impl<'a> Bans<'a> {
         self.set(id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
     }
 
-    /// Bans a key, or lifts its bans, whatever is kept: `decide` makes the note of the moment at which that
-    /// is. It is `now`, or when the kept ban was imposed, if that was by a clock ahead of this one: what is
-    /// newer holds. Returns the key too.
+    /// Bans a key or lifts its bans, whatever note is stored. `decide` makes the note from its time. This is
+    /// `now`, or the time at which the stored ban was imposed if that is later because of clock skew: the
+    /// newer note holds. Returns the key too.
     async fn set(
         self,
         id: KeyId,
@@ -153,9 +152,9 @@ impl<'a> Bans<'a> {
         Ok(self.page(now, None, None, None).await?.0)
     }
 
-    /// Returns the bans in force that come after that position (the beginning and the key of the last one
-    /// before), of one account if it is given, newest first; at most `limit`. A revoked or expired key has
-    /// none. With the first page comes the number of all.
+    /// Returns the bans in force after a position (start and key of the last ban of the page before), newest
+    /// first, at most `limit`, of one account if it is given. A revoked or expired key has none. With the
+    /// first page comes the number of all.
     pub(crate) async fn page(
         self,
         now: UnixMillis,
@@ -197,7 +196,7 @@ impl<'a> Bans<'a> {
         Ok((records.collect::<Result<_, _>>()?, total))
     }
 
-    /// The bans in force of these keys.
+    /// Returns the bans in force of these keys.
     pub(crate) async fn in_force(
         self,
         keys: &[KeyId],

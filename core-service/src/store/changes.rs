@@ -16,9 +16,9 @@ use crate::domain::{AccountId, PetStoreError};
 pub(crate) struct ChangedAccounts {
     /// The newest revision.
     pub(crate) revision: i64,
-    /// Each account with its own revision, ascending.
+    /// Each account with its own revision, in ascending order of revisions.
     pub(crate) accounts: Vec<(AccountId, i64)>,
-    /// More changed than are listed.
+    /// `true` if more accounts changed than are listed.
     pub(crate) truncated: bool,
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct ChangedAccounts {
 pub(crate) struct Changes<'a>(pub(super) &'a Store);
 
 impl Changes<'_> {
-    /// The accounts that changed after `after`, at most `limit` of them: one statement, so that the newest
-    /// revision and the list belong together.
+    /// Returns at most `limit` of the accounts that changed after `after`. One statement reads the list and
+    /// the newest revision, so that they are consistent.
     pub(crate) async fn after(self, after: i64, limit: usize) -> Result<ChangedAccounts, PetStoreError> {
         let query = Query::select()
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
@@ -51,16 +51,16 @@ impl Changes<'_> {
         let changed =
             rows.into_iter().filter_map(|row| Some((AccountId(row.account_id?), row.account_revision?)));
         let mut accounts: Vec<_> = changed.collect();
-        // A revision from the future was seen before the store was restored from a backup: nothing known
-        // since then holds.
+        // A revision from the future was seen before the store was restored from a backup. Nothing cached
+        // since then is valid.
         let truncated = accounts.len() > limit || after > revision;
         accounts.truncate(limit);
         Ok(ChangedAccounts { revision, accounts, truncated })
     }
 }
 
-/// Takes note, in a transaction that changes an account or one of its keys, that the account changed. The
-/// revision of that change.
+/// Records, in a transaction that changes an account or one of its keys, that the account changed. Returns
+/// the revision of that change.
 pub(super) async fn touch(transaction: &Session, account_id: i64) -> Result<i64, DbErr> {
     let revision = next_revision(transaction).await?;
     account::Entity::update_many()
@@ -71,7 +71,7 @@ pub(super) async fn touch(transaction: &Session, account_id: i64) -> Result<i64,
     Ok(revision)
 }
 
-/// Raises the revision in the transaction of the change itself: the row stays locked until that commit, so
+/// Raises the revision in the transaction of the change itself. The row stays locked until the commit, so
 /// revisions become visible in their order.
 pub(super) async fn next_revision(transaction: &Session) -> Result<i64, DbErr> {
     let raised = revision::Entity::update_many()
@@ -82,7 +82,7 @@ pub(super) async fn next_revision(transaction: &Session) -> Result<i64, DbErr> {
     raised.first().map(|row| row.value).ok_or(DbErr::RecordNotUpdated)
 }
 
-/// The newest revision.
+/// Returns the newest revision.
 pub(super) async fn current_revision(transaction: &Session) -> Result<i64, DbErr> {
     let row = revision::Entity::find().filter(revision::Column::Id.eq(1)).all(transaction).await?.pop();
     row.map(|row| row.value).ok_or_else(|| DbErr::RecordNotFound("the revision".to_owned()))

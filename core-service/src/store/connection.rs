@@ -1,9 +1,9 @@
 //! Connections to the database, each of which has one owner.
 //!
-//! A connection belongs to a task, its [`owner`], which never lends it out. Callers hand a [`job`] over and
-//! wait for the answer. When a caller gives up, what it drops does not reach the connection: the owner
-//! finishes the job, or closes the connection where the job takes too long. So no statement is cut off
-//! half-way, and a connection is used again only if it is known to be usable and outside of any transaction.
+//! A connection belongs to a task, its [`owner`], which never lends it out. Callers submit a [`job`] and wait
+//! for the answer. A caller that gives up does not affect the connection: the owner finishes the job, or
+//! closes the connection if the job times out. So no statement is cut off half-way, and a connection is
+//! reused only if it is known to be usable and outside of any transaction.
 //!
 //! ```text
 //! caller ──job──▶ queue ──▶ owner ── connection ──▶ database
@@ -11,13 +11,13 @@
 //!    └────────answer──────────┘
 //! ```
 //!
-//! - Connections that read are refused everything else by the database.
-//! - A job that writes is a transaction, which its owner begins, and commits if the job succeeds. Nothing
-//!   else can begin or end one, and a connection on which that was not answered is closed.
+//! - On connections that read, the database refuses everything else.
+//! - A job that writes is a transaction. Its owner begins it, and commits it if the job succeeds. Nothing else
+//!   can begin or end one. If beginning or ending it was not answered, the connection is closed.
 //! - So on PostgreSQL one statement that writes may be a job by itself ([`Connections::query`]): its
 //!   connection is in no transaction. On SQLite it may be one text that holds a whole transaction
 //!   ([`Session::transact`]).
-//! - Calls of one kind that wait may be answered by one job ([`Batches`]).
+//! - Waiting calls of one kind may be answered by one job ([`Batches`]).
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -43,37 +43,37 @@ use owner::Shared;
 use queue::Queue;
 use stale_connections::StaleConnections;
 
-/// How long a call waits for an owner that is free, and for a new connection if that one needs it.
+/// Timeout for acquiring a free owner, and a new connection if that owner needs one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Called after each statement.
+/// Callback that runs after each statement.
 pub(super) type Observer = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;
 
-/// How connections are made, and how long they are kept.
+/// Settings for making connections and for keeping them.
 pub(super) struct Settings {
     pub(super) target: Target,
-    /// So many jobs are done at once.
+    /// Number of connections, and so of jobs that run concurrently.
     pub(super) connections: usize,
-    /// How long a job may go on after it has begun. Its connection is closed then. `None` where that would
-    /// not stop it.
+    /// Maximum run time of a job, after which its connection is closed. `None` if closing would not stop the
+    /// job.
     pub(super) job_timeout: Option<Duration>,
-    /// `None` for a database that does not hang up.
+    /// Lifetimes of connections. `None` for a database that does not close them by itself.
     pub(super) lifetimes: Option<Lifetimes>,
-    /// Where damage is recorded.
+    /// Record of damage.
     pub(super) health: Health,
 }
 
-/// When a connection is closed although it is usable, and when it is pinged first.
+/// Times after which a usable connection is closed, or pinged before use.
 pub(super) struct Lifetimes {
-    /// Closed after being idle for so long.
+    /// Maximum time for which a connection may be idle before it is closed.
     pub(super) max_idle: Duration,
-    /// Closed after being open for so long.
+    /// Maximum age of a connection before it is closed.
     pub(super) max_age: Duration,
-    /// A connection that was idle for so long may have been cut unnoticed: it is pinged before it is used.
+    /// Idle time after which a connection is pinged before it is used: it may have been cut unnoticed.
     pub(super) ping_after: Duration,
 }
 
-/// Connections to one database. Clones share them, and may be observed each by another.
+/// Connections to one database. Clones share them, and each clone may have its own observer.
 #[derive(Clone)]
 pub(super) struct Connections {
     owners: Arc<Owners>,
@@ -86,12 +86,13 @@ struct Owners {
 }
 
 impl Connections {
-    /// Makes no connection yet: the first job of each owner does.
+    /// Creates the owners. Makes no connection yet: the first job of each owner does.
     pub(super) fn new(settings: Settings) -> Self {
         Self::with(settings, Arc::new(StaleConnections::new()))
     }
 
-    /// More connections, to the same server: what cuts one of either probably cut all.
+    /// Returns more connections to the same server. A failure that cuts one connection of either group
+    /// probably cut all.
     pub(super) fn beside(&self, settings: Settings) -> Self {
         Self::with(settings, Arc::clone(&self.owners.shared.stale))
     }
@@ -103,27 +104,28 @@ impl Connections {
         Self { owners: Arc::new(Owners { shared, tasks: std::sync::Mutex::new(tasks) }), observer: None }
     }
 
-    /// The kind of database.
+    /// Returns the kind of database.
     pub(super) fn backend(&self) -> DbBackend {
         self.owners.shared.settings.target.backend()
     }
 
-    /// From now on the observer is called after each statement that is sent through this handle.
+    /// Sets the observer, which is called after each statement that is sent through this handle from now on.
     pub(super) fn observe(&mut self, observer: impl Fn(&metric::Info<'_>) + Send + Sync + 'static) {
         self.observer = Some(Arc::new(observer));
     }
 
-    /// A connection may have been lost: all that were in use before are pinged before they are used again.
+    /// Records that a connection may have been lost. All connections that were in use before are pinged
+    /// before they are used again.
     pub(super) fn mark_stale(&self) {
         self.owners.shared.stale.record_failure();
     }
 
-    /// Connections that are idle, and those at work.
+    /// Returns the numbers of idle and of busy connections.
     pub(super) fn usage(&self) -> (usize, usize) {
         self.owners.shared.usage()
     }
 
-    /// Returns the result of work, each of whose statements is committed by itself.
+    /// Returns the result of work in which each statement is committed by itself.
     pub(super) async fn read<T, F>(&self, work: F) -> Result<T, DbErr>
     where
         T: Send + 'static,
@@ -132,8 +134,8 @@ impl Connections {
         self.submit(Kind::Statements, work).await
     }
 
-    /// The result of work in a transaction, which is committed if the result is `Ok`, and only if no
-    /// statement failed.
+    /// Returns the result of work in a transaction. It is committed if the result is `Ok` and no statement
+    /// failed.
     pub(super) async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -167,7 +169,7 @@ impl Connections {
         answer.unwrap_or_else(|_| Err(DbErr::Custom("a job ended without an answer".into()).into()))
     }
 
-    /// Refuses what waits and comes, and closes the connections once the jobs under way are done.
+    /// Refuses waiting and new jobs, and closes the connections once the jobs in flight are done.
     pub(super) async fn close(&self) {
         self.owners.shared.queue.close();
         let tasks =
@@ -176,7 +178,7 @@ impl Connections {
     }
 }
 
-/// No caller is left: the owners close their connections and end.
+/// Closes the queue when no caller is left. The owners then close their connections and end.
 impl Drop for Owners {
     fn drop(&mut self) {
         self.shared.queue.close();

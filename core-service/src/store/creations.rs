@@ -12,12 +12,13 @@ use super::{
 };
 use crate::domain::{Created, IdempotencyKey, NewPet, Pet, PetId, PetStoreError};
 
-/// How often one call tries: again after an expired key was removed, and again on another connection.
+/// Maximum number of attempts of one call: again after an expired key was removed, and again on another
+/// connection.
 const ATTEMPTS: usize = 3;
 
-/// Why a pet was not added.
+/// Reason for which a pet was not added.
 enum NotAdded {
-    /// A pet was added with that key already.
+    /// A pet was already added with that key.
     KeyTaken,
     /// Another core is working on a creation with that key.
     InProgress,
@@ -29,7 +30,7 @@ enum NotAdded {
 pub(crate) struct Creations<'a>(pub(super) &'a Store);
 
 impl Creations<'_> {
-    /// Adds a pet, or finds the one that an earlier call with the same key has added. The database settles
+    /// Adds a pet, or returns the pet that an earlier call with this key has added. The database settles
     /// races: the key is stored with the pet in one transaction, and is a primary key.
     pub(crate) async fn insert_once(
         self,
@@ -37,7 +38,7 @@ impl Creations<'_> {
         new: NewPet,
         now: UnixMillis,
     ) -> Result<Created, PetStoreError> {
-        // Held by the job that still works on it, even after the caller has given up.
+        // The job that still works on it holds the key, even after the caller has given up.
         let key = self.0.in_flight.begin(key).ok_or(PetStoreError::RequestInProgress)?;
         let work = async {
             let mut lost_connections = 0;
@@ -54,7 +55,7 @@ impl Creations<'_> {
                             };
                         }
                     }
-                    // Whether it was added is not known: the next attempt finds out by the key.
+                    // It is unknown whether the pet was added. The next attempt finds out by the key.
                     Err(NotAdded::Failed(error)) if lost_connections == 0 && fault::is_passing(&error) => {
                         lost_connections += 1;
                     }
@@ -76,7 +77,7 @@ impl Creations<'_> {
         }
     }
 
-    /// The pet that an earlier creation with this key has added.
+    /// Returns the pet that an earlier creation with this key has added.
     async fn find_created(self, key: &InFlightKey, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
         let Some(request) = self.find_request(key, now).await? else { return Ok(None) };
         let find = pet::Entity::find_by_id(request.pet_id);
@@ -86,7 +87,7 @@ impl Creations<'_> {
         pet.try_into().map(Some)
     }
 
-    /// What is stored under this key, or `None` after removing a key that has expired.
+    /// Returns the request that is stored under this key, or `None` after removing an expired key.
     async fn find_request(
         self,
         key: &InFlightKey,
@@ -114,9 +115,9 @@ impl Creations<'_> {
             .map(|()| None)
     }
 
-    /// Deletes keys that have expired, the oldest first: at most `most`, and those of the same millisecond as
-    /// the last. Returns how many there were. Selects the bound first, since PostgreSQL reads the whole table
-    /// to delete what a subquery selects.
+    /// Deletes expired keys, the oldest first: at most `most`, and those of the last one's millisecond.
+    /// Returns the number of deleted keys. Selects the bound first, since PostgreSQL reads the whole table to
+    /// delete the rows that a subquery selects.
     pub(crate) async fn forget_expired(self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
         use create_request::Column as C;
         let expiry = moment_column(expiry(now));
@@ -142,7 +143,7 @@ impl Creations<'_> {
     }
 }
 
-/// Keys that were stored at this moment or earlier have expired.
+/// Returns the time at or before which a key must have been stored to be expired by now.
 fn expiry(now: UnixMillis) -> UnixMillis {
     let kept = u64::try_from(IdempotencyKey::KEPT.as_millis()).unwrap_or(u64::MAX);
     UnixMillis(now.0.saturating_sub(kept))

@@ -1,4 +1,4 @@
-//! Where the store is.
+//! The location of the store.
 
 use std::{
     fmt,
@@ -10,25 +10,25 @@ mod postgres_address;
 
 pub use postgres_address::PostgresAddress;
 
-/// Where the store is: a SQLite file or a PostgreSQL database.
+/// The location of the store: a SQLite file or a PostgreSQL database.
 ///
-/// `sqlite://PATH`, the path absolute (`sqlite:///var/lib/petstore.db`) or relative to the working directory
-/// (`sqlite://data/petstore.db`), and taken as it is written: nothing is decoded. Or
-/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, see [`PostgresAddress`].
+/// A SQLite file is `sqlite://PATH`. The path is absolute (`sqlite:///var/lib/petstore.db`) or relative to
+/// the working directory (`sqlite://data/petstore.db`), and is taken literally: nothing is decoded. A
+/// PostgreSQL database is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, see [`PostgresAddress`].
 #[derive(Clone)]
 pub struct DatabaseUrl(DatabaseLocation);
 
-/// What a [`DatabaseUrl`] leads to.
+/// The target of a [`DatabaseUrl`].
 #[derive(Clone)]
 pub(crate) enum DatabaseLocation {
-    /// The file.
+    /// Path of the file.
     Sqlite(PathBuf),
-    /// The database.
+    /// Address of the database.
     Postgres(Box<PostgresAddress>),
 }
 
 impl DatabaseUrl {
-    /// The file, if it is a SQLite file.
+    /// Returns the path of the file if it is a SQLite file.
     #[must_use]
     pub fn sqlite_file(&self) -> Option<&Path> {
         match &self.0 {
@@ -37,8 +37,8 @@ impl DatabaseUrl {
         }
     }
 
-    /// Whether this could be a replica of that store: a PostgreSQL database of the same name on another
-    /// server.
+    /// Returns `true` if this could be a replica of `store`: a PostgreSQL database of the same name on
+    /// another server.
     #[must_use]
     pub fn may_replicate(&self, store: &Self) -> bool {
         match (&self.0, &store.0) {
@@ -54,13 +54,14 @@ impl DatabaseUrl {
     }
 }
 
-/// Why a text is no database URL. Never shows more of it than the scheme: the rest may hold a password.
+/// Reason for which a text is no database URL. Never shows more of it than the scheme: the rest may hold a
+/// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
     /// There is no `scheme://`.
     #[error("the database URL must begin with sqlite:// or postgres://")]
     NoScheme,
-    /// The scheme is another one.
+    /// The scheme is not supported.
     #[error("the database URL must begin with sqlite:// or postgres://, and not with {0}://")]
     UnsupportedScheme(String),
     /// The path of the file is empty.
@@ -69,7 +70,7 @@ pub enum DatabaseUrlError {
     /// The path of the file has a query string.
     #[error("the database URL of a file must not have parameters")]
     HasParameters,
-    /// It begins with `postgres://`, and what follows is not understood.
+    /// The text begins with `postgres://`, and the rest cannot be parsed.
     #[error(
         "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special \
          characters in its parts percent-encoded"
@@ -78,7 +79,7 @@ pub enum DatabaseUrlError {
     /// The database is not named.
     #[error("the database URL must name a database, as in postgres://petstore@localhost/petstore")]
     NoDatabase,
-    /// There is a parameter that means nothing here.
+    /// The URL has an unsupported parameter.
     #[error(
         "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, host, port, user, \
          password, dbname and application_name, and no others"
@@ -111,7 +112,7 @@ impl FromStr for DatabaseUrl {
     }
 }
 
-/// Without a password.
+/// Formats the URL without a password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -121,7 +122,7 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// Without a password.
+/// Formats the URL without a password.
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,4 +1,4 @@
-//! The tables, as `petstore-migrations` makes them.
+//! The tables, as `petstore-migrations` creates them.
 
 pub(super) mod account;
 pub(super) mod api_key;

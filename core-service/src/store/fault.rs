@@ -1,4 +1,4 @@
-//! What went wrong in the database: `DbErr` -> domain error.
+//! Conversion of database errors (`DbErr`) to domain errors.
 
 use std::io::ErrorKind;
 
@@ -15,19 +15,20 @@ impl From<DbErr> for PetStoreError {
     }
 }
 
-/// Whether a connection was not made, or was not free, in time.
+/// Returns `true` if a connection was not made, or was not free, in time.
 pub(super) fn is_slow_connection(error: &DbErr) -> bool {
     matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout))
         || matches!(sqlx_error(error), Some(sqlx::Error::PoolTimedOut))
 }
 
-/// Whether a unique constraint refused the row.
+/// Returns `true` if a unique constraint refused the row.
 pub(super) fn is_duplicate(error: &DbErr) -> bool {
     matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_)))
 }
 
-/// Whether trying again at once, on another connection, may succeed: the connection was lost, or the
-/// transaction lost against another one. Whether a write took effect is not known in the first case.
+/// Returns `true` if a retry at once, on another connection, may succeed. Either the connection was lost, or
+/// the transaction lost a race against another one. In the first case it is unknown whether a write took
+/// effect.
 pub(super) fn is_passing(error: &DbErr) -> bool {
     postgres::is_lost_connection(error)
         || postgres::is_lost_race(error)
@@ -39,8 +40,8 @@ pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     sqlite::is_damage(error) || postgres::is_damage(error)
 }
 
-/// Returns `true` if a connection could not be made because what accepted it hung up, or spoke otherwise than
-/// a server: as proxies do while no server is behind them.
+/// Returns `true` if a connection could not be made because the peer hung up, or did not speak as a server.
+/// Proxies do so while no server is behind them.
 pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Protocol(_) => true,
@@ -54,19 +55,19 @@ pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether a statement that failed so was answered to its end, on a connection that goes on.
+/// Returns `true` if a statement with this error was answered completely, on a connection that stays usable.
 pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(_)) && !postgres::is_fatal(error)
 }
 
-/// Whether the database refused the statement for what was in it, or for what others did meanwhile: with
-/// other contents it may succeed at once.
+/// Returns `true` if the database refused the statement because of its contents, or because of concurrent
+/// changes. With other contents it may succeed at once.
 pub(super) fn is_refusal(error: &DbErr) -> bool {
     let is_answer = matches!(sqlx_error(error), Some(sqlx::Error::Database(_)));
     is_answer && (!is_outage(error) || postgres::is_lost_race(error))
 }
 
-/// Whether the database is away, busy or full.
+/// Returns `true` if the database is unavailable, busy or full.
 pub(super) fn is_outage(error: &DbErr) -> bool {
     if let DbErr::ConnectionAcquire(_) = error {
         return true;

@@ -1,4 +1,4 @@
-//! The account that a new store begins with.
+//! The first account of a new store.
 
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::UnixMillis;
@@ -11,13 +11,13 @@ use super::{
 };
 use crate::domain::{AccountName, ApiKeyRecord, NewApiKey, PetStoreError, Plan};
 
-/// Its name.
+/// Name of the first account.
 const FIRST_ACCOUNT: &str = "first";
 
 impl Accounts<'_> {
-    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction:
-    /// of several processes that start on a new store at once, one succeeds. The key is the caller's, so that
-    /// it can be in safe keeping before the account exists: no crash leaves an account whose key nobody has.
+    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction.
+    /// If several processes start on a new store at once, one of them succeeds. The key is the caller's, so
+    /// that it can be stored safely before the account exists: no crash leaves an account whose key is lost.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Accounts<'_> {
             .await
     }
 
-    /// Returns `true` if an account has this key, in whichever state.
+    /// Returns `true` if an account has this key, in any state.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Accounts<'_> {
 }
 
 impl Operators<'_> {
-    /// Returns `true` if an operator has this token, in whichever state.
+    /// Returns `true` if an operator has this token, in any state.
     ///
     /// # Errors
     ///

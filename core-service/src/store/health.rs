@@ -1,4 +1,4 @@
-//! Faults of the database that last until an operator has acted.
+//! Faults of the database that last until an operator has fixed them.
 
 use std::{
     io,
@@ -21,15 +21,15 @@ pub(super) struct Health(Arc<Faults>);
 
 #[derive(Default)]
 struct Faults {
-    /// The database itself has called its content damaged.
+    /// `true` if the database has reported that its content is damaged.
     is_damaged: AtomicBool,
-    /// The open file is no longer the one at the store's path.
+    /// `true` if the open file is no longer the one at the store's path.
     is_replaced: AtomicBool,
-    /// The file of a SQLite store, once it is open.
+    /// File of a SQLite store, once it is open.
     file: OnceLock<OpenFile>,
 }
 
-/// A SQLite file as it was when it was opened.
+/// Identity of a SQLite file at the time when it was opened.
 struct OpenFile {
     path: PathBuf,
     opened: Files,
@@ -43,7 +43,7 @@ struct Files {
 }
 
 impl Health {
-    /// Returns `true` if the database has called itself damaged since the process started.
+    /// Returns `true` if the database has reported damage since the process started.
     pub(super) fn is_damaged(&self) -> bool {
         self.0.is_damaged.load(Ordering::Relaxed)
     }
@@ -53,7 +53,7 @@ impl Health {
         self.0.is_replaced.load(Ordering::Relaxed)
     }
 
-    /// Judges why a statement failed. Logs the first damage that is found.
+    /// Records damage if the error reports it. Logs the first damage that is found.
     pub(super) fn record(&self, error: &sqlx::Error) {
         if !fault::is_damage(error) || self.0.is_damaged.swap(true, Ordering::Relaxed) {
             return;
@@ -74,20 +74,20 @@ impl Health {
         }
     }
 
-    /// Remembers which file is open.
+    /// Records which file is open.
     pub(super) async fn open_file(&self, path: &Path) -> io::Result<()> {
         let opened = files(path).await?;
         let _ = self.0.file.set(OpenFile { path: path.to_owned(), opened }); // it is set once
         Ok(())
     }
 
-    /// The path of the file that is open, on SQLite.
+    /// Returns the path of the open file, on SQLite.
     pub(super) fn path(&self) -> Option<&Path> {
         self.0.file.get().map(|file| file.path.as_path())
     }
 
-    /// Returns `true` unless the files at the store's path are others than those that were opened. A file
-    /// system that does not answer is no proof of that.
+    /// Returns `true` unless the files at the store's path differ from those that were opened. A file system
+    /// that does not answer proves nothing.
     pub(super) async fn is_file_in_place(&self) -> bool {
         match self.0.file.get() {
             Some(file) => files(&file.path).await.map_or(true, |now| now == file.opened),
@@ -95,7 +95,7 @@ impl Health {
         }
     }
 
-    /// Records that the file was replaced: nothing is asked of it any more.
+    /// Records that the file was replaced. It is not used from then on.
     pub(super) fn give_up_file(&self) {
         self.0.is_replaced.store(true, Ordering::Relaxed);
     }

@@ -19,7 +19,7 @@ pub(crate) struct Imports<'a>(pub(super) &'a Store);
 
 impl Imports<'_> {
     /// Adds the pets of those lines that the import has not passed yet, and moves its position, in one
-    /// transaction: whatever is sent twice, at once or after an answer was lost, is added once.
+    /// transaction. Lines that are sent twice, concurrently or after a lost answer, are added once.
     pub(crate) async fn add(
         self,
         id: &ImportId,
@@ -34,7 +34,7 @@ impl Imports<'_> {
             .await
     }
 
-    /// How far the import has come. What is under way elsewhere may not be seen yet.
+    /// Returns the position of the import. A chunk that is in flight elsewhere may not be included yet.
     pub(crate) async fn progress(self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
         let find = import::Entity::find_by_id(id.as_str());
         let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
@@ -69,8 +69,7 @@ async fn import_lines(
     Ok(Imported { created, progress })
 }
 
-/// How far the import has come; nobody else moves it until the transaction ends. An import that is not known
-/// begins.
+/// Returns the position of the import, and locks it until the transaction ends. An unknown import begins.
 async fn lock_progress(
     transaction: &Session,
     id: &ImportId,

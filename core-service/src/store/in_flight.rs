@@ -1,4 +1,4 @@
-//! Which creations with an idempotency key are in flight.
+//! Creations with an idempotency key that are in flight.
 
 use std::{
     collections::HashSet,
@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::IdempotencyKey;
 
-/// The keys of the creations that this process is working on: at most as many as calls at once.
+/// Keys of the creations that this process is working on: at most as many as concurrent calls.
 #[derive(Clone, Default)]
 pub(super) struct CreationsInFlight(Arc<Mutex<HashSet<IdempotencyKey>>>);
 
-/// The key of a creation in flight, which ends when the last clone is dropped.
+/// Key of a creation in flight, which ends when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct InFlightKey(Arc<Entry>);
 
@@ -23,14 +23,14 @@ struct Entry {
 }
 
 impl InFlightKey {
-    /// What is stored of the key: never its text, since a client may have put a secret into it.
+    /// Returns the digest, which is stored instead of the key's text: a client may have put a secret into it.
     pub(super) fn digest(&self) -> Vec<u8> {
         Sha256::digest(self.0.key.as_str()).to_vec()
     }
 }
 
 impl CreationsInFlight {
-    /// `None` if a creation with that key is in flight already.
+    /// Registers a creation. Returns `None` if one with that key is in flight already.
     pub(super) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
         self.keys()
             .insert(key.clone())

@@ -1,4 +1,4 @@
-//! Rows that one statement adds.
+//! Insertion of rows by one statement.
 
 use sea_orm::{
     ActiveModelTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, Iterable, QueryTrait,
@@ -10,8 +10,8 @@ use super::Store;
 type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 
 impl Store {
-    /// Adds rows, all or none: it is one statement, on PostgreSQL in one round trip. What the database made
-    /// of them, in no particular order.
+    /// Adds rows, all or none. It is one statement, on PostgreSQL in one round trip. Returns the rows as the
+    /// database stored them, in no particular order.
     pub(super) async fn insert_rows<A>(&self, rows: Vec<A>) -> Result<Vec<ModelOf<A>>, DbErr>
     where
         A: ActiveModelTrait + Send + 'static,

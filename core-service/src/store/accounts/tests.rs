@@ -43,7 +43,7 @@ impl Shop {
         listed.into_iter().find(|record| record.id == key.record.id).unwrap().state(self.clock.now())
     }
 
-    /// The accounts that changed since a revision, and the newest revision.
+    /// Returns the accounts that changed since a revision, and the newest revision.
     async fn changes(&self, after: i64) -> (Vec<AccountId>, i64) {
         let changes = self.store.changes().after(after, 1_000).await.unwrap();
         (changes.accounts.into_iter().map(|(account, _)| account).collect(), changes.revision)

@@ -133,7 +133,7 @@ async fn a_lifting_is_remembered_for_longer_than_any_ban_that_it_lifted() {
     shop.hand.advance(Duration::from_hours(24 * 365));
     let other = shop.another_key().await;
     let ban = Ban::new(shop.clock.now(), shop.clock.now().plus(MINUTE), BanOrigin::Limiter).unwrap();
-    // Forgets what is over.
+    // This deletes expired notes.
     shop.store.bans().report(&other.to_string(), ban, shop.clock.now()).await.unwrap();
     assert_eq!(shop.report(imposed, Duration::from_hours(24 * 366)).await, None);
 }

@@ -1,10 +1,11 @@
-//! Calls of one kind that wait are answered together.
+//! Batching of waiting calls of one kind.
 //!
-//! The first call goes at once. Those that come while it is under way wait, and go together once it has
-//! ended: nobody waits for company. No call joins work that is under way, so each sees whatever was committed
-//! before it was made.
+//! The first call is sent at once. Calls that arrive while it is in flight are queued, and are sent as one
+//! batch once it has ended: no call waits for others to arrive. No call joins a batch that is in flight, so
+//! each call sees everything that was committed before it was made.
 //!
-//! A call that is given up while it waits is withdrawn. One that was begun is finished, as every job is.
+//! A call that is cancelled while it is queued is withdrawn. A call that has begun is finished, as every job
+//! is.
 
 use std::{
     collections::VecDeque,
@@ -23,72 +24,74 @@ use super::{
     job::{Job, Kind, Work},
 };
 
-/// How long a batch may take until one more connection is put to work for those that wait: longer than it
-/// takes unless it waits for a lock, a disk or a network. It is timed once for each batch, not for each call:
-/// a timer that is due before all others wakes the runtime's driver, which is a system call.
+/// Time after which a batch is overdue, and one more connection serves the queue. It is longer than a batch
+/// takes unless it waits for a lock, a disk or a network. There is one timer for each batch, not for each
+/// call: a timer that is due before all others wakes the runtime's driver, which is a system call.
 const OVERDUE_AFTER: Duration = Duration::from_millis(20);
 
-/// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call.
+/// Number of times a batch of more than one call yields to the scheduler so that tasks that are ready can
+/// join it.
 const GATHERING: usize = 3;
 
-/// A kind of call that is answered together with others.
+/// A kind of call that is batched.
 pub(in crate::store) trait Batched: Send + Sync + 'static {
-    /// One call.
+    /// A single call.
     type Call: Clone + Send + 'static;
-    /// What a call is answered with.
+    /// Answer to one call.
     type Answer: Clone + Send + 'static;
-    /// Calls that are answered together: as many as is good.
+    /// Calls that are answered together. A batch bounds its own size.
     type Batch: Default + Send + 'static;
 
-    /// Adds the call to the batch, and tells which of its answers is for this call. Gives the call back if
-    /// the batch has no room; an empty one has.
+    /// Adds the call to the batch, and returns the index of its answer. Gives the call back if the batch is
+    /// full; an empty batch always has room.
     ///
     /// # Errors
     ///
-    /// The call.
+    /// The call, if the batch is full.
     fn add(batch: &mut Self::Batch, call: Self::Call) -> Result<usize, Self::Call>;
 
-    /// The answers of the batch, in its order.
+    /// Returns the answers of the batch, in the order of its calls.
     fn answer(session: &Session, batch: Self::Batch) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>>;
 }
 
-/// Why a call was not answered.
+/// Reason for which a call was not answered.
 #[derive(Debug)]
 pub(in crate::store) struct BatchError {
     pub(in crate::store) error: DbErr,
-    /// There were others in the batch: it may have failed because of one of them.
+    /// `true` if the batch had other calls: it may have failed because of one of them.
     pub(in crate::store) is_shared: bool,
 }
 
-/// How many batches are under way at once.
+/// Limits on concurrent batches.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Turns {
-    /// So many always.
+    /// Number of batches that may run concurrently.
     pub(in crate::store) at_once: usize,
-    /// So many where batches take long.
+    /// Upper bound while batches are overdue.
     pub(in crate::store) most: usize,
 }
 
-/// Answers calls of one kind together, on these connections. Clones share the calls.
+/// Batches calls of one kind on these connections. Clones share the queue.
 pub(in crate::store) struct Batches<B: Batched> {
     connections: Connections,
     lane: Arc<Lane<B>>,
 }
 
-/// Where the calls wait.
+/// The queue of calls.
 struct Lane<B: Batched> {
     turns: Turns,
     state: Mutex<State<B>>,
 }
 
 struct State<B: Batched> {
-    /// In the order in which they came: their numbers ascend.
+    /// Waiting calls in order of arrival: their numbers ascend.
     waiting: VecDeque<Waiting<B>>,
     next_number: u64,
-    /// Turns that have begun, and at most one that has not: it takes along whoever waits until then.
+    /// Number of turns that have begun, plus at most one that has not. That one takes all calls that are
+    /// queued by then.
     turns: usize,
     begun: usize,
-    /// Turns that are taking longer than [`OVERDUE_AFTER`]: one more may begin for each.
+    /// Number of turns that are overdue (see [`OVERDUE_AFTER`]). For each, one more may begin.
     overdue: usize,
 }
 
@@ -98,7 +101,7 @@ struct Waiting<B: Batched> {
     caller: Caller<B::Answer>,
 }
 
-/// Who waits for a batch, and for which of its answers.
+/// Callers of a batch, each with the index of its answer.
 type Callers<B> = Vec<(usize, Caller<<B as Batched>::Answer>)>;
 
 struct Caller<A> {
@@ -112,7 +115,7 @@ impl<B: Batched> Batches<B> {
         Self { connections, lane: Arc::new(Lane { turns, state: Mutex::new(state) }) }
     }
 
-    /// The connections that are used.
+    /// Returns the connections that are used.
     pub(in crate::store) fn connections(&self) -> &Connections {
         &self.connections
     }
@@ -121,11 +124,11 @@ impl<B: Batched> Batches<B> {
         &mut self.connections
     }
 
-    /// The answer to the call.
+    /// Returns the answer to the call.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// If the call was not answered.
     pub(in crate::store) async fn ask(&self, call: B::Call) -> Result<B::Answer, BatchError> {
         let (answer, mut answered) = oneshot::channel();
         let place = self.enter(call, answer);
@@ -140,7 +143,7 @@ impl<B: Batched> Batches<B> {
         received.unwrap_or_else(|_| lost())
     }
 
-    /// The answer to the call, which is a batch of its own on any of these connections.
+    /// Returns the answer to the call, which runs as a batch of one on any of these connections.
     pub(in crate::store) async fn ask_alone(
         connections: &Connections,
         call: B::Call,
@@ -151,7 +154,7 @@ impl<B: Batched> Batches<B> {
         answers.get(index).cloned().ok_or_else(no_answer)
     }
 
-    /// Lets the call wait for its turn, which may be now.
+    /// Queues the call for its turn, which may begin at once.
     fn enter(&self, call: B::Call, answer: oneshot::Sender<Result<B::Answer, BatchError>>) -> Place<'_, B> {
         let caller = Caller { answer, span: Current::take() };
         let number = {
@@ -165,7 +168,7 @@ impl<B: Batched> Batches<B> {
         Place { lane: &self.lane, number }
     }
 
-    /// One more turn for those that wait, if all have begun and there may be more.
+    /// Adds one more turn for the queue, if all others have begun and the limits allow it.
     fn begin(&self) {
         {
             let Turns { at_once, most } = self.lane.turns;
@@ -204,7 +207,7 @@ impl<B: Batched> Lane<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it half changed
     }
 
-    /// Begins a turn: takes the calls that go together, the oldest first, and who waits for which answer.
+    /// Begins a turn. Takes the calls that fit into one batch, the oldest first, with their callers.
     fn take(&self) -> (B::Batch, Callers<B>) {
         let (mut batch, mut callers) = (B::Batch::default(), Vec::new());
         let mut state = self.state();
@@ -225,14 +228,14 @@ impl<B: Batched> Lane<B> {
     }
 }
 
-/// A place in a lane; given up when dropped.
+/// A position in the queue, withdrawn on drop.
 struct Place<'b, B: Batched> {
     lane: &'b Lane<B>,
     number: u64,
 }
 
 impl<B: Batched> Place<'_, B> {
-    /// Takes the call back, if it has not begun.
+    /// Withdraws the call if it has not begun. Returns `true` if it had not.
     fn withdraw(&self) -> bool {
         let mut state = self.lane.state();
         let withdrawn = self.index(&state).and_then(|index| state.waiting.remove(index));
@@ -241,7 +244,7 @@ impl<B: Batched> Place<'_, B> {
     }
 
     fn index(&self, state: &State<B>) -> Option<usize> {
-        // Most have been answered: only older calls are gone from the front.
+        // Most calls in front have been answered: only older calls are gone from the front.
         if state.waiting.front().is_none_or(|oldest| oldest.number > self.number) {
             return None;
         }
@@ -249,20 +252,20 @@ impl<B: Batched> Place<'_, B> {
     }
 }
 
-/// A caller that gives up leaves no call behind.
+/// Withdraws the call of a caller that gave up.
 impl<B: Batched> Drop for Place<'_, B> {
     fn drop(&mut self) {
         self.withdraw();
     }
 }
 
-/// One batch: a job that decides what it does when a connection is there. When it ends, the next one begins.
+/// One batch: a job that takes its calls when a connection is available. When it ends, the next one begins.
 struct Turn<B: Batched> {
     batches: Batches<B>,
     observer: Option<Observer>,
     has_begun: bool,
     is_overdue: bool,
-    /// Those of this batch, and which answer is for whom.
+    /// Callers of this batch, each with the index of its answer.
     callers: Callers<B>,
     result: Option<Result<Vec<B::Answer>, DbErr>>,
 }
@@ -274,7 +277,7 @@ impl<B: Batched> Work for Turn<B> {
 
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
         Box::pin(async move {
-            // Whoever can be run now may come along: it costs no wait where nobody can.
+            // Yields so that tasks that are ready can join the batch. This costs no wait if there are none.
             for _ in 0..GATHERING {
                 task::yield_now().await;
                 if self.batches.lane.state().waiting.len() <= 1 {
@@ -300,7 +303,7 @@ impl<B: Batched> Work for Turn<B> {
 
     fn fail(&mut self, error: DbErr) {
         if self.callers.is_empty() {
-            // No connection within the time: each caller gives up when its own has passed.
+            // No connection became free in time. Each caller gives up at its own timeout.
             if let DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) = error {
                 return;
             }
@@ -318,13 +321,13 @@ impl<B: Batched> Work for Turn<B> {
                 Ok(answers) => answers.get(index).cloned().ok_or_else(no_answer),
                 Err(error) => Err(error.clone()),
             };
-            // An error is that of a caller who has given up.
+            // Sending fails only if the caller has given up.
             let _ = caller.answer.send(answer.map_err(|error| BatchError { error, is_shared }));
         }
     }
 }
 
-/// However a batch ends, those that wait have the next turn.
+/// Gives the next turn to the waiting calls, however the batch ended.
 impl<B: Batched> Drop for Turn<B> {
     fn drop(&mut self) {
         {
@@ -341,7 +344,7 @@ impl<B: Batched> Drop for Turn<B> {
     }
 }
 
-/// Its turn has gone without a word: the runtime is shutting down.
+/// Returns the error of a call whose turn was dropped without an answer: the runtime is shutting down.
 fn lost<A>() -> Result<A, BatchError> {
     Err(BatchError { error: no_answer(), is_shared: false })
 }

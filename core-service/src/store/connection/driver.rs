@@ -11,7 +11,7 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-/// What to connect to, and how.
+/// Target of a connection, with its options.
 pub(in crate::store) enum Target {
     Postgres(Box<PgConnectOptions>),
     Sqlite(Box<SqliteConnectOptions>),
@@ -47,8 +47,8 @@ impl Driver {
         }
     }
 
-    /// All rows. There is none of sqlx's ways to fetch only one: on SQLite that resets the statement after
-    /// the row, which commits it, and passes over what comes of that.
+    /// Returns all rows. No method of sqlx that fetches only one row is used: on SQLite they reset the
+    /// statement after the row, which commits it, and ignore the outcome.
     pub(super) async fn rows(&mut self, statement: &Statement) -> Result<Vec<QueryResult>, sqlx::Error> {
         let (sql, values) = parts(statement);
         match self {
@@ -71,7 +71,7 @@ impl Driver {
         }
     }
 
-    /// Without preparing it.
+    /// Sends a statement without preparing it.
     pub(super) async fn send(&mut self, sql: &str) -> Result<ExecResult, sqlx::Error> {
         let sql = AssertSqlSafe(sql.to_owned());
         match self {
@@ -95,7 +95,7 @@ impl Driver {
     }
 }
 
-/// All values are bound: the text holds placeholders.
+/// Returns the text and the values. All values are bound: the text holds placeholders.
 fn parts(statement: &Statement) -> (AssertSqlSafe<&str>, SqlxValues) {
     let values = statement.values.clone().unwrap_or_else(|| Values(Vec::new()));
     (AssertSqlSafe(statement.sql.as_str()), SqlxValues(values))

@@ -1,4 +1,4 @@
-//! Work on a connection, and who waits for it.
+//! Work on a connection, and the caller that waits for it.
 
 use futures_util::future::BoxFuture;
 use petstore_telemetry::traces::Current;
@@ -7,19 +7,19 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{Observer, session::Session};
 
-/// How the statements of a job are committed.
+/// The way in which the statements of a job are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Each by itself.
+    /// Each statement by itself.
     Statements,
-    /// Together, in a transaction around the job.
+    /// All statements together, in a transaction around the job.
     Transaction,
 }
 
-/// A job whose result only its caller knows.
+/// A job whose result type only its caller knows.
 pub(super) struct Job {
     work: Box<dyn Work>,
-    /// When its caller began to wait.
+    /// Time at which its caller began to wait.
     pub(super) submitted_at: Instant,
 }
 
@@ -36,12 +36,12 @@ impl Job {
         Self { work, submitted_at: Instant::now() }
     }
 
-    /// Whether its caller still waits.
+    /// Returns `true` if its caller still waits.
     pub(super) fn is_awaited(&self) -> bool {
         self.work.is_awaited()
     }
 
-    /// Runs it. The session knows whether it is usable afterwards.
+    /// Runs the job. The session records whether it is usable afterwards.
     pub(super) async fn run(&mut self, session: &mut Session) {
         self.work.run(session).await;
     }
@@ -64,7 +64,7 @@ pub(super) struct TypedJob<F, T, E> {
     work: Option<F>,
     result: Option<Result<T, E>>,
     answer: oneshot::Sender<Result<T, E>>,
-    /// The span of the caller: what is sent is part of it.
+    /// Span of the caller, which encloses the statements.
     span: Current,
 }
 
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// Commits what succeeded, undoes what did not.
+/// Commits the transaction if the work succeeded, and rolls it back otherwise.
 async fn in_transaction<F, T, E>(session: &Session, work: F) -> Result<T, E>
 where
     E: From<DbErr>,

@@ -20,12 +20,13 @@ use super::{
     session::Session,
 };
 
-/// Between attempts to connect to a server that is about to start: doubled each time, up to the second one.
+/// Backoff between attempts to connect to a server that is about to start: doubled from the first to the
+/// second.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-/// How long a connection may take to be closed that is in order.
+/// Timeout for closing a healthy connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the owners of connections to one database have in common.
+/// State shared by the owners of connections to one database.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
@@ -39,13 +40,13 @@ impl Shared {
         Self { settings, queue: Arc::default(), stale, open: AtomicUsize::new(0), busy: AtomicUsize::new(0) }
     }
 
-    /// Connections that are idle, and those at work.
+    /// Returns the numbers of idle and of busy connections.
     pub(super) fn usage(&self) -> (usize, usize) {
         let busy = self.busy.load(Ordering::Relaxed);
         (self.open.load(Ordering::Relaxed).saturating_sub(busy), busy)
     }
 
-    /// A new connection. Tries again until the deadline where that may help.
+    /// Returns a new connection. Retries until the deadline where that may help.
     async fn connect(&self, deadline: Instant) -> Result<Driver, DbErr> {
         let (mut pause, longest_pause) = RETRY_DELAYS;
         loop {
@@ -86,9 +87,9 @@ pub(super) async fn work(shared: Arc<Shared>) {
 
 struct Owner {
     shared: Arc<Shared>,
-    /// Usable, and in no transaction.
+    /// The connection, if it is usable and in no transaction.
     connection: Option<OpenConnection>,
-    /// Not yet answered.
+    /// The finished job, if it is not answered yet.
     done: Option<Job>,
 }
 
@@ -101,8 +102,8 @@ struct OpenConnection {
 }
 
 impl Owner {
-    /// Answers the last job after this owner has joined the queue for the next one, so that a caller that
-    /// comes back at once finds it idle.
+    /// Answers the last job after this owner has queued for the next one, so that a caller that returns at
+    /// once finds it idle.
     async fn next_job(&mut self) -> Option<Job> {
         let next = self.shared.queue.next(self.connection.is_some());
         if let Some(done) = self.done.take() {
@@ -122,7 +123,7 @@ impl Owner {
         job.await.ok()
     }
 
-    /// The connection that is kept, or a new one.
+    /// Returns the connection that is kept, or a new one.
     async fn connect(&mut self, deadline: Instant) -> Result<OpenConnection, DbErr> {
         if let Some(mut connection) = self.connection.take()
             && (!self.may_be_stale(&connection) || connection.answers(deadline).await)
@@ -140,11 +141,11 @@ impl Owner {
         })
     }
 
-    /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, and where the job panics
-    /// or goes on for too long, the connection is cut: the database undoes what was not committed.
+    /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, or if the job panics or
+    /// times out, the connection is cut: the database undoes all that was not committed.
     async fn run_job(&mut self, job: &mut Job, mut connection: OpenConnection) {
         let _busy = CountGuard::new(&self.shared, |shared| &shared.busy);
-        // What panics is not used again.
+        // A connection is not used again after a panic.
         let running = AssertUnwindSafe(job.run(&mut connection.session)).catch_unwind();
         let failure = match self.shared.settings.job_timeout {
             Some(longest) => match time::timeout(longest, running).await {
@@ -168,20 +169,20 @@ impl Owner {
         }
     }
 
-    /// Closes the connection without waiting for that.
+    /// Closes the connection without waiting for the result.
     fn close_in_background(&mut self) {
         if let Some(connection) = self.connection.take() {
             tokio::spawn(connection.close());
         }
     }
 
-    /// When the connection is no longer kept.
+    /// Returns the time at which the connection expires.
     fn expires_at(&self, connection: &OpenConnection) -> Option<Instant> {
         let lifetimes = self.shared.settings.lifetimes.as_ref()?;
         Some((connection.opened_at + lifetimes.max_age).min(connection.used_at + lifetimes.max_idle))
     }
 
-    /// Whether the connection may have been cut while it was idle.
+    /// Returns `true` if the connection may have been cut while it was idle.
     fn may_be_stale(&self, connection: &OpenConnection) -> bool {
         let Some(lifetimes) = &self.shared.settings.lifetimes else { return false };
         let idle_for = connection.used_at.elapsed();
@@ -194,7 +195,7 @@ impl OpenConnection {
         matches!(time::timeout_at(deadline, self.session.ping()).await, Ok(Ok(())))
     }
 
-    /// Closes the connection as the protocol has it.
+    /// Closes the connection in the way the protocol requires.
     async fn close(self) {
         let closed = time::timeout(CLOSE_TIMEOUT, self.session.close()).await;
         if let Ok(Err(error)) = closed {
@@ -203,12 +204,13 @@ impl OpenConnection {
     }
 }
 
-/// The panic hook has logged where.
+/// Returns the error of a job that panicked. The panic hook has logged the location.
 fn panicked() -> DbErr {
     DbErr::Custom("work on a connection panicked".into())
 }
 
-/// Whether the server is starting or away, or has no connection to spare: it may accept this one soon.
+/// Returns `true` if the server is starting or unavailable, or has no connection to spare: it may accept one
+/// soon.
 fn may_accept_soon(error: &sqlx::Error) -> bool {
     match error {
         error if fault::is_hang_up(error) => true,

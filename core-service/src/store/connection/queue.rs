@@ -1,4 +1,4 @@
-//! Where jobs wait for an owner.
+//! The queue in which jobs wait for an owner.
 
 use std::{
     collections::VecDeque,
@@ -11,43 +11,43 @@ use tokio::sync::oneshot;
 
 use super::job::Job;
 
-/// Jobs in the order in which they came, or else idle owners: never both.
+/// Either jobs in order of arrival or idle owners, never both.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Each with a number, ascending.
+    /// Waiting jobs, each with an ascending number.
     waiting: VecDeque<(u64, Job)>,
     next_number: u64,
-    /// The last one gets the next job: so no more connections are in use than are needed, and the others
-    /// become old.
+    /// Idle owners. The last one gets the next job. So no more connections are in use than are needed, and
+    /// the others expire.
     idle: Vec<oneshot::Sender<Job>>,
     is_closed: bool,
 }
 
-/// What an owner is to do next.
+/// The next step of an owner.
 pub(super) enum Next {
     Do(Job),
-    /// No job yet: the next one comes through this channel, which closes with the queue.
+    /// There is no job yet. The next one arrives on this channel, which closes with the queue.
     Wait(oneshot::Receiver<Job>),
     End,
 }
 
-/// A place in the queue; given up when dropped.
+/// A position in the queue, withdrawn on drop.
 pub(super) struct Place {
     queue: Arc<Queue>,
     number: u64,
 }
 
 impl Queue {
-    /// Hands the job to an idle owner, or else puts it into the queue.
+    /// Hands the job to an idle owner, or queues it.
     pub(super) fn submit(queue: &Arc<Self>, job: Job) -> Option<Place> {
         let number = queue.push(job)?;
         Some(Place { queue: Arc::clone(queue), number })
     }
 
-    /// The same for a job that nobody withdraws. Its number in the queue, if it is there.
+    /// Submits a job that is never withdrawn. Returns its number if it was queued.
     pub(super) fn push(&self, mut job: Job) -> Option<u64> {
         let mut state = self.state();
         if state.is_closed {
@@ -67,7 +67,7 @@ impl Queue {
         Some(number)
     }
 
-    /// What an owner does next. Those that have a connection go first.
+    /// Returns the next step of an owner. Owners that have a connection take precedence.
     pub(super) fn next(&self, is_connected: bool) -> Next {
         let mut state = self.state();
         if let Some((_, job)) = state.waiting.pop_front() {
@@ -85,7 +85,7 @@ impl Queue {
         Next::Wait(job)
     }
 
-    /// Refuses what waits and what comes, and lets every owner end.
+    /// Refuses waiting and new jobs, and lets every owner end.
     pub(super) fn close(&self) {
         let (waiting, idle) = {
             let mut state = self.state();
@@ -109,7 +109,7 @@ fn refuse(mut job: Job) {
 }
 
 impl Place {
-    /// Takes the job back, if no owner has it yet.
+    /// Withdraws the job if no owner has it yet. Returns `true` if it was withdrawn.
     pub(super) fn withdraw(&self) -> bool {
         let mut state = self.queue.state();
         let Ok(index) = state.waiting.binary_search_by_key(&self.number, |(number, _)| *number) else {
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-/// A caller that gives up leaves no job behind in the queue.
+/// Withdraws the job of a caller that gave up.
 impl Drop for Place {
     fn drop(&mut self) {
         self.withdraw();

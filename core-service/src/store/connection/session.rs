@@ -1,4 +1,4 @@
-//! What a job sees of a connection.
+//! The view that a job has of a connection.
 
 use std::{
     io,
@@ -15,20 +15,20 @@ use tokio::sync::Mutex;
 use super::{Observer, driver::Driver};
 use crate::store::{fault, health::Health};
 
-/// With the lock for writing from the beginning: taken later, it could find that another process has written
+/// Takes the write lock at the beginning. Taken later, it could find that another process has written
 /// meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
 /// A connection, lent to one job by its owner.
 pub(in crate::store) struct Session {
-    /// Locked only by that job.
+    /// The connection, locked only by that job.
     driver: Mutex<Driver>,
     backend: DbBackend,
     observer: Option<Observer>,
     health: Health,
-    /// It is not known what the connection is doing, or which state it is in.
+    /// `true` while it is unknown what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
-    /// A statement of this job has failed.
+    /// `true` if a statement of this job has failed.
     has_failed: AtomicBool,
 }
 
@@ -50,7 +50,8 @@ impl Session {
         *self.has_failed.get_mut() = false;
     }
 
-    /// Whether it can be used again: all that was sent was answered, and every transaction has ended.
+    /// Returns `true` if the connection can be used again: everything sent was answered, and every
+    /// transaction has ended.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_in_doubt.load(Ordering::Relaxed)
     }
@@ -63,10 +64,12 @@ impl Session {
         self.send_control(begin).await
     }
 
+    /// Commits the transaction.
+    ///
     /// # Errors
     ///
-    /// Also if a statement has failed before: PostgreSQL would undo the whole and not even call that an
-    /// error.
+    /// If the commit fails, or a statement has failed before: PostgreSQL would undo the whole transaction and
+    /// report no error.
     pub(super) async fn commit(&self) -> Result<(), DbErr> {
         if self.has_failed.load(Ordering::Relaxed) {
             self.roll_back().await;
@@ -77,14 +80,14 @@ impl Session {
         self.send_control("COMMIT").await
     }
 
-    /// If that fails, the connection is closed, which does the same.
+    /// Rolls the transaction back. If that fails, the connection is closed, which has the same effect.
     pub(super) async fn roll_back(&self) {
         if self.is_usable() {
             let _ = self.send_control("ROLLBACK").await; // see above
         }
     }
 
-    /// Begins or ends a transaction. If that fails, it is not known whether there is one.
+    /// Begins or ends a transaction. If that fails, it is unknown whether there is one.
     async fn send_control(&self, sql: &'static str) -> Result<(), DbErr> {
         let mut driver = self.driver.lock().await;
         let unanswered = self.start()?;
@@ -96,12 +99,12 @@ impl Session {
         result.map(drop).map_err(query_error)
     }
 
-    /// The rows of a text that begins and ends a transaction and holds all its statements: SQLite takes it at
-    /// once.
+    /// Returns the rows of a text that begins and ends a transaction and holds all its statements. SQLite
+    /// runs it in one call.
     ///
     /// # Errors
     ///
-    /// What the first statement that fails says; the whole is undone.
+    /// The error of the first statement that fails. The whole transaction is undone.
     pub(in crate::store) async fn transact(&self, text: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let result = self.query_all_raw(text).await;
         if result.is_err() {
@@ -118,8 +121,8 @@ impl Session {
         self.driver.into_inner().close().await
     }
 
-    /// Called before something is sent: until the answer has arrived the connection is in doubt, even if the
-    /// job is dropped.
+    /// Marks the connection as in doubt before something is sent. It stays so until the answer has arrived,
+    /// even if the job is dropped.
     fn start(&self) -> Result<Unanswered<'_>, DbErr> {
         if self.is_in_doubt.swap(true, Ordering::Relaxed) {
             return Err(query_error(sqlx::Error::Io(io::Error::other("the connection is given up"))));
@@ -127,7 +130,7 @@ impl Session {
         Ok(Unanswered(self))
     }
 
-    /// Called after a statement.
+    /// Records the outcome of a statement.
     fn finish_statement<T>(&self, unanswered: Unanswered<'_>, result: &Result<T, sqlx::Error>) {
         let is_usable = match result {
             Ok(_) => true,
@@ -155,7 +158,7 @@ impl Session {
 
 #[cfg(test)]
 impl Session {
-    /// Calls that for every step of SQLite's virtual machine.
+    /// Calls the function at every step of SQLite's virtual machine.
     pub(in crate::store) async fn on_each_step(&self, call: impl Fn() + Send + 'static) {
         let mut driver = self.driver.lock().await;
         let Driver::Sqlite(connection) = &mut *driver else { panic!("SQLite counts steps") };
@@ -166,11 +169,11 @@ impl Session {
     }
 }
 
-/// Something was sent that the database has not answered yet.
+/// A request that the database has not answered yet.
 struct Unanswered<'s>(&'s Session);
 
 impl Unanswered<'_> {
-    /// It was answered, and the connection is usable.
+    /// Records that it was answered and that the connection is usable.
     fn complete(self) {
         self.0.is_in_doubt.store(false, Ordering::Relaxed);
     }

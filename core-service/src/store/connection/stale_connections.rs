@@ -1,17 +1,17 @@
-//! Which idle connections may be dead.
+//! Detection of idle connections that may be dead.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-/// When a connection last failed. Whatever cut that one (a restart, a failover, an administrator) probably
-/// cut all others too: every connection that was last used before that is pinged before it is used again, so
-/// that a retry does not get the next dead one.
+/// Time of the last connection failure. The cause of that failure (a restart, a failover, an administrator)
+/// probably cut all other connections too. Every connection that was last used before it is pinged before it
+/// is used again, so that a retry does not get the next dead one.
 #[derive(Debug)]
 pub(super) struct StaleConnections {
     start: Instant,
-    /// Milliseconds after `start`, rounded up; 0 for never.
+    /// Milliseconds after `start`, rounded up; 0 for no failure.
     failed_at: AtomicU64,
 }
 
@@ -20,12 +20,13 @@ impl StaleConnections {
         Self { start: Instant::now(), failed_at: AtomicU64::new(0) }
     }
 
-    /// A connection has failed just now.
+    /// Records that a connection has failed just now.
     pub(super) fn record_failure(&self) {
         self.failed_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Whether a connection that has been idle for so long was last used before the last failure.
+    /// Returns `true` if a connection that has been idle for `idle_for` was last used before the last
+    /// failure.
     pub(super) fn include(&self, idle_for: Duration) -> bool {
         let idle = u64::try_from(idle_for.as_millis()).unwrap_or(u64::MAX);
         self.elapsed_millis().saturating_sub(idle) <= self.failed_at.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! Whatever becomes of a caller or a job: a connection is used again only if it is in order, and what is
-//! acknowledged is committed.
+//! Tests that a connection is reused only if it is in order, and that acknowledged work is committed,
+//! whatever happens to a caller or a job.
 
 mod lifetimes;
 
@@ -45,7 +45,7 @@ fn row() -> pet::ActiveModel {
     rex().into()
 }
 
-/// One connection, so that each job has to use the one that the job before has left.
+/// Settings for one connection, so that each job has to use the one that the job before it left.
 fn one_connection(url: &crate::DatabaseUrl) -> Settings {
     let target = match url.location() {
         DatabaseLocation::Sqlite(path) => {
@@ -58,13 +58,13 @@ fn one_connection(url: &crate::DatabaseUrl) -> Settings {
     Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None, health: Health::default() }
 }
 
-/// How many pets another process sees: those that are committed.
+/// Returns the number of pets that another process sees: those that are committed.
 async fn committed(home: &Home) -> u64 {
     let other = Connections::new(one_connection(&home.url()));
     other.read(|db| Box::pin(pet::Entity::find().count(db))).await.unwrap()
 }
 
-/// Marks the connection, so that it is known again.
+/// Marks the connection, so that a test can recognize it.
 async fn mark(connections: &Connections) {
     connections.execute_unprepared("CREATE TEMP TABLE mark (id int)").await.unwrap();
 }
@@ -73,7 +73,7 @@ async fn is_marked(connections: &Connections) -> bool {
     connections.execute_unprepared("SELECT * FROM mark").await.is_ok()
 }
 
-/// A job that holds the only connection until it is told to go on.
+/// Starts a job that holds the only connection until it is notified.
 async fn hold(connections: &Connections) -> (Arc<Notify>, JoinHandle<Result<(), DbErr>>) {
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let job = tokio::spawn({
@@ -126,7 +126,7 @@ async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_dou
         for _ in 0..40 {
             acknowledged += u64::from(store.pets().insert(rex()).await.is_ok());
         }
-        // What was given up may have been added meanwhile.
+        // A cancelled call may have added its pet meanwhile.
         let found = committed(&home).await;
         assert!(
             acknowledged > 0 && found >= before + acknowledged,
@@ -293,7 +293,7 @@ async fn a_connection_whose_transaction_was_begun_without_an_answer_is_not_used_
 #[tokio::test]
 async fn a_row_that_cannot_be_committed_is_no_success_on_sqlite() {
     let (store, _folder) = new_file().await;
-    // Judged at the commit, as a full disk is.
+    // The constraint is checked at the commit, and so is a full disk.
     let table = "CREATE TABLE tags (pet_id integer REFERENCES pets (id) DEFERRABLE INITIALLY DEFERRED)";
     store.writer.execute_unprepared(table).await.unwrap();
     let insert = "INSERT INTO tags (pet_id) VALUES (9) RETURNING pet_id";

@@ -1,4 +1,4 @@
-//! Where a PostgreSQL database is, and how to log in.
+//! Address and login of a PostgreSQL database.
 
 use std::{fmt, str::FromStr};
 
@@ -6,8 +6,8 @@ use sea_orm::sqlx::{ConnectOptions, postgres::PgConnectOptions};
 
 use super::DatabaseUrlError;
 
-/// Parameters of the URL that are understood. All others are refused: the driver would only log them, with
-/// their values.
+/// Supported parameters of the URL. All others are refused: the driver would only log them, with their
+/// values.
 const PARAMETERS: [&str; 10] = [
     "sslmode",
     "sslrootcert",
@@ -21,9 +21,8 @@ const PARAMETERS: [&str; 10] = [
     "application_name",
 ];
 
-/// Where a PostgreSQL database is, and how to log in:
-/// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS` as libpq has it. What is left out comes from
-/// libpq's variables (`PGUSER`, `PGPASSWORD`, …) and from `~/.pgpass`.
+/// Address and login of a PostgreSQL database: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS` as in
+/// libpq. Omitted parts come from libpq's variables (`PGUSER`, `PGPASSWORD`, …) and from `~/.pgpass`.
 ///
 /// `sslmode` is `disable`, `allow`, `prefer` (the default: encrypted if the server can), `require`,
 /// `verify-ca` or `verify-full`, the last two with the authorities in `sslrootcert`.
@@ -31,12 +30,12 @@ const PARAMETERS: [&str; 10] = [
 pub struct PostgresAddress(PgConnectOptions);
 
 impl PostgresAddress {
-    /// What the driver connects with. Its `Debug` shows the password.
+    /// Returns the driver's options for connecting. Their `Debug` shows the password.
     pub(in crate::store) fn options(&self) -> PgConnectOptions {
         self.0.clone()
     }
 
-    /// `HOST:PORT`, or the folder of the Unix socket.
+    /// Returns `HOST:PORT`, or the folder of the Unix socket.
     pub(crate) fn host(&self) -> String {
         match self.0.get_socket() {
             Some(socket) => socket.display().to_string(),
@@ -44,12 +43,12 @@ impl PostgresAddress {
         }
     }
 
-    /// Who logs in.
+    /// Returns the name of the user that logs in.
     pub(in crate::store) fn user(&self) -> &str {
         self.0.get_username()
     }
 
-    /// The database.
+    /// Returns the name of the database.
     pub(crate) fn database(&self) -> &str {
         self.0.get_database().unwrap_or_default()
     }
@@ -76,7 +75,7 @@ impl FromStr for PostgresAddress {
     }
 }
 
-/// The URL without password and parameters.
+/// Formats the URL without password and parameters.
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (user, database) = (self.user(), self.database());
@@ -87,7 +86,7 @@ impl fmt::Display for PostgresAddress {
     }
 }
 
-/// The URL without password and parameters.
+/// Formats the URL without password and parameters.
 impl fmt::Debug for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -25,7 +25,7 @@ pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The plan in a row.
+/// Returns the plan in a row.
 pub(crate) fn stored_plan(
     name: &str,
     per_minute: Option<i64>,
@@ -36,18 +36,18 @@ pub(crate) fn stored_plan(
         .map_err(|violations| PetStoreError::Bug(format!("a stored plan is not valid: {violations}").into()))
 }
 
-/// The suspension in a row.
+/// Returns the suspension in a row.
 pub(crate) fn stored_suspension(suspended_at: Option<i64>, reason: Option<String>) -> Option<Suspension> {
     suspended_at
         .map(|since| Suspension { since: stored_moment(since), reason: reason.map(StatedReason::stored) })
 }
 
-/// The moment in a column.
+/// Returns the time in a column.
 pub(crate) fn stored_moment(millis: i64) -> UnixMillis {
     UnixMillis(u64::try_from(millis).unwrap_or_default())
 }
 
-/// The column for a moment.
+/// Returns the column value for a time.
 pub(crate) fn moment_column(moment: UnixMillis) -> i64 {
     i64::try_from(moment.0).unwrap_or(i64::MAX)
 }

@@ -40,7 +40,7 @@ impl Related<super::account::Entity> for Entity {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The row as a list shows it, with the name of its account.
+/// Returns the row as a list shows it, with the name of its account.
 pub(crate) fn record(row: Model, account: AccountName) -> Result<ApiKeyRecord, PetStoreError> {
     let environment = Environment::ALL.into_iter().find(|environment| environment.key_prefix() == row.prefix);
     let bug = |what| PetStoreError::Bug(format!("key {} has {what}", row.id).into());

@@ -34,11 +34,11 @@ impl Related<super::api_key::Entity> for Entity {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Distinguishes an operator's ban from the limiter's.
+/// Origin of a ban that an operator imposed. Distinguishes it from the limiter's.
 const OPERATOR: &str = "operator";
 const LIMITER: &str = "limiter";
 
-/// The note that a row is.
+/// Returns the note in a row.
 pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
     let (from, until) = (stored_moment(imposed_at), stored_moment(ends_at));
     let origin = if origin == OPERATOR {
@@ -55,7 +55,7 @@ impl From<Model> for BanNote {
     }
 }
 
-/// The row for a note.
+/// Returns the row for a note.
 pub(crate) fn note_row(key_id: &str, note: BanNote) -> ActiveModel {
     use sea_orm::ActiveValue::Set;
     let (imposed_at, ends_at, origin) = match note {

@@ -9,7 +9,7 @@ use sea_orm::{
 
 use crate::domain::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, PetStoreError};
 
-/// The columns in the order in which [`Model::from_columns`] reads them, for statements in text.
+/// Columns in the order in which [`Model::from_columns`] reads them, for statements in text.
 macro_rules! pet_columns {
     () => {
         "id, name, category_id, status"
@@ -17,7 +17,7 @@ macro_rules! pet_columns {
 }
 pub(in crate::store) use pet_columns;
 
-/// The same columns of many pets, each as an array of PostgreSQL, as [`Model::from_arrays`] reads them.
+/// The columns of many pets, each as an array of PostgreSQL, as [`Model::from_arrays`] reads them.
 macro_rules! pet_arrays {
     () => {
         "array_agg(id), array_agg(name), array_agg(category_id), array_agg(status)"
@@ -41,7 +41,7 @@ pub(crate) enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 impl Model {
-    /// The pet whose columns begin at that index.
+    /// Returns the pet whose columns begin at index `first`.
     pub(in crate::store) fn from_columns(row: &QueryResult, first: usize) -> Result<Self, DbErr> {
         Ok(Self {
             id: row.try_get_by_index(first)?,
@@ -51,8 +51,8 @@ impl Model {
         })
     }
 
-    /// The pets whose arrays begin at that index; none where they are NULL. Only a row of PostgreSQL has
-    /// arrays.
+    /// Returns the pets whose arrays begin at index `first`; none where they are NULL. Only a row of
+    /// PostgreSQL has arrays.
     pub(in crate::store) fn from_arrays(row: &QueryResult, first: usize) -> Result<Vec<Self>, DbErr> {
         let row = row.try_as_pg_row().ok_or_else(|| DbErr::Type("no row of PostgreSQL".to_owned()))?;
         let ids: Vec<i64> = array(row, first)?;
@@ -74,7 +74,7 @@ where
     array.map(Option::unwrap_or_default).map_err(|error| DbErr::Query(RuntimeErr::SqlxError(error.into())))
 }
 
-/// The row to be added; the database gives it its identifier.
+/// Converts a new pet to the row to be added. The database assigns its identifier.
 impl From<NewPet> for ActiveModel {
     fn from(new: NewPet) -> Self {
         Self {

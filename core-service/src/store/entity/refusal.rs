@@ -43,7 +43,7 @@ impl Model {
     }
 }
 
-/// Makes the row of a refusal.
+/// Returns the row for a refusal.
 pub(crate) fn row(refusal: Refusal) -> ActiveModel {
     let Refusal { request_id, at, cause, account, key_id, limit, since, until, repeats } = refusal;
     ActiveModel {

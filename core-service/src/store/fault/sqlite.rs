@@ -15,11 +15,11 @@ const FULL: u32 = 13;
 pub(in crate::store) const CANTOPEN: u32 = 14;
 pub(in crate::store) const NOTADB: u32 = 26;
 
-/// The codes that pass without a new release of ours: the file is locked, the disk is full or cannot be read
-/// or written, memory is short.
+/// Codes that pass without a new release of this service: the file is locked, the disk is full or cannot be
+/// read or written, memory is short.
 const OUTAGES: [u32; 7] = [BUSY, LOCKED, NOMEM, READONLY, IOERR, FULL, CANTOPEN];
 
-/// The primary result code, if the error is one of SQLite.
+/// Returns the primary result code if the error is one of SQLite.
 pub(in crate::store) fn code(error: &DbErr) -> Option<u32> {
     reported(sqlx_error(error)?)
 }
@@ -31,12 +31,13 @@ fn reported(error: &sqlx::Error) -> Option<u32> {
     Some(extended & 0xff)
 }
 
-/// Returns `true` if SQLite calls the file damaged, or no database.
+/// Returns `true` if SQLite reports that the file is damaged, or no database.
 pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     matches!(reported(error), Some(CORRUPT | NOTADB))
 }
 
-/// Whether it passes without a new release of ours; `None` if it is no error of SQLite.
+/// Returns `true` if the error can pass without a new release of this service; `None` if it is no error of
+/// SQLite.
 pub(super) fn is_outage(error: &DbErr) -> Option<bool> {
     code(error).map(|code| OUTAGES.contains(&code))
 }

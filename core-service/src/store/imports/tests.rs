@@ -74,7 +74,7 @@ async fn of_many_who_import_the_same_lines_at_once_one_adds_them() {
         tokio::spawn(async move {
             let mut created = 0;
             for first in (1..=200).step_by(50) {
-                // A busy database may turn one away: it sends the same again.
+                // A busy database may refuse a chunk. The client then sends it again.
                 loop {
                     match store.imports().add(&id(), chunk(first..first + 50), NOW).await {
                         Ok(imported) => break created += imported.created,

@@ -1,4 +1,4 @@
-//! Who goes together, and what becomes of those that do not.
+//! Batching, and the fate of calls that do not join a batch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,16 +13,16 @@ use crate::store::{
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// The most calls of one batch.
+/// Maximum number of calls in one batch.
 const MOST: usize = 3;
 
-/// A call: its answer is its batch, when that has leave to end.
+/// A call. Its answer is its batch, sent when that batch has a permit to end.
 #[derive(Clone)]
 struct Ask(Arc<Desk>, &'static str);
 
-/// What the batches of one test have in common.
+/// State shared by the batches of one test.
 struct Desk {
-    /// One for each batch that may end.
+    /// One permit for each batch that may end.
     leave: Semaphore,
     begun: Semaphore,
     panics: AtomicBool,
@@ -90,7 +90,7 @@ impl Test {
         time::timeout(SOON, self.desk.begun.acquire()).await.expect("a batch begins").unwrap().forget();
     }
 
-    /// Lets so many batches end.
+    /// Adds permits for `count` batches to end.
     fn let_end(&self, count: usize) {
         self.desk.leave.add_permits(count);
     }

@@ -1,4 +1,4 @@
-//! How long connections live, and what outages of the server leave of them.
+//! Lifetimes of connections, and the connections left after outages of the server.
 
 use super::*;
 
