@@ -1,6 +1,5 @@
-//! What the core does in the background: it deletes idempotency keys that have expired, counts by minute and
-//! refusals that are older than a day, and checks the replicas
-//! and the store's file.
+//! Background work of the core: it deletes expired idempotency keys, and counts by minute and refusals that
+//! are older than a day. It also checks the replicas and the store's file.
 
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use crate::{Core, domain::PetStoreError};
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Rows of one statement, so that none holds its locks for long.
 const BATCH: u64 = 1_000;
-/// Statements of one round. Creations would have to come at 5,000 a second for a day to outrun this.
+/// Maximum number of statements in one round. Creations would have to arrive at 5,000 a second for a day to
+/// outrun this.
 const BATCHES: usize = 50;
 
 impl Core {
@@ -41,7 +41,7 @@ impl Core {
     }
 }
 
-/// Deletes rows batch by batch, until one has fewer than `full`.
+/// Deletes rows in batches, until one has fewer than `full` or the round is over.
 async fn sweep<F>(what: &str, full: u64, delete: impl Fn() -> F)
 where
     F: Future<Output = Result<u64, PetStoreError>>,

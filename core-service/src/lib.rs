@@ -1,9 +1,9 @@
 //! The core of the Animal Store Service: it keeps the pets, the accounts and their API keys, and serves them
 //! over gRPC.
 //!
-//! - [`domain`]: what the values are and which are allowed. Pure.
-//! - [`store`]: the database. Nothing else names `SeaORM`.
-//! - [`grpc`]: one method per rpc: parse, call, answer. Nothing else names tonic.
+//! - [`domain`]: the types and their rules. Pure.
+//! - [`store`]: the database. No other module names `SeaORM`.
+//! - [`grpc`]: one method per rpc: parse, call, answer. No other module names tonic.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,17 +24,17 @@ use domain::PetStoreError;
 use grpc::{CallMetrics, Capacity, Guesses};
 use store::{StatementMetrics, Store};
 
-/// How long the next message of an import may take.
+/// Timeout for the next message of an import.
 const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the gRPC services work with. Clones share everything.
+/// State of the gRPC services. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Core {
     store: Store,
     clock: Clock,
-    /// Whose keys are known; `None` for those of every environment.
+    /// Environment whose keys are known; `None` for every environment.
     environment: Option<Environment>,
-    /// What the store is named, once it was asked.
+    /// Name of the store, once it was read.
     store_name: Arc<OnceCell<String>>,
     capacity: Capacity,
     guesses: Guesses,
@@ -45,7 +45,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// The core on this store, at this time.
+    /// Returns a core on this store with this clock.
     #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
         let (store, statements) = store.counted();
@@ -63,14 +63,14 @@ impl Core {
         }
     }
 
-    /// The core of one installation: keys of the other environment are unknown to it.
+    /// Returns the core of one installation: keys of the other environment are unknown to it.
     #[must_use]
     pub fn for_environment(self, environment: Environment) -> Self {
         Self { environment: Some(environment), ..self }
     }
 
-    /// Names the installation for gateways, which may share a Redis with those of others: `live-` or `test-`,
-    /// after the environment, and the store's name.
+    /// Returns the name of the installation, for gateways that may share a Redis with those of other
+    /// installations: `live-` or `test-`, after the environment, and the store's name.
     async fn installation(&self) -> Result<String, PetStoreError> {
         let store_name = self.store_name.get_or_try_init(|| self.store.installation()).await?;
         let environment = self.environment.map_or("", |environment| match environment {
@@ -80,13 +80,13 @@ impl Core {
         Ok(format!("{environment}{store_name}"))
     }
 
-    /// The same core, whose calls are traced.
+    /// Returns this core with tracing of its calls.
     #[must_use]
     pub fn traced(self, traces: Traces) -> Self {
         Self { traces, ..self }
     }
 
-    /// What the core counts.
+    /// Returns the core's metrics.
     #[must_use]
     pub fn metrics(&self) -> Collectors {
         [self.calls.collectors(), self.statements.collectors(), self.store.pool_metrics()]
@@ -95,7 +95,7 @@ impl Core {
             .collect()
     }
 
-    /// The store that the core works on.
+    /// Returns the core's store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store

@@ -8,60 +8,60 @@ use petstore_plans::Quota;
 
 use super::{PageSize, StatedReason, Violation, Violations, text::NO_KEY};
 
-/// Identifies an account: positive, never assigned twice.
+/// Identifier of an account: positive, never assigned twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub i64);
 
-/// Who holds API keys and has a plan.
+/// A holder of API keys, with a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Assigned by the store.
+    /// Identifier, assigned by the store.
     pub id: AccountId,
-    /// What operators call it; unique.
+    /// Name that operators use; unique.
     pub name: AccountName,
-    /// How much it may ask.
+    /// Plan, which sets its limits.
     pub plan: Plan,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: UnixMillis,
-    /// The revision of the last change of its plan, limits or keys.
+    /// Revision of the last change of its plan, limits or keys.
     pub revision: i64,
-    /// Since when all its keys are refused, if they are.
+    /// Suspension in force, if any.
     pub suspension: Option<Suspension>,
 }
 
-/// All keys of an account are refused.
+/// A suspension of an account: all its keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// Since when.
+    /// Begin of the suspension.
     pub since: UnixMillis,
-    /// Why, as the account's users are told.
+    /// Reason, shown to the account's users.
     pub reason: Option<StatedReason>,
 }
 
-/// What is to change of an account.
+/// Changes to an account. `None` leaves a member unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountUpdate {
-    /// Its name.
+    /// New name.
     pub name: Option<AccountName>,
-    /// Its plan, or its limits on the plan that it has.
+    /// New plan, or new limits on the current plan.
     pub plan: Option<PlanUpdate>,
 }
 
-/// What is to change of an account's plan.
+/// A change to an account's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanUpdate {
     /// Another plan.
     Plan(Plan),
-    /// Other limits, of an account that is on [`Plan::Enterprise`].
+    /// Other limits, for an account on [`Plan::Enterprise`].
     Limits(Quota),
 }
 
 impl PlanUpdate {
-    /// The plan that comes of it.
+    /// Returns the plan after this change.
     ///
     /// # Errors
     ///
-    /// When the plan has limits of its own.
+    /// If limits are changed on a plan whose limits are fixed.
     pub(crate) fn apply_to(self, plan: Plan) -> Result<Plan, Violation> {
         match (self, plan) {
             (Self::Plan(plan), _) => Ok(plan),
@@ -73,36 +73,38 @@ impl PlanUpdate {
     }
 }
 
-/// Which accounts a page of them shows.
+/// Filters and position of a page of accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListAccounts {
     pub(crate) size: PageSize,
-    /// Only accounts that come after this one.
+    /// Only accounts after this one.
     pub(crate) after: Option<AccountId>,
-    /// Only accounts whose name contains this, in upper or lower case.
+    /// Only accounts whose name contains this text, in any case.
     pub(crate) name_contains: Option<String>,
     /// Only accounts on the plan of this name.
     pub(crate) plan: Option<&'static str>,
     pub(crate) suspended: Option<bool>,
 }
 
-/// The name of an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, the first a letter or a digit,
-/// without key material.
+/// The name of an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`. It begins with a letter or a
+/// digit, and contains no key material.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountName(String);
 
 impl AccountName {
-    /// The longest name.
+    /// Maximum length in characters.
     pub const MAX_CHARS: usize = 64;
 
+    /// Parses a name of the field `account`.
+    ///
     /// # Errors
     ///
-    /// When it is not such a name.
+    /// If it is not such a name.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
         Self::parse_field("account", raw)
     }
 
-    /// The same for a name in that field.
+    /// Parses a name of the given field.
     pub(crate) fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
         if ApiKey::begins_in(raw) {
             return Err(Violation::new(field, NO_KEY));
@@ -120,13 +122,13 @@ impl AccountName {
         }
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A name that the store kept.
+    /// Returns a name read from the store, without checking it.
     pub(crate) fn stored(name: String) -> Self {
         Self(name)
     }
@@ -146,7 +148,7 @@ impl FromStr for AccountName {
     }
 }
 
-/// How much an account may ask.
+/// A plan, which limits the requests of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// 60 requests a minute, 1,000 a day.
@@ -155,23 +157,23 @@ pub enum Plan {
     Pro,
     /// 1,000 requests a minute, 100,000 a day.
     Business,
-    /// As agreed with the account.
+    /// Limits agreed with the account.
     Enterprise(Quota),
 }
 
 impl Plan {
-    /// The largest number that may be agreed upon.
+    /// Maximum of an agreed limit, in requests.
     pub const MAX_LIMIT: u64 = 1_000_000_000;
 
-    /// The names of the plans.
+    /// Names of the plans.
     pub const NAMES: [&'static str; 4] = ["free", "pro", "business", "enterprise"];
 
-    /// The plan of that name. Enterprise needs both numbers, each from 1 to [`Self::MAX_LIMIT`]; the other
-    /// plans have theirs, and take none.
+    /// Parses a plan. Enterprise needs both limits, each from 1 to [`Self::MAX_LIMIT`]. The limits of the
+    /// other plans are fixed, so they take none.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong.
+    /// If a member is invalid. The error has every violation.
     pub fn parse(name: &str, per_minute: Option<u64>, per_day: Option<u64>) -> Result<Self, Violations> {
         let fixed = match name {
             "free" => Self::Free,
@@ -201,7 +203,7 @@ impl Plan {
         }
     }
 
-    /// The plan's name.
+    /// Returns the plan's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -212,7 +214,7 @@ impl Plan {
         }
     }
 
-    /// The plan's numbers.
+    /// Returns the plan's limits.
     #[must_use]
     pub const fn quota(self) -> Quota {
         match self {
@@ -223,7 +225,7 @@ impl Plan {
         }
     }
 
-    /// The numbers that were agreed upon, if the plan is one for that.
+    /// Returns the agreed limits, or `None` for a plan whose limits are fixed.
     #[must_use]
     pub const fn agreed(self) -> Option<Quota> {
         match self {

@@ -1,4 +1,4 @@
-//! What is kept of an API key: everything but the key.
+//! Stored data of an API key: everything but the key.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -8,12 +8,12 @@ use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{AccountId, AccountName, PageSize, Violation, text::parse_line};
 
-/// Identifies a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
+/// Identifier of a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(Uuid);
 
 impl KeyId {
-    /// A new one.
+    /// Generates a new identifier.
     pub(crate) fn generate(now: UnixMillis) -> Self {
         let nanos = u32::try_from(now.0 % 1_000).unwrap_or_default() * 1_000_000;
         Self(Uuid::new_v7(Timestamp::from_unix(NoContext, now.as_secs(), nanos)))
@@ -36,19 +36,20 @@ impl FromStr for KeyId {
     }
 }
 
-/// What a key may do at a moment.
+/// State of a key at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// It may be used.
+    /// The key may be used.
     Active,
-    /// It was revoked.
+    /// The key was revoked.
     Revoked,
-    /// It has expired.
+    /// The key has expired.
     Expired,
 }
 
 impl KeyState {
-    /// Revocation outranks expiry, since it is somebody's decision. A key is expired from `expires_at` on.
+    /// Returns the state at `now`. Revocation outranks expiry, since it was decided by an operator. A key is
+    /// expired from `expires_at` on.
     pub(crate) fn at(
         now: UnixMillis,
         revoked_at: Option<UnixMillis>,
@@ -74,72 +75,74 @@ impl fmt::Display for KeyState {
     }
 }
 
-/// What operators call a key: 1 to 64 characters, not blank, without control characters, API keys and
-/// operator tokens.
+/// Label that operators give to a key: 1 to 64 characters, not blank, without control characters, API keys
+/// and operator tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyLabel(String);
 
 impl KeyLabel {
     const MAX_CHARS: usize = 64;
 
+    /// Parses a label.
+    ///
     /// # Errors
     ///
-    /// What would be right.
+    /// If the label breaks a rule. The error names the rule.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
         parse_line("label", raw, Self::MAX_CHARS, "must be 1 to 64 characters long and not blank").map(Self)
     }
 
-    /// The label in a message, in which an empty one means that there is none.
+    /// Parses the label of a message, in which an empty one means that there is none.
     pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
         Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
     }
 
-    /// The label as the database keeps it.
+    /// Returns a label read from the database, without checking it.
     pub(crate) const fn stored(label: String) -> Self {
         Self(label)
     }
 
-    /// As it was written.
+    /// Returns the label as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A key as a list shows it: neither the key nor its digest.
+/// A key as lists show it: neither the key nor its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeyRecord {
-    /// Its identifier.
+    /// Identifier.
     pub id: KeyId,
-    /// The account that it belongs to.
+    /// Account that it belongs to.
     pub account: AccountName,
-    /// That account's identifier.
+    /// Identifier of that account.
     pub account_id: AccountId,
-    /// What operators call it.
+    /// Label that operators gave it.
     pub label: Option<KeyLabel>,
-    /// The environment that it is a key of; its prefix says so.
+    /// Environment of the key; its prefix names it.
     pub environment: Environment,
-    /// The key's last four characters.
+    /// Last four characters of the key.
     pub last_four: String,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: UnixMillis,
-    /// From when on it is expired; `None` if it never expires.
+    /// Time of expiry; `None` if it never expires.
     pub expires_at: Option<UnixMillis>,
-    /// When it was revoked.
+    /// Time of revocation.
     pub revoked_at: Option<UnixMillis>,
-    /// When it was last used, as far as gateways have reported.
+    /// Time of the last use that gateways have reported.
     pub last_used_at: Option<UnixMillis>,
 }
 
 impl ApiKeyRecord {
-    /// What the key may do at that moment.
+    /// Returns the key's state at that moment.
     #[must_use]
     pub fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
     }
 }
 
-/// What is kept of a new key.
+/// Stored data of a new key.
 #[derive(Clone, Debug)]
 pub(crate) struct NewApiKey {
     pub(crate) id: KeyId,
@@ -152,7 +155,7 @@ pub(crate) struct NewApiKey {
 }
 
 impl NewApiKey {
-    /// Makes a key, and what is kept of it. An expiry must be in the future.
+    /// Makes a key and its stored data. An expiry must be in the future.
     pub(crate) fn issue(
         environment: Environment,
         label: Option<KeyLabel>,
@@ -167,7 +170,7 @@ impl NewApiKey {
         Ok((key, new))
     }
 
-    /// What is kept of this key.
+    /// Returns the stored data of this key.
     pub(crate) fn new(key: &ApiKey, expires_at: Option<UnixMillis>, now: UnixMillis) -> Self {
         Self {
             id: KeyId::generate(now),
@@ -181,14 +184,14 @@ impl NewApiKey {
     }
 }
 
-/// The expiry of a key that replaces another one.
+/// Expiry of a key that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewExpiry {
-    /// The lifetime of the old key, counted from now on.
+    /// Lifetime of the old key, counted from now on.
     SameLifetime,
     /// This moment.
     At(UnixMillis),
-    /// None.
+    /// No expiry.
     Never,
 }
 
@@ -205,31 +208,31 @@ impl NewExpiry {
     }
 }
 
-/// Which keys a page of them shows.
+/// Filters and position of a page of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListKeys {
     pub(crate) size: PageSize,
-    /// Only keys that come after this one.
+    /// Only keys after this one.
     pub(crate) after: Option<KeyId>,
     /// Only keys of this account.
     pub(crate) account: Option<AccountName>,
 }
 
-/// A new key: the only time that anybody sees it whole.
+/// A new key. It is never shown whole again.
 #[derive(Debug)]
 pub struct IssuedKey {
-    /// What is kept of it.
+    /// Stored data of the key.
     pub record: ApiKeyRecord,
     /// The key, to be shown to its owner once.
     pub key: ApiKey,
 }
 
-/// A key in place of another.
+/// A key that replaces another.
 #[derive(Debug)]
 pub struct RotatedKey {
     /// The new key.
     pub issued: IssuedKey,
-    /// The old one, with the expiry that it has now.
+    /// The old key, with its new expiry.
     pub old: ApiKeyRecord,
 }
 

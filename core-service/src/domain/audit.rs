@@ -11,7 +11,7 @@ use super::{
 /// A change that an operator made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Assigned by the store, upward.
+    /// Identifier, assigned by the store in ascending order.
     pub id: i64,
     /// The time of the change.
     pub created_at: UnixMillis,
@@ -54,10 +54,10 @@ pub(crate) enum Subject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListAuditEvents {
     pub(crate) size: PageSize,
-    /// Only events that are older than this one.
+    /// Only events older than this one.
     pub(crate) before: Option<i64>,
     pub(crate) operator: Option<String>,
-    /// Only what was done to the account that has this name, or had it then.
+    /// Only changes to the account that has this name, or had it then.
     pub(crate) account: Option<String>,
     pub(crate) key_id: Option<String>,
     /// Only events from this moment on.

@@ -1,5 +1,5 @@
 //! Bans of keys (docs/contract.md, 6.8). Gateways impose them by the rate limit policy; operators add and
-//! lift them. The core only remembers.
+//! lift them. The core only stores them.
 
 use std::time::Duration;
 
@@ -7,56 +7,58 @@ use petstore_clock::UnixMillis;
 
 use super::{AccountName, KeyId, Violation, text::parse_line};
 
-/// A time in which every request of a key is refused.
+/// A period in which every request of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// When it was imposed.
+    /// Begin.
     pub from: UnixMillis,
-    /// When it ends; later than `from`.
+    /// End, later than `from`.
     pub until: UnixMillis,
-    /// Who imposed it.
+    /// Author of the ban.
     pub origin: BanOrigin,
 }
 
-/// Who imposed a ban.
+/// Author of a ban.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BanOrigin {
     /// A gateway, because the key kept sending after 429.
     Limiter,
-    /// An operator, who may have said why.
+    /// An operator, who may have stated a reason.
     Operator(Option<StatedReason>),
 }
 
-/// Why an operator bans a key or suspends an account, as its owner is told: 1 to 200 characters, not blank,
-/// without control characters, API keys and operator tokens.
+/// Reason of a ban or a suspension, shown to the account's users: 1 to 200 characters, not blank, without
+/// control characters, API keys and operator tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatedReason(String);
 
 impl StatedReason {
     const MAX_CHARS: usize = 200;
 
+    /// Parses a reason.
+    ///
     /// # Errors
     ///
-    /// What would be right.
+    /// If the reason breaks a rule. The error names the rule.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
         parse_line("reason", raw, Self::MAX_CHARS, "must be 1 to 200 characters long and not blank").map(Self)
     }
 
-    /// The reason in a message, in which an empty one means that none is given.
+    /// Parses the reason of a message, in which an empty one means that none is given.
     ///
     /// # Errors
     ///
-    /// What would be right.
+    /// If the reason breaks a rule. The error names the rule.
     pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
         Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
     }
 
-    /// The reason as the database keeps it.
+    /// Returns a reason read from the database, without checking it.
     pub(crate) const fn stored(reason: String) -> Self {
         Self(reason)
     }
 
-    /// The reason.
+    /// Returns the reason.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -64,15 +66,18 @@ impl StatedReason {
 }
 
 impl Ban {
-    /// A ban is remembered for so long after its end, for the next one is twice as long.
+    /// Retention of a ban after its end, because the next one is twice as long.
     pub(crate) const MEMORY: Duration = Duration::from_hours(24);
 
-    /// A lifting is remembered for longer than any ban that it lifted could matter: Redis may have kept one.
+    /// Retention of a lifting: longer than any ban that it lifted can matter, because Redis may still hold
+    /// one.
     pub(crate) const LIFTING_MEMORY: Duration = Duration::from_hours(24 * 370);
 
+    /// Makes a ban.
+    ///
     /// # Errors
     ///
-    /// When it does not end after it begins.
+    /// If it does not end after it begins.
     pub(crate) fn new(from: UnixMillis, until: UnixMillis, origin: BanOrigin) -> Result<Self, Violation> {
         if from < until {
             Ok(Self { from, until, origin })
@@ -82,18 +87,18 @@ impl Ban {
     }
 }
 
-/// What is kept of a key's bans: the last one, or since when they are lifted.
+/// Stored state of a key's bans: the last ban, or the time at which bans were lifted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BanNote {
     Banned(Ban),
-    /// All bans imposed up to this moment are lifted, also those that are reported later.
+    /// Bans imposed up to this moment are lifted, also those that are reported later.
     Lifted(UnixMillis),
 }
 
 impl BanNote {
-    /// Whether a ban that a gateway reports takes its place: one that is newer and ends later. So no report
-    /// shortens a ban, undoes what an operator did after it was imposed, or changes anything when it is
-    /// repeated.
+    /// Returns `true` if a ban that a gateway reports replaces this one: it must be newer and end later. So
+    /// no report shortens a ban, undoes what an operator did after it was imposed, or has an effect when it
+    /// is repeated.
     pub(crate) fn gives_way_to(&self, reported: &Ban) -> bool {
         match self {
             Self::Banned(kept) => reported.from >= kept.from && reported.until > kept.until,
@@ -101,7 +106,7 @@ impl BanNote {
         }
     }
 
-    /// The last ban, while it matters.
+    /// Returns the last ban if it still matters.
     pub(crate) fn last_ban(&self, now: UnixMillis) -> Option<&Ban> {
         match self {
             Self::Banned(ban) if now < ban.until.plus(Ban::MEMORY) => Some(ban),
@@ -109,7 +114,7 @@ impl BanNote {
         }
     }
 
-    /// Until when bans are lifted, if they are.
+    /// Returns the moment up to which bans are lifted, if they are.
     pub(crate) const fn lifted_at(&self) -> Option<UnixMillis> {
         match self {
             Self::Banned(_) => None,
@@ -118,14 +123,14 @@ impl BanNote {
     }
 }
 
-/// A ban in force, as a list shows it.
+/// A ban in force, as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BannedKey {
-    /// The key.
+    /// Identifier of the key.
     pub key_id: KeyId,
-    /// The account that it belongs to.
+    /// Account that the key belongs to.
     pub account: AccountName,
-    /// Its ban.
+    /// The ban.
     pub ban: Ban,
 }
 

@@ -4,21 +4,22 @@ use std::fmt;
 
 use super::{NewPet, PetStoreError, Violation, Violations};
 
-/// The pets of a batch: 1 to 1,000.
+/// The pets of a batch, 1 to 1,000.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch(Vec<NewPet>);
 
 impl Batch {
-    /// The most.
+    /// Maximum number of pets.
     pub const MAX: usize = 1_000;
 
     const SIZE: Violation = Violation::new("requests", "must be 1 to 1,000 pets");
 
-    /// Judges every pet before it refuses; a batch of the wrong size is refused for that alone.
+    /// Parses every pet, and reports all violations together. A batch of the wrong size is refused without
+    /// looking at its pets.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if the size is wrong; [`PetStoreError::InvalidBatch`].
+    /// [`PetStoreError::Invalid`] if the size is wrong; [`PetStoreError::InvalidBatch`] if a pet is invalid.
     pub fn parse(
         pets: impl ExactSizeIterator<Item = Result<NewPet, Violations>>,
     ) -> Result<Self, PetStoreError> {
@@ -36,24 +37,25 @@ impl Batch {
         if violations.is_empty() { Ok(Self(allowed)) } else { Err(PetStoreError::InvalidBatch(violations)) }
     }
 
-    /// The pets, in their order.
+    /// Returns the pets, in their order.
     #[must_use]
     pub fn into_pets(self) -> Vec<NewPet> {
         self.0
     }
 }
 
-/// What is wrong with the pets of a batch. Reads as a sentence: `requests[17].name must not be blank`.
+/// Violations in the pets of a batch. `Display` reads as a sentence: `requests[17].name must not be blank`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchViolations {
-    /// The first pets that are not allowed, by their place in the batch.
+    /// The first invalid pets, by their index in the batch.
     named: Vec<(usize, Violations)>,
-    /// How many there are besides.
+    /// Number of further invalid pets.
     more: usize,
 }
 
 impl BatchViolations {
-    /// So many pets are named: an answer of a few KiB, which every client takes as metadata.
+    /// Maximum number of invalid pets that are listed: an answer of a few KiB, which every client accepts as
+    /// metadata.
     const NAMED: usize = 10;
 
     fn add(&mut self, index: usize, violations: Violations) {
@@ -64,7 +66,7 @@ impl BatchViolations {
         self.named.is_empty()
     }
 
-    /// Each violation that is named: the member, as `requests[17].name`, and the rule.
+    /// Returns each listed violation: the member, such as `requests[17].name`, and the rule.
     pub fn iter(&self) -> impl Iterator<Item = (String, &'static str)> {
         self.named.iter().flat_map(|(index, violations)| {
             violations.iter().map(move |violation| {

@@ -1,24 +1,24 @@
-//! Repeating a creation safely: field `request_id` in gRPC (AIP-155), header `Idempotency-Key` in REST.
+//! Safe retries of a creation: field `request_id` in gRPC (AIP-155), header `Idempotency-Key` in REST.
 
 use std::time::Duration;
 
 use super::{Pet, PetStoreError, Violation};
 
-/// Identifies one creation: opaque, 1 to 400 visible ASCII characters.
+/// Identifier of one creation: opaque, 1 to 400 visible ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
-    /// The most characters.
+    /// Maximum length in characters.
     pub const MAX_LEN: usize = 400;
-    /// For how long a key identifies the same creation.
+    /// Time for which a key identifies the same creation.
     pub const KEPT: Duration = Duration::from_hours(24);
 
-    /// The key, or `None` if the text is empty.
+    /// Parses a key. Returns `None` if the text is empty.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::InvalidIdempotencyKey`].
+    /// If the key is not of that form: [`PetStoreError::InvalidIdempotencyKey`].
     pub fn parse(raw: &str) -> Result<Option<Self>, PetStoreError> {
         if raw.is_empty() {
             return Ok(None);
@@ -30,7 +30,7 @@ impl IdempotencyKey {
         Ok(Some(Self(raw.to_owned())))
     }
 
-    /// As it was written.
+    /// Returns the key as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -42,7 +42,7 @@ impl IdempotencyKey {
 pub struct Created {
     /// The pet.
     pub pet: Pet,
-    /// It was added by an earlier call with the same key.
+    /// `true` if the pet was added by an earlier call with the same key.
     pub replayed: bool,
 }
 

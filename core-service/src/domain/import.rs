@@ -2,17 +2,19 @@
 
 use super::{NewPet, Violation, Violations};
 
-/// Names an import: 1 to 200 visible ASCII characters.
+/// Name of an import: 1 to 200 visible ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportId(String);
 
 impl ImportId {
-    /// The longest name.
+    /// Maximum length in characters.
     pub const MAX_LEN: usize = 200;
 
+    /// Parses a name.
+    ///
     /// # Errors
     ///
-    /// When the name is not of that form.
+    /// If the name is not of that form.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
         if (1..=Self::MAX_LEN).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(raw.to_owned()))
@@ -21,7 +23,7 @@ impl ImportId {
         }
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -31,21 +33,22 @@ impl ImportId {
 /// Lines of an import that take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportChunk {
-    /// The lines that have a pet to be added, with their numbers, in ascending order.
+    /// Numbered lines with pets to add, in ascending order.
     pub lines: Vec<(i64, NewPet)>,
-    /// The import's position afterwards.
+    /// Position of the import afterwards.
     pub last_line: i64,
 }
 
 impl ImportChunk {
-    /// The most lines.
+    /// Maximum number of lines.
     pub const MAX: usize = 1_000;
 
-    /// Judges whether these are lines of one chunk, and where it ends: `last_line`, if it is not 0.
+    /// Checks that these are lines of one chunk, and returns the chunk's last line: `last_line`, if it is not
+    /// 0.
     ///
     /// # Errors
     ///
-    /// When they are too many, or do not ascend from 1 on, or go past `last_line`.
+    /// If there are too many lines, or they do not ascend from 1 on, or one is after `last_line`.
     pub fn end(lines: &[i64], last_line: i64) -> Result<i64, Violations> {
         let ascending = lines.first().is_none_or(|first| *first > 0)
             && lines.windows(2).all(|pair| matches!(pair, [one, other] if one < other));
@@ -62,21 +65,21 @@ impl ImportChunk {
     }
 }
 
-/// How far an import has come.
+/// Progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportProgress {
-    /// Everything up to this line is done; 0 before the first.
+    /// Last line that is done; 0 before the first.
     pub last_line: i64,
-    /// How many pets it has added.
+    /// Number of pets added.
     pub created: i64,
 }
 
-/// What a chunk has done.
+/// Result of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// How many pets it has added: none, if all its lines had been done before.
+    /// Number of pets added; 0 if all its lines had been done before.
     pub created: i64,
-    /// How far the import has come.
+    /// Progress of the import.
     pub progress: ImportProgress,
 }
 

@@ -1,5 +1,5 @@
-//! What the values are, and which are allowed. Each rule lives here once: both edges, REST and gRPC, answer
-//! with its verdict and its words.
+//! Domain types and their rules. Each rule stands here once: both edges, REST and gRPC, answer with its
+//! verdict and its words.
 
 mod account;
 mod api_key;

@@ -7,8 +7,8 @@ use petstore_clock::UnixMillis;
 
 use super::{AccountName, Violation};
 
-/// The name of an operator: unique, also among those that are revoked. The rules are those of
-/// [`AccountName`], and `local` is taken.
+/// Name of an operator: unique, also among revoked operators. The rules are those of [`AccountName`], and
+/// `local` is reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorName(Cow<'static, str>);
 
@@ -20,7 +20,7 @@ impl OperatorName {
     ///
     /// # Errors
     ///
-    /// When it is not such a name.
+    /// If it is not such a name.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
         if raw == Self::LOCAL.as_str() {
             return Err(Violation::new("name", "must not be local, which is who works on the store itself"));
@@ -28,7 +28,7 @@ impl OperatorName {
         AccountName::parse_field("name", raw).map(|name| Self::stored(name.to_string()))
     }
 
-    /// Returns the name that an audit event has, which may be [`Self::LOCAL`].
+    /// Returns the name of an audit event, which may be [`Self::LOCAL`], without checking it.
     pub(crate) fn stored(name: String) -> Self {
         Self(Cow::Owned(name))
     }
@@ -49,9 +49,9 @@ impl fmt::Display for OperatorName {
 /// The rights of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Read everything.
+    /// May read everything.
     Viewer,
-    /// Read and change everything.
+    /// May read and change everything.
     Admin,
 }
 
@@ -59,7 +59,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 2] = [Self::Viewer, Self::Admin];
 
-    /// Returns its name in the store and on the command line.
+    /// Returns the role's name in the store and on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,24 +78,24 @@ impl fmt::Display for Role {
 /// A person or a program that administers the service, without its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
-    /// Its name.
+    /// Unique name.
     pub name: OperatorName,
-    /// Its rights.
+    /// Role.
     pub role: Role,
-    /// The token's last four characters; `None` for [`OperatorName::LOCAL`], which has none.
+    /// Last four characters of the token; `None` for [`OperatorName::LOCAL`], which has none.
     pub last_four: Option<String>,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: UnixMillis,
-    /// When its token was revoked.
+    /// Time at which the token was revoked.
     pub revoked_at: Option<UnixMillis>,
-    /// When its token was last used, to the minute.
+    /// Time of the token's last use, to the minute.
     pub last_used_at: Option<UnixMillis>,
 }
 
 impl Operator {
     /// Lifetime of a session, used or not.
     pub(crate) const SESSION_TTL: Duration = Duration::from_hours(8);
-    /// Maximum number of sessions of an operator. One more ends the oldest.
+    /// Maximum number of sessions of an operator. Opening one more ends the oldest.
     pub(crate) const MAX_SESSIONS: u64 = 50;
 
     /// Returns the operator of commands on the store itself.
@@ -112,7 +112,7 @@ impl Operator {
     }
 }
 
-/// An operator with a new token, of which only the digest is kept.
+/// An operator with a new token, of which only the digest is stored.
 #[derive(Debug)]
 pub struct IssuedOperator {
     /// The operator.
@@ -126,12 +126,12 @@ pub struct IssuedOperator {
 pub struct Actor {
     /// The operator.
     pub operator: OperatorName,
-    /// The address that the call came from; `None` for a command on the store itself.
+    /// Address that the call came from; `None` for a command on the store itself.
     pub client_address: Option<IpAddr>,
 }
 
 impl Actor {
-    /// A command on the store itself.
+    /// Author of a command on the store itself.
     pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, client_address: None };
 }
 

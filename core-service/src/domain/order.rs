@@ -6,7 +6,7 @@ use petstore_clock::UnixMillis;
 
 use super::{PetId, PetStoreError, Violation, Violations};
 
-/// Identifies an order: positive, assigned upward, never twice.
+/// Identifier of an order: positive, assigned in ascending order, never twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(pub i64);
 
@@ -19,35 +19,36 @@ impl fmt::Display for OrderId {
 /// An order for a pet. It never changes the pet's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Assigned by the store.
+    /// Identifier, assigned by the store.
     pub id: OrderId,
-    /// The pet that was ordered.
+    /// Identifier of the ordered pet.
     pub pet_id: PetId,
-    /// How many.
+    /// Number of pets ordered.
     pub quantity: Quantity,
-    /// When it is to be shipped, if that was said.
+    /// Requested ship date, if any.
     pub ship_date: Option<ShipDate>,
-    /// How far it has come.
+    /// Progress of the order.
     pub status: OrderStatus,
 }
 
-/// An order to be placed.
+/// An order to place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOrder {
-    /// The pet; whether it exists is the store's to say.
+    /// Identifier of the pet. The store checks that it exists.
     pub pet_id: PetId,
-    /// How many.
+    /// Number of pets ordered.
     pub quantity: Quantity,
-    /// When it is to be shipped, if that is said.
+    /// Requested ship date, if any.
     pub ship_date: Option<ShipDate>,
 }
 
 impl NewOrder {
-    /// Judges every member before it refuses. A ship date is given as Unix seconds and nanoseconds.
+    /// Parses every member, and reports all violations together. A ship date is given as Unix seconds and
+    /// nanoseconds.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`], naming every member that is not allowed.
+    /// If a member is invalid: [`PetStoreError::Invalid`] with every violation.
     pub fn parse(pet_id: i64, quantity: i32, ship_date: Option<(i64, i32)>) -> Result<Self, PetStoreError> {
         let mut violations = Violations::default();
         let pet_id = violations.gather(ordered_pet(pet_id));
@@ -65,26 +66,28 @@ fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
     if raw > 0 { Ok(PetId(raw)) } else { Err(Violation::new("petId", "must be the id of a pet")) }
 }
 
-/// How many pets are ordered: 1 or more.
+/// Number of pets ordered, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity(i32);
 
 impl Quantity {
+    /// Parses a quantity.
+    ///
     /// # Errors
     ///
-    /// When it is less than 1.
+    /// If it is less than 1.
     pub fn parse(raw: i32) -> Result<Self, Violation> {
         if raw >= 1 { Ok(Self(raw)) } else { Err(Violation::new("quantity", "must be at least 1")) }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> i32 {
         self.0
     }
 }
 
-/// When an order is to be shipped: a moment from 1970 to 9999, so that every client can write it as RFC 3339.
+/// Ship date of an order: a moment from 1970 to 9999, so that every client can write it as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShipDate(UnixMillis);
 
@@ -92,11 +95,11 @@ impl ShipDate {
     /// 9999-12-31T23:59:59.999Z.
     const MAX: UnixMillis = UnixMillis(253_402_300_799_999);
 
-    /// Takes Unix seconds and nanoseconds, and keeps milliseconds.
+    /// Parses Unix seconds and nanoseconds, truncated to milliseconds.
     ///
     /// # Errors
     ///
-    /// When the moment is before 1970 or after 9999, or the nanoseconds are not those of one second.
+    /// If the moment is before 1970 or after 9999, or the nanoseconds are not those of one second.
     pub fn parse(secs: i64, nanos: i32) -> Result<Self, Violation> {
         Self::read(secs, nanos).ok_or(Violation::new("shipDate", "must be a moment from 1970 to 9999"))
     }
@@ -107,26 +110,26 @@ impl ShipDate {
         Self::stored(UnixMillis(secs.checked_mul(1_000)?.checked_add(nanos / 1_000_000)?))
     }
 
-    /// The moment.
+    /// Returns the moment.
     #[must_use]
     pub const fn get(self) -> UnixMillis {
         self.0
     }
 
-    /// A date that the store kept; `None` if it never could have.
+    /// Returns a date read from the store; `None` if it is out of range.
     pub(crate) fn stored(moment: UnixMillis) -> Option<Self> {
         (moment <= Self::MAX).then_some(Self(moment))
     }
 }
 
-/// How far an order has come.
+/// Progress of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OrderStatus {
-    /// It was placed.
+    /// The order was placed.
     Placed,
-    /// It was approved.
+    /// The order was approved.
     Approved,
-    /// It was delivered.
+    /// The order was delivered.
     Delivered,
 }
 
@@ -134,10 +137,10 @@ impl OrderStatus {
     /// Every status, in the order of an order's life.
     pub const ALL: [Self; 3] = [Self::Placed, Self::Approved, Self::Delivered];
 
-    /// What is said of a status that is none of them.
+    /// Violation for a status that is none of them.
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of placed, approved, delivered");
 
-    /// The one status that an order must have in order to come to this one. An order begins as placed.
+    /// Returns the one status that an order must have to enter this one. An order begins as placed.
     #[must_use]
     pub const fn predecessor(self) -> Option<Self> {
         match self {
@@ -147,13 +150,13 @@ impl OrderStatus {
         }
     }
 
-    /// Whether nothing is left to be done.
+    /// Returns `true` if the status is final.
     #[must_use]
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Delivered)
     }
 
-    /// The number that stands for the status in the store.
+    /// Returns the number that stands for the status in the store.
     #[must_use]
     pub(crate) const fn number(self) -> u8 {
         match self {
@@ -163,7 +166,7 @@ impl OrderStatus {
         }
     }
 
-    /// The status that the number stands for.
+    /// Returns the status that the number stands for.
     #[must_use]
     pub(crate) fn from_number(number: impl Into<i64>) -> Option<Self> {
         let number = number.into();
@@ -171,7 +174,7 @@ impl OrderStatus {
     }
 }
 
-/// As in JSON: `placed`, `approved` or `delivered`.
+/// Writes the status as in JSON: `placed`, `approved` or `delivered`.
 impl fmt::Display for OrderStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,22 +1,23 @@
-//! Asking for a page of a list (docs/contract.md, 7.1; AIP-158).
+//! Requests for a page of a list (docs/contract.md, 7.1; AIP-158).
 
 use super::{List, OrderId, PageToken, PetId, PetStatus, PetStoreError, Violation, Violations};
 
-/// How many rows a page has at most: 1 to 100.
+/// Maximum number of rows in a page: 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize(u8);
 
 impl PageSize {
-    /// Taken when none is asked for.
+    /// Page size if the request names none.
     pub const DEFAULT: Self = Self(20);
-    /// The most.
+    /// Largest page size.
     pub const MAX: Self = Self(100);
 
-    /// As AIP-158 has it: 0 means the default, more than the most means the most.
+    /// Parses a page size by the rules of AIP-158: 0 means the default, and a number above the maximum means
+    /// the maximum.
     ///
     /// # Errors
     ///
-    /// When it is negative.
+    /// If it is negative.
     pub fn parse(raw: i32) -> Result<Self, Violation> {
         match u8::try_from(raw) {
             Ok(0) => Ok(Self::DEFAULT),
@@ -26,33 +27,33 @@ impl PageSize {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Asks for one page of pets.
+/// Request for one page of pets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListPets {
-    /// At most so many.
+    /// Maximum number of pets.
     pub size: PageSize,
-    /// Only pets that come after this one.
+    /// Only pets after this one.
     pub after: Option<PetId>,
     /// Only pets with this status.
     pub status: Option<PetStatus>,
 }
 
 impl ListPets {
-    /// Judges everything before it refuses. An empty `page_token` is the first page; with any other, the
-    /// status may be left out.
+    /// Parses every parameter, and reports all violations together. An empty `page_token` means the first
+    /// page. With any other, the status may be left out.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::InvalidCursor`] if the token alone is faulty; [`PetStoreError::Invalid`] if the
-    /// status is no status, which only gRPC can express; else [`PetStoreError::InvalidParameter`]. They name
-    /// everything that is faulty.
+    /// [`PetStoreError::InvalidCursor`] if only the token is invalid. [`PetStoreError::Invalid`] if the
+    /// status is none, which only gRPC can express. [`PetStoreError::InvalidParameter`] otherwise. Each has
+    /// every violation.
     pub fn parse(
         page_size: i32,
         page_token: &str,
@@ -68,7 +69,7 @@ impl ListPets {
             },
             List::Orders => Err(PageToken::OF_ANOTHER_LIST),
         });
-        // An unknown number of an enumeration is no parameter that REST could have been given.
+        // REST cannot express an unknown number of an enumeration as a parameter.
         let fault = if asked.is_none() { PetStoreError::Invalid } else { PetStoreError::InvalidParameter };
         let ((size, asked), start) = judge(size.zip(asked), start, violations, fault)?;
         Ok(match start {
@@ -78,21 +79,22 @@ impl ListPets {
     }
 }
 
-/// Asks for one page of orders.
+/// Request for one page of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListOrders {
-    /// At most so many.
+    /// Maximum number of orders.
     pub size: PageSize,
-    /// Only orders that come after this one.
+    /// Only orders after this one.
     pub after: Option<OrderId>,
 }
 
 impl ListOrders {
-    /// Judges everything before it refuses. An empty `page_token` is the first page.
+    /// Parses every parameter, and reports all violations together. An empty `page_token` means the first
+    /// page.
     ///
     /// # Errors
     ///
-    /// As [`ListPets::parse`].
+    /// The errors of [`ListPets::parse`].
     pub fn parse(page_size: i32, page_token: &str) -> Result<Self, PetStoreError> {
         let mut violations = Violations::default();
         let size = violations.gather(PageSize::parse(page_size));
@@ -105,8 +107,8 @@ impl ListOrders {
     }
 }
 
-/// Where a page begins: what `accept` makes of the token's list, and the last identifier of the page before.
-/// `None` for the first page, whose token is empty.
+/// Parses a token: returns what `accept` makes of its list, and the last identifier of the previous page.
+/// Returns `None` for the first page, whose token is empty.
 fn parse_token<T>(
     page_token: &str,
     accept: impl FnOnce(List) -> Result<T, Violation>,
@@ -118,8 +120,8 @@ fn parse_token<T>(
     Ok(Some((accept(token.list)?, token.last_id)))
 }
 
-/// The parameters, or one error that names every fault: the cursor's own, if it is the only one. `rest` is
-/// `None` if there are violations.
+/// Returns the parameters, or one error with every violation. A violation of the cursor has an error kind of
+/// its own if it is the only one. `rest` is `None` if there are violations.
 fn judge<R, S>(
     rest: Option<R>,
     start: Result<S, Violation>,
@@ -136,18 +138,17 @@ fn judge<R, S>(
     }
 }
 
-/// One page.
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// In ascending order of their identifier.
+    /// Rows in ascending order of their identifier.
     pub rows: Vec<T>,
-    /// Leads to the next page; `None` on the last one.
+    /// Token of the next page; `None` on the last one.
     pub next: Option<PageToken>,
 }
 
 impl<T> Page<T> {
-    /// The page of `list` that begins with these rows, of which one more than `size` was read if there is
-    /// one.
+    /// Makes the page of `list` from these rows, of which one more than `size` was read if there is one.
     pub(crate) fn cut(mut rows: Vec<T>, size: PageSize, list: List, id: impl FnOnce(&T) -> i64) -> Self {
         let more = rows.len() > size.get();
         rows.truncate(size.get());

@@ -1,10 +1,10 @@
-//! Where the next page begins.
+//! Page tokens of public lists.
 
 use std::fmt;
 
 use super::{PetStatus, Violation};
 
-/// A list that is walked page by page. A token leads on in its own list only.
+/// A list that is read page by page. A token is valid in its own list only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// The pets: all, or those with a status.
@@ -14,7 +14,7 @@ pub enum List {
 }
 
 impl List {
-    /// The number that stands for the list in tokens.
+    /// Returns the number that stands for the list in tokens.
     const fn number(self) -> u8 {
         match self {
             Self::Pets(None) => 0,
@@ -32,16 +32,16 @@ impl List {
     }
 }
 
-/// Where the next page begins, and of which list it is a page. It holds no secret, and every core understands
-/// it, after a restart too.
+/// Token of the next page: its list and where it begins. It holds no secret, and every core understands it,
+/// also after a restart.
 ///
 /// Written as 28 hexadecimal digits: version, list, last identifier, and a CRC-32 against damage. Opaque to
-/// clients: it may change shape between releases, so they must never take it apart or keep it.
+/// clients: its form may change between releases, so they must not parse or store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageToken {
     /// The list, with its filter.
     pub list: List,
-    /// The identifier of the last row of the page before.
+    /// Identifier of the last row of the previous page.
     pub last_id: i64,
 }
 
@@ -49,23 +49,25 @@ const VERSION: u8 = 1;
 const DIGITS: usize = 2 * (1 + 1 + 8 + 4);
 
 impl PageToken {
-    /// What is said of a token that was changed on its way, or never was one.
+    /// Violation for a token that was changed on its way, or never was one.
     pub const DAMAGED: Violation = Violation::new("cursor", "must be the unchanged one of the page before");
-    /// What is said of a token that belongs to a list of the same things with another filter.
+    /// Violation for a token of a list of the same kind with another filter.
     pub const OF_ANOTHER_STATUS: Violation =
         Violation::new("cursor", "belongs to a list with another status");
-    /// What is said of a token that belongs to a list of other things.
+    /// Violation for a token of a list of another kind.
     pub const OF_ANOTHER_LIST: Violation = Violation::new("cursor", "belongs to another list");
 
+    /// Parses a token.
+    ///
     /// # Errors
     ///
-    /// [`Self::DAMAGED`].
+    /// If the token was changed or never was one: [`Self::DAMAGED`].
     pub fn parse(written: &str) -> Result<Self, Violation> {
         Self::read(written).ok_or(Self::DAMAGED)
     }
 
     fn read(written: &str) -> Option<Self> {
-        // One way to write it.
+        // Lowercase only, so that a token has one written form.
         let digits = written.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if written.len() != DIGITS || !digits {
             return None;
@@ -107,8 +109,8 @@ mod tests {
 
     #[test]
     fn the_written_form_outlives_a_release() {
-        // The checksum is by another implementation (zlib). Clients are walking pages while the service is
-        // upgraded: a change here needs a new version number.
+        // The checksum was computed by another implementation (zlib). Clients are reading pages while the
+        // service is upgraded: a change here needs a new version number.
         let token = PageToken { list: List::Pets(Some(PetStatus::Pending)), last_id: 42 };
         assert_eq!(token.to_string(), "0102000000000000002a5745c11e");
         let token = PageToken { list: List::Orders, last_id: 42 };

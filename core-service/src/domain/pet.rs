@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Violation, Violations};
 
-/// Identifies a pet: positive, assigned upward, never twice.
+/// Identifier of a pet: positive, assigned in ascending order, never twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PetId(pub i64);
 
@@ -17,44 +17,44 @@ impl fmt::Display for PetId {
 /// A pet in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pet {
-    /// Assigned by the store.
+    /// Identifier, assigned by the store.
     pub id: PetId,
-    /// What it is called.
+    /// Name.
     pub name: PetName,
-    /// What it belongs to.
+    /// Category that it belongs to.
     pub category_id: CategoryId,
-    /// Whether it can be bought, if that was said.
+    /// Availability, if given.
     pub status: Option<PetStatus>,
 }
 
-/// A pet to be added.
+/// A pet to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPet {
-    /// What it is called.
+    /// Name.
     pub name: PetName,
-    /// What it belongs to.
+    /// Category that it belongs to.
     pub category_id: CategoryId,
-    /// Whether it can be bought, if that is said.
+    /// Availability, if given.
     pub status: Option<PetStatus>,
 }
 
-/// What a caller says of a pet to be added.
+/// Unchecked data of a pet to add.
 #[derive(Clone, Debug)]
 pub struct RawPet {
-    /// What it is called; empty when that is not said.
+    /// Name; empty if it is not given.
     pub name: String,
-    /// What it belongs to.
+    /// Category that it belongs to.
     pub category_id: Option<i64>,
-    /// Its status, or what is wrong with what stands for it on the wire.
+    /// Status, or the violation if its wire form is invalid.
     pub status: Result<Option<PetStatus>, Violation>,
 }
 
 impl NewPet {
-    /// Judges every member before it refuses.
+    /// Parses every member, and reports all violations together.
     ///
     /// # Errors
     ///
-    /// Every member that is not allowed.
+    /// If a member is invalid. The error has every violation.
     pub fn parse(raw: RawPet) -> Result<Self, Violations> {
         let mut violations = Violations::default();
         let name = violations.gather(PetName::parse(raw.name));
@@ -66,7 +66,7 @@ impl NewPet {
         }
     }
 
-    /// The pet that it becomes under this identifier.
+    /// Returns the pet with this identifier.
     pub(crate) fn with_id(self, id: PetId) -> Pet {
         let Self { name, category_id, status } = self;
         Pet { id, name, category_id, status }
@@ -75,8 +75,8 @@ impl NewPet {
 
 #[cfg(test)]
 impl RawPet {
-    /// A pet that is allowed if its name is. Tests that are about other members set only those, so that a new
-    /// member touches none of them.
+    /// Returns a valid pet if its name is valid. Tests of other members set only those, so that a new member
+    /// changes none of them.
     pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), category_id: Some(1), status: Ok(None) }
     }
@@ -84,24 +84,26 @@ impl RawPet {
 
 #[cfg(test)]
 impl NewPet {
-    /// The same, judged.
+    /// Returns the parsed pet of `RawPet::named`.
     pub(crate) fn named(name: &str) -> Self {
         Self::parse(RawPet::named(name)).unwrap()
     }
 }
 
-/// What a pet is called: 1 to 255 characters (Unicode scalar values), not all of them white space, none of
-/// them a control character. Kept code point for code point.
+/// Name of a pet: 1 to 255 characters (Unicode scalar values), not all of them white space, none of them a
+/// control character. Kept code point for code point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PetName(String);
 
 impl PetName {
-    /// The longest name.
+    /// Maximum length in characters.
     pub const MAX_CHARS: usize = 255;
 
+    /// Parses a name.
+    ///
     /// # Errors
     ///
-    /// The first rule that the name breaks.
+    /// If the name breaks a rule. The error names the first rule.
     pub fn parse(raw: String) -> Result<Self, Violation> {
         let invalid = |rule| Err(Violation::new("name", rule));
         if raw.chars().all(char::is_whitespace) {
@@ -116,43 +118,45 @@ impl PetName {
         Ok(Self(raw))
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0
     }
 
-    /// A name that the store kept.
+    /// Returns a name read from the store, without checking it.
     pub(crate) fn stored(name: String) -> Self {
         Self(name)
     }
 }
 
-/// What a pet belongs to. Any number: there are no operations on categories (docs/contract.md, 2.2).
+/// Category of a pet. Any number is valid: there are no operations on categories (docs/contract.md, 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CategoryId(pub i64);
 
 impl CategoryId {
+    /// Parses a category.
+    ///
     /// # Errors
     ///
-    /// When it is absent.
+    /// If it is absent.
     pub fn parse(raw: Option<i64>) -> Result<Self, Violation> {
         raw.map(Self).ok_or(Violation::new("categoryId", "is required"))
     }
 }
 
-/// Whether a pet can be bought (docs/contract.md, 2.3).
+/// Availability of a pet (docs/contract.md, 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PetStatus {
     /// For sale.
     Available,
-    /// A sale is under way.
+    /// In the process of being sold.
     Pending,
     /// Sold.
     Sold,
@@ -162,10 +166,10 @@ impl PetStatus {
     /// Every status.
     pub const ALL: [Self; 3] = [Self::Available, Self::Pending, Self::Sold];
 
-    /// What is said of a status that is none of them.
+    /// Violation for a status that is none of them.
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of available, pending, sold");
 
-    /// The number that stands for the status in the store and in page tokens; never 0.
+    /// Returns the number that stands for the status in the store and in page tokens; never 0.
     #[must_use]
     pub(crate) const fn number(self) -> u8 {
         match self {
@@ -175,7 +179,7 @@ impl PetStatus {
         }
     }
 
-    /// The status that the number stands for.
+    /// Returns the status that the number stands for.
     #[must_use]
     pub(crate) fn from_number(number: impl Into<i64>) -> Option<Self> {
         let number = number.into();

@@ -1,10 +1,10 @@
-//! Where the next page of an operator's list begins.
+//! Page tokens of operators' lists.
 
 use std::fmt::Debug;
 
 use super::Violation;
 
-/// A list of operators that is walked page by page.
+/// A list for operators that is read page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminList {
     Accounts,
@@ -14,8 +14,8 @@ pub(crate) enum AdminList {
     Operators,
 }
 
-/// Writes and reads the page tokens of a list with its filters. A token leads on in the same list with the
-/// same filters only.
+/// Writer and reader of the page tokens of a list with its filters. A token is valid only in the same list
+/// with the same filters.
 #[derive(Clone, Debug)]
 pub(crate) struct PageTokens {
     list: AdminList,
@@ -41,12 +41,12 @@ impl AdminList {
 }
 
 impl PageTokens {
-    /// Refusal of a token that was changed, or is of another list or of other filters.
+    /// Violation for a token that was changed, or belongs to another list or other filters.
     pub(crate) const FOREIGN: Violation =
         Violation::new("page_token", "must be the unchanged one of the page before, with the same filters");
 
-    /// Returns the token of the page that follows the row with this position. Opaque to clients, as
-    /// [`PageToken`](super::PageToken) is.
+    /// Returns the token of the page that follows the row with this position. It is opaque to clients, like
+    /// [`PageToken`](super::PageToken).
     pub(crate) fn token(&self, last: &str) -> String {
         format!("{}.{last}.{:08x}", self.list.letter(), self.checksum(last))
     }
@@ -55,7 +55,7 @@ impl PageTokens {
     ///
     /// # Errors
     ///
-    /// [`Self::FOREIGN`].
+    /// If the token is another list's or was changed: [`Self::FOREIGN`].
     pub(crate) fn position<'a>(&self, token: &'a str) -> Result<Option<&'a str>, Violation> {
         if token.is_empty() {
             return Ok(None);

@@ -61,7 +61,7 @@ impl RefusalCause {
         Self::ALL.into_iter().find(|cause| i64::from(cause.number()) == number)
     }
 
-    /// Returns the code of the Error that clients got.
+    /// Returns the error code that clients received.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -80,33 +80,33 @@ impl RefusalCause {
 /// A request that a gateway refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its `X-Request-Id`.
+    /// `X-Request-Id` of the request.
     pub request_id: String,
     /// Time of the refusal.
     pub at: UnixMillis,
-    /// What refused it.
+    /// Cause of the refusal.
     pub cause: RefusalCause,
-    /// The account of its key, if the key is known.
+    /// Account of the key, if the key is known.
     pub account: Option<AccountId>,
-    /// Its key, if that is known.
+    /// Identifier of the key, if it is known.
     pub key_id: Option<KeyId>,
-    /// The limit in requests per window, if it was one.
+    /// Limit in requests per window, if one was exceeded.
     pub limit: Option<i64>,
-    /// Begin of the window or the ban, if it was one.
+    /// Begin of the window or the ban, if any.
     pub since: Option<UnixMillis>,
-    /// End of the window or the ban, if it was one.
+    /// End of the window or the ban, if any.
     pub until: Option<UnixMillis>,
-    /// Number of further requests refused for the same cause that are not kept themselves.
+    /// Number of further requests refused for the same cause that are not stored themselves.
     pub repeats: i64,
 }
 
 impl Refusal {
-    /// Checks that a request may have this id, as gateways do: one that is not of this form, or holds a key
-    /// or token, is replaced there.
+    /// Checks that a request may have this id, by the same rule as gateways. They replace an id that is not
+    /// of this form, or holds a key or token.
     ///
     /// # Errors
     ///
-    /// The rule that the id breaks.
+    /// If the id breaks a rule. The error names the rule.
     pub(crate) fn check_request_id(id: &str) -> Result<(), Violation> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !(8..=64).contains(&id.len()) || !id.bytes().all(allowed) {
@@ -124,18 +124,18 @@ impl Refusal {
 pub struct RefusalCount {
     /// The minute.
     pub minute: Minute,
-    /// What refused them.
+    /// Cause of the refusals.
     pub cause: RefusalCause,
-    /// Their number.
+    /// Number of refused requests.
     pub requests: i64,
 }
 
 impl RefusalCount {
-    /// Checks and makes a count.
+    /// Makes a count.
     ///
     /// # Errors
     ///
-    /// The minute is not from 1970 to 9999, or the count is negative or above [`Tally::MAX`].
+    /// If the minute is not from 1970 to 9999, or the count is negative or above [`Tally::MAX`].
     pub(crate) fn new(minute: Minute, cause: RefusalCause, requests: i64) -> Result<Self, Violation> {
         if minute.is_valid() && (0..=Tally::MAX).contains(&requests) {
             Ok(Self { minute, cause, requests })

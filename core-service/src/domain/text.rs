@@ -1,4 +1,4 @@
-//! Short texts that operators write and others read.
+//! Short texts written by operators and shown to others.
 
 use petstore_api_key::ApiKey;
 
@@ -8,7 +8,7 @@ use super::Violation;
 pub(super) const NO_KEY: &str = "must not contain an API key or an operator's token";
 
 /// Returns the text if it is one line of at most `max_chars` characters, not blank, and without key material.
-/// `length_rule` says the length in words.
+/// `length_rule` states the length in words.
 pub(super) fn parse_line(
     field: &'static str,
     raw: &str,

@@ -21,20 +21,20 @@ impl Day {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
     }
 
-    /// Returns the begin of the day.
+    /// Returns the start of the day.
     #[must_use]
     pub fn start(self) -> UnixMillis {
         UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(Self::SECS))
     }
 
-    /// Returns the day that is so many days before.
+    /// Returns the day that is `days` before.
     #[must_use]
     pub fn minus(self, days: i64) -> Self {
         Self(self.0.saturating_sub(days))
     }
 }
 
-/// `2026-11-20`.
+/// Writes a date such as `2026-11-20`.
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let midnight = self.start().to_string();
@@ -59,13 +59,13 @@ impl Minute {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
     }
 
-    /// Returns the begin of the minute.
+    /// Returns the start of the minute.
     #[must_use]
     pub fn start(self) -> UnixMillis {
         UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(Self::SECS))
     }
 
-    /// Returns the minute that is so many minutes before.
+    /// Returns the minute that is `minutes` before.
     #[must_use]
     pub fn minus(self, minutes: i64) -> Self {
         Self(self.0.saturating_sub(minutes))
@@ -85,15 +85,15 @@ impl Minute {
 /// Number of requests by the class of their answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// With 2xx.
+    /// Answers with 2xx.
     pub succeeded: i64,
-    /// With 4xx, 429 excepted.
+    /// Answers with 4xx, 429 excepted.
     pub client_errors: i64,
-    /// With 429.
+    /// Answers with 429.
     pub refused: i64,
-    /// With 5xx.
+    /// Answers with 5xx.
     pub server_errors: i64,
-    /// Calls of the deprecated getPet; they are among the others too.
+    /// Calls of the deprecated getPet, which also count above.
     pub get_pet: i64,
 }
 
@@ -124,7 +124,7 @@ impl Tally {
 pub struct UsageDay {
     /// The day.
     pub day: Day,
-    /// Its requests.
+    /// Number of requests.
     pub tally: Tally,
 }
 
@@ -133,18 +133,18 @@ pub struct UsageDay {
 pub struct UsageMinute {
     /// The minute.
     pub minute: Minute,
-    /// The key; `None` in sums over several, and for requests that count for their day alone.
+    /// Key; `None` in sums over several, and for requests that count for their day alone.
     pub key_id: Option<KeyId>,
-    /// Its requests.
+    /// Number of requests.
     pub tally: Tally,
 }
 
 impl UsageMinute {
-    /// Checks and makes the requests that a gateway reports.
+    /// Makes the counts that a gateway reports.
     ///
     /// # Errors
     ///
-    /// The minute is not from 1970 to 9999, or a count is negative or above [`Tally::MAX`].
+    /// If the minute is not from 1970 to 9999, or a count is negative or above [`Tally::MAX`].
     pub(crate) fn new(minute: Minute, key_id: Option<KeyId>, tally: Tally) -> Result<Self, Violation> {
         let counts = tally.counts();
         for (holds, rule) in [
@@ -167,7 +167,7 @@ pub(crate) struct UsageReport {
     pub(crate) requests: Vec<(AccountId, UsageMinute)>,
     /// A sample of the requests that were refused.
     pub(crate) refusals: Vec<Refusal>,
-    /// Counts of all that were refused, by minute and cause, each once.
+    /// Number of refused requests by minute and cause, each once.
     pub(crate) refusal_counts: Vec<RefusalCount>,
 }
 
@@ -182,7 +182,7 @@ impl ReporterName {
     ///
     /// # Errors
     ///
-    /// The name is not of that form.
+    /// If the name is not of that form.
     pub(crate) fn parse(raw: String) -> Result<Self, Violation> {
         if (1..=Self::MAX_LEN).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(raw))

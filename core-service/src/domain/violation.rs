@@ -1,18 +1,18 @@
-//! What is wrong with a value.
+//! Violations of the rules for values.
 
 use std::fmt;
 
-/// One member that breaks its rule. Reads as a sentence: `name must not be blank`.
+/// One member that breaks its rule. `Display` reads as a sentence: `name must not be blank`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The member, named as in JSON.
+    /// Member, named as in JSON.
     pub field: &'static str,
-    /// What is wrong with it, or what would be right.
+    /// Rule that it breaks, as text after the member's name.
     pub rule: &'static str,
 }
 
 impl Violation {
-    /// `field` breaks `rule`.
+    /// Returns the violation of `rule` by `field`.
     #[must_use]
     pub const fn new(field: &'static str, rule: &'static str) -> Self {
         Self { field, rule }
@@ -25,17 +25,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Every member that breaks its rule, each once; one message.
+/// Members that break their rules, each once, as one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations(Vec<Violation>);
 
 impl Violations {
-    /// The value, or `None` and one violation more.
+    /// Returns the value, or adds the violation and returns `None`.
     pub(crate) fn gather<T>(&mut self, parsed: Result<T, Violation>) -> Option<T> {
         parsed.map_err(|violation| self.0.push(violation)).ok()
     }
 
-    /// Each violation.
+    /// Returns each violation.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Violation> {
         self.0.iter()

@@ -1,4 +1,4 @@
-//! `petstore.admin.v1.AdminService`: one file per kind of thing that it administers.
+//! `petstore.admin.v1.AdminService`: one file for each kind of resource.
 
 use petstore_proto::admin::v1::{self as pb, admin_service_server::AdminService};
 use tonic::{Request, Response, Status};
@@ -22,7 +22,7 @@ pub(crate) use guesses::Guesses;
 /// The package of the service.
 pub(super) const PACKAGE: &str = "petstore.admin.";
 
-/// Writes each method as: its path, the role that it needs, and the function that does its work.
+/// Writes each method from its path, the role that it needs, and the function that does its work.
 macro_rules! methods {
     ($($method:ident $rpc:literal $role:ident $request:ident $response:ident $work:path;)*) => {
         #[tonic::async_trait]

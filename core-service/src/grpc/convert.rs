@@ -1,4 +1,4 @@
-//! Wire <-> domain.
+//! Conversions between protobuf messages and domain types.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub(super) fn create_pet(
     Ok((key, new_pet(request.pet)?))
 }
 
-/// A pet to be added.
+/// Parses a pet to add.
 pub(super) fn new_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
     let pet = pet.unwrap_or_default(); // a pet without members says best what it lacks
     NewPet::parse(RawPet { name: pet.name, category_id: pet.category_id, status: status(pet.status) })
@@ -60,7 +60,7 @@ pub(super) const fn pet_status(status: Option<PetStatus>) -> v1::PetStatus {
 
 pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::ResolvedKey {
     let state = match KeyState::at(now, key.revoked_at, key.expires_at) {
-        // To a gateway that knows no suspension the key is revoked.
+        // Gateways that do not know suspensions are sent a revoked key.
         KeyState::Active if key.suspension.is_some() => internal::KeyState::Revoked,
         KeyState::Active => internal::KeyState::Active,
         KeyState::Revoked => internal::KeyState::Revoked,
@@ -89,7 +89,7 @@ pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::Resol
     }
 }
 
-/// What is kept of a key's bans, and what holds then.
+/// Returns the answer to a reported ban: the stored state of the key's bans.
 pub(super) fn reported(
     note: Option<&BanNote>,
     revision: i64,
@@ -127,7 +127,7 @@ pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreEr
     Ban::new(from, until, BanOrigin::Limiter).map_err(refused)
 }
 
-/// Keys that were used, each once, and when.
+/// Parses the keys that were used, each once, with the time of their last use.
 pub(super) fn key_uses(uses: Vec<internal::KeyUse>) -> Result<Vec<(String, UnixMillis)>, PetStoreError> {
     let mut keys = HashSet::with_capacity(uses.len());
     let mut parse = |key: internal::KeyUse| {
@@ -144,7 +144,7 @@ pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId, PetStoreEr
     raw.parse().map_err(|_| refused(Violation::new(field, "must be the UUID of a key")))
 }
 
-/// A moment that every column and every client can hold.
+/// Parses a moment that every column and every client can hold.
 pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, PetStoreError> {
     /// 9999-12-31T23:59:59.999Z.
     const LAST: u64 = 253_402_300_799_999;

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The longest text that names are searched for.
+/// Maximum length of the text that names are searched for.
 const MAX_SEARCH: usize = AccountName::MAX_CHARS;
 
 pub(super) async fn create(
@@ -79,7 +79,7 @@ pub(super) async fn update(
     Ok(pb::UpdateAccountResponse { account: Some(convert::account(&account)) })
 }
 
-/// What is to change: only what the mask names is read.
+/// Returns the changes. Only fields in the mask are read.
 fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate, PetStoreError> {
     let names = |path: &str| mask.iter().any(|named| named == path);
     let is_known = |path: &String| ["name", "plan", "limits"].contains(&path.as_str());
@@ -89,7 +89,7 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
     let name = names("name").then(|| AccountName::parse_field("values.name", &values.name)).transpose()?;
     let plan = match (names("plan"), names("limits")) {
         (true, _) => {
-            // A client that sends back what it was shown sends the limits of plans that have their own, too.
+            // A client that sends back a whole account also sends the fixed limits of its plan.
             let is_enterprise = values.plan == i32::from(pb::Plan::Enterprise);
             let limits = values.limits.filter(|_| is_enterprise || names("limits"));
             Some(PlanUpdate::Plan(convert::plan(values.plan, limits)?))

@@ -1,4 +1,4 @@
-//! What operators changed.
+//! Changes made by operators.
 
 use petstore_proto::admin::v1 as pb;
 
@@ -18,7 +18,7 @@ pub(super) async fn list(
     let tokens = AdminList::AuditEvents.with(&filters);
     let (size, before) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    // `local` is a name here: it only cannot be given to an operator.
+    // `local` is a valid name here. It only cannot be given to an operator.
     let name = |field, text| given(text).map(|name| AccountName::parse_field(field, &name)).transpose();
     let list = ListAuditEvents {
         size,

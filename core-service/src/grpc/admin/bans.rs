@@ -11,7 +11,7 @@ use crate::{
     domain::{AdminList, BannedKey, KeyId, PetStoreError, StatedReason, Violation},
 };
 
-/// The longest ban: what is to last longer is revoked.
+/// Maximum duration of a ban. A key that is to be refused for longer is revoked.
 const LONGEST: Duration = Duration::from_hours(24 * 366);
 
 fn wire(record: &BannedKey) -> pb::Ban {
@@ -72,7 +72,7 @@ pub(super) async fn list(
     Ok(pb::ListBansResponse { bans, next_page_token, total_size: convert::total(total) })
 }
 
-/// Reads the beginning of a ban and its key.
+/// Parses the beginning of a ban and its key.
 fn parse_position(position: &str) -> Option<(UnixMillis, KeyId)> {
     let (from, key_id) = position.split_once('_')?;
     Some((UnixMillis(from.parse().ok()?), key_id.parse().ok()?))

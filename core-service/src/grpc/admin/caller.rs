@@ -1,4 +1,4 @@
-//! The operator that a call is made by, and where it comes from.
+//! The operator and the origin of a call.
 
 use std::net::IpAddr;
 
@@ -13,21 +13,21 @@ use crate::{
     grpc::{access::Peer, call_id::CallId, status},
 };
 
-/// Metadata in which a gateway names the address of its client.
+/// Metadata in which a gateway sends the address of its client.
 const CLIENT_ADDRESS: &str = "petstore-client-address";
-/// Metadata of an answer that names the operator of the call.
+/// Metadata of an answer with the name of the call's operator.
 const OPERATOR: &str = "petstore-operator";
 
-/// Marks the calls of a program that has the store itself. No header becomes one.
+/// Marker of the calls of a program that has the store itself. No header is turned into it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::grpc) struct LocalOperator;
 
-/// The operator of a call, and when the call began.
+/// The operator of a call, and the time when the call began.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) operator: Operator,
     pub(super) actor: Actor,
-    /// `None` for [`LocalOperator`].
+    /// Token of the call; `None` for [`LocalOperator`].
     pub(super) token: Option<OperatorToken>,
     pub(super) now: UnixMillis,
 }
@@ -36,11 +36,11 @@ pub(super) struct Caller {
 #[derive(Debug)]
 struct Origin {
     is_local: bool,
-    /// `true` if there is a credential, whatever its form.
+    /// `true` if there is a credential in any form.
     has_credential: bool,
     token: Option<OperatorToken>,
     address: Option<IpAddr>,
-    /// `true` for a call that a gateway forwards.
+    /// `true` if a gateway forwards the call.
     is_forwarded: bool,
     call_id: Option<CallId>,
 }
@@ -48,7 +48,7 @@ struct Origin {
 impl Origin {
     fn of<M>(request: &Request<M>) -> Self {
         let headers = request.metadata().as_ref();
-        // Calls in this process have no peer.
+        // Calls within this process have no peer.
         let peer = request.extensions().get::<Peer>();
         let forwarded = if peer.is_none_or(|peer| peer.is_gateway) { client_address(headers) } else { None };
         Self {
@@ -62,13 +62,13 @@ impl Origin {
     }
 }
 
-/// Returns the address that a gateway names.
+/// Returns the client address that a gateway sends.
 fn client_address(headers: &HeaderMap) -> Option<IpAddr> {
     headers.get(CLIENT_ADDRESS)?.to_str().ok()?.parse().ok()
 }
 
 impl Core {
-    /// Does the work of one call, if it carries the token of an operator that may do this.
+    /// Does the work of one call if it carries the token of an operator with the needed role.
     pub(super) async fn administer<M, T, F>(
         &self,
         rpc: &'static str,
@@ -82,7 +82,7 @@ impl Core {
         let origin = Origin::of(&request);
         let is_known =
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
-        // What may be a guess takes no place from operators that are known.
+        // Possible guesses have a capacity of their own, so that they take none from known operators.
         let capacity = if is_known { &self.capacity.operators } else { &self.capacity.guesses };
         let mut name = None;
         let answered = self
@@ -139,7 +139,7 @@ impl Core {
     }
 }
 
-/// Names the operator in the answer, for the log of the gateway, or else writes a line for the call here.
+/// Names the operator in the answer, for the log of the gateway. Without a gateway, writes the log line here.
 fn answered_operator<T>(
     rpc: &str,
     origin: &Origin,
@@ -169,7 +169,7 @@ fn answered_operator<T>(
     answered
 }
 
-/// Returns the method of `package.Service/Method`.
+/// Returns the method of a path `package.Service/Method`.
 fn method(rpc: &str) -> &str {
     rpc.rsplit('/').next().unwrap_or(rpc)
 }

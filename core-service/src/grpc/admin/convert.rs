@@ -1,4 +1,4 @@
-//! Wire <-> domain.
+//! Conversions between protobuf messages and domain types.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::domain::{
     PageTokens, PetStoreError, Plan, Role, StatedReason, Violation, Violations,
 };
 
-/// 9999-12-31T23:59:59.999Z: what every column and every client can hold.
+/// 9999-12-31T23:59:59.999Z: the last moment that every column and every client can hold.
 const LAST_MOMENT: u64 = 253_402_300_799_999;
 
-/// A parameter of the call that is not allowed as it is.
+/// Returns the error for an invalid parameter of the call.
 pub(super) fn refused(violation: Violation) -> PetStoreError {
     PetStoreError::InvalidParameter(violation.into())
 }
@@ -27,11 +27,11 @@ pub(super) fn timestamp(moment: UnixMillis) -> Timestamp {
     }
 }
 
-/// Returns the moment after a duration in that field.
+/// Returns the moment after a duration in the given field.
 ///
 /// # Errors
 ///
-/// The moment is after the year 9999.
+/// If the moment is after the year 9999.
 pub(super) fn after(
     field: &'static str,
     now: UnixMillis,
@@ -44,7 +44,7 @@ pub(super) fn after(
     Ok(moment)
 }
 
-/// The moment in that field, to the millisecond.
+/// Parses the moment in the given field, to the millisecond.
 pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMillis, PetStoreError> {
     let millis = || {
         let seconds = u64::try_from(timestamp.seconds).ok()?.checked_mul(1_000)?;
@@ -54,7 +54,7 @@ pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMi
     millis().ok_or_else(|| refused(Violation::new(field, "must be a moment from 1970 to 9999")))
 }
 
-/// The duration in that field, to the millisecond; not negative.
+/// Parses the duration in the given field, to the millisecond. It must not be negative.
 pub(super) fn duration(
     field: &'static str,
     duration: prost_types::Duration,
@@ -71,7 +71,7 @@ pub(super) fn account_name(raw: &str) -> Result<AccountName, PetStoreError> {
     AccountName::parse(raw).map_err(refused)
 }
 
-/// The name in a filter, in which an empty one means every account.
+/// Parses the name in a filter, in which an empty one means every account.
 pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>, PetStoreError> {
     Some(raw).filter(|raw| !raw.is_empty()).map(account_name).transpose()
 }
@@ -80,7 +80,7 @@ pub(super) fn key_id(raw: &str) -> Result<KeyId, PetStoreError> {
     raw.parse().map_err(|_| refused(Violation::new("key_id", "must be the UUID of a key")))
 }
 
-/// Returns the size of a page, and the position that it follows.
+/// Returns the size of a page, and the position after which it begins.
 pub(super) fn page<P>(
     tokens: &PageTokens,
     page_size: i32,
@@ -93,7 +93,7 @@ pub(super) fn page<P>(
     Ok((size, position.map(|position| parse_position(position).ok_or_else(foreign)).transpose()?))
 }
 
-/// Returns the position in a list whose rows are numbered.
+/// Parses the position in a list whose rows are numbered.
 pub(super) fn number(position: &str) -> Option<i64> {
     position.parse().ok()
 }
@@ -103,7 +103,8 @@ pub(super) fn total(rows: Option<u64>) -> Option<i64> {
     rows.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX))
 }
 
-/// Cuts a page, of which one more row was read if there is one, and its token.
+/// Cuts the rows to one page, and returns the token of the next one. `rows` has one row more than the page if
+/// there is one.
 pub(super) fn cut<T>(
     mut rows: Vec<T>,
     size: PageSize,
@@ -116,7 +117,7 @@ pub(super) fn cut<T>(
     (rows, next.unwrap_or_default())
 }
 
-/// The name of the plan; `None` if none is given.
+/// Returns the name of the plan; `None` if none is given.
 pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> {
     match pb::Plan::try_from(number) {
         Ok(pb::Plan::Unspecified) => Ok(None),
@@ -128,7 +129,7 @@ pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> 
     }
 }
 
-/// The plan with those limits; limits of other plans than enterprise are theirs, or refused.
+/// Parses a plan with its limits. Limits are refused for plans other than enterprise, whose limits are fixed.
 pub(super) fn plan(number: i32, limits: Option<pb::Limits>) -> Result<Plan, Violations> {
     let name = plan_name(number)?.ok_or(Violation::new("plan", "is required"))?;
     // 0 is refused like a negative number.
@@ -160,7 +161,7 @@ pub(super) fn account(account: &Account) -> pb::Account {
     }
 }
 
-/// The environment; `None` if none is given.
+/// Parses the environment; `None` if none is given.
 pub(super) fn environment(number: i32) -> Result<Option<Environment>, PetStoreError> {
     match pb::Environment::try_from(number) {
         Ok(pb::Environment::Unspecified) => Ok(None),
@@ -177,7 +178,7 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
     };
     let (state, ban) = match key.state(now) {
         KeyState::Active => (pb::KeyState::Active, ban),
-        // A ban is of no consequence any more.
+        // A revoked key shows no ban, since it has no effect any more.
         KeyState::Revoked => (pb::KeyState::Revoked, None),
         KeyState::Expired => (pb::KeyState::Expired, None),
     };

@@ -1,5 +1,5 @@
-//! Explanations of refusals: from the refusals that gateways recorded, and from the state of the account and
-//! its keys.
+//! Explanations of refusals, from the refusals that gateways recorded and the state of the account and its
+//! keys.
 
 use std::cmp::Reverse;
 
@@ -58,7 +58,7 @@ pub(super) async fn explain(
             let account = core.store.accounts().find(&key.account).await?;
             let mut refusals = core.store.refusals().of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
-            // The end of a key that is asked about is explained, however long ago it was.
+            // The end of a key that the request names is explained, however long ago it was.
             subjects.push((State::of(core, account, vec![key], UnixMillis(0)).await?, refusals));
             (format!("key {id}"), format!("key_id={id}"))
         }
@@ -66,7 +66,7 @@ pub(super) async fn explain(
     };
 
     if !request_id.is_empty() {
-        // Those that are counted with it have other ids.
+        // Requests that are counted with this one have other ids.
         subjects.iter_mut().flat_map(|(_, refusals)| refusals).for_each(|refusal| refusal.repeats = 0);
     }
     let is_kept = subjects.iter().any(|(_, refusals)| !refusals.is_empty());
@@ -89,7 +89,7 @@ pub(super) async fn explain(
     Ok(pb::ExplainRefusalResponse { explanations, note })
 }
 
-/// Returns the answer for requests of which no refusal is kept.
+/// Returns the note for requests of which no refusal is stored.
 fn note(
     requests: &str,
     in_log: &str,
@@ -116,15 +116,14 @@ fn note(
     )
 }
 
-/// State of an account and of those of its keys that matter. Without an account for requests without a known
-/// key.
+/// State of an account and of those of its keys that matter. Requests without a known key have no account.
 #[derive(Debug, Default)]
 struct State {
     account: Option<Account>,
     keys: Vec<ApiKeyRecord>,
     /// Bans in force, and those that ended recently.
     bans: Vec<(KeyId, Ban)>,
-    /// Revocations and expiries before this moment refuse nothing of interest.
+    /// Revocations and expiries before this moment are left out.
     recent: UnixMillis,
 }
 
@@ -141,7 +140,7 @@ struct Fact<'a> {
 struct Group<'a> {
     key_id: Option<KeyId>,
     newest: &'a Refusal,
-    /// When the first of them was refused.
+    /// Time of the first refusal.
     first: UnixMillis,
     requests: i64,
 }
@@ -182,13 +181,13 @@ impl State {
         for group in groups(refusals) {
             let cause = group.newest.cause;
             let fact = self.fact(cause, group.key_id);
-            // A ban may be another one than that which refused.
+            // A ban in force may be another one than the ban that refused.
             let fact = fact.filter(|fact| fact.until.is_none() || fact.until == group.newest.until);
             explanations.push(self.explanation(cause, group.key_id, fact, Some(&group), now));
         }
     }
 
-    /// Adds explanations of what refuses requests now, as far as they are not there.
+    /// Adds explanations of states that refuse requests now, if they are not explained yet.
     fn explain_now(&self, now: UnixMillis, explanations: &mut Vec<pb::RefusalExplanation>) {
         let of_keys = self.keys.iter().flat_map(|key| {
             let end = if key.revoked_at.is_some() { C::KeyRevoked } else { C::KeyExpired };
@@ -248,7 +247,7 @@ impl State {
     }
 }
 
-/// What refused requests: a state, recorded refusals, or both.
+/// Explanation of refusals by a state, by recorded refusals, or by both.
 #[derive(Debug)]
 struct Explanation<'a> {
     cause: C,
@@ -294,14 +293,14 @@ impl Explanation<'_> {
         self.fact.map_or(self.group.and_then(|group| group.newest.until), |fact| fact.until)
     }
 
-    /// Returns the limit in requests per window; 0 if it was none.
+    /// Returns the limit in requests per window; 0 if the cause is not a limit.
     fn limit(&self) -> i64 {
         self.group.and_then(|group| group.newest.limit).unwrap_or_default()
     }
 
     fn is_in_force(&self) -> bool {
         let runs = self.until().is_some_and(|until| until > self.now);
-        // A new plan allows another limit, which acts in the running window.
+        // A new plan has another limit, which applies in the current window.
         let quota = self.account.map(|account| account.plan.quota());
         let is_limit = |quota: u64| i64::try_from(quota) == Ok(self.limit());
         match self.cause {

@@ -1,9 +1,9 @@
-//! Credentials that may be guesses: how they are judged without a look-up for each, and counted.
+//! Credentials that may be guesses: how they are checked without a look-up for each, and counted.
 //!
-//! A correct credential is always heard, whatever else comes from its address: the caller may share a proxy
-//! with the guesser. So guesses are not shut out, but cheap: what is not among the credentials that were
-//! valid lately waits for a fresh list of them, which is read at most ten times a second for all callers
-//! together.
+//! A correct credential is always accepted, whatever else comes from its address, because the caller may
+//! share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid
+//! recently waits for a fresh list of valid credentials, which is read at most ten times a second for all
+//! callers together.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,23 +18,23 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::domain::PetStoreError;
 
-/// Interval between two lists of credentials.
+/// Minimum interval between two readings of the list of credentials.
 const LIST_INTERVAL: Duration = Duration::from_millis(100);
 /// Failed attempts of an address in a window that are answered as such. The first one opens the window.
 const MAX_ATTEMPTS: u32 = 10;
-/// Length of that window.
+/// Length of the window.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Addresses that are counted at once. More begin anew.
+/// Maximum number of addresses that are counted at once. With one more, counting starts anew.
 const MAX_ADDRESSES: usize = 10_000;
 
-/// The credentials that were valid lately, and the failed attempts of each address. Clones share them.
+/// Credentials that were valid recently, and the failed attempts of each address. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guesses(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     valid: RwLock<HashSet<KeyDigest>>,
-    /// When the list was read. Held while it is read again, so that all who wait share it.
+    /// Time at which the list was read. Locked while it is read again, so that all waiting calls share it.
     listed: tokio::sync::Mutex<Option<Instant>>,
     failures: Mutex<HashMap<Option<IpAddr>, Window>>,
 }
@@ -49,22 +49,22 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: PetStoreError,
-    /// `true` for the attempts of a window that leave a line in the log, and for the first one beyond.
+    /// `true` if the attempt leaves a line in the log: those of a window, and the first one beyond.
     pub(super) is_logged: bool,
 }
 
 impl Guesses {
-    /// Returns `true` if the credential was valid lately, so that it can be judged by itself.
+    /// Returns `true` if the credential was valid recently, so that it is looked up without a fresh list.
     pub(super) fn knows(&self, digest: KeyDigest) -> bool {
         self.0.valid.read().unwrap_or_else(PoisonError::into_inner).contains(&digest)
     }
 
-    /// Forgets a credential that turned out to be no longer valid.
+    /// Removes a credential that is no longer valid.
     pub(super) fn forget(&self, digest: KeyDigest) {
         self.0.valid.write().unwrap_or_else(PoisonError::into_inner).remove(&digest);
     }
 
-    /// Returns `true` if the credential is valid now, as far as a list can say that is read from now on.
+    /// Returns `true` if the credential is in a list read after this call began.
     pub(super) async fn is_listed(
         &self,
         digest: KeyDigest,
@@ -85,7 +85,7 @@ impl Guesses {
         Ok(self.knows(digest))
     }
 
-    /// Counts a failed attempt, and returns what it is answered.
+    /// Counts a failed attempt, and returns its error.
     pub(super) fn failed(&self, address: Option<IpAddr>, now: UnixMillis) -> Failure {
         let mut failures = self.0.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let network = address.map(network);
@@ -116,7 +116,7 @@ impl Window {
     }
 }
 
-/// Returns the address, or the /64 of an IPv6 address, any address of which one host may use.
+/// Returns the address, or the /64 of an IPv6 address, since one host may use any address in it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

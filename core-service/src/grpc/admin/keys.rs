@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// How long an old key goes on working if that is not said.
+/// Time for which an old key stays valid if the call names none.
 const GRACE: Duration = Duration::from_hours(24);
 
 pub(super) async fn create(
@@ -41,7 +41,7 @@ pub(super) async fn create(
     Ok(pb::CreateKeyResponse { key: Some(convert::key(&record, None, caller.now)), api_key: shown })
 }
 
-/// The environment of a new key: the core's, which serves no other.
+/// Returns the environment of a new key. A core that serves one environment refuses the other.
 fn environment(core: &Core, asked: Option<Environment>) -> Result<Environment, PetStoreError> {
     match (core.environment, asked) {
         (Some(own), Some(asked)) if own != asked => {
@@ -76,7 +76,7 @@ pub(super) async fn list(
     Ok(pb::ListKeysResponse { keys, next_page_token, total_size: convert::total(total) })
 }
 
-/// The keys with the bans that are in force.
+/// Returns the keys with their bans in force.
 async fn with_bans(
     core: &Core,
     caller: &Caller,

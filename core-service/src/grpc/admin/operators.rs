@@ -68,7 +68,7 @@ pub(super) async fn revoke(
     Ok(pb::RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }
 
-/// Opens a session for an operator's token. A session opens none, or it could last for ever.
+/// Opens a session for an operator's token. A session cannot open another one, or it could last for ever.
 pub(super) async fn open_session(
     core: &Core,
     caller: Caller,
@@ -86,7 +86,7 @@ pub(super) async fn open_session(
     })
 }
 
-/// Ends the session of the call, if it is made with one.
+/// Ends the session of the call, if the call carries one.
 pub(super) async fn end_session(
     core: &Core,
     caller: Caller,

@@ -11,16 +11,16 @@ use crate::{
     store::MinutesOf,
 };
 
-/// Number of minutes unless others are asked for.
+/// Default number of minutes.
 const MINUTES: i64 = 60;
-/// Maximum number of minutes in an answer: with the longest names they fill a message.
+/// Maximum number of periods in an answer. With the longest names they fill a message.
 const MAX_PERIODS: u64 = 1_440;
 /// Maximum number of refused accounts in the overview.
 const MAX_ACCOUNTS: u64 = 10;
 
-/// Number of days unless more are asked for.
+/// Default number of days.
 const DAYS: i64 = 30;
-/// Maximum number of days: as many are kept.
+/// Maximum number of days, which is also how many are stored.
 const MAX_DAYS: i64 = 90;
 /// Maximum number of accounts that call deprecated operations.
 const MAX_USES: u64 = 1_000;
@@ -100,7 +100,7 @@ fn period(account: &str, UsageMinute { minute, key_id, tally }: UsageMinute) -> 
     }
 }
 
-/// Returns the last minutes, those without requests too, and what refused requests in them.
+/// Returns the last minutes, including those without requests, and the causes of refusals in them.
 pub(super) async fn overview(
     core: &Core,
     caller: Caller,
@@ -114,7 +114,7 @@ pub(super) async fn overview(
     let last = Minute::containing(caller.now);
     let first = last.minus(minutes - 1);
     let usage = core.store.usage();
-    // Gateways may report between two of these reads: the counts are read last, so that they are never older
+    // Gateways may report between two of these reads. The counts are read last, so that they are never older
     // than the refusals among them.
     let refusals = usage.refusals_by_cause(first).await?;
     let accounts = usage.most_refused(first, MAX_ACCOUNTS).await?;

@@ -22,7 +22,7 @@ async fn batch_over(transport: Transport, calls: Vec<Call>) -> Result<Streaming<
     Ok(BatchServiceClient::new(transport).call(CallRequest { calls }).await?.into_inner())
 }
 
-/// The answers by their place, and how large their messages were.
+/// Returns the answers by their index, and the sizes of their messages.
 async fn all(mut messages: Streaming<CallResponse>) -> (BTreeMap<u32, Outcome>, Vec<usize>) {
     let (mut answers, mut sizes) = (BTreeMap::new(), Vec::new());
     while let Some(message) = messages.message().await.unwrap() {
@@ -103,7 +103,7 @@ async fn a_call_is_answered_while_another_waits_and_each_keeps_its_own_deadline(
     let lock = lock_for_writing(&shop.home.url()).await;
     let within = |timeout_ms| Call { timeout_ms, ..create("Tom") };
     let mut messages = shop.batch(vec![within(4_000), get(1), within(300)]).await.unwrap();
-    // In either order, and perhaps together: the one that waits for the lock is the first of the batch.
+    // In either order, and perhaps together: the call that waits for the lock is the first of the batch.
     let mut answers = BTreeMap::new();
     while answers.len() < 2 {
         for Answer { call, outcome } in messages.message().await.unwrap().unwrap().answers {

@@ -11,7 +11,8 @@ async fn the_callers_deadline_is_kept_on_both_transports_and_answered_with_its_r
     let _lock = lock_for_writing(&shop.home.url()).await;
     for mut client in [shop.client(), PetStoreClient::new(server.transport())] {
         let mut answer = None;
-        // The remote client keeps the deadline too: on a busy machine its own verdict may come before ours.
+        // The remote client enforces the deadline too: on a busy machine its error may arrive before the
+        // server's.
         for _ in 0..5 {
             let mut request = Request::new(new_pet("Rex", PetStatus::Sold));
             request.set_timeout(Duration::from_millis(500));

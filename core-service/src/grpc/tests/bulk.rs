@@ -5,7 +5,7 @@ use petstore_proto::v1::{
 
 use super::*;
 
-/// A name of as many bytes as a name can have.
+/// Returns the longest name in bytes.
 fn longest() -> String {
     "\u{1F415}".repeat(255)
 }
@@ -77,7 +77,7 @@ async fn a_stream_that_falls_silent_is_ended_and_what_came_has_taken_effect() {
 #[tokio::test]
 async fn the_deadline_of_a_stream_is_its_callers() {
     let shop = Shop::open().await;
-    // Each message comes in time, but they never end.
+    // Each message arrives in time, but the stream never ends.
     let endless = stream::unfold((), async |()| {
         time::sleep(Duration::from_millis(5)).await;
         Some((message(vec![]), ()))

@@ -1,5 +1,5 @@
-//! What no gateway sends, sent to every method for gateways: it is refused or taken, on every engine, and
-//! never a fault of the service, which gateways would try again for ever.
+//! Invalid messages that no gateway sends, sent to every internal method. On every engine they are refused or
+//! accepted, and never a fault of the service, which gateways would retry for ever.
 
 use petstore_proto::internal::v1::{
     Ban, GetUsageRequest, KeyUse, ListChangesRequest, ReportBanRequest, ReportUsageRequest, ReportUseRequest,
@@ -10,14 +10,14 @@ use super::*;
 
 const KEY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 const NUMBERS: [i64; 6] = [i64::MIN, -1, 0, 1, i64::MAX - 1, i64::MAX];
-/// The last moment of the year 9999, and the last day.
+/// Last millisecond of the year 9999.
 const LAST_MS: i64 = 253_402_300_799_999;
 const LAST_DAY: i64 = 2_932_896;
 const LAST_MINUTE: i64 = (LAST_DAY + 1) * 1_440 - 1;
-/// The most that is counted of anything in a day.
+/// Maximum of any count of a day.
 const MOST: i64 = 1_000_000_000_000_000;
 
-/// Texts that are no names.
+/// Returns texts that are not valid names.
 fn texts() -> [String; 6] {
     ["", "\0", "a\0b", "é", "a b", &"x".repeat(100_000)].map(str::to_owned)
 }

@@ -81,7 +81,7 @@ impl Server {
         BoxCloneSyncService::new(ServiceBuilder::new().map_err(BoxError::from).service(self.channel()))
     }
 
-    /// Tells the server to stop; how long that took.
+    /// Stops the server, and returns the time that this took.
     async fn stop(self) -> Duration {
         let began = time::Instant::now();
         self.stop.send(()).unwrap();

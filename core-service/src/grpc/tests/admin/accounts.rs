@@ -94,7 +94,7 @@ async fn gateways_hear_of_a_suspension_and_of_its_end() {
         let answer =
             keys.resolve_key(ResolveKeyRequest { digest: digest.clone() }).await.unwrap().into_inner();
         let key = answer.key.unwrap();
-        // Gateways of earlier releases know no suspension: to them the key is revoked.
+        // Gateways of earlier releases do not know suspensions: they are sent a revoked key.
         let state = if is_suspended { KeyState::Revoked } else { KeyState::Active };
         let reason = is_suspended.then(|| "open invoice".to_owned());
         assert_eq!((key.state(), key.suspension.map(|suspension| suspension.reason)), (state, reason));

@@ -1,4 +1,4 @@
-//! What operators did is told, and stays.
+//! Audit events: they are listed, filtered and never changed.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn every_change_leaves_exactly_one_audit_event_and_none_holds_a_secret() {
         assert_eq!(event.create_time.unwrap().seconds, 1_800_000_000);
         for secret in &secrets {
             let text = format!("{event:?}");
-            // Ends of words: four characters stand somewhere inside of a text by chance.
+            // Only ends of words: four characters may occur inside a text by chance.
             let mut words = text.split(|character: char| !character.is_ascii_alphanumeric());
             let end = &secret[secret.len() - 4..];
             assert!(!words.any(|word| word.ends_with(end)), "the end of a secret: {text}");
@@ -69,7 +69,7 @@ async fn the_audit_is_filtered_by_operator_account_key_and_time() {
         actions(pb::ListAuditEventsRequest { operator: "ann".into(), ..all() }).await,
         ["CreateAccount"]
     );
-    // Also by the name that the account had, and what was done before it got the one it has.
+    // Also by an earlier name, and changes made before the account got its current name.
     for account in ["acme", "acme-2"] {
         let found = actions(pb::ListAuditEventsRequest { account: account.into(), ..all() }).await;
         assert_eq!(found.len(), if account == "acme" { 2 } else { 9 }, "{account}: {found:?}");

@@ -20,17 +20,17 @@ mod usage;
 
 type Admin = AdminServiceClient<Transport>;
 
-/// A client that is the local operator.
+/// Returns a client that is the local operator.
 fn local(shop: &Shop) -> Admin {
     AdminServiceClient::new(BoxCloneSyncService::new(in_memory_as_local_operator(&shop.core)))
 }
 
-/// A client whose calls carry nothing by themselves.
+/// Returns a client whose calls carry no credential by themselves.
 fn remote(shop: &Shop) -> Admin {
     AdminServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)))
 }
 
-/// What gateways report to.
+/// Returns a client of the service that gateways report to.
 fn reports(shop: &Shop) -> UsageServiceClient<Transport> {
     UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)))
 }
@@ -84,7 +84,7 @@ fn suspend(account: &str) -> pb::SuspendAccountRequest {
     pb::SuspendAccountRequest { account: account.into(), reason: "open invoice".into() }
 }
 
-/// Makes every change once; the names of the methods, in order, and every secret that was shown.
+/// Makes every change once. Returns the names of the methods, in order, and every secret that was shown.
 async fn change_everything(admin: &mut Admin) -> (Vec<&'static str>, Vec<String>) {
     admin.create_account(new_account("acme")).await.unwrap();
     let values = pb::Account { name: "acme-2".into(), plan: pb::Plan::Pro.into(), ..Default::default() };

@@ -1,4 +1,4 @@
-//! Who may call, and what each role may do.
+//! Credentials of operators, and the rights of each role.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Why requests were refused.
+//! Explanations of refused requests.
 
 use petstore_proto::{
     admin::v1::{RefusalCause, RefusalCause as C},
@@ -40,13 +40,13 @@ async fn what_refuses_now_is_explained_by_the_state_of_account_and_keys() {
     assert!(of_account_now.len() == 3 && of_account_now.contains(&banned) && of_account_now.contains(&ended));
     assert_eq!(sentences(told(&shop, of_key(&used)).await), [suspended.clone(), banned]);
     assert_eq!(sentences(told(&shop, of_key(&revoked)).await), [suspended, ended]);
-    // Keys that ended long ago are explained to those who ask about them.
+    // The end of a key is explained to a call that names the key, also long afterwards.
     shop.hand.advance(Duration::from_hours(48));
     assert_eq!(codes(told(&shop, of_account("acme")).await), ["ACCOUNT_SUSPENDED"]);
     assert_eq!(codes(told(&shop, of_key(&revoked)).await), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
 }
 
-/// Two seconds after the test began, in a window that did.
+/// Returns a refusal two seconds after the test began, in a window that began with the test.
 fn refusal(request_id: &str, cause: RefusalCause) -> Refusal {
     let since = i64::try_from(START.0).unwrap();
     Refusal {
@@ -85,7 +85,7 @@ fn of_key(id: &str) -> pb::ExplainRefusalRequest {
     pb::ExplainRefusalRequest { key_id: id.to_owned(), ..Default::default() }
 }
 
-/// The account `acme` on the free plan and one key of it.
+/// Creates the account `acme` on the free plan and one key. Returns their identifiers.
 async fn acme(shop: &Shop) -> (i64, String) {
     let mut admin = local(shop);
     let account = admin.create_account(new_account("acme")).await.unwrap().into_inner().account.unwrap();
@@ -129,7 +129,7 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
     };
     assert_eq!(explanation, expected);
 
-    // A new plan acts in the running window.
+    // A new plan applies in the current window.
     let pro = pb::Account { plan: pb::Plan::Pro.into(), ..Default::default() };
     local(&shop).update_account(update("acme", pro, &["plan"])).await.unwrap();
     let explanation = told(&shop, request("order-66")).await.remove(0);
@@ -208,7 +208,7 @@ async fn a_request_is_explained_by_since_when_its_key_and_account_are_refused_an
         assert_eq!((explanation.start_time, explanation.in_force), (Some(since), true), "{explanation:?}");
         assert!(explanation.sentence.contains(why), "{}", explanation.sentence);
     }
-    // A ban's reason is known after its end, too.
+    // The reason of a ban is also known after its end.
     shop.hand.advance(Duration::from_mins(1));
     let of_ban = told(&shop, request("refused-REFUSAL_CAUSE_OPERATOR_BAN")).await.remove(0);
     assert!(!of_ban.in_force && of_ban.sentence.contains(" (open invoice)"), "{}", of_ban.sentence);
@@ -374,7 +374,7 @@ async fn what_a_gateway_reports_of_refusals_is_bounded_and_judged() {
         let refusal = reports(&shop).report_usage(report).await.unwrap_err();
         assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
     }
-    // Of a newer gateway: left out, and the rest is kept.
+    // Refusals with a cause of a newer release are left out, and the rest is kept.
     let newer = Refusal { cause: 99, ..right.clone() };
     report(&shop, vec![newer, Refusal { request_id: "request-2".into(), ..right }]).await;
     assert_eq!(

@@ -10,7 +10,7 @@ async fn open(admin: &mut Admin, token: &str) -> pb::CreateSessionResponse {
     admin.create_session(with(token, pb::CreateSessionRequest {})).await.unwrap().into_inner()
 }
 
-/// Whose token it is; else the reason of the refusal.
+/// Returns the operator of a token, or the reason of the refusal.
 async fn whose(admin: &mut Admin, token: &str) -> Result<String, String> {
     let answer = admin.get_current_operator(with(token, pb::GetCurrentOperatorRequest {})).await;
     answer.map(|answer| answer.into_inner().operator.unwrap().name).map_err(|refusal| reason(&refusal))

@@ -68,7 +68,7 @@ fn minute(account_id: i64, key_id: &str, minute: i64, succeeded: i64) -> UsageRo
     UsageRow { account_id, key_id, minute, succeeded, refused: 2, ..Default::default() }
 }
 
-/// The account's identifier and those of its two keys.
+/// Returns the identifiers of the account and of its two keys.
 async fn account_with_keys(admin: &mut Admin, name: &str) -> (i64, [String; 2]) {
     let account = admin.create_account(new_account(name)).await.unwrap().into_inner().account.unwrap();
     let mut keys = Vec::new();
