@@ -1,10 +1,9 @@
 //! The admin API: `petstore.admin.v1.AdminService` as JSON, for the admin port. Its paths, parameters, bodies
-//! and OpenAPI document are made from the descriptors of that service, so that a new method needs nothing
-//! here.
+//! and OpenAPI document are derived from the descriptors of that service, so a new method needs no code here.
 //!
 //! The core authenticates the operator and decides what it may do. The gateway forwards the token. Only the
-//! limits of an account are the gateway's own, from the limiter in use. They are shown to operators to which
-//! the core shows the account.
+//! limits of an account come from the gateway itself, from the limiter in use. They are shown to operators to
+//! which the core shows the account.
 
 mod call;
 mod error;
@@ -48,10 +47,11 @@ use crate::{
     routes::json_response,
 };
 
-/// Calls of operators at once. Others wait: they share the connection to the core with clients.
+/// Maximum number of concurrent calls of operators. Others wait, because they share the connection to the
+/// core with clients.
 const MAX_CALLS: usize = 32;
 
-/// The state that the handlers share.
+/// State that the handlers share.
 #[derive(Debug)]
 pub(crate) struct AdminState {
     gateway: Arc<GatewayState>,
@@ -168,7 +168,7 @@ fn finished(mut response: Response, record: CallRecord) -> Response {
 ///
 /// # Errors
 ///
-/// The answer to a request without such a token.
+/// If the request has no such token. The error is the response to send.
 pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) -> Result<String, Response> {
     let judged = async {
         let credentials = Credentials::read(headers, peer)?;
@@ -192,7 +192,7 @@ impl AdminState {
         Self { gateway: gateway.into_state(), calls: Semaphore::new(MAX_CALLS) }
     }
 
-    /// Returns the operator's token, which the core will judge, and where the request came from.
+    /// Returns the operator's token, which the core will judge, and the address that the request came from.
     fn authenticate(
         &self,
         headers: &HeaderMap,

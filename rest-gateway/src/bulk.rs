@@ -1,5 +1,5 @@
-//! Pets in files that are imported and exported: read and written as in bodies, and refused with the same
-//! reasons and words.
+//! Pets in files that are imported and exported. They are read and written as in bodies, and refused with the
+//! same reasons and messages.
 
 use petstore_proto::v1::{NewPet, Pet};
 
@@ -8,19 +8,19 @@ use crate::{
     json::pet::{self, pet_body, pet_cells},
 };
 
-/// The columns of a table of pets, after the identifier: the members that a new pet may have.
+/// Columns of a table of pets, after the identifier: the members that a new pet may have.
 pub const COLUMNS: [&str; pet::MEMBERS.len()] = pet::MEMBERS;
 
-/// The columns that a table must have.
+/// Columns that a table must have.
 pub const REQUIRED_COLUMNS: [&str; pet::REQUIRED.len()] = pet::REQUIRED;
 
-/// Why a row of a file is not a pet. The core judges the values.
+/// Reason why a row of a file is not a pet. Values are judged by the core.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RowError {
-    /// A name of `ErrorReason`, without its prefix.
+    /// Name of an `ErrorReason`, without its prefix.
     pub reason: &'static str,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
@@ -30,31 +30,32 @@ impl From<ApiError> for RowError {
     }
 }
 
-/// The pet that a JSON text describes, as the body of `POST /v1/pets` does.
+/// Returns the pet that a JSON text describes, as the body of `POST /v1/pets` does.
 ///
 /// # Errors
 ///
-/// What that operation answers.
+/// If that operation refuses the body, for the same reason.
 pub fn from_json(text: &[u8]) -> Result<NewPet, RowError> {
     Ok(pet::new_pet(text)?)
 }
 
-/// The pet in the cells of the [`COLUMNS`]: a cell that is not there, or empty, is a member that is left out.
+/// Returns the pet in the cells of the [`COLUMNS`]. A cell that is missing or empty is a member that is left
+/// out.
 ///
 /// # Errors
 ///
-/// What the same members in JSON are refused with.
+/// If the same members in JSON are refused, for the same reason.
 pub fn from_cells(cells: [Option<&str>; COLUMNS.len()]) -> Result<NewPet, RowError> {
     Ok(pet::new_pet_from_cells(cells)?)
 }
 
-/// The pet as JSON, as it is answered with.
+/// Returns the pet as JSON, as in an answer.
 #[must_use]
 pub fn to_json(pet: &Pet) -> Vec<u8> {
     pet_body(pet)
 }
 
-/// The pet's identifier and the cells of the [`COLUMNS`].
+/// Returns the pet's identifier and the cells of the [`COLUMNS`].
 #[must_use]
 pub fn to_cells(pet: &Pet) -> [String; COLUMNS.len() + 1] {
     pet_cells(pet)

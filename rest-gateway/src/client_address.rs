@@ -1,4 +1,4 @@
-//! The client address that a request without a valid key is counted against.
+//! Client address that a request without a valid key is counted against.
 
 use std::{
     fmt,
@@ -11,15 +11,15 @@ use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The network that a request came from: an IPv4 address, or the /64 of an IPv6 address, because one host may
-/// speak with any address of its /64. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is its IPv4 address.
+/// Network that a request came from: an IPv4 address, or the /64 of an IPv6 address, because one host may use
+/// any address of its /64. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is its IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(Network);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Network {
     V4(Ipv4Addr),
-    /// The upper half of the address.
+    /// Upper half of the address.
     V6(u64),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for ClientAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr(IpNet);
 
-/// The text is not a block of addresses.
+/// Error of a text that is not a block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be an address or a block of addresses such as 10.0.0.0/8 or 2001:db8::/32, without host bits")]
 pub struct InvalidCidr;
@@ -80,7 +80,7 @@ impl FromStr for Cidr {
     }
 }
 
-/// The proxies in front of the gateway, whose `X-Forwarded-For` is believed. By default there are none.
+/// Proxies in front of the gateway, whose `X-Forwarded-For` is trusted. By default there are none.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<Cidr>);
 
@@ -93,10 +93,10 @@ impl TrustedProxies {
 
     /// Returns the client whose request `peer` forwarded.
     ///
-    /// `X-Forwarded-For` counts only if `peer` is trusted. Its field lines are one list, in order, to
-    /// which each proxy appends its own peer. So the client is the right-most hop that is not trusted: the
-    /// client can forge what stands left of it. If all hops are trusted, it is the left-most. A hop that
-    /// is not an address makes `peer` the client.
+    /// `X-Forwarded-For` counts only if `peer` is trusted. Its field lines are one list, in order, to which
+    /// each proxy appends its own peer. So the client is the right-most hop that is not trusted, because the
+    /// client can forge everything to the left of it. If all hops are trusted, the client is the left-most.
+    /// If a hop is not an address, the client is `peer`.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
         self.client_ip(peer, headers).into()
@@ -152,7 +152,7 @@ mod tests {
         TrustedProxies::new(blocks.iter().map(|block| block.parse().unwrap()).collect())
     }
 
-    /// Who the client is when `peer` passes on these lines of `X-Forwarded-For`, if 10.0.0.0/8 is trusted.
+    /// Returns the client if `peer` forwards these lines of `X-Forwarded-For` and 10.0.0.0/8 is trusted.
     fn client(peer: &str, lines: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for line in lines {

@@ -1,8 +1,8 @@
 //! The operator console: pages for a browser under `/console` on the admin port.
 //!
-//! The pages ask `/console/api/…`, which is the JSON admin API under a session: the token of the session is
-//! in a cookie that no script can read, and the core keeps its digest, so that every gateway knows it.
-//! `/admin/v1/…` itself takes no cookie, so no page of another site can use it.
+//! The pages call `/console/api/…`, which is the JSON admin API with a session. The token of the session is
+//! in a cookie that no script can read. The core keeps the token's digest, so every gateway knows the
+//! session. `/admin/v1/…` itself accepts no cookie, so no page of another site can use it.
 
 mod cookie;
 mod pages;
@@ -42,19 +42,19 @@ use crate::{
     routes::json_response,
 };
 
-/// Where the admin API is.
+/// Path of the admin API.
 const API: &str = "/admin/v1/";
 
-/// Where the console reaches it.
+/// Path of the admin API for the console's pages.
 const API_OF_CONSOLE: &str = "/console/api/";
 
-/// Where sessions are opened and ended in the admin API, and where they show whose they are.
+/// Path of sessions in the admin API, where they are opened and ended.
 const SESSIONS: &str = "/admin/v1/sessions";
 const CURRENT_SESSION: &str = "/admin/v1/sessions/current";
 const CURRENT_OPERATOR: &str = "/admin/v1/operators/current";
 
-/// Every request that means something carries this field. A page of another origin cannot set it without
-/// asking first (CORS), and the answer to that is no.
+/// Header field that a request to the console's API needs. A page of another origin cannot set it without a
+/// preflight (CORS), which is refused.
 const OF_CONSOLE: HeaderName = HeaderName::from_static("petstore-console");
 
 /// Maximum length of a sign-in, in bytes.
@@ -83,7 +83,7 @@ pub fn admin_router(gateway: Gateway) -> Router {
     console(api.clone()).merge(api).layer(middleware::from_fn_with_state(state, admin::identify))
 }
 
-/// Returns the console in front of an admin API, a router that serves `/admin/v1/…`.
+/// Returns the console in front of an admin API, which is a router that serves `/admin/v1/…`.
 fn console(admin_api: Router) -> Router {
     Router::new()
         .route("/console/session", post(sign_in).merge(delete(sign_out)))
@@ -93,23 +93,23 @@ fn console(admin_api: Router) -> Router {
         .merge(pages::routes())
 }
 
-/// The body of a sign-in.
+/// Body of a sign-in.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignIn {
     token: String,
 }
 
-/// The admin API's answer to a sign-in.
+/// Answer of the admin API to a sign-in.
 #[derive(Deserialize)]
 struct OpenedSession {
     operator: Value,
     token: String,
-    /// In seconds, such as `28800s`.
+    /// Lifetime in seconds, such as `28800s`.
     ttl: String,
 }
 
-/// `POST /console/session`: opens a session for the token and answers as `GetCurrentOperator` does.
+/// Handles `POST /console/session`: opens a session for the token and answers as `GetCurrentOperator` does.
 async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, MAX_SIGN_IN).await else {
@@ -131,7 +131,7 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message);
     };
     let cookie = SessionCookie::new(&head.headers);
-    // Always a new session: those that were there before, also if they were planted, end.
+    // Always a new session. Earlier ones end, so a session that was planted is of no use.
     for session in cookie.read(&head.headers) {
         console.end_session(&session, &head).await;
     }
@@ -152,7 +152,8 @@ async fn opened_session(answer: Response) -> Option<(Value, OperatorToken, Durat
     Some((operator, OperatorToken::parse(&token)?, Duration::from_secs(seconds)))
 }
 
-/// `DELETE /console/session`: ends the session, if there is one. The answer is 204 only if none is left.
+/// Handles `DELETE /console/session`: ends the session, if there is one. The answer is 204 only if none is
+/// left.
 async fn sign_out(State(console): State<Console>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let cookie = SessionCookie::new(&head.headers);
@@ -169,7 +170,7 @@ async fn sign_out(State(console): State<Console>, request: Request) -> Response 
     signed_out(&cookie, &head.headers, answer)
 }
 
-/// `/console/api/…`: the admin API, with the token of the session.
+/// Handles `/console/api/…`: calls the admin API with the token of the session.
 async fn forward(State(console): State<Console>, request: Request) -> Response {
     let (mut head, body) = request.into_parts();
     let headers = head.headers.clone();
@@ -199,7 +200,7 @@ impl Console {
             return refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", "this is no token");
         };
         authorization.set_sensitive(true);
-        // Of what this router knows of the request, the other needs the peer.
+        // The admin API needs only the peer from the extensions of this router's request.
         let extensions = std::mem::take(request.extensions_mut());
         if let Some(peer) = extensions.get::<ConnectInfo<SocketAddr>>() {
             request.extensions_mut().insert(*peer);
@@ -234,7 +235,7 @@ impl Console {
     }
 }
 
-/// Returns a request without a body that comes from where the one with this head came.
+/// Returns a request without a body, with the origin of the request that has this head.
 fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
     let mut head = head.clone();
     (head.method, head.uri) = (method, Uri::from_static(path));
@@ -243,11 +244,11 @@ fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
     Request::from_parts(head, Body::empty())
 }
 
-/// Passes on what comes from the pages of this console.
+/// Passes requests on if they come from the pages of this console.
 async fn refuse_other_origins(request: Request, next: Next) -> Response {
     const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     let headers = request.headers();
-    // Browsers send this field to addresses that they trust only: HTTPS and the same machine.
+    // Browsers send this field only to addresses that they trust: HTTPS and the same machine.
     let is_same_site = headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin");
     if headers.contains_key(OF_CONSOLE) && is_same_site && is_own_origin(&request) {
         return next.run(request).await;
@@ -280,7 +281,7 @@ fn signed_out(cookie: &SessionCookie, headers: &HeaderMap, mut answer: Response)
     answer
 }
 
-/// Returns the answer with what is known for its line of the log.
+/// Returns the answer with the record for its line of the log.
 fn recorded(record: Option<CallRecord>, mut answer: Response) -> Response {
     if let Some(record) = record {
         answer.extensions_mut().insert(record);
@@ -288,7 +289,7 @@ fn recorded(record: Option<CallRecord>, mut answer: Response) -> Response {
     answer
 }
 
-/// Returns an Error, as `/v1` has them.
+/// Returns an answer with an Error body, as `/v1` has them.
 fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
     (PRIVATE, error_response(status, code, message)).into_response()
 }

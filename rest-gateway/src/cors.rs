@@ -1,23 +1,23 @@
-//! Cross-origin resource sharing (Fetch Standard): the web pages that may read answers. Off until an
-//! origin is configured.
+//! Cross-origin resource sharing (Fetch Standard): the web pages that may read answers. Off by default, and
+//! on once an origin is configured.
 //!
-//! Not tower-http's layer: that takes every OPTIONS for a preflight, while here OPTIONS is also a question of
-//! its own, which is answered with `Allow`.
+//! tower-http's layer is not used, because it takes every OPTIONS for a preflight. Here OPTIONS is also a
+//! request in its own right, which is answered with `Allow`.
 
 use std::str::FromStr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request::Parts};
 
-/// An origin whose pages may read answers.
+/// Origin whose pages may read answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigin {
-    /// Written `*`.
+    /// Any origin, written `*`.
     Any,
-    /// Written as browsers send it: `https://shop.example` or `http://localhost:3000`.
+    /// One origin, written as browsers send it: `https://shop.example` or `http://localhost:3000`.
     Exactly(HeaderValue),
 }
 
-/// The text is not an origin.
+/// Error of a text that is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be * or an origin in lower case without a path, such as https://shop.example")]
 pub struct InvalidCorsOrigin;
@@ -52,11 +52,11 @@ const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
      x-stability, idempotency-replayed, allow, www-authenticate",
 );
 
-/// Seconds for which a browser may remember the answer to a preflight. Browsers honour a day at most, and an
-/// hour lets a change of this list arrive.
+/// Seconds for which a browser may remember the answer to a preflight. Browsers honour at most a day, and
+/// with an hour a change of this list takes effect soon.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("3600");
 
-/// The rights of the request's origin to the answer.
+/// Rights of the request's origin to the answer.
 #[derive(Debug)]
 pub(crate) struct Grant {
     allow_origin: Option<HeaderValue>,

@@ -1,10 +1,10 @@
 //! The documentation for people: `/docs`, where every operation can be tried, a page per topic such as
 //! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate
-//! headers and without any other server: everything is embedded in the binary and rendered once, when the
+//! headers and without any other server: everything is embedded in the binary, and is rendered once when the
 //! routes are made.
 //!
-//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place; the other pages
-//! are plain HTML, those about errors from `docs/errors.md` and [`codes`].
+//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place. The other pages
+//! are plain HTML. The pages about errors are made from `docs/errors.md` and [`codes`].
 
 mod admin_page;
 mod changelog;
@@ -29,7 +29,7 @@ pub(crate) use resource::{Resource, strict};
 
 use crate::{error::codes, openapi};
 
-/// What the page consists of, by path.
+/// Parts of the page, by path.
 const ASSETS: [(&str, Asset); 18] = [
     ("/docs/assets/docs.css", Asset::Style(include_str!("docs/assets/docs.css"))),
     ("/docs/assets/icon.svg", Asset::Image(include_str!("docs/assets/icon.svg"))),
@@ -51,22 +51,22 @@ const ASSETS: [(&str, Asset); 18] = [
     ("/docs/assets/try-it.mjs", Asset::Script(include_str!("docs/assets/try-it.mjs"))),
 ];
 
-/// An embedded file; the kind decides the media type.
+/// Embedded file. The kind determines the media type.
 enum Asset {
     Style(&'static str),
     Script(&'static str),
     Image(&'static str),
 }
 
-/// The methods that every page serves.
+/// Methods that every page serves.
 const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
 
-/// Who opens the service in a browser is led to the documentation. Not for ever (301 and 308 are kept by
-/// browsers): one day something else may be there.
+/// Redirect of `/` to the documentation, for people who open the service in a browser. It is not permanent
+/// (301 and 308 are kept by browsers), because the path may serve another page in future.
 const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
 
-/// Serves every path of the documentation, and `/`, which leads there. An unknown path below `/docs` is a 404
-/// page rather than an Error body: a person reads it.
+/// Serves every path of the documentation, and redirects `/` to it. An unknown path below `/docs` is a 404
+/// page rather than an Error body, because a person reads it.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -99,12 +99,12 @@ where
     router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.answer(&headers)))
 }
 
-/// A page that stands in for another.
+/// Returns a page that replaces another.
 fn page(status: StatusCode, title: &str, main: &str) -> Resource {
     Resource::html(status, HtmlPage { title, description: title, main }.render())
 }
 
-/// Returns everything that is made at the start, with its path.
+/// Returns all resources that are made at the start, with their paths.
 fn resources() -> Vec<(String, Resource)> {
     let main = include_str!("docs/assets/docs.html").replace("{plans}", &topics::plans_table());
     let home = HtmlPage {

@@ -1,5 +1,5 @@
-//! Every way in which the edge refuses or fails, and the only place that turns one into a status and an Error
-//! body (docs/contract.md, 2.4 and 8).
+//! Every way in which the edge refuses or fails. This is the only place that maps an error to a status and an
+//! Error body (docs/contract.md, 2.4 and 8).
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,8 +18,8 @@ pub(crate) mod samples;
 pub(crate) use codes::{Retry, code};
 pub(crate) use from_core::is_transport_failure;
 
-/// Why there is an Error body instead of what was asked for. `Display` is the body's `message`: safe for a
-/// client, causes are logged where the error is made.
+/// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
+/// safe for a client. Causes are logged where the error is made.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("the request must carry exactly one Host field with a host name or address")]
@@ -43,15 +43,15 @@ pub(crate) enum ApiError {
     ApiKeyExpired,
     #[error("{}", suspension_message(.reason))]
     AccountSuspended { reason: Arc<str> },
-    /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
+    /// The core is unreachable, and what is remembered of the key may no longer be trusted.
     #[error("the API key cannot be checked at the moment")]
     ApiKeyNotChecked,
     #[error("too many API keys are being looked up at the moment")]
     TooManyKeyLookups,
-    /// The limiter refused; the decision says why and until when.
+    /// Refusal by the limiter, whose decision holds the reason and the end.
     #[error("{}", .0.refusal_message().unwrap_or_default())]
     OverLimit(Decision),
-    /// The key is banned, as the decision says, for this cause.
+    /// Ban of the key, with the decision and the cause.
     #[error("{}", .0.ban_message(.1))]
     Banned(Box<Decision>, BanCause),
 
@@ -87,10 +87,11 @@ pub(crate) enum ApiError {
     #[error("there is no pet with this id")]
     PetNotFound,
 
-    /// What the core refused, in its own words.
+    /// Refusal by the core, with its own message.
     #[error("{message}")]
     Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
-    /// The same of query parameters. `cursor` is what the message says of the cursor, if it says something.
+    /// Refusal by the core of query parameters. `cursor` is the part of the message about the cursor, if
+    /// there is one.
     #[error("{message}")]
     CoreParameter { message: String, cursor: Option<String> },
     #[error("the service is not available at the moment")]
@@ -106,7 +107,7 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
-    /// The machine-readable reason.
+    /// Returns the machine-readable reason.
     pub(crate) const fn reason(&self) -> ErrorReason {
         match self {
             Self::InvalidHost | Self::BrokenBody => ErrorReason::InvalidRequest,
@@ -119,7 +120,7 @@ impl ApiError {
             Self::ApiKeyExpired => ErrorReason::ApiKeyExpired,
             Self::AccountSuspended { .. } => ErrorReason::AccountSuspended,
             Self::OverLimit(decision) => match decision.outcome {
-                // `Admitted` is no refusal, so nobody makes this error of it.
+                // `Admitted` is no refusal, so this error is never made of it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
                 Outcome::QuotaExceeded => ErrorReason::QuotaExceeded,
             },
@@ -151,8 +152,8 @@ impl ApiError {
         codes::row_of(self.reason()).status
     }
 
-    /// Returns `Retry-After` in whole seconds: at least 1 where the table of codes promises the field, and
-    /// otherwise what the core asks for.
+    /// Returns `Retry-After` in whole seconds: at least 1 if the table of codes promises the field, and
+    /// otherwise the value that the core asks for.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
             Self::OverLimit(decision) => decision.retry_after_secs(),
@@ -166,7 +167,7 @@ impl ApiError {
         known.or_else(|| (codes::row_of(self.reason()).retry == Retry::After).then_some(1))
     }
 
-    /// What replaces an answer that is not an Error body although it should be.
+    /// Returns the error that replaces an answer without the Error body that it should have.
     pub(crate) const fn replacing(status: StatusCode) -> Self {
         match status {
             StatusCode::NOT_FOUND => Self::RouteNotFound,
@@ -178,7 +179,7 @@ impl ApiError {
     }
 }
 
-/// The Error object: exactly these members.
+/// Error object, with exactly these members.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     code: &'a str,
@@ -220,24 +221,25 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The reason is the operator's own words.
+/// Returns the message of a suspension. The reason is the operator's own text.
 fn suspension_message(reason: &str) -> String {
     let told = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     format!("the account is suspended by the operator{told}")
 }
 
-/// Where the error is explained to people (RFC 8288). It is a field of its own beside other `Link` fields.
+/// Returns the link to the explanation of the error for people (RFC 8288). It is sent as a separate field
+/// beside other `Link` fields.
 fn help_link(reason: ErrorReason) -> String {
     format!("<{}>; rel=\"help\"", codes::page_path(reason))
 }
 
-/// Rounded up, at least 1: `Retry-After: 0` would invite a tight loop.
+/// Returns the time in whole seconds, rounded up and at least 1: `Retry-After: 0` would invite a tight loop.
 const fn whole_seconds(wait: Duration) -> u64 {
     let secs = wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64);
     if secs == 0 { 1 } else { secs }
 }
 
-/// `WWW-Authenticate` (RFC 6750 §3): an error is named only if a credential was sent.
+/// Returns the value of `WWW-Authenticate` (RFC 6750 §3). It names an error only if a credential was sent.
 const fn challenge(reason: ErrorReason) -> Option<&'static str> {
     match reason {
         ErrorReason::MissingApiKey => Some(r#"Bearer realm="petstore""#),

@@ -1,4 +1,4 @@
-//! What every request shares, and how ready the gateway is.
+//! State that every request shares, and the readiness of the gateway.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -18,24 +18,24 @@ use crate::{
     usage::UsageCounter,
 };
 
-/// What an operator chooses.
+/// Options of a gateway that an operator chooses.
 #[derive(Debug)]
 pub struct GatewayOptions {
-    /// Whose keys are accepted.
+    /// Environment whose keys are accepted.
     pub environment: Environment,
-    /// The peers whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// The origins whose web pages may read answers (CORS); none by default.
+    /// Origins whose web pages may read answers (CORS); none by default.
     pub cors_origins: Vec<CorsOrigin>,
-    /// Whether keys that ignore 429 are banned, and bans hold.
+    /// `true` if keys that ignore 429 are banned, and bans hold.
     pub bans: bool,
-    /// Records what requests do.
+    /// Trace recorder of requests.
     pub traces: Traces,
 }
 
 impl GatewayOptions {
-    /// Those of a gateway for keys of that environment, whose clients call it without proxies and not from
-    /// web pages: bans hold, and nothing is traced.
+    /// Returns the options of a gateway for keys of that environment, whose clients call it without proxies
+    /// and not from web pages. Bans hold, and requests are not traced.
     #[must_use]
     pub fn new(environment: Environment) -> Self {
         Self {
@@ -48,11 +48,11 @@ impl GatewayOptions {
     }
 }
 
-/// The gateway's state. Clones share it.
+/// State of the gateway. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Gateway(Arc<GatewayState>);
 
-/// What handlers and layers see.
+/// State that handlers and layers see.
 #[derive(Debug)]
 pub(crate) struct GatewayState {
     pub(crate) settings: GatewayOptions,
@@ -65,7 +65,7 @@ pub(crate) struct GatewayState {
 }
 
 impl Gateway {
-    /// A gateway in front of `core`, that counts with `limiter`.
+    /// Creates a gateway in front of `core` that counts with `limiter`.
     #[must_use]
     pub fn new(
         settings: GatewayOptions,
@@ -85,8 +85,8 @@ impl Gateway {
         }))
     }
 
-    /// Keeps what is known of keys up to date and reports usage until `shutdown`, and then what is left of
-    /// it. Without it, revoked keys are not noticed.
+    /// Keeps the cache of keys up to date and reports usage, until `shutdown`, and then reports the rest.
+    /// Without it, revoked keys are not noticed.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send + 'static) {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
         drop(self); // only these are needed while the process ends
@@ -94,8 +94,8 @@ impl Gateway {
         tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
     }
 
-    /// Asks the core once for what [`Self::run_background`] goes on asking for, so that a gateway beside its
-    /// core knows the installation before the first request.
+    /// Asks the core once for the information that [`Self::run_background`] keeps up to date. A gateway
+    /// beside its core then knows the installation before the first request.
     pub async fn ask_core_once(&self) {
         self.0.keys.poll_once().await;
     }
@@ -104,7 +104,7 @@ impl Gateway {
         self.0
     }
 
-    /// What the gateway counts.
+    /// Returns the metrics of the gateway.
     #[must_use]
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
@@ -114,7 +114,7 @@ impl Gateway {
         collectors
     }
 
-    /// How ready the gateway is now.
+    /// Returns the current readiness of the gateway.
     #[must_use]
     pub fn readiness(&self) -> GatewayReadiness {
         let is_up = self.0.keys.core_is_up() && !self.0.core.breaker().is_open();
@@ -128,18 +128,18 @@ impl Gateway {
     }
 }
 
-/// How well a part works. The order is from good to bad.
+/// State of a part, in order from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartState {
-    /// As it should.
+    /// The part works normally.
     Ok,
-    /// Worse than it should, but requests are answered.
+    /// The part works worse than normally, but requests are answered.
     Degraded,
-    /// Not at all: requests should go to another gateway.
+    /// The part does not work: requests should go to another gateway.
     Down,
 }
 
-/// `ok`, `degraded` or `down`.
+/// Writes `ok`, `degraded` or `down`.
 impl fmt::Display for PartState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -150,18 +150,18 @@ impl fmt::Display for PartState {
     }
 }
 
-/// How ready the gateway is, part by part.
+/// Readiness of the gateway, part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayReadiness {
-    /// The core: down until it has answered once, later degraded while it does not answer, because another
-    /// gateway would fare no better.
+    /// The core: down before it has answered once. Later it is degraded while it does not answer, because
+    /// another gateway would fare no better.
     pub core: PartState,
     /// The rate limiter: degraded while the counters that all gateways share are unreachable.
     pub limiter: PartState,
 }
 
 impl GatewayReadiness {
-    /// The gateway as a whole: as its worst part.
+    /// Returns the state of the gateway as a whole, which is that of its worst part.
     #[must_use]
     pub fn overall(&self) -> PartState {
         self.core.max(self.limiter)

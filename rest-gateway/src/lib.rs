@@ -1,7 +1,7 @@
 //! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
 //!
-//! A request walks: [`server`] (sockets) → `pipeline` (who may pass, what every answer carries) → `routes`
-//! (one handler per operation) → the core, over gRPC. Its answer returns the same way.
+//! A request passes [`server`] (sockets) → `pipeline` (admission, and the header fields of every answer) →
+//! `routes` (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
 mod admin;
 pub mod bulk;

@@ -1,5 +1,5 @@
-//! What the gateway counts of requests and of the limiter's decisions. Keys and connections are counted where
-//! they are: [`keys`](crate::keys) and [`server`](crate::server).
+//! Metrics of requests and of the limiter's decisions. Keys and connections are counted in their own modules:
+//! [`keys`](crate::keys) and [`server`](crate::server).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView},
 };
 
-/// The metrics of one gateway.
+/// Metrics of one gateway.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     durations: HistogramVec,
@@ -27,15 +27,15 @@ pub(crate) struct Metrics {
     bans: IntCounter,
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestOutcome<'a> {
     pub(crate) operation: &'a Operation,
-    /// The HTTP status.
+    /// HTTP status.
     pub(crate) status: u16,
-    /// Of the Error body, if there is one.
+    /// Reason in the Error body, if there is one.
     pub(crate) reason: Option<ErrorReason>,
-    /// Of the account, if the key was valid.
+    /// Plan of the account, if the key was valid.
     pub(crate) plan: Option<Plan>,
     pub(crate) took: Duration,
 }
@@ -90,7 +90,7 @@ impl Metrics {
         ]
     }
 
-    /// Counts a request as under way until the guard is dropped.
+    /// Counts a request as in flight until the guard is dropped.
     pub(crate) fn active(&self) -> Active {
         self.active.inc();
         Active(self.active.clone())
@@ -141,7 +141,7 @@ impl Metrics {
     }
 }
 
-/// A request that is under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Active(IntGauge);
 
@@ -151,7 +151,7 @@ impl Drop for Active {
     }
 }
 
-/// At least four fifths are used up.
+/// Returns `true` if at least four fifths are used up.
 const fn is_near_limit(window: WindowView) -> bool {
     window.remaining <= window.limit / 5
 }
@@ -166,7 +166,7 @@ const fn status_class(status: u16) -> &'static str {
     }
 }
 
-/// `none` where no key is known.
+/// Returns the plan as a word, `none` if no key is known.
 const fn plan_word(plan: Option<Plan>) -> &'static str {
     match plan {
         None | Some(Plan::Unspecified) => "none",

@@ -76,7 +76,7 @@ pub(crate) fn reference(kind: &str, name: &str) -> Value {
 }
 
 /// Returns the header fields that failures of an operation have beside those of the component, as (field,
-/// component).
+/// component) pairs.
 fn failure_headers(row: &Operation) -> &'static [(&'static str, &'static str)] {
     match (row.deprecation, row.stability) {
         (Some(_), _) => {

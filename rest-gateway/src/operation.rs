@@ -1,6 +1,6 @@
-//! The table of operations: what a request asks for, and what holds for it. The router and its `Allow`,
-//! authentication, rate limits, usage, metrics, traces and header fields read it, and a test holds the
-//! OpenAPI document to it.
+//! The table of operations: the target of a request, and the rules that apply to it. The router and its
+//! `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it, and a test
+//! compares the OpenAPI document with it.
 //!
 //! A new operation is a row here, a handler in [`routes`](crate::routes) and its description in
 //! `openapi/document.json`.
@@ -8,15 +8,15 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use petstore_clock::UnixMillis;
 
-/// One operation, or the answer to what is none.
+/// One operation, or the placeholder for a request that matches none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) id: Id,
-    /// Its name in metrics and logs: where the OpenAPI document has it, the `operationId`.
+    /// Name in metrics and logs: the `operationId` if the OpenAPI document has the operation.
     pub(crate) name: &'static str,
-    /// As OpenTelemetry has `http.request.method`. HEAD is served wherever GET is.
+    /// Method, as in OpenTelemetry's `http.request.method`. HEAD is served wherever GET is.
     pub(crate) method: &'static str,
-    /// The path as a pattern, as OpenTelemetry has `http.route`; empty if there is none.
+    /// Path as a pattern, as in OpenTelemetry's `http.route`; empty if there is none.
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     pub(crate) counts: Counts,
@@ -24,7 +24,7 @@ pub(crate) struct Operation {
     pub(crate) deprecation: Option<&'static Deprecation>,
 }
 
-/// Which operation it is.
+/// Identity of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Id {
     ListPets,
@@ -35,38 +35,38 @@ pub(crate) enum Id {
     OpenApi,
     /// The pages for people.
     Docs,
-    /// OPTIONS: which methods there are, and whether a web page may use them.
+    /// OPTIONS: the methods of a path, and the rights of web pages to use them.
     Options,
-    /// Anything else: what an unauthenticated client sends never becomes a name.
+    /// Any other request. Text of an unauthenticated client never becomes a name.
     Unmatched,
 }
 
-/// Who may call an operation.
+/// Callers that an operation accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Whoever sends a valid API key.
+    /// Callers with a valid API key.
     ApiKey,
     Everybody,
 }
 
-/// What a call counts against.
+/// Limit that a call counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
-    /// The account's limits, and its usage.
+    /// Limits of the account, and its usage.
     Quota,
-    /// A limit of the operation's own.
+    /// Separate limit of the operation.
     OwnLimit,
     Nothing,
 }
 
 const X_STABILITY: HeaderName = HeaderName::from_static("x-stability");
 
-/// How far clients may rely on an operation.
+/// Degree to which clients may rely on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stability {
     /// Changes are additions only.
     Stable,
-    /// It is meant to stay, but may still change in ways that are no addition.
+    /// It is meant to stay, but may still change incompatibly.
     Beta,
     /// It may change or go away at any time.
     Experimental,
@@ -82,7 +82,7 @@ impl Stability {
         }
     }
 
-    /// Writes the header field of an operation that is not stable.
+    /// Writes the header field if the operation is not stable.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         if self != Self::Stable {
             headers.insert(X_STABILITY, HeaderValue::from_static(self.word()));
@@ -90,20 +90,21 @@ impl Stability {
     }
 }
 
-/// The deprecation of an operation that will be removed (docs/contract.md, 7.5).
+/// Deprecation of an operation that will be removed (docs/contract.md, 7.5).
 #[derive(Debug)]
 pub(crate) struct Deprecation {
     /// `Deprecation` (RFC 9745): `@` and the Unix time in seconds.
     since: HeaderValue,
     /// `Sunset` (RFC 8594): `removed_at` as an HTTP date.
     sunset: HeaderValue,
-    /// From then on the operation answers 410.
+    /// Time from which the operation answers 410.
     pub(crate) removed_at: UnixMillis,
-    /// `Link` (RFC 8288) to what replaces it.
+    /// `Link` (RFC 8288) to the successor.
     successor: HeaderValue,
 }
 
-/// Of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00 UTC.
+/// Deprecation of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00
+/// UTC.
 pub(crate) static GET_PET_DEPRECATION: Deprecation = Deprecation {
     since: HeaderValue::from_static("@1764892800"),
     sunset: HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
@@ -120,8 +121,8 @@ impl Deprecation {
     }
 }
 
-/// Every operation that a handler serves. Access, counts, stability and deprecation hold for the path,
-/// whatever the method: its rows agree in them.
+/// All operations that a handler serves. Access, counts, stability and deprecation belong to the path,
+/// whatever the method, so its rows agree in them.
 #[rustfmt::skip]
 pub(crate) static OPERATIONS: [Operation; 6] = {
     use Access::{ApiKey, Everybody};
@@ -139,21 +140,21 @@ pub(crate) static OPERATIONS: [Operation; 6] = {
     ]
 };
 
-/// A request for the documentation, whose paths are those of its pages.
+/// Request for the documentation, whose paths are those of its pages.
 const DOCS: Operation = OUTSIDE_V1.named(Id::Docs, "docs", "GET", "/docs");
 
-/// A request for no operation, to `/v1` or below. It is counted, so that unknown paths are not a way around
-/// the limit.
+/// Request for no operation, to `/v1` or below. It is counted, so that unknown paths are not a way around the
+/// limit.
 const UNMATCHED: Operation =
     row(Id::Unmatched, "unmatched", "_OTHER", "", Access::ApiKey, Counts::Quota, Stability::Stable, None);
 
-/// The same outside `/v1`.
+/// Request for no operation, outside `/v1`.
 const OUTSIDE_V1: Operation = Operation { access: Access::Everybody, counts: Counts::Nothing, ..UNMATCHED };
 
 impl Operation {
-    /// What a request asks for, by its method and path alone: it is known before anybody is authenticated,
-    /// and of a request that is refused too. What holds for a path also holds for the methods that it does
-    /// not serve.
+    /// Returns the operation of a request, by its method and path alone. It is known before the client is
+    /// authenticated, and also for a request that is refused. The rules of a path also apply to the methods
+    /// that it does not serve.
     pub(crate) fn find(method: &Method, path: &str) -> Self {
         let method = if method == Method::HEAD { "GET" } else { method.as_str() };
         let mut rows = OPERATIONS.iter().filter(|row| row.has_path(path)).peekable();
@@ -178,18 +179,20 @@ impl Operation {
         }
     }
 
-    /// Whether a call for it may be begun before it is admitted: it changes nothing (RFC 9110 §9.2.1).
+    /// Returns `true` if a call for it may begin before it is admitted, because it changes nothing (RFC 9110
+    /// §9.2.1).
     pub(crate) fn is_read(&self) -> bool {
         self.method == "GET" && self.counts == Counts::Quota
     }
 
-    /// Method and path, as far as there are any: what its span is called.
+    /// Returns method and path, as far as there are any, as the name of its span.
     pub(crate) fn title(&self) -> String {
         let method = if self.method == UNMATCHED.method { "HTTP" } else { self.method };
         if self.path.is_empty() { method.to_owned() } else { format!("{method} {}", self.path) }
     }
 
-    /// Whether a path fits the pattern, in which a segment in braces stands for any one that is not empty.
+    /// Returns `true` if a path matches the pattern, in which a segment in braces stands for any segment that
+    /// is not empty.
     fn has_path(&self, path: &str) -> bool {
         match self.path.split_once('{') {
             Some((folder, _)) => {
@@ -204,17 +207,17 @@ impl Operation {
     }
 }
 
-/// Whether the path belongs to the versioned interface: `/v1` itself and all below it.
+/// Returns `true` if the path belongs to the versioned interface: `/v1` itself and all below it.
 pub(crate) fn is_versioned(path: &str) -> bool {
     path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The methods that the path serves, for `Allow`; `None` if no row of the table has the path.
+/// Returns the methods that the path serves, for `Allow`, or `None` if no row of the table has the path.
 pub(crate) fn allow(path: &str) -> Option<String> {
     OPERATIONS.iter().find(|row| row.has_path(path)).map(|row| allowed_methods(row.path))
 }
 
-/// The methods that the path of the table serves, for `Allow`.
+/// Returns the methods that the path of the table serves, for `Allow`.
 pub(crate) fn allowed_methods(path: &str) -> String {
     let mut methods = String::new();
     for row in OPERATIONS.iter().filter(|row| row.path == path) {

@@ -3,8 +3,8 @@
 //! and [`record`]. Only a read that will probably be admitted does not wait for [`rate_limit`]
 //! (docs/contract.md, 4.5).
 //!
-//! One function instead of a stack of layers: a result of one step is a variable for the next, and no answer
-//! can leave without its header fields.
+//! This is one function instead of a stack of layers. The result of one step is a variable for the next, and
+//! no answer can leave without its header fields.
 
 mod authenticate;
 mod context;
@@ -42,13 +42,13 @@ use crate::{
     rate_limit::{Decision, LimitStatus},
 };
 
-/// A request that may pass, with its operation and caller.
+/// Admitted request, with its operation and caller.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) operation: Id,
     /// `None` only for operations that need no key.
     pub(crate) caller: Option<Caller>,
-    /// The limits of the account, for a request for its usage.
+    /// Limits of the account, for a request for its usage.
     pub(crate) limit_status: Option<LimitStatus>,
     pub(crate) request: Request,
 }
@@ -96,7 +96,7 @@ where
     response
 }
 
-/// Calls the core while the limiter decides, and gives up the call if the limiter refuses.
+/// Calls the core while the limiter decides, and drops the call if the limiter refuses.
 async fn at_once(
     mut admission: Pin<&mut impl Future<Output = Admission>>,
     mut answer: Pin<&mut impl Future<Output = Result<Response, ApiError>>>,
@@ -114,9 +114,9 @@ async fn at_once(
     (key, decision, answered)
 }
 
-/// The sender of a request.
+/// Sender of a request.
 enum Identity {
-    /// Any: the operation needs no key, or the head is refused.
+    /// Any sender: the operation needs no key, or the head is refused.
     Anybody(Result<(), ApiError>),
     Key(Result<Arc<KnownKey>, Unauthenticated>),
 }
@@ -135,7 +135,7 @@ impl Identity {
     }
 }
 
-/// Judges the head, and authenticates the request if its operation asks for that.
+/// Checks the head, and authenticates the request if its operation requires that.
 async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Identity {
     if let Err(error) = head::check(parts) {
         return Identity::Anybody(Err(error));
@@ -150,7 +150,7 @@ async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Part
     }
 }
 
-/// Counts the request, if its operation asks for that, and records a refusal.
+/// Counts the request, if its operation requires that, and records a refusal.
 async fn admit(gateway: &GatewayState, context: &RequestContext, identity: Identity) -> Admission {
     let admission = match identity {
         Identity::Anybody(verdict) => Admission::not_counted(verdict),

@@ -40,17 +40,17 @@ const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("petstore-client-addr
 /// Metadata in which the core names the operator of the call.
 const OPERATOR: &str = "petstore-operator";
 
-/// The header fields that a call takes over from its request, and the address that it comes from.
+/// Header fields that a call takes over from its request, and the address that the request came from.
 #[derive(Debug)]
 pub(super) struct Credentials(HeaderMap);
 
-/// The parts of a log line that a handler knows, as an extension of its response.
+/// Parts of a log line that a handler knows, as an extension of its response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallRecord {
     pub(super) operator: Option<String>,
-    /// The name of the method.
+    /// Name of the method.
     pub(super) method: Option<String>,
-    /// The account, key or operator of the call.
+    /// Account, key or operator of the call.
     pub(super) subject: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn client(headers: &HeaderMap, extensions: &Extensions, proxies: &Tru
 }
 
 impl CallRecord {
-    /// Notes the method, and the account, key or operator that its message names.
+    /// Records the method, and the account, key or operator that its message names.
     pub(super) fn note(&mut self, method: &AdminMethod, message: &DynamicMessage) {
         self.method = Some(method.name().to_owned());
         let named = ["key_id", "account", "name"].into_iter().find_map(|field| {
@@ -130,12 +130,12 @@ pub(super) async fn call(
 }
 
 /// Calls a method of `AdminService`. The request is a JSON object with the fields of the method's message,
-/// the answer the body that the admin API answers with. Metadata goes with the call.
+/// and the answer is the body that the admin API answers with. The metadata is sent with the call.
 ///
 /// # Errors
 ///
-/// The core's refusal, which names fields as JSON does, and `INVALID_ARGUMENT` if the object is no such
-/// request.
+/// If the core refuses the call: the status names fields as JSON does. If the object is no such request: the
+/// status is `INVALID_ARGUMENT`.
 pub async fn call_admin(
     core: CoreTransport,
     method: &str,
@@ -170,7 +170,7 @@ where
     timeout(deadline, answer).await.map_err(elapsed)?
 }
 
-/// Messages that are known by their descriptors alone.
+/// Codec of messages that are known by their descriptors alone.
 struct DynamicCodec(MessageDescriptor);
 
 impl Codec for DynamicCodec {

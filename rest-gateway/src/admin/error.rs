@@ -1,5 +1,5 @@
-//! Why the admin API refuses or fails, and the table of its own error codes. The body is the Error object of
-//! the public interface.
+//! Errors of the admin API, and the table of its own error codes. The body is the Error object of the public
+//! interface.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::error::{ApiError, error_response};
 
 const REASON_PREFIX: &str = "ADMIN_ERROR_REASON_";
 
-/// Why there is an Error body instead of what was asked for.
+/// Reason for an Error body in place of the requested answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AdminError {
     #[error("an operator token is required: send the header Authorization: Bearer pet_op_…")]
     MissingToken,
-    /// What the core refused, in its own words.
+    /// Refusal by the core, with its own message.
     #[error("{message}")]
     Refused { reason: AdminErrorReason, message: String, retry_after: Option<Duration> },
     #[error("the core has no admin API: is it of an older release?")]
@@ -29,15 +29,15 @@ pub(super) enum AdminError {
     Api(#[from] ApiError),
 }
 
-/// A code of the admin API.
+/// Error code of the admin API.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdminErrorCode {
     pub(super) status: StatusCode,
-    /// What happened, and what to do.
+    /// Cause of the error, and its remedy.
     pub(super) meaning: &'static str,
 }
 
-/// The row of a reason. Total, so that a new reason has to be explained before it compiles.
+/// Returns the row of a reason. Total, so that a new reason has to be explained before it compiles.
 pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
     use AdminErrorReason as R;
     let (status, meaning) = match reason {
@@ -82,13 +82,13 @@ pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
     AdminErrorCode { status, meaning }
 }
 
-/// The code as it is written.
+/// Returns the code as it is written in an Error body.
 pub(super) fn code(reason: AdminErrorReason) -> &'static str {
     let name = reason.as_str_name();
     name.strip_prefix(REASON_PREFIX).unwrap_or(name)
 }
 
-/// Every reason but the one that is never sent.
+/// Returns every reason but the one that is never sent.
 pub(super) fn all() -> impl Iterator<Item = AdminErrorReason> {
     const BOUND: i32 = 1_000; // far above the highest number in use
     (1..BOUND).filter_map(|number| AdminErrorReason::try_from(number).ok())
@@ -102,8 +102,8 @@ pub fn admin_reason(status: &Status) -> Option<AdminErrorReason> {
     Some(reason).filter(|reason| *reason != AdminErrorReason::Unspecified)
 }
 
-/// By the reason in the status's `ErrorInfo`; what the admin API has no reason for is as on the public
-/// interface.
+/// Maps a status by the reason in its `ErrorInfo`. A status without a reason of the admin API is mapped as on
+/// the public interface.
 impl From<&Status> for AdminError {
     fn from(status: &Status) -> Self {
         match (admin_reason(status), status.code()) {
@@ -141,7 +141,7 @@ pub(super) fn in_json_names(status: Status) -> Status {
     )
 }
 
-/// What is wrong with the fields of a message, by their names in JSON; `None` if nothing is said of fields.
+/// Returns the faults of a message's fields, by their names in JSON, or `None` if the status names no field.
 fn violations_in_json(status: &Status) -> Option<String> {
     let violations = status.get_details_bad_request()?.field_violations;
     let sentences: Vec<_> =
@@ -149,7 +149,7 @@ fn violations_in_json(status: &Status) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// `page_size` is `pageSize`.
+/// Returns a field's name in JSON: `page_size` is `pageSize`.
 pub(super) fn json_name(field: &str) -> String {
     let mut name = String::with_capacity(field.len());
     let mut is_next_upper = false;

@@ -1,4 +1,4 @@
-//! Messages as JSON: as protobuf's own mapping has them, but with 64-bit integers as numbers and values of
+//! Messages as JSON, in protobuf's own mapping, but with 64-bit integers as numbers and values of
 //! enumerations as words (`PLAN_FREE` is `free`), as on the public interface.
 
 use jiff::{Span, SpanRelativeTo, Timestamp};
@@ -20,7 +20,7 @@ pub(super) fn members(body: &[u8]) -> Result<Vec<(String, Json)>, AdminError> {
     Ok(strict_members(body)?)
 }
 
-/// Sets the fields that the members name, and returns what is wrong with them. `within` is the path of the
+/// Sets the fields that the members name, and returns the faults of the members. `within` is the path of the
 /// message.
 pub(super) fn set_members(
     message: &mut DynamicMessage,
@@ -53,8 +53,8 @@ fn is_taken(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
     oneof.is_some_and(|oneof| oneof.fields().any(|other| message.has_field(&other)))
 }
 
-/// Sets a field that is written as text, in the path or the query, and returns what is wrong with it. A text
-/// that is given has to say something.
+/// Sets a field that is written as text, in the path or the query, and returns the fault of the text, if it
+/// has one. An empty text is a fault.
 pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, text: &str) -> Option<String> {
     let json = match field.kind() {
         Kind::Int32 | Kind::Int64 => text.parse::<i64>().map_or(json!(text), Json::from),

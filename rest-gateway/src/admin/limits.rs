@@ -1,5 +1,5 @@
-//! `GET /admin/v1/accounts/{account}/limits`: the state of an account's or a key's limits in this gateway's
-//! limiter.
+//! State of an account's or a key's limits in this gateway's limiter: `GET
+//! /admin/v1/accounts/{account}/limits`.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(super) async fn get(
 ///
 /// # Errors
 ///
-/// When the query has anything else. The message names every fault.
+/// If the query has anything else. The message names every fault.
 fn key_id(query: &str) -> Result<Option<String>, AdminError> {
     let mut key_id = None;
     let mut faults = Vec::new();
@@ -69,7 +69,7 @@ fn key_id(query: &str) -> Result<Option<String>, AdminError> {
 }
 
 /// Returns the body of the answer. The core decides whether the operator may see the account, and knows the
-/// account's limits and whose the key is.
+/// account's limits and the key's owner.
 async fn status(
     state: &AdminState,
     account: &str,

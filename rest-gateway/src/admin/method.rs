@@ -19,7 +19,8 @@ use crate::error::ApiError;
 
 const SERVICE: &str = "petstore.admin.v1.AdminService";
 
-/// Everything that `proto/` declares. What is built into the program can be read: a test does.
+/// Descriptors of everything that `proto/` declares. They are built into the program, and a test proves that
+/// they can be read.
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap_or_default());
 
@@ -27,15 +28,15 @@ static POOL: LazyLock<DescriptorPool> =
 #[derive(Clone, Debug)]
 pub(super) struct AdminMethod(MethodDescriptor);
 
-/// An HTTP request that stands for a method.
+/// HTTP request that stands for a method.
 #[derive(Clone, Debug)]
 pub(super) struct Binding {
     pub(super) http_method: Method,
-    /// `{name}` stands for a segment, and is the field with that name in JSON.
+    /// Path, in which `{name}` stands for a segment: the field with that name in JSON.
     pub(super) path: String,
-    /// The field that the body is, `*` for all that are not in the path; no body if it is `None`.
+    /// Field that is the body, or `*` for all fields that are not in the path; `None` if there is no body.
     pub(super) body: Option<String>,
-    /// The field of the answer that is the body; all of it if it is `None`.
+    /// Field of the answer that is the body; `None` if all of the answer is.
     pub(super) response_body: Option<String>,
 }
 
@@ -84,7 +85,7 @@ impl AdminMethod {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in one line.
+    /// If the object is no such request. The text names the fault in one line.
     pub(super) fn read(&self, request: &serde_json::Value) -> Result<DynamicMessage, String> {
         let members: Vec<_> = request
             .as_object()
@@ -214,7 +215,7 @@ impl Binding {
         }
     }
 
-    /// Sets which fields a change is of: by default the members of the body.
+    /// Sets the mask of the fields that are changed: by default the members of the body.
     fn mask<'a>(&self, message: &mut DynamicMessage, members: impl Iterator<Item = &'a str>) {
         let mask = message.descriptor().get_field_by_name("update_mask");
         let names = members.collect::<Vec<_>>().join(",");
@@ -224,7 +225,7 @@ impl Binding {
     }
 }
 
-/// Returns the parameters of a query, each with its value. Adds to the faults that are not of a single
+/// Returns the parameters of a query, each with its value. Adds the faults that do not belong to a single
 /// parameter.
 pub(super) fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);

@@ -1,4 +1,4 @@
-//! The OpenAPI document of the admin API, from the descriptors of the service and the comments in `proto/`.
+//! OpenAPI document of the admin API, from the descriptors of the service and the comments in `proto/`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -59,7 +59,7 @@ pub(crate) fn document() -> Value {
     })
 }
 
-/// The message types that are referred to, and the comments of each file.
+/// Message types that are referred to, and the comments of each file.
 #[derive(Default)]
 struct Components {
     /// Schemas that are complete.
@@ -162,7 +162,7 @@ impl Components {
         object
     }
 
-    /// Returns every schema that is referred to, also by another schema.
+    /// Returns every schema that is referred to, also those that only another schema refers to.
     fn schemas(mut self) -> Map<String, Value> {
         while let Some(message) = self.waiting.pop() {
             let description = self.comment(&message.parent_file(), message.path());
@@ -191,7 +191,7 @@ fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
         .collect()
 }
 
-/// Returns the name of the method. With an account in the path of a method that also has another path, it
+/// Returns the name of the method. If the path has an account, and the method also has another path, the name
 /// says so.
 fn operation_id(method: &AdminMethod, binding: &Binding) -> String {
     let name = method.name();

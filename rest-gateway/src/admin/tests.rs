@@ -1,4 +1,4 @@
-//! Against a core that answers as the test says: what a request becomes, and an answer.
+//! Tests against a core with canned answers: the translation of requests and of answers.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,7 @@ use tower::{BoxError, ServiceExt, service_fn};
 use super::*;
 use crate::{GatewayOptions, core_client::CoreTransport, rate_limit::InProcessLimiter};
 
-/// What a call brought to the core: its path, header fields and message.
+/// Calls as the core received them: path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;
 
 struct Rig {
@@ -29,7 +29,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With a core that answers every call so.
+    /// Creates the admin API in front of a core that gives every call this answer.
     fn new(answer: Result<Vec<u8>, Status>) -> Self {
         let calls = Calls::default();
         let core = {
@@ -76,7 +76,7 @@ impl Rig {
         (status, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    /// The last call, with its message.
+    /// Returns the last call, with its message.
     fn last<M: Message + Default>(&self) -> (String, HeaderMap, M) {
         let (path, headers, message) =
             self.calls.lock().unwrap().last().cloned().expect("the core was called");

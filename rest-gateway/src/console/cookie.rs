@@ -1,4 +1,4 @@
-//! The cookie that holds the token of a session.
+//! Cookie that holds the token of a session.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use petstore_api_key::OperatorToken;
 
 /// Path of the cookie.
 const PATH: &str = "/console";
-/// Maximum number of tokens of a request that are looked at.
+/// Maximum number of tokens that are read from one request.
 const MAX_TOKENS: usize = 4;
 
-/// The cookie of one console, for one browser.
+/// Cookie of one console, for one browser.
 #[derive(Debug)]
 pub(super) struct SessionCookie {
     name: String,
@@ -22,8 +22,8 @@ pub(super) struct SessionCookie {
 
 impl SessionCookie {
     /// Returns the cookie for requests like this one. Cookies belong to a host whatever its port, so the port
-    /// is in the name: two services on one machine have a session each. Whether the browser came over HTTPS
-    /// is what it says in Origin: the admin port itself speaks plain HTTP, behind a proxy that may not.
+    /// is in the name: two services on one machine have separate sessions. Origin shows if the browser uses
+    /// HTTPS, because the admin port itself speaks plain HTTP, behind a proxy that may not.
     pub(super) fn new(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
         let port = text(HOST).rsplit_once(':').map_or("", |(_, port)| port);
@@ -32,7 +32,7 @@ impl SessionCookie {
     }
 
     /// Returns the tokens in the cookies of this name, the newest first. A browser may send more than one:
-    /// each path has a cookie of its own, and the older one comes first (RFC 6265 §5.4).
+    /// each path has a separate cookie, and the older one comes first (RFC 6265 §5.4).
     pub(super) fn read(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
         let mut tokens: Vec<_> =
             self.values(headers).filter_map(OperatorToken::parse).filter(OperatorToken::is_session).collect();

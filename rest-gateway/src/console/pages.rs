@@ -1,5 +1,5 @@
-//! The pages and the assets that they load, all embedded. They look like the documentation, and share its
-//! parts.
+//! Pages of the console and the assets that they load, all embedded. They look like the documentation, and
+//! share its parts.
 
 use axum::{
     Router,
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::docs::{Resource, strict};
 
-/// The paths of pages. All are one document, in which a script shows the page of the path.
+/// Paths of pages. All are one document, in which a script shows the page of the path.
 const PAGES: [&str; 9] = [
     "/console",
     "/console/accounts",
@@ -23,7 +23,7 @@ const PAGES: [&str; 9] = [
     "/console/operators",
 ];
 
-/// Leads to the first page. Temporary, since browsers keep a permanent redirect.
+/// Redirect to the first page. Temporary, because browsers keep a permanent redirect.
 const TO_CONSOLE: AppendHeaders<[(header::HeaderName, HeaderValue); 1]> =
     AppendHeaders([(header::LOCATION, HeaderValue::from_static("/console"))]);
 

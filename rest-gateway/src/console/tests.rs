@@ -1,4 +1,4 @@
-//! What the console promises, asked over its routes, in front of an admin API that knows one token.
+//! Tests of the console over its routes, in front of an admin API that knows one token.
 
 use std::{
     collections::HashSet,
@@ -20,10 +20,11 @@ use super::console;
 
 const TOKEN: &str = "pet_op_0123456789abcdefghijABCDEFGHIJ012345";
 
-/// The tokens of the sessions that are open.
+/// Tokens of the sessions that are open.
 type OpenSessions = Arc<Mutex<HashSet<String>>>;
 
-/// Opens and ends sessions, and else tells what it was asked, or answers 401 without a token that it knows.
+/// Opens and ends sessions. Answers other requests with what they asked, or with 401 if it does not know the
+/// token.
 async fn admin_api(sessions: OpenSessions, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let shown =
@@ -59,7 +60,7 @@ async fn admin_api(sessions: OpenSessions, request: Request) -> Response {
     }
 }
 
-/// A browser with a cookie at most.
+/// Browser with at most one cookie.
 struct Browser {
     console: Router,
     sessions: OpenSessions,
@@ -112,7 +113,7 @@ impl Browser {
         }
     }
 
-    /// As the console's own pages do.
+    /// Sends a request as the console's own pages do.
     async fn asks(&self, method: &str, path: &str, body: &str) -> Answer {
         self.sends(method, path, &[("petstore-console", "1"), ("sec-fetch-site", "same-origin")], body).await
     }

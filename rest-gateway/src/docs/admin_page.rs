@@ -14,8 +14,8 @@ use crate::admin;
 /// Path of the page.
 pub(super) const PATH: &str = "/docs/admin";
 
-/// The page. It is made when it is first asked for: the descriptors that it comes from take memory that few
-/// gateways need.
+/// The page. It is made on the first request for it, because the descriptors that it is made from take memory
+/// that few gateways need.
 pub(super) static PAGE: LazyLock<Resource> =
     LazyLock::new(|| Resource::html(StatusCode::OK, page(&admin::openapi_document())));
 
@@ -23,7 +23,7 @@ fn page(document: &Value) -> String {
     let mut operations = String::new();
     for (path, methods) in members(&document["paths"]) {
         for (method, operation) in members(methods) {
-            // Cannot fail: it is a String.
+            // A write to a String cannot fail.
             let _ = writeln!(operations, "{}", section(path, method, operation));
         }
     }

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::html::{HtmlPage, escaped, prose};
 use crate::error::codes::{self, explanation, row_of};
 
-/// Where the list of all codes is.
+/// Path of the list of all codes.
 pub(super) const INDEX_PATH: &str = "/docs/errors";
 
-/// Returns the page about one code. A code that only gRPC has comes without an example of an Error body.
+/// Returns the page about one code. A code that only gRPC has is without an example of an Error body.
 pub(super) fn error_page(reason: ErrorReason, example: Option<&Value>) -> String {
     let code = codes::code(reason);
     let row = row_of(reason);
@@ -39,7 +39,7 @@ pub(super) fn index() -> String {
     let mut rows = String::new();
     for reason in reasons {
         let _ = writeln!(
-            // cannot fail: it is a String
+            // a write to a String cannot fail
             rows,
             "<tr><td data-label=\"HTTP\">{status}</td><th scope=\"row\"><a \
              href=\"{path}\"><code>{code}</code></a></th> <td \

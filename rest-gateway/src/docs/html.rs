@@ -1,18 +1,18 @@
-//! The frame of every page, and text as HTML.
+//! Frame of every page, and text as HTML.
 
-/// A page before it is put into the frame.
+/// Page before it is put into the frame.
 #[derive(Debug)]
 pub(super) struct HtmlPage<'a> {
-    /// Plain text, for the tab.
+    /// Title for the tab, as plain text.
     pub(super) title: &'a str,
-    /// Plain text: what the page is about, in a line.
+    /// Summary of the page in one line, as plain text.
     pub(super) description: &'a str,
-    /// HTML: what stands in `<main>`, and the navigation beside it.
+    /// Content of `<main>`, and the navigation beside it, as HTML.
     pub(super) main: &'a str,
 }
 
 impl HtmlPage<'_> {
-    /// The whole HTML document.
+    /// Returns the whole HTML document.
     pub(super) fn render(&self) -> String {
         include_str!("assets/frame.html")
             .replace("{title}", &escaped(self.title))
@@ -21,12 +21,12 @@ impl HtmlPage<'_> {
     }
 }
 
-/// Text for an element or a quoted attribute.
+/// Returns the text, escaped for an element or a quoted attribute.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Text in which `` `…` `` is code, as HTML.
+/// Returns the text as HTML, in which `` `…` `` is code.
 pub(super) fn prose(text: &str) -> String {
     escaped(text)
         .split('`')

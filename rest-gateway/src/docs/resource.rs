@@ -1,4 +1,4 @@
-//! One thing that can be fetched, and the headers that keep it harmless.
+//! A resource that can be fetched, and the header fields that keep it harmless.
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -9,20 +9,20 @@ use http::{
 
 use crate::representation::Representation;
 
-/// Nothing but what this server itself serves, no inline script or style, no form that is sent, no frame, no
-/// text that becomes markup: the page handles an API key.
+/// Content security policy of the pages: only resources of this server, no inline script or style, no form
+/// that is sent, no frame, and no text that becomes markup. The page handles an API key.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// On every answer of the documentation.
+/// Header fields of every answer of the documentation.
 const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
-    // Kept, but asked for each time: a new release shows at once, and an unchanged file costs a 304.
+    // Stored, but revalidated each time: a new release shows at once, and an unchanged file costs a 304.
     (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
 ];
 
@@ -42,7 +42,7 @@ impl Resource {
         Self { status, content: Representation::new(media_type, body) }
     }
 
-    /// The resource; or 304 if the client says that it has it.
+    /// Returns the resource, or 304 if the client already has it.
     pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
         strict(if self.status == StatusCode::OK {
             self.content.answer(request)
@@ -52,7 +52,7 @@ impl Resource {
     }
 }
 
-/// The response with what every answer carries.
+/// Returns the response with the header fields of every answer.
 pub(crate) fn strict(mut response: Response) -> Response {
     response.headers_mut().extend(ON_EVERY_ANSWER);
     response

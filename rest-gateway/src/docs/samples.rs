@@ -1,18 +1,18 @@
-//! Whole programs for the pages. `scripts/browser` runs each against the service.
+//! Complete sample programs for the pages. `scripts/browser` runs each against the service.
 
 use std::fmt::Write as _;
 
 use super::html::escaped;
 
-/// The same program in every language.
+/// One program in every language.
 #[derive(Debug)]
 struct Sample {
     name: &'static str,
     programs: [&'static str; LANGUAGES.len()],
 }
 
-/// A language as the style sheet has it, and its name. Samples of requests, which the browser makes
-/// (`assets/samples.mjs`), have the same.
+/// Languages by their names in the style sheet and on the pages. Samples of requests, which the browser makes
+/// (`assets/samples.mjs`), use the same languages.
 const LANGUAGES: [(&str, &str); 4] =
     [("curl", "curl"), ("python", "Python"), ("javascript", "JavaScript"), ("go", "Go")];
 
@@ -46,7 +46,7 @@ const SAMPLES: [Sample; 3] = [
     },
 ];
 
-/// The HTML with each `{sample NAME}` replaced by that sample.
+/// Returns the HTML with each `{sample NAME}` replaced by that sample.
 pub(super) fn filled_in(html: &str) -> String {
     SAMPLES.iter().fold(html.to_owned(), |html, sample| {
         html.replace(&format!("{{sample {}}}", sample.name), &sample.render())
@@ -54,7 +54,7 @@ pub(super) fn filled_in(html: &str) -> String {
 }
 
 impl Sample {
-    /// The programs, of which the style sheet shows the chosen one: no script is needed.
+    /// Returns the programs as HTML. The style sheet shows the chosen one, so no script is needed.
     fn render(&self) -> String {
         let name = self.name;
         let mut choices = String::new();
@@ -62,7 +62,7 @@ impl Sample {
         for ((language, title), program) in LANGUAGES.iter().zip(self.programs) {
             let checked = if choices.is_empty() { " checked" } else { "" };
             let program = escaped(program.trim_end());
-            // Neither can fail: they are Strings.
+            // Writes to Strings cannot fail.
             let _ = write!(
                 choices,
                 "<label><input type=\"radio\" name=\"{name}\" value=\"{language}\"{checked}>{title}</label>"

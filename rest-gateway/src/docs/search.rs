@@ -1,11 +1,11 @@
-//! The index of the pages, for the search box.
+//! Search index of the pages.
 
 use serde_json::json;
 
 /// Path of the index.
 pub(super) const PATH: &str = "/docs/assets/search.json";
 
-/// Returns title, path and text of each page, as JSON.
+/// Returns the title, path and text of each page, as JSON.
 pub(super) fn index(pages: &[(String, String)]) -> String {
     let entries: Vec<_> = pages
         .iter()
@@ -17,7 +17,7 @@ pub(super) fn index(pages: &[(String, String)]) -> String {
     json!(entries).to_string()
 }
 
-/// Returns what stands after the first tag that begins so, up to its end.
+/// Returns the text from the end of the first tag with this beginning up to `end`.
 fn between<'a>(html: &'a str, begin: &str, end: &str) -> &'a str {
     let inside = html.split_once(begin).and_then(|(_, rest)| rest.split_once('>'));
     inside.and_then(|(_, rest)| rest.split_once(end)).map_or("", |(inside, _)| inside)

@@ -1,4 +1,4 @@
-//! What the documentation promises, asked over its routes.
+//! Tests of the documentation over its routes.
 
 use std::collections::BTreeSet;
 
@@ -333,7 +333,7 @@ fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
     }
 }
 
-/// Returns the guide after its introduction, as the table of codes and its own sentences have it.
+/// Returns the guide after its introduction, made from the table of codes and its own sentences.
 fn written_guide() -> String {
     let mut reasons: Vec<_> = codes::all().collect();
     reasons.sort_by_key(|&reason| row_of(reason).status);

@@ -1,4 +1,4 @@
-//! The pages about what concerns every operation: limits, paging, idempotency.
+//! Pages about topics that concern every operation: limits, paging, idempotency.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use petstore_plans::{ENTERPRISE, FIXED};
 
 use super::{html::HtmlPage, samples};
 
-/// A page about one topic. Its HTML may hold `{plans}` and, at the start of a line, `{sample NAME}`.
+/// Page about one topic. Its HTML may hold `{plans}` and, at the start of a line, `{sample NAME}`.
 #[derive(Debug)]
 struct Topic {
     path: &'static str,
@@ -44,13 +44,13 @@ pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
     })
 }
 
-/// The plans and their limits, as HTML.
+/// Returns the plans and their limits, as HTML.
 pub(super) fn plans_table() -> String {
     let mut rows = String::new();
     for plan in FIXED {
         let (minute, day) = (grouped(plan.quota.per_minute), grouped(plan.quota.per_day));
         let _ = writeln!(
-            // cannot fail: it is a String
+            // a write to a String cannot fail
             rows,
             "<tr><th scope=\"row\">{}</th><td>{minute}</td><td>{day}</td></tr>",
             capitalized(plan.name)
@@ -66,7 +66,7 @@ pub(super) fn plans_table() -> String {
     )
 }
 
-/// With commas between thousands.
+/// Returns the number with commas between thousands.
 pub(super) fn grouped(number: u64) -> String {
     if number < 1_000 {
         number.to_string()

@@ -3,23 +3,23 @@
 use http::StatusCode;
 use petstore_proto::v1::ErrorReason;
 
-/// One error code.
+/// Row of the table: one error code.
 #[derive(Debug)]
 pub(crate) struct ErrorCode {
-    /// HTTP status. For a code that only gRPC has, the equivalent of its gRPC status.
+    /// HTTP status. A code that only gRPC has gets the equivalent of its gRPC status.
     pub(crate) status: StatusCode,
-    /// gRPC status; `None` where only HTTP or JSON can express the fault.
+    /// gRPC status; `None` if only HTTP or JSON can express the fault.
     pub(crate) grpc: Option<&'static str>,
     /// Advice on repeating the request.
     pub(crate) retry: Retry,
 }
 
-/// When the same request may succeed.
+/// Condition under which the same request may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Not without a change.
+    /// Only after a change.
     Never,
-    /// A few times, with exponential backoff.
+    /// After a few attempts with exponential backoff.
     Backoff,
     /// After the seconds in `Retry-After`, which every such answer carries.
     After,
@@ -36,7 +36,7 @@ impl Retry {
     }
 }
 
-/// The explanation of a code for people. `` `…` `` is code.
+/// Explanation of a code for people. `` `…` `` is code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Explanation {
     pub(crate) meaning: &'static str,

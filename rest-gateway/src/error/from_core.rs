@@ -1,4 +1,4 @@
-//! What a failed call to the core means to the client.
+//! Mapping of failed calls to the core to errors for the client.
 
 use std::error::Error;
 
@@ -11,17 +11,17 @@ use super::{
     codes::{REASON_PREFIX, is_grpc_only, row_of},
 };
 
-/// What tonic's client says when its own timeout has passed: `CANCELLED`, not `DEADLINE_EXCEEDED`.
+/// Message of tonic's client after its own timeout: the code is `CANCELLED`, not `DEADLINE_EXCEEDED`.
 const TONIC_TIMEOUT: &str = "Timeout expired";
 
-/// A status that names one of our reasons is mapped by it. Only one without is mapped by its code, and says
-/// nothing of its own: it may come from anything between here and the core.
+/// Maps a status by its reason if it names one of this service. Otherwise the status is mapped by its code,
+/// and its message is not used, because it may come from anything between the gateway and the core.
 impl From<&Status> for ApiError {
     fn from(status: &Status) -> Self {
         let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
         match named_reason(status) {
             Some(ErrorReason::Internal) => Self::Internal,
-            // Named as on this edge: a client knows of no request id.
+            // Uses the name on this edge: the core calls the key a request id, and REST clients do not.
             Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
             Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },
             Some(ErrorReason::IdempotencyKeyReused) => Self::IdempotencyKeyReused,
@@ -38,9 +38,9 @@ impl From<&Status> for ApiError {
                 Code::ResourceExhausted => Self::Overloaded { retry_after },
                 Code::DeadlineExceeded => Self::DeadlineExceeded,
                 Code::Cancelled if status.message() == TONIC_TIMEOUT => Self::DeadlineExceeded,
-                // Nobody cancels a call but this gateway, which does not look at it any more then: so the
-                // transport did, as TLS does when it refuses a certificate late. And a core that does not
-                // trust this gateway is its operator's fault, not the client's.
+                // Only this gateway cancels a call, and it then ignores the result. So this status comes from
+                // the transport, as when TLS refuses a certificate late. A core that does not trust this
+                // gateway is a fault of the operator, not of the client.
                 Code::Unavailable | Code::Cancelled | Code::Unauthenticated | Code::PermissionDenied => {
                     Self::Unavailable { retry_after }
                 }
@@ -59,24 +59,24 @@ impl From<&Status> for ApiError {
     }
 }
 
-/// The reason in the status's `ErrorInfo`, if it is one that the core may give (AIP-193).
+/// Returns the reason in the status's `ErrorInfo`, if it is one that the core may give (AIP-193).
 fn named_reason(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
     let reason = ErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason))?;
     is_from_core(reason).then_some(reason)
 }
 
-/// Whether the core gives this reason to a gateway. The others belong to calls that a gateway does not make,
-/// or are judged here, from what only HTTP can express; above all a 429 is never passed on, because its
-/// header fields would not agree with it.
+/// Returns `true` if the core gives this reason to a gateway. Other reasons belong to calls that a gateway
+/// does not make, or are decided here, from what only HTTP can express. Above all a 429 is never passed on,
+/// because its header fields would not agree with it.
 const fn is_from_core(reason: ErrorReason) -> bool {
     let is_judged_here = matches!(reason, ErrorReason::LimiterUnavailable | ErrorReason::Unspecified);
     row_of(reason).grpc.is_some() && !is_grpc_only(reason) && !is_judged_here
 }
 
-/// Whether the status was made on this side: then it has a source (whatever its code: a connection that was
-/// cut half-way through an answer is `INTERNAL` to tonic), or was made by the generated client because the
-/// transport was not ready.
+/// Returns `true` if the status was made on this side. It then has a source, whatever its code: a connection
+/// that was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because
+/// the transport was not ready.
 pub(crate) fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
         || status.message() == "transport error"

@@ -58,12 +58,12 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
     }
 }
 
-/// A refusal of the core.
+/// Returns a refusal by the core.
 fn refused_by_core(reason: ErrorReason, message: &str) -> ApiError {
     ApiError::Core { reason, message: message.to_owned(), retry_after: None }
 }
 
-/// When the examples were refused.
+/// Time at which the examples were refused.
 const NOW: UnixMillis = UnixMillis::from_secs(1_795_201_218);
 
 /// Returns a refusal on plan Free.

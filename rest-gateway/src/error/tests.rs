@@ -9,7 +9,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use super::*;
 use crate::rate_limit::{Scope, WindowView};
 
-/// Every reason, found by its number: prost has no list.
+/// Returns every reason, found by its number, because prost has no list.
 fn every_reason() -> impl Iterator<Item = ErrorReason> {
     (0..1_000).filter_map(|number| ErrorReason::try_from(number).ok())
 }
@@ -98,7 +98,7 @@ fn every_reason_of_the_core_keeps_its_code_and_gets_its_status() {
             ErrorReason::Unavailable | ErrorReason::Overloaded => 503,
             ErrorReason::DeadlineExceeded => 504,
             _ => {
-                // Edge-only reasons and INTERNAL: the code UNKNOWN decides.
+                // The code UNKNOWN decides for edge-only reasons and INTERNAL.
                 assert_eq!(error, ApiError::Internal, "{reason:?}");
                 continue;
             }

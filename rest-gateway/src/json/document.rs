@@ -1,5 +1,5 @@
-//! Strict JSON: what RFC 8259 leaves open, parsers answer differently, and an attacker uses the difference.
-//! So a member name occurs once in an object, strings are Unicode, and nesting is bounded.
+//! Strict JSON. Parsers disagree about the cases that RFC 8259 leaves open, and an attacker uses the
+//! difference. So a member name occurs once in an object, strings are Unicode, and nesting is bounded.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,10 +9,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The deepest nesting of arrays and objects.
+/// Maximum depth of nested arrays and objects.
 const MAX_DEPTH: usize = 64;
 
-/// Why a body is not strict JSON.
+/// Reason why a body is not strict JSON.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("the body must be UTF-8")]
@@ -27,12 +27,12 @@ pub(super) enum Malformed {
     TooDeep,
 }
 
-/// An object's members in their order, each value unparsed.
+/// Members of an object in their order, each value unparsed.
 #[derive(Debug)]
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// Each member with its value. Numbers that do not fit become floating-point numbers.
+    /// Returns each member with its value. Numbers that do not fit become floating-point numbers.
     pub(super) fn into_values(self) -> Vec<(String, serde_json::Value)> {
         // Known to be JSON
         let value = |value: &RawValue| serde_json::from_str(value.get()).unwrap_or_default();
@@ -44,8 +44,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The members of the object that `body` is, or `None` if it is another JSON value. All of it is checked,
-/// down to the members that nobody asks for.
+/// Returns the members of the object that `body` is, or `None` if it is another JSON value. The whole body is
+/// checked, including members that are not used.
 pub(super) fn object(body: &[u8]) -> Result<Option<Members<'_>>, Malformed> {
     let text = std::str::from_utf8(body).map_err(|_| Malformed::NotUtf8)?;
     // Checks the grammar of the whole, without recursion and without judging the size of numbers.
@@ -54,7 +54,7 @@ pub(super) fn object(body: &[u8]) -> Result<Option<Members<'_>>, Malformed> {
     if value.get().starts_with('{') { members(value).map(Some) } else { Ok(None) }
 }
 
-/// Checks what the grammar does not say. Each level is scanned once more than the one around it: at most
+/// Checks the rules beyond the grammar. Each level is scanned once more than the one around it: at most
 /// `MAX_DEPTH` times the body's length.
 fn check(value: &RawValue, depth: usize) -> Result<(), Malformed> {
     match value.get().as_bytes().first() {
@@ -79,12 +79,12 @@ fn members(object: &RawValue) -> Result<Members<'_>, Malformed> {
     Ok(members)
 }
 
-/// Parses a value that is known to follow the grammar: only a lone surrogate can be wrong with it.
+/// Parses a value that is known to follow the grammar. The only possible fault is a lone surrogate.
 fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, Malformed> {
     serde_json::from_str(value.get()).map_err(|_| Malformed::LoneSurrogate)
 }
 
-/// A string, borrowed unless it has escapes.
+/// String, borrowed unless it has escapes.
 #[derive(Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 

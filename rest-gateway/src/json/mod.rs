@@ -1,7 +1,6 @@
 //! Request and response bodies: JSON on one side, the gRPC messages on the other.
 //!
-//! What is judged here is JSON (RFC 8259) and shape: which members there are, and of which type. Which values
-//! are good is the core's to say.
+//! This module checks JSON (RFC 8259) and shape: the members and their types. The core judges the values.
 
 mod document;
 pub(crate) mod order;
@@ -12,7 +11,7 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// The members of a body that has to be a JSON object, with their values.
+/// Returns the members of a body that has to be a JSON object, with their values.
 pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {
     let members = document::object(body)
         .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?

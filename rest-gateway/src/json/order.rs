@@ -3,7 +3,7 @@
 use petstore_proto::v1::{Order, OrderStatus};
 use serde::Serialize;
 
-/// The Order object. `shipDate` is RFC 3339 in UTC, and left out when none was given.
+/// Order object. `shipDate` is RFC 3339 in UTC, and left out if there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OrderBody {
@@ -30,14 +30,14 @@ impl From<&Order> for OrderBody {
     }
 }
 
-/// An array of orders.
+/// Returns an array of orders.
 pub(crate) fn orders_body(orders: &[Order]) -> Vec<u8> {
     let orders: Vec<OrderBody> = orders.iter().map(OrderBody::from).collect();
     // Serialising strings and numbers into memory does not fail.
     serde_json::to_vec(&orders).unwrap_or_default()
 }
 
-/// How a status is spelt. The core never leaves it out.
+/// Returns the word for a status. The core never leaves it out.
 const fn status_word(status: OrderStatus) -> Option<&'static str> {
     match status {
         OrderStatus::Unspecified => None,

@@ -8,23 +8,23 @@ use serde_json::value::RawValue;
 use super::document::{self, Members, Text};
 use crate::error::ApiError;
 
-/// The members of a pet that clients set, which are also the columns of a table.
+/// Members of a pet that clients set, which are also the columns of a table.
 pub(crate) const MEMBERS: [&str; 3] = ["name", "categoryId", "status"];
 
-/// Those of them that may not be left out.
+/// Members of these that may not be left out.
 pub(crate) const REQUIRED: [&str; 2] = ["name", "categoryId"];
 
-/// Room for a pet with a short name, so that a page is seldom copied while it grows.
+/// Typical length of a pet with a short name, in bytes, so that a page is seldom copied while it grows.
 const TYPICAL_LEN: usize = 96;
 
-/// Tells the core that there is a status, but not one of ours: it judges values, this judges only their
-/// shape.
+/// Status number for an unknown word. It shows the core that there is a status, but no valid one: the core
+/// judges values, and this module only their shape.
 const UNKNOWN_STATUS: i32 = -1;
 
 /// Every status word, for messages.
 pub(crate) const STATUS_WORDS: &str = "available, pending, sold";
 
-/// The Pet object. Identifiers are JSON numbers, exact over the whole range of int64.
+/// Pet object. Identifiers are JSON numbers, exact over the whole range of int64.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PetBody<'a> {
@@ -42,14 +42,14 @@ impl<'a> From<&'a Pet> for PetBody<'a> {
     }
 }
 
-/// One pet.
+/// Returns one pet.
 pub(crate) fn pet_body(pet: &Pet) -> Vec<u8> {
     let mut body = Vec::with_capacity(TYPICAL_LEN);
     append(&mut body, pet);
     body
 }
 
-/// An array of pets.
+/// Returns an array of pets.
 pub(crate) fn pets_body(pets: &[Pet]) -> Vec<u8> {
     let mut body = Vec::with_capacity(pets.len().saturating_mul(TYPICAL_LEN));
     body.push(b'[');
@@ -68,13 +68,14 @@ fn append(body: &mut Vec<u8>, pet: &Pet) {
     let _ = serde_json::to_writer(body, &PetBody::from(pet));
 }
 
-/// The cells of a pet in a table: its identifier and then the [`MEMBERS`], empty where one was not given.
+/// Returns the cells of a pet in a table: its identifier and then the [`MEMBERS`]. The cell of a missing
+/// member is empty.
 pub(crate) fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
     let PetBody { id, name, category_id, status } = pet.into();
     [id.to_string(), name.to_owned(), category_id.to_string(), status.unwrap_or_default().to_owned()]
 }
 
-/// The pet that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
+/// Returns the pet that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
 pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     let members = document::object(body)
         .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
@@ -82,14 +83,14 @@ pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     let status = member(&members, "status", |value| text(value).map(|word| parse_status(&word)));
     collect(
         member(&members, "name", text),
-        // JSON's grammar for numbers and Rust's for i64 meet in exactly the whole numbers without fraction or
-        // exponent.
+        // The numbers that both JSON's grammar and Rust's for i64 allow are exactly the whole numbers without
+        // fraction or exponent.
         member(&members, "categoryId", |value| value.get().parse().ok()),
         status,
     )
 }
 
-/// The pet in the cells of the [`MEMBERS`]; an empty one is a member that is left out.
+/// Returns the pet in the cells of the [`MEMBERS`]. An empty cell is a member that is left out.
 pub(crate) fn new_pet_from_cells(cells: [Option<&str>; MEMBERS.len()]) -> Result<NewPet, ApiError> {
     let [name, category_id, status] = cells.map(|cell| cell.filter(|cell| !cell.is_empty()));
     collect(
@@ -99,7 +100,8 @@ pub(crate) fn new_pet_from_cells(cells: [Option<&str>; MEMBERS.len()]) -> Result
     )
 }
 
-/// A pet of these members, or one error that names every one that is missing or has the wrong type.
+/// Returns a pet of these members, or one error that names every member that is missing or has the wrong
+/// type.
 fn collect(
     name: Result<Option<String>, String>,
     category_id: Result<Option<i64>, String>,
@@ -122,7 +124,7 @@ fn required<T>(name: &str, value: Result<Option<T>, String>) -> Result<T, String
     value?.ok_or_else(|| format!("{name} is required"))
 }
 
-/// The member as `parse` reads it; `None` if it is left out.
+/// Returns the member as `parse` reads it, or `None` if it is left out.
 fn member<T>(
     members: &Members<'_>,
     name: &str,
@@ -131,7 +133,7 @@ fn member<T>(
     members.get(name).map(|value| parse(value).ok_or_else(|| rule(name))).transpose()
 }
 
-/// What is said of a member of the wrong type.
+/// Returns the message about a member of the wrong type.
 fn rule(member: &str) -> String {
     match member {
         "name" => "name must be a string".to_owned(),
@@ -152,14 +154,14 @@ fn parse_status(word: &str) -> i32 {
     status_from_word(word).map_or(UNKNOWN_STATUS, i32::from)
 }
 
-/// The status that is spelt so, exactly.
+/// Returns the status for exactly this word.
 pub(crate) fn status_from_word(word: &str) -> Option<PetStatus> {
     [PetStatus::Available, PetStatus::Pending, PetStatus::Sold]
         .into_iter()
         .find(|status| pet_status_word(*status) == Some(word))
 }
 
-/// How a status is spelt; none is left out.
+/// Returns the word for a status, or `None` for an unspecified status, which is left out.
 pub(crate) const fn pet_status_word(status: PetStatus) -> Option<&'static str> {
     match status {
         PetStatus::Unspecified => None,

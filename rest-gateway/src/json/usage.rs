@@ -1,4 +1,4 @@
-//! What an account is told of its own usage.
+//! An account's own usage, as the account sees it.
 
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{Plan, UsageDay};
@@ -18,7 +18,7 @@ struct Usage {
     days: Vec<Day>,
 }
 
-/// A limit status as `GET /v1/usage` and the admin port show it. Moments are RFC 3339 in UTC.
+/// Limit status as `GET /v1/usage` and the admin port show it. Times are RFC 3339 in UTC.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LimitStatusBody {
@@ -28,10 +28,10 @@ pub(crate) struct LimitStatusBody {
     day: WindowBody,
     /// Requests after 429 that count towards a ban.
     strikes: u64,
-    /// When the strikes are forgotten.
+    /// Time at which the strikes expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     strikes_reset_at: Option<String>,
-    /// Until when all requests are refused.
+    /// Time up to which all requests are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused_until: Option<String>,
     /// The ban in force.
@@ -39,26 +39,26 @@ pub(crate) struct LimitStatusBody {
     ban: Option<BanBody>,
 }
 
-/// A window in which requests are counted.
+/// Window in which requests are counted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WindowBody {
-    /// How many requests it allows.
+    /// Number of requests that it allows.
     limit: u64,
-    /// How many were counted.
+    /// Number of requests that were counted.
     used: u64,
-    /// How many are left.
+    /// Number of requests that are left.
     remaining: u64,
-    /// When it ends.
+    /// Time at which it ends.
     resets_at: String,
 }
 
-/// From when until when a key is banned.
+/// Beginning and end of a key's ban.
 #[derive(Debug, Serialize)]
 struct BanBody {
-    /// When it was imposed.
+    /// Time at which it was imposed.
     from: String,
-    /// When it ends.
+    /// Time at which it ends.
     until: String,
 }
 
@@ -83,7 +83,7 @@ struct ByStatus {
     server_errors: i64,
 }
 
-/// The body of a limit status with the days beside it, the latest first.
+/// Returns the body of a limit status with the days beside it, the latest first.
 pub(crate) fn usage_body(plan: Plan, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
     let days = days.iter().map(day).collect();
     let usage = Usage { plan: plan_word(plan), limit_status: limit_status.into(), days };
@@ -111,7 +111,7 @@ fn window(WindowView { limit, remaining, resets_at }: WindowView) -> WindowBody 
     WindowBody { limit, used: limit.saturating_sub(remaining), remaining, resets_at: moment(resets_at) }
 }
 
-/// RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.
+/// Returns the time as RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.
 fn moment(moment: UnixMillis) -> String {
     UnixMillis::from_secs(moment.as_secs_ceil()).to_string()
 }

@@ -1,4 +1,4 @@
-//! What the document promises about itself.
+//! Tests of the document's own consistency.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use crate::{
     keys::{KeyError, KnownKey, UnusableKey},
 };
 
-/// The refusal of a request without a usable key.
+/// Refusal of a request without a usable key.
 #[derive(Debug)]
 pub(super) struct Unauthenticated {
     pub(super) error: ApiError,

@@ -1,4 +1,4 @@
-//! The facts about a request that its head shows, determined once.
+//! Facts about a request that its head shows, determined once.
 
 use std::net::IpAddr;
 
@@ -21,10 +21,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct RequestContext {
     pub(super) operation: Operation,
-    /// `true` if the path is `/v1` or below it: then the answer shows limits, and failures have Error bodies.
+    /// `true` if the path is `/v1` or below it. The answer then shows limits, and failures have Error bodies.
     pub(super) is_versioned: bool,
     pub(super) request_id: RequestId,
-    /// The network that the request came from.
+    /// Network that the request came from.
     pub(super) address: ClientAddress,
     /// Rights of the web page's origin to the answer; `None` while CORS is off.
     pub(super) cors: Option<cors::Grant>,

@@ -1,4 +1,4 @@
-//! Judges a request's head before anything else looks at it.
+//! Checks a request's head before any other step reads it.
 
 use std::net::Ipv6Addr;
 
@@ -36,7 +36,7 @@ fn names_its_host(request: &Parts) -> bool {
         (Some(_), _) | (None, Some(_)) => return false,
     };
     let named = match (request.version, field, request.uri.authority()) {
-        // `:authority` takes the field's place; who sends both means the same with both.
+        // `:authority` takes the field's place. A client that sends both gives both the same value.
         (Version::HTTP_2, Some(field), Some(authority))
             if !authority.as_str().eq_ignore_ascii_case(field) =>
         {
@@ -50,7 +50,7 @@ fn names_its_host(request: &Parts) -> bool {
     named.is_some_and(is_host)
 }
 
-/// Returns the length as it was sent: `/path?query`, in HTTP/1 maybe all of an absolute URL.
+/// Returns the length as it was sent: `/path?query`, or in HTTP/1 possibly an absolute URL.
 fn target_len(request: &Parts) -> usize {
     let uri = &request.uri;
     if request.version == Version::HTTP_2 {
@@ -69,8 +69,8 @@ fn fields_len(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD).sum()
 }
 
-/// Returns `true` for `uri-host [ ":" port ]` (RFC 9110 §7.2). Empty is right only for a target without an
-/// authority, which no target of the `http` scheme is.
+/// Returns `true` for `uri-host [ ":" port ]` (RFC 9110 §7.2). An empty host is valid only for a target
+/// without an authority, and every target of the `http` scheme has one.
 fn is_host(host: &str) -> bool {
     if let Some(literal) = host.strip_prefix('[') {
         return literal

@@ -17,16 +17,16 @@ use crate::{
     },
 };
 
-/// The verdict on a request, with the counters that it is based on.
+/// Verdict on a request, with the counters that it is based on.
 pub(super) struct Admission {
-    /// The key, if it is valid, also when the request may not pass.
+    /// The key if it is valid, even if the request may not pass.
     pub(super) key: Option<Arc<KnownKey>>,
     /// The key, if it is known and cannot be used.
     pub(super) refused_key: Option<Arc<KnownKey>>,
     pub(super) verdict: Result<(), ApiError>,
-    /// `None` when nothing was counted.
+    /// `None` if nothing was counted.
     pub(super) decision: Option<Decision>,
-    /// The limits of the account, for a request for its usage.
+    /// Limits of the account, for a request for its usage.
     pub(super) limit_status: Option<LimitStatus>,
 }
 
@@ -37,8 +37,8 @@ impl Admission {
     }
 }
 
-/// Counts the request: against what its operation counts against if its key is valid, or else against the
-/// client address.
+/// Counts the request: against the limit of its operation if its key is valid, or else against the client
+/// address.
 pub(super) async fn admit(
     gateway: &GatewayState,
     context: &RequestContext,
@@ -66,13 +66,13 @@ pub(super) async fn admit(
     }
 }
 
-/// Returns `true` if a request without a usable key costs its address nothing, because the service is at
-/// fault. A key that was not looked up because too many others wait is not free, or else a flood would be.
+/// Returns `true` if a request without a usable key is free for its address, because the service is at fault.
+/// A key that was not looked up because too many others wait is not free, or else a flood would be free.
 const fn is_free(error: &ApiError) -> bool {
     matches!(error, ApiError::ApiKeyNotChecked)
 }
 
-/// The limiter's decision, and why the key is banned if that refuses the request.
+/// Decision of the limiter, and the cause of the ban if a ban refuses the request.
 struct Judged {
     decision: Decision,
     ban_cause: Option<BanCause>,
@@ -89,9 +89,9 @@ impl Judged {
     }
 }
 
-/// Counts a request with a key, unless the key is banned, and bans it if its strikes are too many. When a ban
-/// ends is judged by the limiter's clock, as `Retry-After` is; this gateway's clock only says which bans may
-/// be in force.
+/// Counts a request with a key, unless the key is banned, and bans the key if its strikes are too many. The
+/// limiter's clock decides when a ban ends, as with `Retry-After`. This gateway's clock only selects the bans
+/// that may be in force.
 async fn judge(
     gateway: &GatewayState,
     limit_key: &LimitKey,
@@ -112,7 +112,7 @@ async fn judge(
     let Some(from) = decision.struck_out_at else { return Ok(Judged { decision, ban_cause: None }) };
     let is_new = gateway.keys.ban(key, from);
     let judged = Judged::new(decision, gateway.keys.last_ban(key).as_ref());
-    // The gateway whose request was one too many; others learn the same moment from their next strike.
+    // Only for the request that was one too many: other gateways get the same time from their next strike.
     if let Some(ban) = judged.decision.ban
         && is_new
         && from == decision.now
@@ -133,8 +133,8 @@ fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
     last_ban.map_or(UnixMillis(0), LastBan::settled_at)
 }
 
-/// Counts a question about usage. It costs no quota and is answered also when that is used up, and in a
-/// ban. It has a limit of its own, which is shown only when it refuses.
+/// Counts a request for usage. It costs no quota and is answered even if the quota is used up, and in a ban.
+/// It has a separate limit, which is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let (limit_key, quota, last_ban) = (limit_key(gateway, &key), key.quota, last_ban(gateway, &key));
@@ -165,7 +165,7 @@ fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     }
 }
 
-/// Counts one request against what is never banned.
+/// Counts one request against a limit that never leads to a ban.
 async fn take(
     gateway: &GatewayState,
     limit_key: &LimitKey,
@@ -175,8 +175,8 @@ async fn take(
     Ok(Judged { decision, ban_cause: None })
 }
 
-/// Returns what becomes of a request. If it is within the limits, it may pass with the key, or else `caller`
-/// says why not.
+/// Returns the admission of a request. If it is within the limits, it may pass with the key, or else is
+/// refused for the reason in `caller`.
 fn admission(
     gateway: &GatewayState,
     limit_key: &LimitKey,
@@ -207,8 +207,8 @@ pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Deci
     decision.unwrap_or_else(|LimiterUnavailable| undecided(ADDRESS_QUOTA, gateway.clock.now()))
 }
 
-/// Returns the values to show while nothing can be counted: nothing is left for a second, the time in
-/// `Retry-After`.
+/// Returns the values to show while nothing can be counted: no requests are left for a second, which is the
+/// time in `Retry-After`.
 fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     let resets_at = UnixMillis(now.0.saturating_add(1_000));
     let window = |limit| WindowView { limit, remaining: 0, resets_at };

@@ -12,10 +12,10 @@ const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Bytes that all values take together, unless the numbers are very large: then the buffer grows.
+/// Total length of all values in bytes, unless the numbers are very large. The buffer grows then.
 const ROOM: usize = 160;
 
-/// Writes the decision's header fields, each exactly once whatever was there before. Their values share one
+/// Writes the decision's header fields, each exactly once, and replaces earlier values. The values share one
 /// allocation.
 pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
     let shown = decision.shown();

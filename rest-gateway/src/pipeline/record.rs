@@ -15,9 +15,9 @@ use crate::{
     operation::{Counts, Id},
 };
 
-/// Counts the answer and writes its line. `key` is the request's if it may be used, `refused_key` if it is
-/// known and may not. The line has no text of the client but the request id, whose characters are limited:
-/// a path or a query could hold a key.
+/// Counts the answer and writes its line. `key` is the request's key if it may be used, and `refused_key` is
+/// its key if it is known and may not. The request id is the line's only text from the client, because its
+/// characters are limited: a path or a query could hold a key.
 pub(super) fn record(
     gateway: &GatewayState,
     context: &RequestContext,

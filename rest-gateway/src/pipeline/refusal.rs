@@ -1,4 +1,4 @@
-//! Records why a request was refused, for `petstore explain`.
+//! Records the reason of a refusal, for `petstore explain`.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn note(
     gateway.usage.refused(context.request_id.clone(), who, by);
 }
 
-/// The owner of the limit that a request counts against.
+/// Owner of the limit that a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limited {
     Account,

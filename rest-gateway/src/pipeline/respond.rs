@@ -1,5 +1,5 @@
 //! Completes an answer: an Error body if it failed, and the header fields that every answer carries, whatever
-//! happened inside.
+//! the handler did.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
