@@ -1,9 +1,9 @@
 //! The schema of the store, one change per file.
 //!
-//! The changes are written with the schema builder, so that the same ones run on SQLite and on PostgreSQL.
-//! [`up`] applies each in a transaction of its own, under the database's write lock: any number of processes
-//! may start on one database at once, and a killed one leaves no change half done. `migrations/README.md`
-//! says what a change may do.
+//! The changes are written with the schema builder, so that they run on both SQLite and PostgreSQL. [`up`]
+//! applies each in a separate transaction, under the database's write lock. Any number of processes may start
+//! on one database at once, and a killed process leaves no change half done. `migrations/README.md` describes
+//! what a change may do.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -20,8 +20,8 @@ use sea_orm_migration::{
 
 mod m0001_baseline;
 
-/// Where migrating processes queue up on PostgreSQL. Any number does that nobody else uses: "petstore" in
-/// ASCII.
+/// Advisory lock that serializes migrating processes on PostgreSQL. Any unused number would do: this is
+/// "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
 
 struct Migrator;
@@ -32,31 +32,31 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// One change of the schema, and whether the database has it.
+/// One change of the schema, and its state in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// Its name, which orders it among the others.
+    /// Name of the change, which determines its order.
     pub name: String,
-    /// Whether the database has it.
+    /// State of the change in the database.
     pub state: MigrationState,
 }
 
-/// Whether a database has a change.
+/// State of a change in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigrationState {
-    /// It has.
+    /// The database has the change.
     Applied,
-    /// Not yet.
+    /// The database does not have the change yet.
     Pending,
-    /// It has, but this binary does not know the change: the schema is newer than the binary.
+    /// The database has the change, but this binary does not know it: the schema is newer than the binary.
     Unknown,
 }
 
-/// Every change that the binary or the database knows, oldest first. Writes nothing.
+/// Returns every change that the binary or the database knows, oldest first. Writes nothing.
 ///
 /// # Errors
 ///
-/// What the database answers.
+/// If the database fails.
 pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
     let applied = applied(db).await?;
     let known: Vec<String> =
@@ -72,47 +72,47 @@ pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
     Ok(known.chain(unknown).collect())
 }
 
-/// Applies what is pending, one change after the other. Does nothing, and takes no lock, if nothing is.
+/// Applies the pending changes one by one. Does nothing, and takes no lock, if there are none.
 ///
 /// # Errors
 ///
-/// What the database answers; the change that failed is then undone, and those before it are applied.
+/// If the database fails. The change that failed is then undone, and those before it are applied.
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
     while status(db).await?.iter().any(|migration| migration.state == MigrationState::Pending) {
         let transaction = begin_alone(db).await?;
-        // Asks again what is pending, now that no other process can change it.
+        // Reads the pending changes again, now that no other process can change them.
         let result = Migrator::up(&transaction, Some(1)).await;
         end(transaction, result).await?;
     }
     Ok(())
 }
 
-/// What taking back changes would remove from a database.
+/// Changes and data that a reversal would remove from a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
     /// The changes, newest first.
     pub migrations: Vec<String>,
-    /// The tables and columns that hold data by then, by name.
+    /// Tables and columns that hold data at that time, by name.
     pub removed: Vec<Loss>,
 }
 
 /// A table, or a column of a table that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The table.
+    /// Name of the table.
     pub table: String,
-    /// The column, if the table stays.
+    /// Name of the column, if the table stays.
     pub column: Option<String>,
-    /// How many rows the table has.
+    /// Number of rows in the table.
     pub rows: i64,
 }
 
-/// What [`down`] would remove. Changes nothing: the changes are tried on an empty database in memory, and of
-/// this one only rows are counted.
+/// Returns the losses that [`down`] would cause. Changes nothing: the changes are tried on an empty database
+/// in memory, and in this one only rows are counted.
 ///
 /// # Errors
 ///
-/// What the databases answer.
+/// If one of the databases fails.
 pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr> {
     let applied = applied(db).await?;
     let trial =
@@ -139,7 +139,7 @@ pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr
     Ok(Losses { migrations: applied.into_iter().rev().take(steps).collect(), removed })
 }
 
-/// The tables of a SQLite database, and the columns of each.
+/// Returns the tables of a SQLite database, and the columns of each.
 async fn columns(db: &DatabaseConnection) -> Result<BTreeMap<String, BTreeSet<String>>, DbErr> {
     let query = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c \
                  WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
@@ -157,18 +157,19 @@ async fn rows(db: &DatabaseConnection, table: &str) -> Result<i64, DbErr> {
     row.map_or(Ok(0), |row| row.try_get_by_index(0))
 }
 
-/// Takes back the newest `steps` changes, with the data in them.
+/// Reverts the newest `steps` changes, with the data in them.
 ///
 /// # Errors
 ///
-/// What the database answers; the schema is then as it was before.
+/// If the database fails. The schema is then unchanged.
 pub async fn down(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
     let transaction = begin_alone(db).await?;
     let result = Migrator::down(&transaction, Some(steps)).await;
     end(transaction, result).await
 }
 
-/// Commits what succeeded. Undoes what failed now, not when the connection is used next: it may hold locks.
+/// Commits if `result` is `Ok`. Otherwise rolls back now, not when the connection is used next, because the
+/// transaction may hold locks.
 async fn end(transaction: DatabaseTransaction, result: Result<(), DbErr>) -> Result<(), DbErr> {
     match result {
         Ok(()) => transaction.commit().await,

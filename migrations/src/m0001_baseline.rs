@@ -22,8 +22,8 @@ impl MigrationTrait for Migration {
         for index in indexes() {
             manager.create_index(index).await?;
         }
-        // Eight letters and digits: that two of a thousand stores are named alike is less likely than one in
-        // a hundred million. The name is part of every key in Redis, so it is short.
+        // Eight letters and digits: the probability that two of a thousand stores have equal names is less
+        // than one in a hundred million. The name is part of every key in Redis, so it is short.
         let name = Alphanumeric.sample_string(&mut rand::rng(), 8);
         for (table, column, value) in [("revision", "value", 0.into()), ("installation", "name", name.into())]
         {
@@ -56,7 +56,7 @@ pub(crate) fn tables() -> Vec<TableCreateStatement> {
     [catalogue(), customers(), usage(), operators()].concat()
 }
 
-/// Pets, and what is done with them.
+/// Returns the tables of pets and of operations on them.
 fn catalogue() -> Vec<TableCreateStatement> {
     vec![
         // The catalogue.
@@ -76,7 +76,7 @@ fn catalogue() -> Vec<TableCreateStatement> {
             .col(ColumnDef::new("status").small_integer().not_null())
             .foreign_key(ForeignKey::create().from("orders", "pet_id").to("pets", "id"))
             .take(),
-        // Requests that added a pet, for a day: so that one that is sent twice adds one. Written in one
+        // Requests that added a pet, kept for a day so that a repeated one adds one pet. Written in one
         // transaction with the pet, which stays.
         Table::create()
             .table("create_requests")
@@ -84,7 +84,7 @@ fn catalogue() -> Vec<TableCreateStatement> {
             .col(integer("pet_id").not_null())
             .col(unix_millis("created_at").not_null())
             .take(),
-        // How far imports have come, so that no line of one is added twice. Kept for good: a file that was
+        // Positions of imports, so that no line of one is added twice. Kept for good: a file that was
         // imported once is not imported again by mistake.
         Table::create()
             .table("imports")
@@ -96,16 +96,16 @@ fn catalogue() -> Vec<TableCreateStatement> {
     ]
 }
 
-/// Accounts and their keys.
+/// Returns the tables of accounts and their keys.
 fn customers() -> Vec<TableCreateStatement> {
     vec![
-        // Who holds API keys, on which plan.
+        // Holders of API keys, with their plans.
         Table::create()
             .table("accounts")
             .col(assigned_id())
             .col(text("name").not_null().unique_key())
             .col(text("plan").not_null())
-            // Plan enterprise alone has numbers of its own.
+            // Only plan enterprise has custom numbers.
             .col(integer("per_minute").null())
             .col(integer("per_day").null())
             .col(unix_millis("created_at").not_null())
@@ -128,15 +128,15 @@ fn customers() -> Vec<TableCreateStatement> {
             .col(text("label"))
             .foreign_key(ForeignKey::create().from("api_keys", "account_id").to("accounts", "id"))
             .take(),
-        // The counter of changes to accounts and keys: one row, for ever. It is raised in the transaction of
-        // the change itself. The row's lock makes the next change wait for that commit, so that revisions
-        // become visible in their order on PostgreSQL too.
+        // The counter of changes to accounts and keys: always one row. It is raised in the transaction of the
+        // change itself. The row's lock makes the next change wait for that commit, so that revisions become
+        // visible in their order on PostgreSQL too.
         Table::create()
             .table("revision")
             .col(ColumnDef::new("id").small_integer().not_null().primary_key().check(Expr::col("id").eq(1)))
             .col(integer("value").not_null())
             .take(),
-        // The store's name, by which gateways of several installations may share a Redis: one row, for ever.
+        // The store's name, which lets gateways of several installations share a Redis: always one row.
         Table::create()
             .table("installation")
             .col(ColumnDef::new("id").small_integer().not_null().primary_key().check(Expr::col("id").eq(1)))
@@ -147,7 +147,7 @@ fn customers() -> Vec<TableCreateStatement> {
             .table("bans")
             .col(text("key_id").not_null().primary_key())
             .col(unix_millis("imposed_at").not_null())
-            // Equal to imposed_at: the key's bans were lifted then.
+            // Equal to imposed_at if the key's bans were lifted then.
             .col(unix_millis("ends_at").not_null())
             .col(text("origin").not_null().default("limiter"))
             .col(text("reason"))
@@ -156,11 +156,11 @@ fn customers() -> Vec<TableCreateStatement> {
     ]
 }
 
-/// Counts of requests, and samples of those that were refused.
+/// Returns the tables of counts of requests, and of samples of those that were refused.
 fn usage() -> Vec<TableCreateStatement> {
     vec![
-        // Requests of accounts by UTC day. No foreign key to the account: one unknown account must not make a
-        // gateway's whole report fail for ever.
+        // Requests of accounts by UTC day. There is no foreign key to the account: one unknown account must
+        // not make a gateway's whole report fail permanently.
         counts(
             Table::create()
                 .table("usage_days")
@@ -169,7 +169,7 @@ fn usage() -> Vec<TableCreateStatement> {
         )
         .primary_key(Index::create().col("account_id").col("day"))
         .take(),
-        // Which reports of gateways were counted.
+        // Reports of gateways that were counted.
         Table::create()
             .table("usage_reporters")
             .col(text("id").not_null().primary_key()) // a gateway's run
@@ -210,10 +210,10 @@ fn usage() -> Vec<TableCreateStatement> {
     ]
 }
 
-/// Those who administer the service, and their changes.
+/// Returns the tables of operators and of their changes.
 fn operators() -> Vec<TableCreateStatement> {
     vec![
-        // Operators are never removed, so that a name in the audit is always the same one's.
+        // Operators are never removed, so that a name in the audit always refers to one operator.
         Table::create()
             .table("operators")
             .col(assigned_id())
@@ -225,7 +225,8 @@ fn operators() -> Vec<TableCreateStatement> {
             .col(unix_millis("revoked_at").null())
             .col(unix_millis("last_used_at").null())
             .take(),
-        // Changes by operators. No foreign keys: an event says what was, whatever becomes of it.
+        // Changes by operators. There are no foreign keys: an event records the past, whatever happens to its
+        // subject.
         Table::create()
             .table("audit_events")
             .col(assigned_id())
@@ -240,7 +241,7 @@ fn operators() -> Vec<TableCreateStatement> {
             .col(text("before").null()) // JSON
             .col(text("after").null()) // JSON
             .take(),
-        // Sessions of operators. No foreign key: operators are never removed.
+        // Sessions of operators. There is no foreign key: operators are never removed.
         Table::create()
             .table("operator_sessions")
             .col(ColumnDef::new("digest").blob().not_null().primary_key())
@@ -254,28 +255,28 @@ fn indexes() -> Vec<IndexCreateStatement> {
     [
         // A page of one status; a page of all is served by the primary key.
         ("pets_status_id", "pets", &["status", "id"][..]),
-        // "Which accounts changed since", which every gateway asks once a second.
+        // The accounts that changed since a revision. Every gateway asks for them once a second.
         ("accounts_revision", "accounts", &["revision"]),
         ("api_keys_account_id", "api_keys", &["account_id"]),
         // The foreign key: without it, a change of one pet would read all orders.
         ("orders_pet_id", "orders", &["pet_id"]),
-        // Forgetting bans that are over, and the list of those in force.
+        // Deletion of bans that are over, and the list of those in force.
         ("bans_ends_at", "bans", &["ends_at"]),
-        // Forgetting old days; an account's days are served by the primary key.
+        // Deletion of old days. An account's days are served by the primary key.
         ("usage_days_day", "usage_days", &["day"]),
-        // Forgetting old names.
+        // Deletion of old names.
         ("create_requests_created_at", "create_requests", &["created_at"]),
         ("audit_events_created_at", "audit_events", &["created_at", "id"]),
         ("audit_events_operator", "audit_events", &["operator", "id"]),
         ("audit_events_account_id", "audit_events", &["account_id", "id"]),
         ("audit_events_account", "audit_events", &["account", "id"]),
         ("audit_events_key_id", "audit_events", &["key_id", "id"]),
-        // Sums over all accounts, and forgetting; an account's minutes have the primary key.
+        // Sums over all accounts, and deletion. An account's minutes are served by the primary key.
         ("usage_minutes_minute", "usage_minutes", &["minute"]),
         ("refusals_request", "refusals", &["request_id"]),
-        // An account's refusals, also those of one key, and how many of a kind it has.
+        // An account's refusals, also those of one key, and their number by cause.
         ("refusals_account", "refusals", &["account_id", "cause", "refused_at"]),
-        // Forgetting old refusals.
+        // Deletion of old refusals.
         ("refusals_time", "refusals", &["refused_at"]),
     ]
     .into_iter()
@@ -289,7 +290,7 @@ fn indexes() -> Vec<IndexCreateStatement> {
     .collect()
 }
 
-/// Makes the database itself refuse to change or remove an audit event.
+/// Returns the statements that make the database itself refuse to change or remove an audit event.
 fn append_only(engine: DbBackend) -> &'static [&'static str] {
     match engine {
         DbBackend::Sqlite => &[
@@ -311,7 +312,7 @@ fn append_only(engine: DbBackend) -> &'static [&'static str] {
     }
 }
 
-/// Counts of requests, by how they were answered.
+/// Adds the columns of counts of requests, by class of answer.
 fn counts(table: &mut TableCreateStatement) -> &mut TableCreateStatement {
     for name in ["succeeded", "client_errors", "refused", "server_errors", "get_pet"] {
         table.col(integer(name).not_null());
@@ -319,13 +320,13 @@ fn counts(table: &mut TableCreateStatement) -> &mut TableCreateStatement {
     table
 }
 
-/// An identifier that the database assigns, upward from 1, and never assigns again: `AUTOINCREMENT` on
-/// SQLite, an identity column on PostgreSQL.
+/// Returns a column for an identifier that the database assigns, upward from 1, and never assigns again:
+/// `AUTOINCREMENT` on SQLite, an identity column on PostgreSQL.
 fn assigned_id() -> ColumnDef {
     integer("id").not_null().auto_increment().primary_key().take()
 }
 
-/// A moment: milliseconds since the Unix epoch.
+/// Returns a column for a time in milliseconds since the Unix epoch.
 fn unix_millis(name: &'static str) -> ColumnDef {
     integer(name)
 }

@@ -17,7 +17,7 @@ async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
     status(db).await.unwrap().into_iter().map(|migration| migration.state).collect()
 }
 
-/// Every column and index.
+/// Returns every column and index.
 async fn schema(database: &TestDatabase) -> String {
     let columns = "SELECT table_name, column_name, data_type, is_nullable, is_identity \
                    FROM information_schema.columns WHERE table_schema = 'public' \

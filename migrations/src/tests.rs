@@ -17,12 +17,12 @@ async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
     status(db).await.unwrap().into_iter().map(|migration| migration.state).collect()
 }
 
-/// How many changes there are.
+/// Returns the number of changes.
 fn all() -> usize {
     Migrator::migrations().len()
 }
 
-/// Every table and index, as SQLite would print it.
+/// Returns every table and index, as SQLite would print it.
 async fn schema(db: &DatabaseConnection) -> Vec<String> {
     let query = Statement::from_string(
         DbBackend::Sqlite,
@@ -107,8 +107,8 @@ fn every_int64_fits_its_column_on_postgresql_too() {
     }
 }
 
-/// What a migration does that the release before it does not bear, unless it names a release that is out and
-/// no longer uses the old form.
+/// Returns the faults of a migration that the release before it does not tolerate. Returns none if the
+/// migration names a release that is out and no longer uses the old form.
 fn faults(source: &str, changelog: &str) -> Vec<&'static str> {
     let named = source.lines().find_map(|line| line.strip_prefix("//! Unused since release "));
     let is_out =

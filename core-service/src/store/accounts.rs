@@ -55,7 +55,7 @@ impl<'a> Accounts<'a> {
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn list(self) -> Result<Vec<Account>, PetStoreError> {
         let rows = self.store.read(|db| Box::pin(account::Entity::find().all(db))).await?;
         let mut accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>()?;

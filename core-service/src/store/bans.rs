@@ -147,7 +147,7 @@ impl<'a> Bans<'a> {
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn list(self, now: UnixMillis) -> Result<Vec<BannedKey>, PetStoreError> {
         Ok(self.page(now, None, None, None).await?.0)
     }

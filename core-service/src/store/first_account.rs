@@ -21,7 +21,7 @@ impl Accounts<'_> {
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn create_first(
         self,
         key: &ApiKey,
@@ -47,7 +47,7 @@ impl Accounts<'_> {
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn have(self, key: &ApiKey) -> Result<bool, PetStoreError> {
         let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
         Ok(!self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
@@ -59,7 +59,7 @@ impl Operators<'_> {
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn have(self, token: &OperatorToken) -> Result<bool, PetStoreError> {
         let find = operator::Entity::find().filter(operator::Column::Digest.eq(token.digest().0.to_vec()));
         Ok(!self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())

@@ -33,7 +33,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The same, changed by that actor.
+    /// Returns the keys with `actor` as the author of changes.
     #[must_use]
     pub fn by(self, actor: &'a Actor) -> Self {
         Self { actor, ..self }
@@ -43,7 +43,7 @@ impl<'a> Keys<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Self::create_labelled`].
+    /// See [`Self::create_labelled`].
     pub async fn create(
         self,
         account: &AccountName,
@@ -54,12 +54,12 @@ impl<'a> Keys<'a> {
         self.create_labelled(account, None, environment, expires_at, now).await
     }
 
-    /// Creates a key for an account; without `expires_at` it never expires.
+    /// Creates a key for an account. Without `expires_at` it never expires.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if it were to be expired already, [`PetStoreError::AccountNotFound`], or
-    /// the store's error.
+    /// [`PetStoreError::Invalid`] if `expires_at` has passed, [`PetStoreError::AccountNotFound`], or the
+    /// store's error.
     pub async fn create_labelled(
         self,
         account: &AccountName,
@@ -82,7 +82,7 @@ impl<'a> Keys<'a> {
             .await
     }
 
-    /// The keys of one account, or of all, oldest first.
+    /// Returns the keys of one account, or of all, oldest first.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl<'a> Keys<'a> {
         Ok((keys.collect::<Result<_, _>>()?, total))
     }
 
-    /// The key with that identifier.
+    /// Returns the key with this identifier.
     pub(crate) async fn find(self, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
         let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
         let found = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
@@ -132,7 +132,7 @@ impl<'a> Keys<'a> {
         record(row, name_of(account))
     }
 
-    /// Revokes a key for good; one that is revoked already stays as it is.
+    /// Revokes a key for good. A key that is revoked already stays unchanged.
     ///
     /// # Errors
     ///
@@ -162,9 +162,9 @@ impl<'a> Keys<'a> {
             .await
     }
 
-    /// Creates a key of the same account, environment and label, to take the place of another. The old one
-    /// expires after `grace`, and never later than it would have. A key of another environment than
-    /// `environment`, if that is given, is left alone.
+    /// Creates a key of the same account, environment and label, which replaces another key. The old key
+    /// expires after `grace`, and never later than it would have. If `environment` is given, a key of another
+    /// environment is left unchanged.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What a change of the key is a change of.
+/// Returns the audit subject of a change to the key.
 fn subject(key: &ApiKeyRecord) -> Subject {
     Subject::Key(key.account_id, key.account.clone(), key.id)
 }
@@ -256,7 +256,7 @@ fn key_row(account_id: AccountId, key: NewApiKey) -> api_key::ActiveModel {
     }
 }
 
-/// A key, in a transaction.
+/// Returns a key, in a transaction.
 pub(super) async fn find(transaction: &Session, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
     let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
     let (row, account) = find.all(transaction).await?.pop().ok_or(PetStoreError::KeyNotFound(id))?;
@@ -277,7 +277,7 @@ async fn set_moment(
     Ok(())
 }
 
-/// A foreign key guarantees that there is an account.
+/// Returns the name of the account. A foreign key guarantees that there is one.
 pub(super) fn name_of(account: Option<account::Model>) -> AccountName {
     AccountName::stored(account.map(|account| account.name).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! How long the database takes, and how its connections are used.
+//! Metrics of the duration of statements and of the use of connections.
 
 use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
@@ -12,7 +12,7 @@ use super::{
     statement::{operation, table},
 };
 
-/// What is counted of statements.
+/// Statement metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct StatementMetrics {
     durations: HistogramVec,
@@ -41,7 +41,7 @@ impl StatementMetrics {
 }
 
 impl Store {
-    /// The same store, whose statements are counted, and the counters.
+    /// Returns the store with metrics of its statements, and these metrics.
     pub(crate) fn counted(mut self) -> (Self, StatementMetrics) {
         let metrics = StatementMetrics::new();
         for connections in self.connections_mut() {
@@ -60,7 +60,7 @@ impl Store {
         (self, metrics)
     }
 
-    /// How the connections are used.
+    /// Returns the metrics of the use of connections.
     pub(crate) fn pool_metrics(&self) -> Collectors {
         let counts = gauges(
             // OpenTelemetry's name ends with `_count`, which Prometheus keeps for histograms.
@@ -93,7 +93,7 @@ fn system(connections: &Connections) -> &'static str {
     }
 }
 
-/// A statement as its span describes it. Its text has placeholders where values go.
+/// Describes a statement for its span. The text has placeholders instead of values.
 fn describe([system, operation]: [&'static str; 2], sql: &str) -> SpanDescription {
     let mut attributes = vec![
         KeyValue::new("db.system.name", system),

@@ -1,4 +1,4 @@
-//! How the store is opened, and which schemas it refuses.
+//! Options for opening the store, and the schemas that it refuses.
 
 use petstore_migrations::{Migration, MigrationState};
 
@@ -8,14 +8,14 @@ use crate::DatabaseUrl;
 
 mod error;
 
-/// How to open the store.
+/// Options for opening the store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Apply the migrations that are pending; create folder and file of a SQLite store if they are missing. A
-    /// PostgreSQL database is never created. Without it, a store that is missing or not up to date is not
-    /// opened.
+    /// `true` to apply pending migrations, and to create the folder and file of a SQLite store if they are
+    /// missing. A PostgreSQL database is never created. If `false`, a store that is missing or not up to date
+    /// is not opened.
     pub migrate: bool,
-    /// Read the whole SQLite file through once for damage (`PRAGMA quick_check`). A server should.
+    /// `true` to read the whole SQLite file through once for damage (`PRAGMA quick_check`). A server should.
     pub quick_check: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(
     }
 }
 
-/// The first migration of builds before release 1.0.0, which no release has.
+/// Name of the first migration of builds before release 1.0.0, which no release has.
 const FIRST_BEFORE_1_0: &str = "m0001_pets";
 
 /// Logs one line if the schema was changed, with the number of its newest migration.
@@ -42,13 +42,13 @@ pub(super) fn log_change(before: &[Migration], now: &[Migration]) {
     }
 }
 
-/// Returns the number of the newest migration that is applied, or 0.
+/// Returns the number of the newest applied migration, or 0.
 fn version(schema: &[Migration]) -> u32 {
     let applied = schema.iter().rfind(|migration| migration.state == MigrationState::Applied);
     applied.and_then(|migration| migration.name.get(1..5)?.parse().ok()).unwrap_or(0)
 }
 
-/// Refuses a schema that lacks something.
+/// Refuses a schema that lacks changes.
 pub(super) fn require_current(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
     if schema.iter().all(|migration| migration.state == MigrationState::Applied) {
         Ok(())

@@ -92,7 +92,7 @@ pub(super) fn has_session(digest: KeyDigest, now: UnixMillis) -> Condition {
     Condition::all().add(operator::Column::Id.in_subquery(session.into_query()))
 }
 
-/// Records that a session began or ended, unless there is an event of that lately.
+/// Records that a session began or ended, unless the actor has a recent event of that action.
 async fn record(
     transaction: &Session,
     actor: &Actor,

@@ -66,11 +66,11 @@ impl<'a> Operators<'a> {
     }
 
     /// Creates operator `first`, an admin with this token, if there is no operator yet, in one transaction.
-    /// The token is the caller's, so that it can be in safe keeping before the operator exists.
+    /// The token is the caller's, so that it can be stored safely before the operator exists.
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn create_first(
         self,
         token: &OperatorToken,
@@ -94,14 +94,14 @@ impl<'a> Operators<'a> {
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn is_empty(self) -> Result<bool, PetStoreError> {
         let find = operator::Entity::find().limit(1);
         Ok(self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
     }
 
-    /// Revokes an operator's token for good, at once. One that is revoked already stays as it is. Without
-    /// `force` neither the actor nor the last admin is revoked.
+    /// Revokes an operator's token for good, at once. An operator that is revoked already stays unchanged.
+    /// Without `force` neither the actor nor the last admin is revoked.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl<'a> Operators<'a> {
             .await
     }
 
-    /// Replaces the token of an operator and ends its sessions. One that was revoked may then act again.
+    /// Replaces the token of an operator and ends its sessions. A revoked operator may then act again.
     ///
     /// # Errors
     ///
@@ -202,8 +202,8 @@ impl<'a> Operators<'a> {
         Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok().map(KeyDigest)).collect())
     }
 
-    /// Returns the operators that come after that position, newest first, with their positions: one more than
-    /// a page has. With the first page comes the number of all.
+    /// Returns the operators after a position, newest first, with their positions: one more than a page has.
+    /// With the first page comes the number of all.
     pub(crate) async fn list(
         self,
         size: PageSize,
@@ -220,8 +220,8 @@ impl<'a> Operators<'a> {
         Ok((operators.collect::<Result<_, PetStoreError>>()?, total))
     }
 
-    /// Returns the operator whose token, or session's token, this is. Neither the operator may be revoked nor
-    /// the session have expired.
+    /// Returns the operator that this token, or session's token, belongs to. Neither the operator may be
+    /// revoked nor the session have expired.
     pub(crate) async fn authenticate(
         self,
         token: &OperatorToken,
@@ -233,7 +233,7 @@ impl<'a> Operators<'a> {
         self.admit(Condition::all().add(Column::Digest.eq(token.digest().0.to_vec())), now).await
     }
 
-    /// Returns the operator that the condition names, if it is not revoked. Notes the use.
+    /// Returns the operator that the condition selects, if it is not revoked. Records the use.
     async fn admit(self, condition: Condition, now: UnixMillis) -> Result<Option<Operator>, PetStoreError> {
         let find = operator::Entity::find().filter(condition);
         let Some(row) = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop() else {

@@ -13,7 +13,7 @@ use crate::domain::{List, ListOrders, NewOrder, Order, OrderId, OrderStatus, Pag
 pub(crate) struct Orders<'a>(pub(super) &'a Store);
 
 impl Orders<'_> {
-    /// Places an order, and assigns its identifier. The foreign key checks that there is such a pet.
+    /// Places an order, and assigns its identifier. The foreign key checks that the pet exists.
     pub(crate) async fn insert(self, new: NewOrder) -> Result<Order, PetStoreError> {
         let row = order::ActiveModel {
             pet_id: Set(new.pet_id.0),
@@ -33,14 +33,15 @@ impl Orders<'_> {
         row.try_into()
     }
 
-    /// The order, if there is one.
+    /// Returns the order, if it exists.
     pub(crate) async fn find(self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
         // `.all()` for the reason in `find_pet`.
         let mut rows = self.0.read(move |db| Box::pin(order::Entity::find_by_id(id.0).all(db))).await?;
         rows.pop().map(Order::try_from).transpose()
     }
 
-    /// One page. Costs the same at any depth: it begins where the page before ended, by key.
+    /// Returns one page. The cost does not depend on the position: the page begins by key where the page
+    /// before ended.
     pub(crate) async fn list(self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
         let mut query = order::Entity::find().order_by_asc(order::Column::Id);
         if let Some(after) = list.after {
@@ -52,8 +53,8 @@ impl Orders<'_> {
         Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
     }
 
-    /// Takes an order to `to`, if it stands right before that: one statement, so that of any number of calls
-    /// at once exactly one succeeds.
+    /// Advances an order to `to`, if its status is the one right before that. It is one statement, so that
+    /// exactly one of any number of concurrent calls succeeds.
     pub(crate) async fn advance(self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
         self.0
             .transaction_beside_others(move |transaction| {

@@ -26,19 +26,20 @@ impl Pets<'_> {
         Ok(new.with_id(id))
     }
 
-    /// Adds pets, all or none: it is one statement. They come back in their order, which is that of their
-    /// identifiers too.
+    /// Adds pets, all or none. It is one statement. Returns them in their order, which is also that of their
+    /// identifiers.
     pub(crate) async fn insert_batch(self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
         let rows: Vec<_> = batch.into_pets().into_iter().map(pet::ActiveModel::from).collect();
         let inserted = async { self.0.insert_rows(rows).await.map_err(PetStoreError::from) };
         let mut rows = self.0.within(inserted).await?;
-        // Identifiers are assigned in the order of the values, but no order is promised of what comes back.
+        // Identifiers are assigned in the order of the values, but the order of the returned rows is not
+        // guaranteed.
         rows.sort_unstable_by_key(|row| row.id);
         rows.into_iter().map(Pet::try_from).collect()
     }
 
-    /// The pet, if there is one. A replica that has it is as good as the primary, for a pet never changes;
-    /// one that lacks it may only be late.
+    /// Returns the pet, if it exists. A replica that has it is as good as the primary, because a pet never
+    /// changes. A replica that lacks it may only lag.
     pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         if let Some(pet) = self.0.pet_cache.get(id)
             && !self.0.health.is_replaced()
@@ -57,8 +58,8 @@ impl Pets<'_> {
         Ok(pet)
     }
 
-    /// One page, from a replica if there is one. Costs the same at any depth: it begins where the page before
-    /// ended, by key.
+    /// Returns one page, from a replica if there is one. The cost does not depend on the position: the page
+    /// begins by key where the page before ended.
     pub(crate) async fn list(self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let limit = list.size.get() + 1; // one more tells whether another page follows
         let on_replica = self.0.read_from_replica(|replica| async move { replica.list(list, limit).await });
@@ -74,8 +75,9 @@ impl Pets<'_> {
         self.0.retry_read(|| self.0.pet_reads.list(list, limit)).await
     }
 
-    /// The rows of a replica, to which the primary adds what follows them on the page: a replica that is late
-    /// must not end the list early. While the primary does not answer, the rows are returned as they are.
+    /// Returns the rows of a replica, completed by the rows of the primary that follow them on the page: a
+    /// replica that lags must not end the list early. While the primary does not answer, the replica's rows
+    /// are returned unchanged.
     async fn confirm_end(
         self,
         list: ListPets,
@@ -95,19 +97,19 @@ impl Pets<'_> {
     }
 }
 
-/// Time for which a pet is kept in memory. Nothing changes a pet; but a server that took over from a lost one
-/// may lack the last of them, and a database may be restored from a copy while cores run.
+/// Time for which a pet is cached. Nothing changes a pet, but a server that took over from a lost one may
+/// lack the newest pets, and a database may be restored from a copy while cores run.
 const CACHE_TTL: Duration = Duration::from_mins(1);
 
-/// The pets that were read last, up to so many. Clones share them.
+/// Cache of the pets that were read last, up to a fixed number. Clones share it.
 ///
-/// That there is no such pet is never remembered: it may be added at any time. An operation that changes pets
-/// has to keep what it writes here, and to see to the caches of other cores.
+/// The absence of a pet is never cached: the pet may be added at any time. An operation that changes pets has
+/// to update this cache, and to invalidate the caches of other cores.
 #[derive(Clone)]
 pub(super) struct PetCache(Option<Cache<i64, Pet>>);
 
 impl PetCache {
-    /// Keeps up to so many; for 0, none.
+    /// Creates a cache of up to `pets` pets; for 0, none.
     pub(super) fn of(pets: u32) -> Self {
         let cache = || Cache::builder().max_capacity(pets.into()).time_to_live(CACHE_TTL).build();
         Self((pets > 0).then(cache))

@@ -21,61 +21,60 @@ mod open;
 
 pub(super) use open::{explain, for_schema, open, retry_while_locked};
 
-/// Connections of one core: so that half a dozen cores fit into PostgreSQL's default of 100. A core that
-/// would do more at once lets calls wait for a connection.
+/// Number of connections of one core. Half a dozen cores fit into PostgreSQL's default of 100. In a core that
+/// needs more at once, calls wait for a connection.
 const CONNECTIONS: usize = 16;
-/// Those for any statement that reads, and as many for any that writes. The others are for calls that are
-/// answered together.
+/// Number of connections for any statement that reads, and as many for any that writes. The others are for
+/// batched calls.
 const FOR_ANYTHING: usize = (CONNECTIONS - GET_CONNECTIONS - LIST_CONNECTIONS - CREATE_CONNECTIONS) / 2;
-/// How long a job may go on after it has begun: longer than the server lets a statement go on, and than a
-/// caller waits.
+/// Maximum run time of a job: longer than the server's limit on statements, and than a caller waits.
 const JOB_TIMEOUT: Duration = Duration::from_millis(2_500);
-/// When a connection is given back.
+/// Lifetimes of connections.
 const LIFETIMES: Lifetimes = Lifetimes {
     max_idle: Duration::from_mins(10),
-    // So that connections spread anew over servers behind one name, and a leak in a backend ends.
+    // Bounded so that connections spread again over servers behind one name, and a leak in a backend ends.
     max_age: Duration::from_mins(30),
     ping_after: Duration::from_secs(1),
 };
-/// Statements kept prepared on each connection: more than the store has.
+/// Number of statements kept prepared on each connection: more than the store has.
 const STATEMENT_CACHE: usize = 128;
 
-/// What the server itself bounds: no statement runs on for long after its caller has given up, and no
-/// transaction whose core was frozen or cut off holds its locks for long.
+/// Limits that the server itself enforces. No statement runs on for long after its caller has given up, and
+/// no transaction of a core that was frozen or cut off holds its locks for long.
 const SERVER_LIMITS: [(&str, &str); 6] = [
     ("statement_timeout", "2s"),
     ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "5s"),
-    // Every statement finds its rows by key or by an index, in its order. Of a table that was not analysed
-    // since it grew the planner thinks otherwise, and would read all of it, or all pets of a status, and sort
+    // Every statement finds its rows by key or by an index, in its order. If a table was not analysed since
+    // it grew, the planner expects otherwise, and would read all of it, or all pets of a status, and sort
     // them.
     ("enable_bitmapscan", "off"),
     ("enable_seqscan", "off"),
-    // A small table without an index is read as a whole all the same. Because that is off, the server takes
-    // it for work of hours, and would compile the statement first: for a tenth of a second on an idle
-    // machine, and past the caller's deadline on a busy one.
+    // A small table without an index is still read as a whole. Because bitmap and sequential scans are off,
+    // the server expects that to be very expensive, and would compile the statement first: for a tenth of a
+    // second on an idle machine, and past the caller's deadline on a busy one.
     ("jit", "off"),
 ];
 
-/// On connections that only read, the server refuses statements that write.
+/// Setting for connections that only read: the server refuses statements that write.
 const READ_ONLY: (&str, &str) = ("default_transaction_read_only", "on");
 const READ_WRITE: (&str, &str) = ("default_transaction_read_only", "off");
 
-/// How long the connection for the schema may take to be made. A server that has just answered another one is
-/// there: it may be busy.
+/// Timeout for making the connection for the schema. A server that has just answered another connection is
+/// running but may be busy.
 const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(10);
-/// Migrations may take their time. They wait for a lock so briefly that calls that wait behind them, for
-/// theirs, are still answered.
+/// Limits for migrations, which may run long. They wait for a lock only briefly, so that calls queued behind
+/// them for a lock are still answered.
 const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "500ms")];
 
-/// Most statements are planned anew for their values: a plan that was made for any could read far more than
-/// it has to.
+/// Setting for most statements, which are planned anew for their values: a generic plan could read far more
+/// rows than necessary.
 const CUSTOM_PLANS: (&str, &str) = ("plan_cache_mode", "force_custom_plan");
-/// Those of calls that are answered together are written so that one plan is right for all values. To plan
-/// them each time would cost more than to carry them out.
+/// Setting for batched calls. Their statements are written so that one plan is right for all values. Planning
+/// them each time would cost more than executing them.
 const GENERIC_PLANS: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
 
-/// The connections to the primary that serve calls.
+/// Connections to the primary that serve calls.
 pub(super) struct PrimaryConnections {
     pub(super) writer: Connections,
     pub(super) reader: Connections,
@@ -84,7 +83,8 @@ pub(super) struct PrimaryConnections {
 }
 
 impl PrimaryConnections {
-    /// None is made before it is needed, so this does not fail because the server is away.
+    /// Creates the groups of connections. No connection is made before it is needed, so this does not fail if
+    /// the server is unavailable.
     fn new(address: &PostgresAddress, health: &Health) -> Self {
         let reader = reader(address, health);
         let for_writing =
@@ -100,7 +100,7 @@ impl PrimaryConnections {
     }
 }
 
-/// Returns the connections for any statement that reads. None is made before it is needed.
+/// Returns the connections for any statement that reads. No connection is made before it is needed.
 pub(super) fn reader(address: &PostgresAddress, health: &Health) -> Connections {
     Connections::new(settings(address, FOR_ANYTHING, [READ_ONLY, CUSTOM_PLANS], health))
 }
@@ -128,7 +128,7 @@ fn settings(
     }
 }
 
-/// One connection for the schema: a pool, as migrations want it. No call is served by it.
+/// Returns one connection for the schema, as a pool because migrations require one. It serves no calls.
 async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr> {
     let connect = connect_options(address).options(MIGRATION_LIMITS);
     let mut options = ConnectOptions::new("postgres://localhost"); // what counts goes in below
@@ -142,7 +142,7 @@ async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr
     Database::connect(options).await
 }
 
-/// One connection without a pool: the pool does not tell why it cannot connect.
+/// Returns one connection without a pool: the pool does not report why it cannot connect.
 async fn connect(address: &PostgresAddress) -> Result<PgConnection, sea_orm::sqlx::Error> {
     PgConnection::connect_with(&connect_options(address).options(SERVER_LIMITS)).await
 }

@@ -1,7 +1,7 @@
-//! How the databases carry the statements out: by key or index, whatever the size of the tables.
+//! Query plans of the databases: by key or index, whatever the size of the tables.
 //!
-//! The calls are made, and what they sent to the database is explained by it: so no statement is missed, and
-//! none is explained that is not sent.
+//! The tests make the calls, and let the database explain the statements that were sent. So no statement is
+//! missed, and no statement is explained that is not sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,24 +20,23 @@ use crate::domain::{
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
-/// So many rows that a plan which reads them all would not be chosen for any other reason than the lack of a
-/// better.
+/// Number of rows at which the planner reads them all only if it has no better plan.
 const ROWS: i64 = 20_000;
-/// More than one sweep takes, by far.
+/// Number of names: far more than one sweep deletes.
 const NAMES: i64 = 200_000;
 
-/// The tables that grow.
+/// Tables that grow.
 const TABLES: [&str; 8] =
     ["pets", "orders", "create_requests", "accounts", "api_keys", "usage_days", "usage_minutes", "refusals"];
 
-/// Fills them.
+/// Returns the statements that fill the tables.
 fn fill(engine: DbBackend) -> Vec<String> {
     let mut statements = rows(engine, 1, ROWS, NAMES);
     statements.push("ANALYZE".to_owned());
     statements
 }
 
-/// Puts rows into them, of each kind from the first number to the last one.
+/// Returns the statements that add rows of each kind, from the first number to the last one.
 fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String> {
     let rows = |last: i64, insert: &str| {
         let numbers = format!(
@@ -88,8 +87,8 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
     ]
 }
 
-/// Every call that looks something up, changes or removes it, but the commands of operators that list
-/// everything.
+/// Makes every call that looks something up, changes or removes it, except the commands of operators that
+/// list everything.
 async fn make_calls(store: &Store) {
     for status in [None, Some(PetStatus::Available)] {
         for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
@@ -125,7 +124,7 @@ async fn make_calls(store: &Store) {
     store.refusals().of_account(AccountId(7), NOW).await.unwrap();
 }
 
-/// The statements that the calls send, without those that only insert.
+/// Returns the statements that the calls send, without those that only insert.
 async fn statements(store: Store) -> Vec<Statement> {
     let sent = sent_by(store, make_calls).await;
     assert!(sent.len() > 15, "{sent:?}");
@@ -146,8 +145,9 @@ async fn sent_by(mut store: Store, calls: impl AsyncFnOnce(&Store)) -> Vec<State
     sent
 }
 
-/// Whether it is bounded otherwise what the statement sorts: the accounts that changed within a second, the
-/// days of a month, the minutes of a day, the requests of one name, or what it adds.
+/// Returns `true` if the rows that the statement sorts are bounded otherwise: the accounts that changed
+/// within a second, the days of a month, the minutes of a day, the requests of one name, or the rows that it
+/// adds.
 fn sorts_little(statement: &Statement) -> bool {
     [
         r#"ORDER BY "accounts"."revision""#,
@@ -169,9 +169,9 @@ async fn plan(connection: &Connections, explain: &str, statement: &Statement) ->
     rows.iter().map(line).collect()
 }
 
-/// The plan, if it reads a whole table or sorts it.
+/// Returns the plan as an error if it reads a whole table or sorts it.
 async fn by_key_on_sqlite(connection: &Connections, statement: &Statement) -> Result<(), Vec<String>> {
-    // From the first key on, until the page is full.
+    // These start at the first key and stop once the page is full.
     const FIRST_PAGES: [&str; 2] = ["SCAN pets", "SCAN orders"];
     let plan = plan(connection, "EXPLAIN QUERY PLAN", statement).await;
     let is_first_page =
@@ -202,8 +202,8 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
     }
 }
 
-/// Statistics that say for ever that a table is small: what earlier releases left behind when they closed the
-/// store.
+/// Earlier releases left statistics behind when they closed the store. These say permanently that a table is
+/// small.
 #[tokio::test]
 async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
     let (old, folder) = new_file().await;
@@ -222,7 +222,7 @@ async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
     assert!(misled > 0, "statistics of two rows mislead the planner");
 
     let new = open_file(folder.path()).await;
-    // Who had it open all the time learns of it with the next statement.
+    // A process that had the file open all the time notices with its next statement.
     old.pets().insert(NewPet::named("Rex")).await.unwrap();
     for (who, connection) in [("new", &new.writer), ("new", &new.reader), ("old", &old.writer)] {
         for statement in &statements {
@@ -250,7 +250,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_postgresql() {
     all_by_key_on_postgresql(&store).await;
 }
 
-/// PostgreSQL's planner goes by the size that a table has now, whatever it was when it was analysed.
+/// PostgreSQL's planner uses the current size of a table, whatever its size was when it was analysed.
 #[tokio::test]
 async fn statistics_of_empty_and_of_small_tables_mislead_nobody_on_postgresql() {
     for first in [1, 3] {
@@ -282,7 +282,7 @@ async fn all_by_key_on_postgresql(store: &Store) {
     }
 }
 
-/// What an operator's first sign-in asks, and what the pages of the console ask after it.
+/// Makes the calls of an operator's first sign-in, and of the pages of the console after it.
 async fn administer(store: &Store) {
     let operators = store.operators();
     let name = OperatorName::parse("first").unwrap();
@@ -297,7 +297,7 @@ async fn administer(store: &Store) {
     operators.end_session(&name, session.digest(), NOW).await.unwrap();
 }
 
-/// That takes longer than any of them, the more so on a busy machine.
+/// Compilation takes longer than any of the statements, even more so on a busy machine.
 #[tokio::test]
 async fn no_statement_of_an_operator_is_compiled_before_postgresql_executes_it() {
     let (store, _database) = new_database().await;

@@ -1,4 +1,4 @@
-//! Refused requests in the database: of the last 24 hours, the newest ones of each account and cause.
+//! Refused requests in the database: the newest of the last 24 hours, for each account and cause.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::domain::{AccountId, PetStoreError, Refusal};
 
 /// Time for which a refusal is kept.
 pub(crate) const KEPT: Duration = Duration::from_hours(24);
-/// Maximum number kept of one account and cause: the newest ones. An account that is refused all the time so
-/// takes no place from others, and its other causes stay.
+/// Maximum number kept for one account and cause: the newest ones. So an account that is refused all the time
+/// takes no space from others, and its other causes stay.
 const MAX_OF_ACCOUNT: u64 = 1_000;
-/// Maximum number kept of one cause of requests without a known key.
+/// Maximum number kept for one cause of requests without a known key.
 const MAX_ANONYMOUS: u64 = 5_000;
-/// Maximum number kept in all, about 40 MiB. The accounts and causes with most refusals give way.
+/// Maximum number kept in total, about 40 MiB. The accounts and causes with most refusals are trimmed first.
 const MAX: u64 = 200_000;
-/// Maximum number returned of one request id: clients may use it again.
+/// Maximum number returned for one request id: clients may reuse it.
 const MAX_OF_REQUEST: u64 = 20;
 
 /// The refused requests of a store.
@@ -28,7 +28,7 @@ const MAX_OF_REQUEST: u64 = 20;
 pub(crate) struct Refusals<'a>(pub(super) &'a Store);
 
 impl Refusals<'_> {
-    /// Returns the newest refusal of a request with this id of each account, newest first.
+    /// Returns the newest refusal in each account of a request with this id, newest first.
     pub(crate) async fn of_request(self, request_id: &str) -> Result<Vec<Refusal>, PetStoreError> {
         use refusal::Column as C;
         let newest = refusal::Entity::find()
@@ -44,7 +44,7 @@ impl Refusals<'_> {
         Ok(rows.into_iter().filter_map(refusal::Model::refusal).collect())
     }
 
-    /// Returns the refusals of an account that are kept since a moment, newest first.
+    /// Returns the refusals of an account that are kept since a time, newest first.
     pub(crate) async fn of_account(
         self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Copies of the database that pets may be read from.
+//! Replicas of the database that pets may be read from.
 
 use std::{
     collections::VecDeque,
@@ -18,15 +18,15 @@ use tokio::time;
 use super::{OpenError, Store, connection::Connections, pets::PetReads, postgres};
 use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::DatabaseLocation};
 
-/// How long a replica may take before the primary is asked instead.
+/// Deadline of a replica's answer, after which the primary is asked instead.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// How often replicas are checked, and how long one check may take.
+/// Interval between checks of replicas, and timeout of one check.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many checks a replica may lag behind. With the check that finds it, and the time that takes, a replica
-/// in use shows everything that is older than 10 s.
+/// Maximum number of checks that a replica may lag behind. With the check that detects the lag, and its
+/// duration, a replica in use shows everything that is older than 10 s.
 const MOST_BEHIND: usize = 7;
 
-/// The replicas, taken in turn. None at first.
+/// The replicas, used in turn. There are none at first.
 #[derive(Clone, Default)]
 pub(super) struct Replicas {
     all: Arc<Vec<Replica>>,
@@ -35,26 +35,26 @@ pub(super) struct Replicas {
 
 #[derive(Clone)]
 struct Replica {
-    /// Without a password.
+    /// URL without a password.
     url: Arc<str>,
-    /// For what is asked of the replica itself.
+    /// Connections for checks of the replica itself.
     connections: Connections,
     pet_reads: PetReads,
-    /// It answers, follows the primary and is not too far behind.
+    /// `true` if it answers, follows the primary and does not lag too far.
     is_usable: Arc<AtomicBool>,
 }
 
-/// What the primary says of itself.
+/// State of the primary, as it reports it.
 struct Primary {
-    /// Which database cluster this is: the same for all copies, and for no other.
+    /// Identifier of the database cluster, shared by all its copies and by no other cluster.
     system: i64,
-    /// How far it has written.
+    /// Position up to which the primary has written.
     position: String,
 }
 
 impl Store {
-    /// The same store, which reads pets from these replicas too. Nothing is connected yet: a replica that is
-    /// away is passed over.
+    /// Returns the store, which now also reads pets from these replicas. No connection is made yet: a replica
+    /// that is unavailable is skipped.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Store {
         Ok(self)
     }
 
-    /// What the next replica answers. `None` if there is none, or if it fails, whatever the reason: the
-    /// primary should be asked then.
+    /// Returns the answer of the next replica. Returns `None` if there is none or if it fails, for any
+    /// reason. The primary should be asked then.
     pub(super) async fn read_from_replica<T, F>(&self, read: impl FnOnce(PetReads) -> F) -> Option<T>
     where
         F: Future<Output = Result<T, DbErr>>,
@@ -110,7 +110,7 @@ impl Store {
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // While the primary is away nothing is written that a replica could lack.
+            // While the primary is unavailable nothing is written that a replica could lack.
             if let Ok(primary) = self.primary().await {
                 positions.push_back(primary);
             }
@@ -132,14 +132,14 @@ impl Store {
 }
 
 impl Replicas {
-    /// The usable one whose turn it is.
+    /// Returns the next usable replica in turn.
     fn next(&self) -> Option<&Replica> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (before, after) = self.all.split_at_checked(turn.checked_rem(self.all.len())?)?;
         after.iter().chain(before).find(|replica| replica.is_usable())
     }
 
-    /// Those of every replica, to be set up before they are used.
+    /// Returns the connections of every replica, to be set up before they are used.
     pub(super) fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connections> {
         let all = Arc::make_mut(&mut self.all).iter_mut();
         all.flat_map(|Replica { connections, pet_reads, .. }| {
@@ -147,7 +147,7 @@ impl Replicas {
         })
     }
 
-    /// How many are used.
+    /// Returns the metric of the number of replicas in use.
     pub(super) fn metrics(&self) -> Box<dyn Collector> {
         let all = Arc::clone(&self.all);
         let used = gauge("petstore_replicas_used", "Replicas of the store that pets are read from.");
@@ -170,7 +170,7 @@ impl Replica {
         self.is_usable.load(Ordering::Relaxed)
     }
 
-    /// Judges whether it follows that primary, and has come as far as the position.
+    /// Checks that it follows that primary and has reached the position, and sets the result.
     async fn check(&self, primary: &Primary) {
         let question = Statement::from_sql_and_values(
             DbBackend::Postgres,
@@ -193,13 +193,13 @@ impl Replica {
         }
     }
 
-    /// It did not answer.
+    /// Records that it did not answer.
     fn fail(&self, cause: &(dyn std::error::Error + 'static)) {
         self.connections.mark_stale();
         self.set_usable(false, &cause.to_string());
     }
 
-    /// Logs one line when that changes, not one for every call.
+    /// Sets whether it is usable. Logs one line for each change, not one for each call.
     fn set_usable(&self, is_usable: bool, why: &str) {
         if self.is_usable.swap(is_usable, Ordering::Relaxed) != is_usable {
             let replica = self.url.as_ref();

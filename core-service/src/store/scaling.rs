@@ -1,8 +1,8 @@
-//! Lists and single pets cost the same however many pets there are, on both engines.
+//! Lists and single pets cost the same for any number of pets, on both engines.
 //!
-//! What is compared is the work that the database does, which no busy machine changes: a thousand pets with a
-//! hundred thousand. `PETSTORE_TEST_LONG=1` (`scripts/test --long`) compares them with five million, and the
-//! time too.
+//! The tests compare the work that the database does, which does not depend on the load of the machine: for a
+//! thousand pets and for a hundred thousand. `PETSTORE_TEST_LONG=1` (`scripts/test --long`) compares a
+//! thousand with five million, and the time too.
 
 use std::time::{Duration, Instant};
 
@@ -26,12 +26,12 @@ fn many() -> i64 {
     if is_long() { 5_000_000 } else { 100_000 }
 }
 
-/// How often each call is timed.
+/// Number of times that each call is timed.
 const ROUNDS: usize = 2_000;
-/// How many times as long it may take among many pets, at most.
+/// Maximum ratio of the time among many pets to the time among few.
 const BOUND: f64 = 1.2;
 
-/// Compares times. Calls on few and on many pets take turns and their medians are compared, so that a busy
+/// Compares times. Calls on few and on many pets alternate, and their medians are compared, so that a busy
 /// machine slows both.
 async fn compare_times(few: &Store, many: &Store) {
     for (what, call) in CALLS {
@@ -63,7 +63,7 @@ const CALLS: [(&str, Call); 5] = [
 ];
 
 impl Call {
-    /// How long it takes among so many pets.
+    /// Returns the duration of the call among `count` pets.
     async fn time(self, store: &Store, count: i64) -> Duration {
         let start = Instant::now();
         self.make(store, count).await;
@@ -91,8 +91,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Adds a part of the pets, each status and none in turn. The parts are small enough for the deadline of one
-/// statement.
+/// Returns statements that each add a part of the pets, each status and none in turn. The parts are small
+/// enough for the deadline of one statement.
 fn parts(engine: DbBackend, count: i64) -> impl Iterator<Item = String> {
     const PART: i64 = 250_000;
     (0..count).step_by(usize::try_from(PART).unwrap()).map(move |start| {
@@ -142,8 +142,8 @@ async fn lists_and_pets_cost_the_same_among_few_and_many_on_postgresql() {
     there.remove().await;
 }
 
-/// What a store has when the database takes note of how much is in it. When there are many pets, that must
-/// not matter.
+/// Rows in the store when the database collects its statistics. They must not matter once there are many
+/// pets.
 const FIRST_ROWS: [&str; 2] = [
     "SELECT 1", // none
     "INSERT INTO pets (name, category_id, status) VALUES ('Rex', 1, 1), ('Tom', 1, 1)",

@@ -8,11 +8,11 @@ use sea_orm::{DatabaseConnection, DbErr};
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
 use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
 
-/// Every change of the schema, oldest first, and whether the store has it. Changes nothing.
+/// Returns every change of the schema, oldest first, and its state in the store. Changes nothing.
 ///
 /// # Errors
 ///
-/// Why the store cannot be opened; a missing one is not created.
+/// If the store cannot be opened. A missing store is not created.
 pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     on_connection(url, async |connection| read_status(connection).await).await
 }
@@ -22,34 +22,35 @@ pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 ///
 /// # Errors
 ///
-/// Why the store cannot be opened or changed.
+/// If the store cannot be opened or changed.
 pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
     let options = OpenOptions { migrate: true, quick_check: false };
     Store::open(url, options).await?.close().await;
     status(url).await
 }
 
-/// What [`down`] would remove: changes, and the tables and columns with data in them. Changes nothing.
+/// Returns the losses that [`down`] would cause: changes, and the tables and columns with data in them.
+/// Changes nothing.
 ///
 /// # Errors
 ///
-/// Why the store cannot be opened.
+/// If the store cannot be opened.
 pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> {
     on_connection(url, async |connection| read_losses(connection, steps).await).await
 }
 
-/// Takes back the newest `steps` changes, with the data that is in them. All or nothing.
+/// Reverts the newest `steps` changes, with the data that is in them, all or none.
 ///
 /// # Errors
 ///
-/// Why the store cannot be opened or changed.
+/// If the store cannot be opened or changed.
 pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenError> {
     on_connection(url, async |connection| take_back(connection, steps).await).await?;
     status(url).await
 }
 
-/// The result of work on a connection of its own, which is closed afterwards. On SQLite the work is tried
-/// again while another process holds the file.
+/// Returns the result of work on a separate connection, which is closed afterwards. On SQLite the work is
+/// retried while another process holds the file.
 async fn on_connection<T>(
     url: &DatabaseUrl,
     work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,

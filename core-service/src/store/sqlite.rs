@@ -19,23 +19,24 @@ mod open;
 
 pub(super) use open::{for_schema, open, retry_while_busy};
 
-/// SQLite has one writer at a time; a second connection would only wait inside the library.
+/// Number of connections that write. SQLite has one writer at a time, and a second connection would only wait
+/// inside the library.
 const WRITERS: usize = 1;
 pub(super) const READERS: usize = 4;
-/// How long a write waits for another process that holds the write lock.
+/// Time for which a write waits for another process that holds the write lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long opening waits for a disk that is busy, and for other processes that open or migrate the same
-/// file. Nobody waits for an answer yet, and a start that fails would only be repeated.
+/// Timeout for opening while a disk is busy, or while other processes open or migrate the same file. No
+/// caller waits for an answer yet, and a start that fails would only be repeated.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Statements kept prepared on each connection: more than the store has.
+/// Number of statements kept prepared on each connection: more than the store has.
 const STATEMENT_CACHE: usize = 128;
 
-/// The connection that writes.
+/// Returns the connection that writes.
 fn writer(path: &Path, health: Health) -> Connections {
     connections(writing(path), WRITERS, health)
 }
 
-/// The connections that only read.
+/// Returns the connections that only read.
 fn reader(path: &Path, health: Health) -> Connections {
     connections(basic(path).read_only(true), READERS, health)
 }
@@ -50,10 +51,10 @@ fn connections(options: SqliteConnectOptions, connections: usize, health: Health
     })
 }
 
-/// One connection for the schema: a pool, as migrations want it. No call is served by it.
+/// Returns one connection for the schema, as a pool because migrations require one. It serves no calls.
 async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
     let connect = writing(path);
-    // The path went in above, where nothing decodes it.
+    // The path was set above without decoding.
     let mut options = sea_orm::ConnectOptions::new("sqlite://");
     options
         .max_connections(1)
@@ -64,7 +65,7 @@ async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
     Database::connect(options).await
 }
 
-/// Moves what is in the write-ahead log into the open file, and leaves an empty log.
+/// Moves the content of the write-ahead log into the open file, and leaves an empty log.
 pub(super) async fn empty_log(writer: &Connections) -> Result<(), DbErr> {
     let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA wal_checkpoint(TRUNCATE)");
     let rows = writer.query(pragma).await?;
@@ -79,7 +80,7 @@ fn writing(path: &Path) -> SqliteConnectOptions {
     basic(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full)
 }
 
-/// Transactions that hold the lock for writing from their beginning.
+/// Returns the options of transactions that hold the write lock from their beginning.
 fn immediate() -> TransactionOptions {
     TransactionOptions {
         sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),

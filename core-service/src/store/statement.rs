@@ -1,7 +1,7 @@
-//! What can be read off the text of a SQL statement.
+//! Parsing of the text of SQL statements.
 
-/// The table that the statement is about: the first one that it adds to, or else the first one that it names;
-/// of a transaction, the last one that it adds to.
+/// Returns the table that the statement is about: the first one that it adds to, or else the first one that
+/// it names. In a transaction it is the last one that it adds to.
 pub(super) fn table(sql: &str) -> Option<&str> {
     let after = |keywords: &'static [&str]| {
         let words = sql.split_whitespace().zip(sql.split_whitespace().skip(1));
@@ -18,8 +18,8 @@ fn table_name(word: &str) -> Option<&str> {
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(name)
 }
 
-/// The statement's first word, if it is one of a few; of one that begins with WITH, and of a transaction, how
-/// it writes first.
+/// Returns the statement's first word, if it is a known operation. For a statement that begins with WITH, and
+/// for a transaction, returns its first operation that writes.
 pub(super) fn operation(sql: &str) -> &'static str {
     let known = |word: &str| {
         let mut verbs = ["SELECT", "INSERT", "UPDATE", "DELETE"].into_iter();

@@ -17,7 +17,7 @@ use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
-/// Where a store is; goes away with this handle.
+/// Location of a store, removed when this handle is dropped.
 pub(crate) enum Home {
     Folder(TempDir),
     Database(Database),
@@ -36,7 +36,7 @@ pub(crate) fn url(path: &Path) -> DatabaseUrl {
     format!("sqlite://{}", path.display()).parse().unwrap()
 }
 
-/// A new store on the engine of this run.
+/// Creates a store on the engine of this run.
 pub(crate) async fn new_store() -> (Store, Home) {
     let home = match Engine::of_this_run() {
         Engine::Sqlite => Home::Folder(tempfile::tempdir().unwrap()),
@@ -45,14 +45,14 @@ pub(crate) async fn new_store() -> (Store, Home) {
     (open(&home).await, home)
 }
 
-/// A new store in a file.
+/// Creates a store in a file.
 pub(crate) async fn new_file() -> (Store, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store = open_file(folder.path()).await;
     (store, folder)
 }
 
-/// A new database with the schema of the store and nothing in it.
+/// Creates a database with the schema of the store and no content.
 pub(crate) async fn store_database() -> Database {
     database_with_schema(async |database| {
         // Boxed: the compiler bounds how deep the futures of a test may be nested.
@@ -61,7 +61,7 @@ pub(crate) async fn store_database() -> Database {
     .await
 }
 
-/// A new store in PostgreSQL.
+/// Creates a store in PostgreSQL.
 pub(crate) async fn new_database() -> (Store, Database) {
     let database = store_database().await;
     let store = Store::open(&database.url().parse().unwrap(), MIGRATE).await.unwrap();
@@ -73,7 +73,7 @@ impl Store {
         self.writer.backend() == sea_orm::DbBackend::Sqlite
     }
 
-    /// Sends a statement past all that the store promises.
+    /// Sends a statement that bypasses all guarantees of the store.
     pub(crate) async fn execute_unchecked(&self, sql: &str) -> Result<(), sea_orm::DbErr> {
         self.writer.execute_unprepared(sql).await.map(drop)
     }
@@ -89,7 +89,7 @@ pub(crate) async fn open_file(folder: &Path) -> Store {
     Store::open(&url(&folder.join("petstore.db")), MIGRATE).await.unwrap()
 }
 
-/// A transaction of another process on the store, which on SQLite holds the lock for writing.
+/// Begins a transaction of another process on the store. On SQLite it holds the write lock.
 pub(crate) async fn foreign_transaction(url: &DatabaseUrl) -> DatabaseTransaction {
     let url = match url.location() {
         DatabaseLocation::Sqlite(path) => format!("sqlite://{}", path.display()),
@@ -104,7 +104,7 @@ pub(crate) async fn foreign_transaction(url: &DatabaseUrl) -> DatabaseTransactio
     sea_orm::Database::connect(url).await.unwrap().begin_with_options(options).await.unwrap()
 }
 
-/// Keeps every writer of the store waiting, until the transaction ends.
+/// Blocks every writer of the store until the transaction ends.
 pub(crate) async fn lock_for_writing(url: &DatabaseUrl) -> DatabaseTransaction {
     let transaction = foreign_transaction(url).await;
     if transaction.get_database_backend() == DbBackend::Postgres {

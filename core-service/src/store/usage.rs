@@ -15,11 +15,11 @@ use crate::domain::{
     UsageMinute, UsageReport,
 };
 
-/// Number of days that are kept, today included.
+/// Number of days that are kept, including today.
 const KEPT_DAYS: i64 = 90;
 /// Maximum number of accounts whose old rows are deleted at once.
 const SWEEP: u64 = 1_000;
-/// Time without a report after which a gateway's run is over: the numbers of its reports are forgotten.
+/// Time without a report after which a gateway's run is over, and the numbers of its reports are forgotten.
 const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
 
 const DAYS: &str = "usage_days";
@@ -33,7 +33,7 @@ const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_erro
 /// Counts by day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CountedDays {
-    /// Ascending; days without requests are left out.
+    /// Days in ascending order. Days without requests are left out.
     pub(crate) days: Vec<UsageDay>,
     /// Number of the reporter's last report that was counted; 0 if there was none, or there are no days.
     pub(crate) last_report: i64,
@@ -44,18 +44,18 @@ pub(crate) struct CountedDays {
 pub(crate) struct DeprecatedUse {
     pub(crate) account: AccountName,
     pub(crate) calls: i64,
-    /// The last day with a call.
+    /// Last day with a call.
     pub(crate) last_day: Day,
 }
 
-/// Which minutes are read, and how.
+/// Selection and grouping of the minutes to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MinutesOf {
-    /// Only of this account.
+    /// Account to which the counts are limited, if any.
     pub(crate) account: Option<AccountId>,
-    /// Only of this key.
+    /// Key to which the counts are limited, if any.
     pub(crate) key_id: Option<KeyId>,
-    /// `true` for each key by itself.
+    /// `true` to count each key separately.
     pub(crate) by_key: bool,
 }
 
@@ -64,9 +64,9 @@ pub(crate) struct MinutesOf {
 pub struct Usage<'a>(pub(super) &'a Store);
 
 impl Usage<'_> {
-    /// Adds a report to the counts, unless it was counted already. Both in one transaction, so that a report
-    /// whose answer was lost can be sent again. Reports of several gateways change rows in the same order, so
-    /// that they cannot deadlock.
+    /// Adds a report to the counts, unless it was counted already. Both happen in one transaction, so that a
+    /// report whose answer was lost can be sent again. Reports of several gateways change rows in one order,
+    /// so that they cannot deadlock.
     pub(crate) async fn record(
         self,
         reporter: &str,
@@ -93,12 +93,12 @@ impl Usage<'_> {
             .await
     }
 
-    /// Returns the account's requests in the last days, today included, ascending; days without requests are
-    /// left out. What was answered in the last seconds may be missing: gateways report in batches.
+    /// Returns the account's requests of the last `days` days, including today, in ascending order. Days
+    /// without requests are left out. Answers of the last seconds may be missing: gateways report in batches.
     ///
     /// # Errors
     ///
-    /// The store's error.
+    /// If the database fails.
     pub async fn last_days(
         self,
         account: AccountId,
@@ -109,8 +109,8 @@ impl Usage<'_> {
         Ok(self.by_day(Some(account), since, "").await?.days)
     }
 
-    /// Returns the counts since a day, of one account or of all together, and how many of the reporter's
-    /// reports are in them: by one statement, so that the two belong together.
+    /// Returns the counts since a day, of one account or of all together, and the number of the reporter's
+    /// last report in them. One statement reads both, so that they are consistent.
     pub(crate) async fn by_day(
         self,
         account: Option<AccountId>,
@@ -132,8 +132,8 @@ impl Usage<'_> {
         Ok(counted)
     }
 
-    /// Returns the counts since a minute, ascending, and in a minute by key; minutes without requests are
-    /// left out. The last ones, if there are more than `max`.
+    /// Returns the counts since a minute, in ascending order of minutes and then of keys. Minutes without
+    /// requests are left out. If there are more than `max`, the last ones are returned.
     pub(crate) async fn by_minute(
         self,
         of: MinutesOf,
@@ -159,7 +159,7 @@ impl Usage<'_> {
         self.rows(query).await?.iter().rev().map(counted).collect()
     }
 
-    /// Returns how many requests each cause refused since a minute, most first.
+    /// Returns the number of requests that each cause refused since a minute, largest first.
     pub(crate) async fn refusals_by_cause(
         self,
         since: Minute,
@@ -211,8 +211,8 @@ impl Usage<'_> {
         self.rows(query).await?.iter().map(used).collect()
     }
 
-    /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns how
-    /// many it deleted.
+    /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
+    /// number of deleted rows.
     pub(crate) async fn forget_old_minutes(self, now: UnixMillis) -> Result<u64, PetStoreError> {
         let first_kept = Minute::containing(now).minus(Minute::KEPT);
         self.0
@@ -276,7 +276,7 @@ fn most_of(
         .take()
 }
 
-/// The sum of counts. Of 64-bit integers it is a decimal number on PostgreSQL, and fits again.
+/// Returns the sum of counts. The sum of 64-bit integers is a decimal number on PostgreSQL, and is cast back.
 fn sum_of(counts: Expr) -> Expr {
     counts.sum().cast_as("bigint")
 }
@@ -293,8 +293,8 @@ fn stored_tally(row: &QueryResult) -> Result<Tally, DbErr> {
     })
 }
 
-/// Keeps the report's number, and returns `true` if it is new. The row's lock lets a repeated report wait for
-/// the one that is in flight.
+/// Stores the report's number, and returns `true` if it is new. The row's lock makes a repeated report wait
+/// for the one that is in flight.
 async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
     let remember = Query::insert()
         .into_table(REPORTERS)
@@ -310,7 +310,7 @@ async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMil
     Ok(transaction.execute(&remember).await?.rows_affected() > 0)
 }
 
-/// Adds requests to their days, and to their minutes where the key is known.
+/// Adds requests to their days, and to their minutes if the key is known.
 async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<(), DbErr> {
     let mut days: BTreeMap<_, Tally> = BTreeMap::new();
     let mut minutes = BTreeMap::new();
@@ -337,8 +337,8 @@ async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Res
     add_up(transaction, REFUSALS, ["minute", "cause"], ["requests"], rows).await
 }
 
-/// Inserts rows in their order, or adds to the counts of those that are there. A count stops at
-/// [`Tally::MAX`]: one more would not fit the column, or become a fraction.
+/// Inserts rows in their order, or adds to the counts of existing rows. A count stops at [`Tally::MAX`]: a
+/// larger one would not fit the column, or would become a fraction.
 async fn add_up<const K: usize, const N: usize>(
     transaction: &Session,
     table: &'static str,
@@ -371,7 +371,7 @@ async fn forget_runs(transaction: &Session, now: UnixMillis) -> Result<(), DbErr
 }
 
 /// Deletes rows of the oldest period, if it is before the first one to keep: those of at most [`SWEEP`]
-/// accounts. Returns how many it deleted.
+/// accounts. Returns the number of deleted rows.
 async fn forget(
     transaction: &Session,
     table: &'static str,

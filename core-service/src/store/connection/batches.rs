@@ -47,7 +47,7 @@ pub(in crate::store) trait Batched: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The call, if the batch is full.
+    /// If the batch is full: the call.
     fn add(batch: &mut Self::Batch, call: Self::Call) -> Result<usize, Self::Call>;
 
     /// Returns the answers of the batch, in the order of its calls.
@@ -71,7 +71,7 @@ pub(in crate::store) struct Turns {
     pub(in crate::store) most: usize,
 }
 
-/// Batches calls of one kind on these connections. Clones share the queue.
+/// Batching of calls of one kind on these connections. Clones share the queue.
 pub(in crate::store) struct Batches<B: Batched> {
     connections: Connections,
     lane: Arc<Lane<B>>,

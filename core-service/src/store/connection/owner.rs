@@ -220,7 +220,7 @@ fn may_accept_soon(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Adds one to a count until it is dropped.
+/// Guard that adds one to a count until it is dropped.
 struct CountGuard {
     shared: Arc<Shared>,
     count: fn(&Shared) -> &AtomicUsize,

@@ -15,8 +15,8 @@ use tokio::sync::Mutex;
 use super::{Observer, driver::Driver};
 use crate::store::{fault, health::Health};
 
-/// Takes the write lock at the beginning. Taken later, it could find that another process has written
-/// meanwhile.
+/// Statement that begins a transaction with the write lock on SQLite. Taken later, the lock could find that
+/// another process has written meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
 
 /// A connection, lent to one job by its owner.
@@ -104,7 +104,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The error of the first statement that fails. The whole transaction is undone.
+    /// If a statement fails: the error of the first one. The whole transaction is undone.
     pub(in crate::store) async fn transact(&self, text: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let result = self.query_all_raw(text).await;
         if result.is_err() {

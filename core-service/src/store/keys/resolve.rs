@@ -1,4 +1,4 @@
-//! What gateways look up about keys, and report of their use.
+//! Gateways' look-ups of keys and reports of their use.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// What a gateway needs to know of a key.
+/// State of a key that a gateway needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResolvedKey {
     pub(crate) key_id: String,
@@ -36,7 +36,7 @@ pub(crate) struct ResolvedKey {
 }
 
 impl Keys<'_> {
-    /// What is known of the key with that digest, as [`Self::resolve_all`] tells it.
+    /// Returns the state of the key with this digest, and a revision, as [`Self::resolve_all`] does.
     pub(crate) async fn resolve(
         self,
         digest: KeyDigest,
@@ -46,10 +46,10 @@ impl Keys<'_> {
         Ok((found.pop().map(|(_, key)| key), revision))
     }
 
-    /// What is known of the keys with these digests (and of that environment, if one is given), and the
-    /// revision that this is as new as: one statement, so that the two belong together. Digests that no key
-    /// has are left out. It costs no more than each digest by itself: `PostgreSQL` reads the whole table only
-    /// where it is so small that this is cheaper than its index.
+    /// Returns the state of the keys with these digests (and of that environment, if one is given), and the
+    /// revision as of which it is true. One statement reads both, so that they are consistent. Digests
+    /// without a key are left out. It costs no more than single look-ups: `PostgreSQL` reads the whole table
+    /// only if the table is so small that this is cheaper than its index.
     pub(crate) async fn resolve_all(
         self,
         digests: &[KeyDigest],
@@ -109,8 +109,8 @@ impl Keys<'_> {
         Ok((found.collect::<Result<_, _>>()?, revision))
     }
 
-    /// Takes note of when keys were last used; never sets a key's time back. Unknown keys are passed over.
-    /// One statement, however many keys there are: a report has to fit into the deadline of a call.
+    /// Records the times of last use of keys. Never sets a key's time back. Unknown keys are skipped. It is
+    /// one statement for any number of keys: a report has to fit into the deadline of a call.
     pub(crate) async fn record_use(self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
         let mut latest = BTreeMap::<&str, i64>::new(); // a row must not be updated twice by one statement
         for (id, used_at) in uses {
@@ -120,7 +120,7 @@ impl Keys<'_> {
         if latest.is_empty() {
             return Ok(());
         }
-        // Both engines name the columns of a list of values so.
+        // Both engines name the columns of a list of values like this.
         let (id, used_at) = (Expr::col(("uses", "column1")), Expr::col(("uses", "column2")));
         let last_used_at = || Expr::col((api_key::Entity, api_key::Column::LastUsedAt));
         let values = latest.into_iter().map(IntoValueTuple::into_value_tuple).collect();
@@ -131,7 +131,7 @@ impl Keys<'_> {
             .and_where(Expr::col((api_key::Entity, api_key::Column::Id)).eq(id))
             .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
             .take();
-        // Alone: two reports could wait for each other's rows.
+        // Such transactions run one at a time: two reports could wait for each other's rows.
         self.store
             .transaction(move |transaction| {
                 Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
@@ -140,8 +140,8 @@ impl Keys<'_> {
     }
 }
 
-/// The digests, with the last one repeated until their number is a power of two: so there are few different
-/// statements, and the connections keep all of them prepared.
+/// Returns the digests, with the last one repeated until their number is a power of two. So there are few
+/// different statements, and the connections keep all of them prepared.
 fn padded(digests: &[KeyDigest]) -> impl Iterator<Item = Vec<u8>> {
     let padding = digests.len().next_power_of_two() - digests.len();
     let repeated = digests.last().into_iter().cycle().take(padding);
@@ -168,7 +168,7 @@ struct ResolvedRow {
 }
 
 impl ResolvedRow {
-    /// The key; `None` if the row says only that there is none.
+    /// Returns the key; `None` if the row says only that there is none.
     fn key(self) -> Result<Option<(KeyDigest, ResolvedKey)>, PetStoreError> {
         let (Some(key_id), Some(digest), Some(account_id), Some(plan)) =
             (self.key_id, self.digest, self.account_id, self.plan)

@@ -1,10 +1,10 @@
-//! Why the store cannot be opened.
+//! Reasons for which the store cannot be opened.
 
 use std::{io, path::PathBuf};
 
 use crate::{DatabaseUrl, domain::Cause};
 
-/// Why the store cannot be opened: one line for an operator.
+/// Reason for which the store cannot be opened, in one line for an operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such file, and none may be created.
@@ -15,16 +15,16 @@ pub enum OpenError {
     FolderNotCreated {
         /// The folder.
         folder: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// A part of the path that has to be a folder is none.
+    /// A part of the path has to be a folder and is not one.
     #[error("cannot open {}: {} is not a folder", .path.display(), .part.display())]
     NotAFolder {
         /// The file to be opened.
         path: PathBuf,
-        /// The part.
+        /// The part of the path.
         part: PathBuf,
     },
     /// There is a folder in place of the file.
@@ -38,7 +38,7 @@ pub enum OpenError {
     NotWritable {
         /// The file.
         path: PathBuf,
-        /// What the database says.
+        /// Error of the database.
         #[source]
         cause: Cause,
     },
@@ -47,7 +47,7 @@ pub enum OpenError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What the database says.
+        /// Error of the database.
         #[source]
         cause: Cause,
     },
@@ -73,16 +73,16 @@ pub enum OpenError {
     Busy {
         /// The file.
         path: PathBuf,
-        /// What the database says.
+        /// Error of the database.
         #[source]
         cause: Cause,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("cannot open {}", .path.display())]
     Other {
         /// The file.
         path: PathBuf,
-        /// What the database says.
+        /// Error of the database.
         #[source]
         cause: Cause,
     },
@@ -91,18 +91,18 @@ pub enum OpenError {
     Unreachable {
         /// Host and port, or the folder of the socket.
         host: String,
-        /// What the network says.
+        /// Error of the network.
         #[source]
         cause: Cause,
     },
-    /// The server does not let the user in.
+    /// The server refuses the user's login.
     #[error("PostgreSQL at {host} refuses the user {user}")]
     LoginRefused {
         /// Host and port, or the folder of the socket.
         host: String,
-        /// Who.
+        /// Name of the user.
         user: String,
-        /// What the server says.
+        /// Error of the server.
         #[source]
         cause: Cause,
     },
@@ -111,13 +111,13 @@ pub enum OpenError {
     NoDatabase {
         /// Host and port, or the folder of the socket.
         host: String,
-        /// The database.
+        /// Name of the database.
         database: String,
     },
-    /// The database takes no writes.
+    /// The database refuses writes.
     #[error("{0} takes no writes: it is a replica, or was made read-only")]
     ReadOnly(DatabaseUrl),
-    /// The database cannot hold every name.
+    /// The database's encoding cannot represent every name.
     #[error("{store} has the encoding {encoding}: create a database with the encoding UTF8")]
     NotUtf8 {
         /// The database.
@@ -125,7 +125,7 @@ pub enum OpenError {
         /// Its encoding.
         encoding: String,
     },
-    /// A replica that cannot be one.
+    /// The address cannot be that of a replica.
     #[error("a replica has to be a PostgreSQL database of the same name as the store's, on another server")]
     NotReplicated,
     /// Any other failure of PostgreSQL.
@@ -133,7 +133,7 @@ pub enum OpenError {
     Postgres {
         /// The database.
         store: DatabaseUrl,
-        /// What the server or the driver says.
+        /// Error of the server or the driver.
         #[source]
         cause: Cause,
     },

@@ -1,4 +1,4 @@
-//! Pets that are added together with those of other calls, in one transaction.
+//! Batched creation of pets, in one transaction.
 
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
@@ -16,27 +16,29 @@ use crate::{
     },
 };
 
-/// Pets that are added at once. Their names have up to 1,020 bytes each, so a batch has less than 100 KiB.
+/// Maximum number of pets in a batch. Their names have up to 1,020 bytes each, so a batch has less than 100
+/// KiB.
 const MOST_PETS: usize = 64;
 
-/// One commit after the other: two at once would only wait for each other's. One more where one waits for a
+/// One commit at a time, because two would only wait for each other. One more runs while one waits for a
 /// lock.
 const TURNS: Turns = Turns { at_once: 1, most: CONNECTIONS };
 
-/// Connections that are needed.
+/// Number of connections that are needed.
 pub(in crate::store) const CONNECTIONS: usize = 2;
 
-/// How long a batch waits for the transaction of another core that works on one of its names. The call with
-/// that name waits longer, alone.
+/// Time for which a batch waits for the transaction of another core that works on one of its names. The call
+/// with that name then waits longer, alone.
 const SHORT_WAIT: &str = "50ms";
-/// How long a pet that is added alone waits for that, as a statement does otherwise.
+/// Time for which a pet that is added alone waits for such a transaction. Other statements wait as long for a
+/// lock.
 const LONG_WAIT: &str = "1s";
 
-/// Adds pets to the store. Clones share it.
+/// Batched creation of pets. Clones share it.
 #[derive(Clone)]
 pub(in crate::store) struct PetCreates {
     together: Batches<Creates>,
-    /// For what was not added because of others.
+    /// Connections for calls that failed because of others in their batch.
     alone: Connections,
 }
 
@@ -53,7 +55,7 @@ impl PetCreates {
         [self.together.connections_mut(), &mut self.alone]
     }
 
-    /// The identifier of the pet, or `None` if the name of its creation is taken.
+    /// Returns the identifier of the pet, or `None` if the name of its creation is taken.
     pub(in crate::store) async fn add(
         &self,
         pet: &NewPet,
@@ -75,19 +77,19 @@ impl PetCreates {
 /// The primary key of table `create_requests` on PostgreSQL.
 const PRIMARY_KEY: &str = "create_requests_pkey";
 
-/// Whether another core was still working on a creation with one of the names when the time to wait for it
-/// was over.
+/// Returns `true` if another core was still working on a creation with one of the names when the time to wait
+/// for it had passed.
 pub(in crate::store) fn is_name_in_use(error: &DbErr) -> bool {
     fault::postgres::is_key_timeout(error, PRIMARY_KEY)
 }
 
-/// Pets that are to be added.
+/// The kind of call that adds a pet.
 struct Creates;
 
 #[derive(Clone)]
 struct NewRow {
     pet: NewPet,
-    /// The name of its creation, which stays in flight until the batch has ended; and when the call was made.
+    /// Name of the creation, which stays in flight until the batch has ended, and the time of the call.
     name: Option<(InFlightKey, UnixMillis)>,
     wait: &'static str,
 }
@@ -115,13 +117,13 @@ impl Batched for Creates {
     }
 }
 
-/// Adds pets and the names of their creations in one round trip. Passes over those whose name is taken. Two
-/// statements that add one name at once both see it free: one waits for the other to commit, and then
-/// violates the primary key.
+/// Statement that adds pets and the names of their creations in one round trip. It skips pets whose name is
+/// taken. Two concurrent statements that add one name both see it free: one waits for the other to commit,
+/// and then violates the primary key.
 ///
 /// Identifiers are assigned in the order of the calls, since PostgreSQL assigns them after it has sorted.
-/// Names are added in their order, so that two cores never wait for each other. `OFFSET 0` keeps the planner
-/// from making a join of the search for a name, which could read all names.
+/// Names are added in sorted order, so that two cores never deadlock. `OFFSET 0` keeps the planner from
+/// making a join of the search for a name, which could read all names.
 const ADD: &str = "WITH asked AS MATERIALIZED (\
         SELECT set_config('lock_timeout', $6, true), asked.* \
         FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY \
@@ -173,9 +175,10 @@ macro_rules! last_id {
     };
 }
 
-/// The same for SQLite, which takes the whole transaction at once. It holds the lock for writing from its
-/// beginning, so what is found first stays as it is. Its rows are the last identifier that was assigned
-/// before, and those of the pets that were added: each has the place of its call.
+/// Transaction that adds pets on SQLite, which runs it in one call. It holds the write lock from its
+/// beginning, so the result of its first search stays true. Its rows are the last identifier that was
+/// assigned before, and the identifiers of the pets that were added. The distance from the first row is the
+/// position of the call, counted from 1.
 const ADD_ON_SQLITE: &str = concat!(
     "BEGIN IMMEDIATE; ",
     last_id!(),
@@ -206,7 +209,7 @@ async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<
     Ok(added)
 }
 
-/// Digest, time, name, category and status.
+/// Returns digest, time, name, category and status.
 fn as_json(row: &NewRow) -> (Option<String>, i64, &str, i64, Option<i16>) {
     let NewRow { pet, name, .. } = row;
     let digest = name.as_ref().map(|(key, _)| hexadecimal(&key.digest()));

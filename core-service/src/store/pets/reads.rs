@@ -1,4 +1,4 @@
-//! Pets that are read together with those of other calls.
+//! Batched reads of pets.
 
 use std::sync::Arc;
 
@@ -15,43 +15,46 @@ use crate::{
     },
 };
 
-/// Single pets that one statement reads: what waits at the bound on calls comes in a few batches.
+/// Maximum number of single pets that one statement reads. Calls that wait at the bound on calls fit into a
+/// few batches.
 const MOST_PETS: usize = 128;
-/// Different pages that one statement reads. The more there are, the more often two are equal.
+/// Maximum number of different pages that one statement reads. The more there are, the more often two are
+/// equal.
 const MOST_PAGES: usize = 32;
-/// Pages of one statement on SQLite, whose text depends on their number. Each connection keeps the texts of
-/// late prepared, at 3 kB for each page: of 32 pages they would take 20 MB.
+/// Maximum number of pages in one statement on SQLite. The text of the statement depends on their number.
+/// Each connection keeps recent texts prepared, at 3 kB for each page: with 32 pages they would take 20 MB.
 const SQLITE_PAGES: usize = 8;
-/// Rows on them, unless there is only one page. Each caller waits for all.
+/// Maximum number of rows on the pages of one statement, unless there is only one page. Each caller waits for
+/// all of them.
 const MOST_ROWS: i64 = 1_024;
 
-/// One at a time, and one more where one waits for long.
+/// One batch of single pets at a time, and one more while one is overdue.
 const GET_TURNS: Turns = Turns { at_once: 1, most: GET_CONNECTIONS };
-/// Pages take longer than single pets. So that no caller waits for the pages of many others, two are read at
-/// once.
+/// Two batches of pages at a time. Pages take longer than single pets, and no caller should wait for the
+/// pages of many others.
 const LIST_TURNS: Turns = Turns { at_once: LIST_CONNECTIONS, most: LIST_CONNECTIONS };
 
-/// Connections that single pets need.
+/// Number of connections that single pets need.
 pub(in crate::store) const GET_CONNECTIONS: usize = 2;
-/// Connections that pages need.
+/// Number of connections that pages need.
 pub(in crate::store) const LIST_CONNECTIONS: usize = 2;
 
-/// Reads pets from one database. Clones share it.
+/// Batched reads of pets from one database. Clones share them.
 #[derive(Clone)]
 pub(in crate::store) struct PetReads {
     gets: Batches<Gets>,
     lists: Batches<Lists>,
-    /// For what was not answered because of others.
+    /// Connections for calls that failed because of others in their batch.
     alone: Connections,
 }
 
 impl PetReads {
-    /// A page never holds up a single pet where they have connections of their own.
+    /// Creates the reader. Pages never delay single pets if each kind has its own connections.
     pub(in crate::store) fn new(gets: Connections, lists: Connections, alone: Connections) -> Self {
         Self { gets: Batches::new(gets, GET_TURNS), lists: Batches::new(lists, LIST_TURNS), alone }
     }
 
-    /// The connections that single pets and pages are read on.
+    /// Returns the connections that single pets and pages are read on.
     pub(in crate::store) fn connections(&self) -> [&Connections; 2] {
         [self.gets.connections(), self.lists.connections()]
     }
@@ -66,12 +69,12 @@ impl PetReads {
         [self.gets.connections_mut(), self.lists.connections_mut(), &mut self.alone]
     }
 
-    /// The pet's row, if there is one.
+    /// Returns the pet's row, if there is one.
     pub(in crate::store) async fn find(&self, id: i64) -> Result<Option<pet::Model>, DbErr> {
         self.ask(&self.gets, id).await
     }
 
-    /// The first rows of a list, at most so many.
+    /// Returns the first rows of a list, up to its limit.
     pub(in crate::store) async fn list(
         &self,
         list: ListPets,
@@ -85,7 +88,7 @@ impl PetReads {
         self.ask(&self.lists, page).await.map(Arc::unwrap_or_clone)
     }
 
-    /// Asks again, alone, if another call may be why there is no answer.
+    /// Returns the answer to the call. Repeats it alone if it may have failed because of another call.
     async fn ask<B: Batched>(&self, batches: &Batches<B>, call: B::Call) -> Result<B::Answer, DbErr> {
         match batches.ask(call.clone()).await {
             Err(BatchError { error, is_shared: true }) if !fault::is_outage(&error) => {
@@ -96,7 +99,7 @@ impl PetReads {
     }
 }
 
-/// Single pets.
+/// The kind of call that reads a single pet.
 struct Gets;
 
 impl Batched for Gets {
@@ -124,9 +127,9 @@ impl Batched for Gets {
     }
 }
 
-/// The first pet from each identifier on, if that is its own: only the primary key has this order. A search
-/// for equal ones could also read all of another index, and a plan that was made while the table was empty
-/// does.
+/// Query for the first pet at or after each identifier, if its identifier is equal: only the primary key has
+/// this order. A search for equal ones could also read all of another index, and a plan that was made while
+/// the table was empty does.
 const FIND_PETS: &str = concat!(
     "SELECT found.* FROM unnest($1) AS asked (id) CROSS JOIN LATERAL (SELECT ",
     pet_columns!(),
@@ -151,20 +154,20 @@ fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
     }
 }
 
-/// Lists. Equal ones are read once.
+/// The kind of call that reads a list. Equal lists are read once.
 struct Lists;
 
-/// Rows of a list, one after the other.
+/// Consecutive rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rows {
-    /// As it is stored, or [`ANY_STATUS`].
+    /// Status as it is stored, or [`ANY_STATUS`].
     status: i16,
-    /// They follow this identifier.
+    /// Identifier that the rows follow.
     after: i64,
     limit: i64,
 }
 
-/// Stands for pets of every status, and of none.
+/// Value that selects pets of every status, and of none.
 const ANY_STATUS: i16 = 0;
 
 impl Batched for Lists {
@@ -198,7 +201,8 @@ impl Batched for Lists {
                     }
                 }
             }
-            // The indexes give them in this order, but only an ORDER BY around the whole would promise it.
+            // The indexes return them in this order, but only an ORDER BY around the whole statement would
+            // guarantee it.
             for page in &mut pages {
                 page.sort_unstable_by_key(|row| row.id);
             }
@@ -207,10 +211,11 @@ impl Batched for Lists {
     }
 }
 
-/// A row for each list, with an array for each column: a row for each pet would cost more on both sides.
+/// Query that returns a row for each list, with an array for each column. A row for each pet would cost more
+/// on both sides.
 ///
 /// The lists of one status are read in the order of the index over status and identifier, and no other index
-/// has that order: so a plan that was made once for any values is right for all of them.
+/// has that order. So a plan that was made once for any values is right for all of them.
 const READ_LISTS: &str = concat!(
     "SELECT list - 1, page.* \
      FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
@@ -241,9 +246,9 @@ fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
     Statement::from_sql_and_values(DbBackend::Postgres, READ_LISTS, values)
 }
 
-/// One `SELECT` for each list. The lists of every status come first, so that there are few different texts,
-/// and each is prepared once. For the same reason the limits are sums: SQLite would prepare a statement with
-/// a bare one anew for each value.
+/// Returns one `SELECT` for each list. The lists of every status come first, so that there are few different
+/// texts, and each is prepared once. For the same reason the limits are sums: SQLite would prepare a
+/// statement with a bare limit anew for each value.
 fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
     let mut parts = Vec::with_capacity(lists.len());
     let mut values: Vec<Value> = Vec::with_capacity(4 * lists.len());
@@ -267,7 +272,7 @@ fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
     Statement::from_sql_and_values(DbBackend::Sqlite, parts.join(" UNION ALL "), values)
 }
 
-/// Adds what is not there yet, up to so many. Where it is.
+/// Adds the item if it is new and there are fewer than `most`. Returns its index.
 fn add_once<T: PartialEq>(all: &mut Vec<T>, one: T, most: usize) -> Result<usize, T> {
     match all.iter().position(|other| *other == one) {
         Some(index) => Ok(index),
@@ -279,7 +284,7 @@ fn add_once<T: PartialEq>(all: &mut Vec<T>, one: T, most: usize) -> Result<usize
     }
 }
 
-/// For a `bigint[]`.
+/// Returns the value for a `bigint[]`.
 pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
     Value::Array(ArrayType::BigInt, Some(Box::new(numbers.map(Value::from).collect())))
 }

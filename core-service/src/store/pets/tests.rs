@@ -73,7 +73,7 @@ async fn a_walk_that_began_meets_what_was_added_behind_its_position() {
     assert_eq!((ids, rest.next), (vec![3, 4, 5], None));
 }
 
-/// Walks all pages, with the sizes in turn, by way of the written token.
+/// Returns the pets of all pages, read with the sizes in turn and the encoded page tokens.
 async fn walk(store: &Store, status: Option<PetStatus>, sizes: &[i32]) -> Vec<Pet> {
     let mut walked = Vec::new();
     let mut token = String::new();

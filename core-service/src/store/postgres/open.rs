@@ -1,4 +1,4 @@
-//! Opening the store in a PostgreSQL database, and saying plainly why it cannot be opened.
+//! Opening the store in a PostgreSQL database, with clear errors if it cannot be opened.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::{
     },
 };
 
-/// How long the first connection may take to be made and to answer. A server that refuses it is reported at
-/// once, an address where nothing answers soon; one that is busy has some time.
+/// Timeout for making the first connection and for its answer. A server that refuses it is reported at once,
+/// an address that does not answer is reported soon, and a busy server has some time.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens the store in the database.
@@ -40,7 +40,7 @@ pub(in crate::store) async fn open(
     Ok(Store::on_postgres(PrimaryConnections::new(address, &health), health))
 }
 
-/// Judges the schema, and brings it up to date if that is wanted.
+/// Checks the schema, and migrates it if requested.
 async fn judge_schema(
     url: &DatabaseUrl,
     connection: &DatabaseConnection,
@@ -58,7 +58,7 @@ async fn judge_schema(
     require_current(url, &now)
 }
 
-/// Tries again while other sessions hold locks that work on the schema needs, for ten minutes at most. In
+/// Retries while other sessions hold locks that work on the schema needs, for ten minutes at most. In
 /// between, calls of running cores that wait behind it are answered.
 pub(in crate::store) async fn retry_while_locked<T, F>(
     connection: &DatabaseConnection,
@@ -86,7 +86,7 @@ where
     }
 }
 
-/// Names the session that has held a lock in this database for longest.
+/// Returns a description of the session that has held a lock in this database for longest.
 async fn lock_holder(connection: &DatabaseConnection) -> Result<String, DbErr> {
     let question = "SELECT format('process %s, %s, of user %s', pid, \
                         coalesce(nullif(application_name, ''), 'without a name'), usename) \
@@ -99,7 +99,7 @@ async fn lock_holder(connection: &DatabaseConnection) -> Result<String, DbErr> {
     row.map_or_else(|| Ok("it has just ended".to_owned()), |row| row.try_get_by_index(0))
 }
 
-/// A connection for work on the schema, which may take long.
+/// Returns a connection for work on the schema, which may take long.
 pub(in crate::store) async fn for_schema(
     url: &DatabaseUrl,
     address: &PostgresAddress,
@@ -116,13 +116,13 @@ pub(in crate::store) async fn for_schema(
     })
 }
 
-/// What has to be right about a database.
+/// Settings of a database that have to be right.
 struct Settings {
     encoding: String,
     is_read_only: bool,
 }
 
-/// Makes one connection, for the reason if it cannot be made, and asks what the database is like.
+/// Makes one connection and reads the settings of the database. Returns the reason if either fails.
 async fn probe(address: &PostgresAddress) -> Result<Settings, OpenError> {
     let asking = async {
         let mut connection = connect(address).await?;
@@ -152,7 +152,7 @@ fn no_answer(address: &PostgresAddress, within: Duration) -> OpenError {
     OpenError::Unreachable { host: address.host(), cause: format!("no answer within {within:?}").into() }
 }
 
-/// The server's own words, or the driver's.
+/// Returns the error message of the server, or of the driver.
 fn said_by(error: sqlx::Error) -> crate::domain::Cause {
     match error {
         sqlx::Error::Database(error) => error.message().to_owned().into(),

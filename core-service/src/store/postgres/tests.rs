@@ -22,12 +22,13 @@ use crate::{
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
-/// From a call to a failing database until its refusal: 1.6 s on an idle machine, and longer on a busy one.
-/// Without bounds of its own a call would wait for a frozen server until that goes on.
+/// Maximum time from a call to a failing database until its refusal: 1.6 s on an idle machine, and longer on
+/// a busy one. Without its own bounds a call would wait until a frozen server goes on.
 const REFUSED: Duration = Duration::from_secs(8);
-/// From the attempt to open a database where nothing answers until its refusal: 3 s on an idle machine.
+/// Maximum time from the attempt to open a database at an address that does not answer until its refusal: 3 s
+/// on an idle machine.
 const GIVEN_UP: Duration = Duration::from_secs(8);
-/// From the end of an outage until calls are answered: 2 s on an idle machine.
+/// Maximum time from the end of an outage until calls are answered: 2 s on an idle machine.
 const BACK: Duration = Duration::from_secs(20);
 
 fn url(written: &str) -> DatabaseUrl {

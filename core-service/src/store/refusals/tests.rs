@@ -20,7 +20,7 @@ fn refusal(request_id: &str, account: Option<i64>, cause: RefusalCause, at: Unix
     }
 }
 
-/// Reports them, in parts that a report may have.
+/// Reports the refusals, in parts no larger than a report may be.
 async fn report(store: &Store, refusals: Vec<Refusal>) {
     for (number, part) in refusals.chunks(500).enumerate() {
         let report = UsageReport { refusals: part.to_vec(), ..UsageReport::default() };

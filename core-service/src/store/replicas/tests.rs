@@ -9,7 +9,7 @@ use crate::{
     store::OpenOptions,
 };
 
-/// Longer than it takes to notice that a replica is late.
+/// Longer than it takes to detect that a replica lags.
 const SOON: Duration = Duration::from_secs(30);
 const OPEN: OpenOptions = OpenOptions { migrate: true, quick_check: false };
 const NOW: petstore_clock::UnixMillis = petstore_clock::UnixMillis(1_800_000_000_000);
@@ -22,7 +22,7 @@ fn rex() -> NewPet {
     NewPet::named("Rex")
 }
 
-/// A store on the database, that reads from the replica and looks after it.
+/// Opens a store on the database that reads from the replica and checks it.
 async fn open(database: &Database, replica: &PostgresServer) -> Store {
     let primary = url(&database.url());
     let replica = url(&database.url_at(replica.address()));
@@ -53,8 +53,8 @@ async fn listed(store: &Store) -> Vec<Pet> {
     store.pets().list(list).await.unwrap().rows
 }
 
-/// How many pets the replica shows. One that takes long to answer is passed over until the next check, which
-/// is waited for.
+/// Returns the number of pets that the replica shows. A replica that answers slowly is skipped until the next
+/// check, which is awaited.
 async fn on_replica(store: &Store) -> usize {
     eventually(SOON, async || {
         let list = ListPets { size: PageSize::MAX, after: None, status: None };
@@ -75,7 +75,7 @@ async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_
     uses(&store, 1).await;
     shows(&store, 1).await;
 
-    // Now what it shows can be told from what the primary shows.
+    // From here the replica's content differs from the primary's.
     replica.psql("SELECT pg_wal_replay_pause()").await;
     let id = IdempotencyKey::parse("a").unwrap().unwrap();
     let second = store.creations().insert_once(&id, rex(), NOW).await.unwrap().pet;

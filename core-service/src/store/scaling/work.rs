@@ -1,5 +1,5 @@
-//! The work that a call is to the database: on SQLite the steps of its virtual machine, on PostgreSQL the
-//! pages that it looks at.
+//! The work of a call in the database: on SQLite the steps of its virtual machine, on PostgreSQL the pages
+//! that it accesses.
 
 use std::sync::{
     Arc, Mutex,
@@ -13,15 +13,15 @@ use tokio::sync::Barrier;
 use super::{CALLS, Store};
 use crate::store::sqlite::READERS;
 
-/// What each of the calls costs, and in the end reading all pets.
+/// Cost of each of the calls, and of reading all pets.
 #[derive(Debug)]
 pub(super) struct Costs {
     calls: Vec<u64>,
     all: u64,
 }
 
-/// Fails where many cost more than few by a fifth and `levels`. That more is counted where more is read shows
-/// that this does count.
+/// Fails if a call among many pets costs more than among few by over a fifth and `levels`. The cost of
+/// reading all pets has to grow, which shows that the work is counted.
 pub(super) fn assert_same(few: &Costs, many: &Costs, levels: u64) {
     println!("{few:?} {many:?}");
     for (((what, _), few), many) in CALLS.iter().zip(&few.calls).zip(&many.calls) {
@@ -34,11 +34,11 @@ fn read_all(store: &Store) -> Statement {
     Statement::from_string(store.reader.backend(), "SELECT count(*) FROM pets WHERE name > 'A'")
 }
 
-/// So often a call is made on SQLite, by each connection at least once: it reads the schema and prepares the
-/// statement the first time, which is not counted.
+/// Number of times that a call is made on SQLite, so that each connection makes it at least once. The first
+/// time it reads the schema and prepares the statement, which is not counted.
 const REPEATED: usize = 8;
 
-/// The steps of SQLite's virtual machine.
+/// Returns the steps of SQLite's virtual machine.
 pub(super) async fn steps(store: &Store, count: i64) -> Costs {
     let steps = count_steps(store).await;
     let mut calls = Vec::new();
@@ -80,7 +80,7 @@ async fn count_steps(store: &Store) -> Arc<AtomicU64> {
     steps
 }
 
-/// The pages that PostgreSQL looks at.
+/// Returns the pages that PostgreSQL accesses.
 pub(super) async fn pages(store: &Store, count: i64) -> Costs {
     let mut observed = store.clone();
     let sent = Arc::<Mutex<Option<Statement>>>::default();
@@ -102,7 +102,7 @@ async fn explained_pages(store: &Store, statement: &Statement) -> u64 {
     let explain = Statement { sql, ..statement.clone() };
     let rows = store.writer.query_all_raw(explain).await.unwrap();
     let plan: Vec<_> = rows.iter().map(|row| row.try_get_by_index::<String>(0).unwrap()).collect();
-    // The first line of that kind is that of the whole plan: `Buffers: shared hit=5 read=2`.
+    // The first line of that kind is the total of the plan: `Buffers: shared hit=5 read=2`.
     let buffers = plan.iter().find_map(|line| line.trim().strip_prefix("Buffers: shared "));
     let counts = buffers.unwrap_or_else(|| panic!("{plan:#?}")).split(' ').filter_map(|part| {
         let (what, count) = part.split_once('=')?;

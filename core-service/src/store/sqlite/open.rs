@@ -1,4 +1,4 @@
-//! Opening the store in a file, and saying plainly why it cannot be opened.
+//! Opening the store in a file, with clear errors if it cannot be opened.
 
 use std::{io, path::Path, time::Duration};
 
@@ -64,11 +64,11 @@ async fn finish_opening(
     Ok(Store::on_sqlite(writer, reader, health))
 }
 
-/// A connection for work on the schema, to a file that is there and can be written.
+/// Returns a connection for work on the schema, to a file that exists and is writable.
 pub(in crate::store) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConnection, OpenError> {
     prepare_path(path, create).await?;
     let migrator = retry_while_busy(path, || super::migrator(path)).await?;
-    // SQLite opens a file that it may not write as a read-only one, without a word.
+    // SQLite silently opens a file that it may not write as read-only.
     match retry_while_busy(path, || prove_writable(&migrator)).await {
         Ok(()) => Ok(migrator),
         Err(error) => {
@@ -107,8 +107,8 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A file that nobody else may read, whatever the umask: SQLite would go by that. The files that SQLite puts
-/// beside it get its mode.
+/// Creates a file that only its owner can read, whatever the umask: SQLite would follow the umask. The files
+/// that SQLite puts beside it get its mode.
 async fn create_file(path: &Path) -> Result<(), OpenError> {
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await {
         Ok(_) => Ok(()),
@@ -121,8 +121,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Waits until the names in the folder are on the disk: without that, a power cut could take the file with
-/// all that was acknowledged.
+/// Waits until the names in the folder are on the disk. Without that, a power cut could remove the file with
+/// all acknowledged writes.
 async fn sync(folder: &Path) -> io::Result<()> {
     fs::File::open(folder).await?.sync_all().await
 }
@@ -132,19 +132,19 @@ fn not_a_folder(path: &Path) -> OpenError {
     OpenError::NotAFolder { path: path.to_owned(), part }
 }
 
-/// Writes something, and takes it back. The lock alone would not tell: on a read-only file SQLite begins a
-/// transaction that only reads instead.
+/// Writes something, and rolls it back. Taking the lock would not prove it: on a read-only file SQLite begins
+/// a read-only transaction instead.
 async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let transaction = writer.begin_with_options(immediate()).await?;
     transaction.execute_unprepared("PRAGMA user_version = 0").await?;
     transaction.rollback().await
 }
 
-/// Removes the statistics that `ANALYZE` and `PRAGMA optimize` have left. They are never brought up to date
-/// by themselves: those of a table that was small when it was analysed say for ever that it is small, and
-/// then the planner reads all of it where the key would lead to the row. Without statistics it takes every
-/// table to be large, which every statement of the store is made for. To drop the tables and not only their
-/// rows changes the schema, from which every connection that is open, of any process, learns of it.
+/// Removes the statistics that `ANALYZE` and `PRAGMA optimize` have left. They are never updated
+/// automatically: statistics of a table that was small when it was analysed say permanently that it is small,
+/// and then the planner reads all of it although the key would lead to the row. Without statistics the
+/// planner expects every table to be large, and every statement of the store is made for that. Dropping the
+/// tables, and not only their rows, changes the schema. So every open connection, of any process, notices it.
 async fn remove_statistics(writer: &DatabaseConnection) -> Result<(), DbErr> {
     let find =
         "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat3', 'sqlite_stat4')";
@@ -171,7 +171,8 @@ async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), Ope
     }
 }
 
-/// Tries again while another process holds the file: turning WAL mode on, for one, does not wait by itself.
+/// Retries while another process holds the file. Some operations, such as turning WAL mode on, do not wait by
+/// themselves.
 pub(in crate::store) async fn retry_while_busy<T, F>(
     path: &Path,
     attempt: impl Fn() -> F,

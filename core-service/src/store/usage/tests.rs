@@ -14,7 +14,7 @@ fn today() -> Day {
     Day::containing(NOW)
 }
 
-/// Requests that count for their day alone.
+/// Returns requests that count only for their day.
 fn row(account: AccountId, day: Day, succeeded: i64) -> (AccountId, UsageMinute) {
     let tally = Tally { succeeded, get_pet: 1, ..Tally::default() };
     (account, UsageMinute { minute: Minute::containing(day.start()), key_id: None, tally })

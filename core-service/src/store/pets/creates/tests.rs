@@ -1,4 +1,4 @@
-//! Pets that are added together, with and without names.
+//! Batched creation of pets, with and without names.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -31,7 +31,7 @@ fn in_category(name: &str, category_id: i64) -> NewPet {
     NewPet::parse(RawPet { category_id: Some(category_id), ..RawPet::named(name) }).unwrap()
 }
 
-/// The same store, and how many statements it has sent.
+/// Returns the store and a counter of the statements that it has sent.
 fn counted(mut store: Store) -> (Store, std::sync::Arc<AtomicUsize>) {
     let count = std::sync::Arc::<AtomicUsize>::default();
     for connections in store.connections_mut() {
@@ -43,7 +43,7 @@ fn counted(mut store: Store) -> (Store, std::sync::Arc<AtomicUsize>) {
     (store, count)
 }
 
-/// Adds the pets at once, each named like its creation.
+/// Adds the pets concurrently, each named like its creation.
 async fn create_all(store: &Store, names: &[&str]) -> Vec<Result<Created, PetStoreError>> {
     let creations =
         names.iter().map(async |name| store.creations().insert_once(&named(name), pet(name), NOW).await);
@@ -149,7 +149,7 @@ async fn a_name_that_another_core_does_not_finish_holds_up_nobody_else() {
         NOW.0
     );
     other.execute_unprepared(&name).await.unwrap();
-    // On a busy machine the others may take as long as the one that is held; that they always do is a fault.
+    // On a busy machine the others may take as long as the one that is held. It is a fault if they always do.
     let mut round = 0;
     petstore_test_servers::eventually(Duration::from_secs(10), async || {
         round += 1;
@@ -187,7 +187,7 @@ async fn a_batch_adds_names_in_the_order_of_their_digests() {
     let middle = foreign_transaction(&url).await;
     middle.execute_unprepared(&insert(&digests[2])).await.unwrap();
 
-    // In another order than that, and in the opposite one.
+    // Two other orders, opposite to each other.
     for order in [[4, 2, 0, 3, 1], [1, 3, 0, 2, 4]] {
         let rows = order.map(|index| {
             let key = store.in_flight.begin(&names[index]).unwrap();

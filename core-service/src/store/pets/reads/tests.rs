@@ -1,4 +1,4 @@
-//! Pets that are read together.
+//! Batched reads of pets.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// A store with so many pets, of each status and none in turn.
+/// Returns a store with `count` pets, of each status and none in turn.
 async fn filled(count: usize) -> (Store, Home) {
     let (store, home) = new_store().await;
     let pets = (0..count).map(|number| {
@@ -27,7 +27,7 @@ async fn filled(count: usize) -> (Store, Home) {
     (store, home)
 }
 
-/// The same store, and how many statements it has sent.
+/// Returns the store and a counter of the statements that it has sent.
 fn counted(mut store: Store) -> (Store, Arc<AtomicUsize>) {
     let count = Arc::<AtomicUsize>::default();
     for connections in store.connections_mut() {
@@ -39,7 +39,7 @@ fn counted(mut store: Store) -> (Store, Arc<AtomicUsize>) {
     (store, count)
 }
 
-/// Different lists: all statuses, positions and sizes.
+/// Returns different lists: all statuses, positions and sizes.
 fn lists() -> Vec<ListPets> {
     let mut lists = Vec::new();
     for status in [None].into_iter().chain(PetStatus::ALL.map(Some)) {
@@ -52,7 +52,7 @@ fn lists() -> Vec<ListPets> {
     lists
 }
 
-/// The page, as it follows from all pets.
+/// Returns the expected page, computed from all pets.
 fn expected(all: &[Pet], list: ListPets) -> Vec<Pet> {
     let on_page = |pet: &&Pet| {
         list.after.is_none_or(|after| pet.id > after) && (list.status.is_none() || pet.status == list.status)
@@ -123,8 +123,7 @@ async fn a_pet_that_was_read_is_kept_and_one_that_was_missed_is_not() {
     assert_eq!((added.id, find(3).await.as_deref()), (PetId(3), Some("Rex")));
 }
 
-/// A plan that was made once has to be right for all values, also where it was made while the table was
-/// empty.
+/// A plan that was made once has to be right for all values, even if it was made while the table was empty.
 #[tokio::test]
 async fn the_plans_that_are_made_once_go_by_index_on_postgresql() {
     if Engine::of_this_run() != Engine::Postgres {
