@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - On connections that read, the database refuses everything else.
-//! - A job that writes is a transaction. Its owner begins it, and commits it if the job succeeds. Nothing else
-//!   can begin or end one. If beginning or ending it was not answered, the connection is closed.
+//! - A job that writes is a transaction. Its owner begins it, and commits it if the job succeeds. Nothing
+//!   else can begin or end one. If beginning or ending it was not answered, the connection is closed.
 //! - So on PostgreSQL one statement that writes may be a job by itself ([`Connections::query`]): its
 //!   connection is in no transaction. On SQLite it may be one text that holds a whole transaction
 //!   ([`Session::transact`]).
