@@ -32,7 +32,7 @@ pub struct Account {
 /// A suspension of an account: all its keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// Begin of the suspension.
+    /// Start of the suspension.
     pub since: UnixMillis,
     /// Reason, shown to the account's users.
     pub reason: Option<StatedReason>,

@@ -10,7 +10,7 @@ use super::{AccountName, KeyId, Violation, text::parse_line};
 /// A period in which every request of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// Begin.
+    /// Start.
     pub from: UnixMillis,
     /// End, later than `from`.
     pub until: UnixMillis,

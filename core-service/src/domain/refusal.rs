@@ -92,7 +92,7 @@ pub struct Refusal {
     pub key_id: Option<KeyId>,
     /// Limit in requests per window, if one was exceeded.
     pub limit: Option<i64>,
-    /// Begin of the window or the ban, if any.
+    /// Start of the window or the ban, if any.
     pub since: Option<UnixMillis>,
     /// End of the window or the ban, if any.
     pub until: Option<UnixMillis>,
