@@ -1,4 +1,4 @@
-//! The bearer credential of a request.
+//! Bearer credential of a request.
 
 use http::{HeaderMap, header::AUTHORIZATION};
 
@@ -7,12 +7,12 @@ use crate::{ApiKey, Environment, OperatorToken};
 /// Maximum length of a credential, in bytes.
 const MAX_LEN: usize = 512;
 
-/// Why a request carries no usable credential.
+/// Reason why a request carries no usable credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BearerError {
     /// There is no bearer credential.
     Missing,
-    /// There is one, but not of the expected form.
+    /// There is one, but not in the expected form.
     Invalid,
 }
 
@@ -48,11 +48,11 @@ pub(crate) fn is_token68(byte: u8) -> bool {
 
 impl ApiKey {
     /// Returns the key in `Authorization`, if its form and checksum are right and it is one of `environment`.
-    /// Whether it exists is another question.
+    /// The key need not exist.
     ///
     /// # Errors
     ///
-    /// As [`bearer`], and [`BearerError::Invalid`] if the credential is no such key.
+    /// If [`bearer`] fails, and [`BearerError::Invalid`] if the credential is no such key.
     pub fn from_headers(headers: &HeaderMap, environment: Environment) -> Result<Self, BearerError> {
         let key = Self::parse(bearer(headers)?).filter(|key| key.environment() == environment);
         key.ok_or(BearerError::Invalid)
@@ -64,7 +64,7 @@ impl OperatorToken {
     ///
     /// # Errors
     ///
-    /// As [`bearer`], and [`BearerError::Invalid`] if the credential is no such token.
+    /// If [`bearer`] fails, and [`BearerError::Invalid`] if the credential is no such token.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self, BearerError> {
         Self::parse(bearer(headers)?).ok_or(BearerError::Invalid)
     }

@@ -5,13 +5,13 @@ use rand::distr::{Alphanumeric, Distribution};
 
 const RANDOM_LEN: usize = 30;
 const CHECKSUM_LEN: usize = 6;
-/// What follows the prefix.
+/// Length of the part after the prefix.
 pub(crate) const SECRET_LEN: usize = RANDOM_LEN + CHECKSUM_LEN;
 
 /// Digits in ascending order, then upper case, then lower case.
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A new secret, from a CSPRNG that the operating system seeds. `LEN` is that of the prefix and
+/// Returns a new secret, from a CSPRNG that the operating system seeds. `LEN` is that of the prefix and
 /// [`SECRET_LEN`].
 pub(crate) fn generate<const LEN: usize>(prefix: &str) -> [u8; LEN] {
     let mut secret = [0; LEN];
@@ -24,7 +24,7 @@ pub(crate) fn generate<const LEN: usize>(prefix: &str) -> [u8; LEN] {
     secret
 }
 
-/// The secret that is written so, if its prefix, length, characters and checksum are right.
+/// Parses a secret. Returns `None` if its prefix, length, characters or checksum are wrong.
 pub(crate) fn parse<const LEN: usize>(prefix: &str, written: &str) -> Option<[u8; LEN]> {
     let secret: [u8; LEN] = written.as_bytes().try_into().ok()?;
     let is_base62 = secret.strip_prefix(prefix.as_bytes())?.iter().all(u8::is_ascii_alphanumeric);
@@ -32,7 +32,7 @@ pub(crate) fn parse<const LEN: usize>(prefix: &str, written: &str) -> Option<[u8
     (is_base62 && sum == checksum(signed)).then_some(secret)
 }
 
-/// CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².
+/// Returns the CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².
 fn checksum(signed: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut rest = crc32fast::hash(signed);
     let mut digits = [0; CHECKSUM_LEN];

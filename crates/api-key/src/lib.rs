@@ -13,15 +13,15 @@
 //! let written = key.expose(); // shown to its owner, once
 //! assert!(written.starts_with("pet_live_") && written.len() == 45);
 //!
-//! // What a client sends is judged by its form; whether such a key exists is known by its digest.
+//! // The form of a sent key is checked here; its digest shows whether such a key exists.
 //! let sent = ApiKey::parse(written).expect("a whole key");
 //! assert_eq!(sent.digest(), key.digest());
 //! assert!(ApiKey::parse(&written[..44]).is_none());
 //! ```
 //!
 //! [`OperatorToken`] is the credential of an operator or of a session that an operator has opened. It has the
-//! same form, with prefixes of its own. [`ServiceToken`] is the secret between gateway and core. No client
-//! has it.
+//! same form, with other prefixes. [`ServiceToken`] is the secret between gateway and core. Clients do not
+//! have it.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -46,7 +46,7 @@ const PREFIXES: [&str; 4] = [
     OperatorToken::SESSION_PREFIX,
 ];
 
-/// Which installation a key belongs to: the two never accept each other's keys.
+/// Installation that a key belongs to. The two never accept each other's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Environment {
     /// Keys begin with `pet_live_`.
@@ -56,10 +56,10 @@ pub enum Environment {
 }
 
 impl Environment {
-    /// Every environment.
+    /// All environments.
     pub const ALL: [Self; 2] = [Self::Production, Self::Staging];
 
-    /// What every key of the environment begins with.
+    /// Returns the prefix of every key of the environment.
     #[must_use]
     pub const fn key_prefix(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Environment {
         }
     }
 
-    /// The name used in settings.
+    /// Returns the name used in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl FromStr for Environment {
     }
 }
 
-/// A whole key: a secret without a voice. It has no `Display`, and its `Debug` shows only the prefix.
+/// Complete key. It is a secret: it has no `Display`, and its `Debug` shows only the prefix.
 ///
 /// ```
 /// # use petstore_api_key::{ApiKey, Environment};
@@ -110,13 +110,13 @@ impl FromStr for Environment {
 pub struct ApiKey([u8; KEY_LEN]);
 
 impl ApiKey {
-    /// A new key of the environment.
+    /// Generates a new key of the environment.
     #[must_use]
     pub fn generate(environment: Environment) -> Self {
         Self(form::generate(environment.key_prefix()))
     }
 
-    /// The key that is written so, if its form and checksum are right: whether it exists is another question.
+    /// Parses a key. Returns `None` if its form or checksum is wrong. The key need not exist.
     ///
     /// ```
     /// # use petstore_api_key::{ApiKey, Environment};
@@ -134,14 +134,14 @@ impl ApiKey {
     }
 
     /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not
-    /// be logged, stored or sent on. Judged by the prefix alone, in any case: a key that was cut short or
-    /// misspelt gives away nearly as much as a whole one.
+    /// be logged, stored or sent on. Only the prefix is compared, in any case: a key that was cut short or
+    /// misspelt reveals nearly as much as a whole one.
     #[must_use]
     pub fn begins_in(text: &str) -> bool {
         first_prefix(text).is_some()
     }
 
-    /// The environment that the key says it belongs to.
+    /// Returns the environment that the key's prefix names.
     #[must_use]
     pub fn environment(&self) -> Environment {
         if self.0.starts_with(Environment::Staging.key_prefix().as_bytes()) {
@@ -151,27 +151,27 @@ impl ApiKey {
         }
     }
 
-    /// What is stored and looked up in place of the key.
+    /// Returns the digest, which is stored and looked up in place of the key.
     #[must_use]
     pub fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.0).into())
     }
 
-    /// The key's last four characters: they tell keys apart in a list and belong to the checksum, so that
-    /// they give away less than 24 of the key's 178 bits.
+    /// Returns the key's last four characters. They distinguish keys in a list and belong to the checksum, so
+    /// that they reveal less than 24 of the key's 178 bits.
     #[must_use]
     pub fn last_four(&self) -> &str {
         &self.expose()[KEY_LEN - 4..]
     }
 
-    /// The key itself, to be shown to its owner once and never logged.
+    /// Returns the key itself, to be shown to its owner once and never logged.
     #[must_use]
     pub fn expose(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII
     }
 }
 
-/// Returns where the prefix of the first key or token in the text ends.
+/// Returns the end of the prefix of the first key or token in the text.
 fn first_prefix(text: &str) -> Option<usize> {
     let end_of = |prefix: &&str| {
         let mut windows = text.as_bytes().windows(prefix.len());
@@ -181,7 +181,7 @@ fn first_prefix(text: &str) -> Option<usize> {
     PREFIXES.iter().filter_map(end_of).min()
 }
 
-/// Returns the text with `…` in place of what follows the prefix of each key or token in it.
+/// Returns the text with `…` in place of the part after the prefix of each key or token in it.
 ///
 /// ```
 /// # use petstore_api_key::redact;
@@ -211,7 +211,7 @@ impl fmt::Debug for ApiKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
-/// A digest is no secret, but has no business in a log either.
+/// Shows no digest: it is no secret, but does not belong in a log either.
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyDigest(…)")
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_the_documented_one() {
-        // crc32(b"pet_live_000000000000000000000000000000") by another implementation (zlib).
+        // Value of crc32(b"pet_live_000000000000000000000000000000") by another implementation (zlib).
         let key = ApiKey::parse("pet_live_0000000000000000000000000000001PRvVh");
         assert!(key.is_some());
     }

@@ -1,4 +1,4 @@
-//! The credentials of operators.
+//! Credentials of operators.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 use super::{KeyDigest, form};
 
-/// A whole token of an operator: `pet_op_`, 30 random base62 characters and 6 of checksum, or of a session
-/// that an operator has opened, which begins with `pet_ses_`. It has no `Display`, and its `Debug` shows only
-/// the prefix.
+/// Complete token of an operator: `pet_op_`, 30 random base62 characters and 6 of checksum. Also the token of a
+/// session that an operator has opened, which begins with `pet_ses_`. It has no `Display`, and its `Debug`
+/// shows only the prefix.
 ///
 /// ```
 /// use petstore_api_key::OperatorToken;
@@ -47,8 +47,7 @@ impl OperatorToken {
         Self(Form::Session(form::generate(Self::SESSION_PREFIX)))
     }
 
-    /// Returns the token that is written so, if its form and checksum are right. Whether it exists is another
-    /// question.
+    /// Parses a token. Returns `None` if its form or checksum is wrong. The token need not exist.
     #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
         let session = || form::parse(Self::SESSION_PREFIX, written).map(Form::Session);
@@ -61,13 +60,13 @@ impl OperatorToken {
         matches!(self.0, Form::Session(_))
     }
 
-    /// Returns what is stored and looked up in place of the token.
+    /// Returns the digest, which is stored and looked up in place of the token.
     #[must_use]
     pub fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.expose()).into())
     }
 
-    /// Returns the last four characters, which belong to the checksum. They tell tokens apart in a list.
+    /// Returns the last four characters, which belong to the checksum. They distinguish tokens in a list.
     #[must_use]
     pub fn last_four(&self) -> &str {
         let written = self.expose();

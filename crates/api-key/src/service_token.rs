@@ -1,4 +1,4 @@
-//! The secret with which a gateway proves itself to a core.
+//! Secret with which a gateway authenticates itself to a core.
 
 use std::{fmt, sync::Arc};
 
@@ -6,23 +6,23 @@ use subtle::ConstantTimeEq;
 
 use crate::bearer::is_token68;
 
-/// A secret that an operator gives to a core and to its gateways. It has no `Display`, and its `Debug` shows
+/// Secret that an operator gives to a core and to its gateways. It has no `Display`, and its `Debug` shows
 /// nothing. Clones share it.
 #[derive(Clone)]
 pub struct ServiceToken(Arc<str>);
 
-/// The text is not a service token.
+/// Error of a text that is not a service token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a service token has 32 to 512 characters, each a letter, a digit or one of - . _ ~ + / =")]
 pub struct InvalidServiceToken;
 
 impl ServiceToken {
-    /// 32 characters of hexadecimal digits are 128 bits, which cannot be guessed (OWASP ASVS 11.5.1).
+    /// Minimum length in characters. 32 hexadecimal digits are 128 bits, which cannot be guessed (OWASP ASVS
+    /// 11.5.1).
     const MIN_LEN: usize = 32;
     const MAX_LEN: usize = 512;
 
-    /// Returns the token that is written so, in the characters of a bearer credential (`token68`, RFC 9110
-    /// §11.2).
+    /// Parses a token, which has the characters of a bearer credential (`token68`, RFC 9110 §11.2).
     ///
     /// ```
     /// use petstore_api_key::ServiceToken;
@@ -36,7 +36,7 @@ impl ServiceToken {
     ///
     /// # Errors
     ///
-    /// When it is too short, too long, or has other characters.
+    /// If it is too short, too long, or has other characters.
     pub fn parse(written: &str) -> Result<Self, InvalidServiceToken> {
         let is_token =
             (Self::MIN_LEN..=Self::MAX_LEN).contains(&written.len()) && written.bytes().all(is_token68);

@@ -1,7 +1,7 @@
 //! Time as an argument.
 //!
-//! Whatever needs to know what time it is takes a [`Clock`]. In production that is [`Clock::system`]; a test
-//! takes [`Clock::manual`] and moves it, instead of waiting.
+//! Code that needs the current time takes a [`Clock`]. In production that is [`Clock::system`]; a test takes
+//! [`Clock::manual`] and moves it, instead of waiting.
 //!
 //! ```
 //! use std::time::Duration;
@@ -15,7 +15,7 @@
 //! let (clock, hand) = Clock::manual(UnixMillis::from_secs(1_764_892_800));
 //! let expires_at = clock.now().plus(Duration::from_hours(24));
 //! assert!(!has_expired(expires_at, &clock));
-//! hand.advance(Duration::from_hours(24)); // in no time
+//! hand.advance(Duration::from_hours(24)); // without waiting
 //! assert!(has_expired(expires_at, &clock));
 //! ```
 
@@ -28,9 +28,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A moment: whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
+/// Moment: whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
 ///
-/// Two moments are compared with [`since`](Self::since), which never goes below zero: clocks are set back.
+/// Two moments are compared with [`since`](Self::since), which never goes below zero, because clocks are set
+/// back.
 ///
 /// ```
 /// # use petstore_clock::UnixMillis;
@@ -38,51 +39,52 @@ use std::{
 /// let refused_at = UnixMillis(1_764_892_800_250);
 /// let ends_at = refused_at.plus(Duration::from_millis(29_400));
 /// assert_eq!(ends_at.to_string(), "2025-12-05T00:00:29Z");
-/// assert_eq!(ends_at.as_secs_ceil(), 1_764_892_830); // what a client is told: never too early
+/// assert_eq!(ends_at.as_secs_ceil(), 1_764_892_830); // for a client: never too early
 /// assert_eq!(refused_at.since(ends_at), Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// The moment that is so many whole seconds after the epoch.
+    /// Returns the moment this many whole seconds after the epoch.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000))
     }
 
-    /// Whole seconds since the epoch, rounded down.
+    /// Returns the whole seconds since the epoch, rounded down.
     #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Whole seconds since the epoch, rounded up: the first second that is not before this moment.
+    /// Returns the whole seconds since the epoch, rounded up: the first second that is not before this
+    /// moment.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// The moment so much later; stops at the end of time.
+    /// Returns the moment later by `duration`; stops at the end of time.
     #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(millis(duration)))
     }
 
-    /// The moment so much earlier; stops at the epoch.
+    /// Returns the moment earlier by `duration`; stops at the epoch.
     #[must_use]
     pub const fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(millis(duration)))
     }
 
-    /// How long after `earlier` this moment is; zero if it is not after it.
+    /// Returns the time from `earlier` to this moment; zero if it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// RFC 3339 in UTC, to the second: `2026-11-20T18:46:20Z`.
+/// Writes RFC 3339 in UTC, to the second: `2026-11-20T18:46:20Z`.
 impl fmt::Display for UnixMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match i64::try_from(self.as_secs()).ok().and_then(|secs| jiff::Timestamp::from_second(secs).ok()) {
@@ -93,11 +95,11 @@ impl fmt::Display for UnixMillis {
 }
 
 const fn millis(duration: Duration) -> u64 {
-    // 585 million years fit; what is longer is cut to that.
+    // 585 million years fit; a longer duration is cut to that.
     duration.as_secs().saturating_mul(1_000).saturating_add(duration.subsec_millis() as u64)
 }
 
-/// Tells the time. Clones tell the same time.
+/// Clock of the system or of a test. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -108,20 +110,20 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     #[must_use]
     pub const fn system() -> Self {
         Self(Source::System)
     }
 
-    /// A clock that stands still until it is moved, and the hand that moves it.
+    /// Returns a clock that stands still until it is moved, and the handle that moves it.
     #[must_use]
     pub fn manual(start: UnixMillis) -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(start.0));
         (Self(Source::Manual(Arc::clone(&time))), ManualClock(time))
     }
 
-    /// The time now; the epoch if the machine's clock is set before it.
+    /// Returns the current time; the epoch if the machine's clock is set before it.
     #[must_use]
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
@@ -138,7 +140,7 @@ impl Clock {
     }
 }
 
-/// Moves the [`Clock`] that it came with.
+/// Handle that moves the [`Clock`] that was created with it.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);
 

@@ -1,6 +1,6 @@
-//! The plans with fixed limits (docs/contract.md, 6.1). The core enforces them, the documentation shows them.
+//! Plans with fixed limits (docs/contract.md, 6.1). The core enforces them, the documentation shows them.
 
-/// How many requests an account, or a client address, may make. The day's number may be the smaller one.
+/// Maximum number of requests of an account or of a client address. The limit per day may be the smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     /// Requests per minute; at least 1, below 2⁵³.
@@ -9,25 +9,25 @@ pub struct Quota {
     pub per_day: u64,
 }
 
-/// A plan, and how many requests it allows to an account.
+/// Plan, and the number of requests that it allows to an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedPlan {
-    /// As an account has it.
+    /// Name, as an account has it.
     pub name: &'static str,
-    /// For an account with it.
+    /// Limits of an account with it.
     pub quota: Quota,
 }
 
-/// The plan of an account that has no other.
+/// Default plan of an account.
 pub const FREE: FixedPlan = FixedPlan { name: "free", quota: Quota { per_minute: 60, per_day: 1_000 } };
-/// The one above.
+/// Plan above the free one.
 pub const PRO: FixedPlan = FixedPlan { name: "pro", quota: Quota { per_minute: 300, per_day: 10_000 } };
-/// The largest with fixed limits.
+/// Largest plan with fixed limits.
 pub const BUSINESS: FixedPlan =
     FixedPlan { name: "business", quota: Quota { per_minute: 1_000, per_day: 100_000 } };
 
 /// All of them, the smallest first.
 pub const FIXED: [FixedPlan; 3] = [FREE, PRO, BUSINESS];
 
-/// The name of the plan whose limits are agreed with each account.
+/// Name of the plan whose limits are agreed with each account.
 pub const ENTERPRISE: &str = "enterprise";

@@ -1,5 +1,5 @@
-//! The log, on stderr. It is global to the operating system's process, so only the program starts it, never
-//! the service as a library.
+//! Log on stderr. It is global to the operating system's process, so only the program starts it, never the
+//! service as a library.
 //!
 //! Lines go through a bounded queue to a thread that writes them. While stderr is not read, lines are dropped
 //! and counted, and requests go on.
@@ -23,7 +23,7 @@ use self::{
 };
 use crate::metrics::{Collectors, IntCounter, Sampled, counter};
 
-/// The log of this program, once [`init`] has started it.
+/// Log of this program, once [`init`] has started it.
 static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Form of a log line.
@@ -35,16 +35,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// The log of a program.
+/// Log of a program.
 #[derive(Debug)]
 pub struct Log {
     writer: LogWriter,
     directives: reload::Handle<EnvFilter, Registry>,
-    /// The directives as they were written.
+    /// Directives as they were written.
     filter: Mutex<String>,
 }
 
-/// The text is not a filter.
+/// Error of a text that is not a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be one of error, warn, info, debug, trace and off, or several separated by commas with those of \
@@ -52,12 +52,12 @@ pub struct Log {
 )]
 pub struct InvalidFilter;
 
-/// Parses a filter more strictly than [`EnvFilter`], which takes any word for the name of a module: `debgu`
+/// Parses a filter more strictly than [`EnvFilter`], which accepts any word as the name of a module: `debgu`
 /// would silence everything but a module of that name.
 fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        // Two lines of the library for each migration say less than one of the store.
+        // The library logs two lines for each migration, and one line of the store says more.
         EnvFilter::try_new(format!("sea_orm_migration=warn,{}", directives.join(",")))
             .map_err(|_| InvalidFilter)
     } else {
@@ -67,9 +67,9 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// A level, or the level of a module.
+/// Returns `true` if the text is a level, or the level of a module.
 fn is_directive(text: &str) -> bool {
-    // Not `LevelFilter`'s own parser: numbers, and nothing at all, are levels to it.
+    // Not `LevelFilter`'s own parser: it accepts numbers and the empty text as levels.
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
     match text.split_once('=') {
         None => is_level(text),
@@ -77,7 +77,7 @@ fn is_directive(text: &str) -> bool {
     }
 }
 
-/// A path such as `petstore_core::store`.
+/// Returns `true` if it is a path such as `petstore_core::store`.
 fn is_module(path: &str) -> bool {
     path.split("::")
         .all(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
@@ -87,7 +87,7 @@ fn is_module(path: &str) -> bool {
 ///
 /// # Errors
 ///
-/// The filter cannot be used.
+/// If the filter is not valid.
 pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
     let (directives, handle) = reload::Layer::new(parse_filter(filter)?);
     let writer = LogWriter::new(io::stderr());
@@ -102,7 +102,7 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
     };
-    // An error means that there is a log already, in a program that embeds this library: then that one is
+    // An error means that there is a log already, in a program that embeds this library. Then that one is
     // used.
     if tracing_subscriber::registry().with(directives).with(lines).try_init().is_ok() {
         let log = Log { writer, directives: handle, filter: Mutex::new(filter.to_owned()) };
@@ -162,7 +162,7 @@ pub fn metrics() -> Collectors {
     })]
 }
 
-/// Makes a panic one line of the log: where it happened, without its message, which could hold anything.
+/// Logs a panic as one line with its place. Its message is left out, because it could hold anything.
 pub fn log_panics() {
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();

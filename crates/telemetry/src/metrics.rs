@@ -19,7 +19,7 @@ use prometheus::{HistogramOpts, Opts};
 
 pub use self::{exposition::Exposition, process::process, sampled::Sampled};
 
-/// The metrics of a part. Clones share their values.
+/// Metrics of a part. Clones share their values.
 pub type Collectors = Vec<Box<dyn Collector>>;
 
 /// Upper bounds of the buckets of a duration, in seconds: from a cached answer to the longest deadline.

@@ -31,7 +31,7 @@ pub use self::{
     span::{Current, Span, SpanDescription, Within},
 };
 
-/// Begins the spans of requests. Clones record to the same place.
+/// Source of requests' spans. Clones record to the same place.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<SdkTracer>);
 

@@ -1,17 +1,18 @@
-//! Sends HTTP requests at a fixed rate and measures each from the moment at which it was due: a request that
-//! had to wait because the service was slow with those before it has waited all the same. (A load generator
-//! that sends the next request when the last is answered never sees that wait: "coordinated omission".)
+//! Sends HTTP requests at a fixed rate and measures each from the moment at which it was due. So the latency
+//! includes the time that a request waits because the service was slow with those before it. (A load
+//! generator that sends the next request when the last is answered never sees that wait: "coordinated
+//! omission".)
 //!
 //! ```text
 //! petstore-open-loop ADDRESS[,ADDRESS...] RATE SECONDS CONNECTIONS < REQUESTS
 //! ```
 //!
-//! Standard input holds the requests, whole as they are sent, each ended by a zero byte; they are sent in
-//! turn, over connections that take the addresses in turn. One line of JSON tells the latencies in
-//! microseconds.
+//! Standard input holds the requests, whole as they are sent, each ended by a zero byte. They are sent in
+//! turn, over connections that take the addresses in turn. The result is one line of JSON with the latencies
+//! in microseconds.
 //!
-//! A thread for each connection and no dependency: the kernel wakes a thread more exactly than a timer wheel
-//! of milliseconds, and the program is built in seconds.
+//! Each connection has a thread, and there are no dependencies: the kernel wakes a thread more exactly than a
+//! timer wheel of milliseconds, and the program is built in seconds.
 #![expect(clippy::print_stdout, reason = "its answer goes there")]
 
 use std::{
@@ -23,13 +24,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than any deadline of the service: what takes longer hangs.
+/// Timeout of an answer, longer than any deadline of the service.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Room for the head of an answer and a page of pets.
+/// Size of the buffer in bytes: enough for the head of an answer and a page of pets.
 const BUFFER: usize = 64 * 1_024;
 
-/// What every connection works on.
+/// State that all connections share.
 struct Load {
     requests: Vec<Vec<u8>>,
     rate: u32,
@@ -38,12 +39,12 @@ struct Load {
     next: AtomicU32,
 }
 
-/// Of one connection, or of all.
+/// Results of one connection, or of all.
 #[derive(Default)]
 struct Results {
-    /// Of answers with status 2xx, in microseconds.
+    /// Latencies of answers with status 2xx, in microseconds.
     latencies: Vec<u64>,
-    /// Answers with another status, and no answers.
+    /// Number of answers with another status, and of requests without an answer.
     failed: u64,
 }
 
@@ -85,7 +86,7 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 impl Load {
-    /// One connection's part: whoever is free takes the next request and waits until it is due.
+    /// Runs one connection. A free connection takes the next request and waits until it is due.
     fn work(&self, mut stream: TcpStream) -> Results {
         let (mut results, mut buffer) = (Results::default(), vec![0; BUFFER]);
         loop {
@@ -111,7 +112,7 @@ impl Load {
     }
 }
 
-/// Sends the request and reads the whole answer: whether its status is 2xx.
+/// Sends the request and reads the whole answer. Returns `true` if its status is 2xx.
 fn exchange(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> io::Result<bool> {
     stream.write_all(request)?;
     let mut filled = 0;
@@ -129,7 +130,7 @@ fn exchange(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> io::Re
     }
 }
 
-/// How long the answer is, once its head is there. Every answer of the service has a length.
+/// Returns the length of the answer, once its head has arrived. Every answer of the service has a length.
 fn whole_len(answer: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let head = answer.windows(4).position(|window| window == b"\r\n\r\n")?;

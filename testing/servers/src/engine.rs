@@ -1,21 +1,21 @@
-//! Which database the tests of a run use where they do not say.
+//! Default database of the tests of a run.
 
-/// What keeps the store.
+/// Database that keeps the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A file.
+    /// SQLite, in a file.
     Sqlite,
-    /// A server.
+    /// PostgreSQL, a server.
     Postgres,
 }
 
 impl Engine {
-    /// Each of them, for tests that run on all.
+    /// All engines, for tests that run on each.
     pub const ALL: [Self; 2] = [Self::Sqlite, Self::Postgres];
 
-    /// The one that `PETSTORE_TEST_ENGINE` names: `sqlite`, also when it is not set, or `postgres`.
+    /// Returns the engine that `PETSTORE_TEST_ENGINE` names: `postgres`, or `sqlite`, which is the default.
     ///
-    /// Panics when it names another one.
+    /// Panics if it names another one.
     #[must_use]
     pub fn of_this_run() -> Self {
         match std::env::var("PETSTORE_TEST_ENGINE").as_deref() {

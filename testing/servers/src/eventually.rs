@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// How often the condition is looked at.
+/// Interval between two checks of the condition.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks until the answer is `Ok`, and gives it back; fails the test with the last refusal when the deadline
-/// has passed. The refusal says what was seen instead.
+/// Asks until the answer is `Ok`, and returns it. Fails the test with the last error if the deadline has
+/// passed. The error says what was seen instead.
 pub async fn eventually<T>(deadline: Duration, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
     loop {

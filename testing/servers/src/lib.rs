@@ -1,10 +1,11 @@
-//! Real servers and faults between processes, for tests of any crate: this one knows nothing of the service.
+//! Real servers and faults between processes, for tests of any crate. This crate does not depend on the
+//! service.
 //!
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill.
-//! - [`faults`] stand between two processes: a proxy that delays, holds, cuts and refuses.
-//! - [`eventually()`] waits for what a process does in its own time, with a deadline.
+//! - [`faults`] occur between two processes: a proxy that delays, holds, cuts and refuses.
+//! - [`eventually()`] waits for asynchronous work of a process, with a deadline.
 //!
-//! Whatever goes wrong here fails the test that asked for it.
+//! Any failure here fails the test that called it.
 #![expect(
     clippy::expect_used,
     clippy::missing_panics_doc,

@@ -1,4 +1,4 @@
-//! Ports for listeners that come and go under one address.
+//! Ports for listeners that stop and start under one address.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -9,20 +9,20 @@ use std::{
     },
 };
 
-/// Below the ports that the kernel hands out (32,768 on Linux), and so is the port 10,000 above, which Redis
-/// Cluster takes for its bus.
+/// First port. It is below the ports that the kernel assigns (32,768 on Linux), and so is the port 10,000
+/// above, which Redis Cluster takes for its bus.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 10_000;
 
-/// A free port on 127.0.0.1, and the port 10,000 above it is free too.
+/// Returns a free port on 127.0.0.1. The port 10,000 above it is free too.
 ///
-/// The kernel never gives these ports to a client, so a port stays free while its server is away, and a
-/// client that tries again and again cannot meet itself there (a TCP connection to one's own source port
-/// succeeds). Nor does this process give or try one twice before it has given all. Only another harness may
-/// be faster between this call and the listening: whoever starts a server tries again.
+/// The kernel never assigns these ports to a client, so a port stays free while its server is down, and a
+/// client that retries cannot connect to itself (a TCP connection to one's own source port succeeds). This
+/// process does not return or try a port twice before it has tried all. Only another harness may take the
+/// port between this call and the listening: a caller that starts a server tries again.
 #[must_use]
 pub fn free_port() -> u16 {
-    /// Harnesses begin at different ports.
+    /// Counter with a random start, so that harnesses begin at different ports.
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 1));
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     (0..COUNT)

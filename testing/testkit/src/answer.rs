@@ -1,4 +1,4 @@
-//! What the service answered, and what every answer must be.
+//! Answers of the service, and rules for every answer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-/// A whole response.
+/// Complete response.
 #[derive(Clone)]
 pub struct Answer {
     status: u16,
@@ -35,39 +35,39 @@ impl Answer {
         self.headers.remove(name);
     }
 
-    /// The status code.
+    /// Returns the status code.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Every header field.
+    /// Returns every header field.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// The body's bytes.
+    /// Returns the body's bytes.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("the body is not UTF-8: {self:?}"))
     }
 
-    /// The body as JSON. Numbers keep their integers exactly.
+    /// Returns the body as JSON. Integers stay exact.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
     }
 
-    /// Every value of a field, in order.
+    /// Returns every value of a field, in order.
     #[must_use]
     #[track_caller]
     pub fn values(&self, name: &str) -> Vec<&str> {
@@ -78,7 +78,7 @@ impl Answer {
             .collect()
     }
 
-    /// A field that may be there once.
+    /// Returns the value of a field that may be there once.
     #[must_use]
     #[track_caller]
     pub fn find(&self, name: &str) -> Option<&str> {
@@ -87,14 +87,14 @@ impl Answer {
         values.first().copied()
     }
 
-    /// A field that is there exactly once.
+    /// Returns the value of a field that is there exactly once.
     #[must_use]
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         self.find(name).unwrap_or_else(|| panic!("no {name}: {self:?}"))
     }
 
-    /// A field that is there exactly once and is a canonical decimal number.
+    /// Returns the value of a field that is there exactly once and is a canonical decimal number.
     #[must_use]
     #[track_caller]
     pub fn number(&self, name: &str) -> u64 {
@@ -104,7 +104,7 @@ impl Answer {
         number
     }
 
-    /// The three `X-RateLimit` fields, each there exactly once.
+    /// Returns the three `X-RateLimit` fields, each there exactly once.
     #[must_use]
     #[track_caller]
     pub fn rate(&self) -> Rate {
@@ -115,14 +115,14 @@ impl Answer {
         }
     }
 
-    /// `Retry-After`, in seconds.
+    /// Returns `Retry-After`, in seconds.
     #[must_use]
     #[track_caller]
     pub fn retry_after(&self) -> u64 {
         self.number("retry-after")
     }
 
-    /// The `message` of an Error body.
+    /// Returns the `message` of an Error body.
     #[must_use]
     #[track_caller]
     pub fn message(&self) -> String {
@@ -130,7 +130,7 @@ impl Answer {
         body["message"].as_str().unwrap_or_else(|| panic!("no message: {self:?}")).to_owned()
     }
 
-    /// Checks the status, and hands the answer on.
+    /// Checks the status, and returns the answer.
     #[track_caller]
     pub fn assert_status(&self, status: u16) -> &Self {
         assert_eq!(self.status, status, "{self:?}");
@@ -158,7 +158,7 @@ impl Answer {
     }
 }
 
-/// As it is read on the wire, so that a failed assertion shows everything.
+/// Writes the answer as on the wire, so that a failed assertion shows everything.
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "HTTP {}", self.status)?;

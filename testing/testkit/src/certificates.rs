@@ -10,7 +10,7 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-/// An authority that issues certificates. Its files, and those of its certificates, are removed with it.
+/// Authority that issues certificates. Its files, and those of its certificates, are removed with it.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -18,21 +18,21 @@ pub struct Authority {
     issued: AtomicUsize,
 }
 
-/// A certificate and its private key, in PEM.
+/// Certificate and its private key, in PEM.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The certificate.
+    /// Certificate, in PEM.
     pub pem: String,
-    /// Its private key.
+    /// Private key, in PEM.
     pub key: String,
-    /// Where the certificate is.
+    /// Path of the certificate.
     pub file: String,
-    /// Where its private key is.
+    /// Path of the private key.
     pub key_file: String,
 }
 
 impl Authority {
-    /// One that nobody trusts yet.
+    /// Creates an authority that is not trusted yet.
     #[must_use]
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key");
@@ -44,19 +44,19 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem, folder, issued: AtomicUsize::new(0) }
     }
 
-    /// The authority's own certificate: what those need who are to trust it.
+    /// Returns the authority's own certificate, for clients and servers that are to trust it.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Where that is.
+    /// Returns the path of that certificate.
     #[must_use]
     pub fn file(&self) -> String {
         text(self.folder.path().join("authority.pem"))
     }
 
-    /// A new certificate for this host: a name, or an IP address.
+    /// Issues a new certificate for this host: a name, or an IP address.
     #[must_use]
     pub fn issue(&self, host: &str) -> Certificate {
         let key_pair = KeyPair::generate().expect("a key");
@@ -71,7 +71,8 @@ impl Authority {
         Certificate { pem, key, file: text(file), key_file: text(key_file) }
     }
 
-    /// Writes a service token into a file that only its owner can read, in the authority's folder. The path.
+    /// Writes a service token into a file that only its owner can read, in the authority's folder. Returns
+    /// the path.
     #[must_use]
     pub fn keep_token(&self, token: &str) -> String {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);

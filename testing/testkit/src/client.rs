@@ -1,4 +1,4 @@
-//! One identity that speaks REST.
+//! REST client with one identity.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,11 +16,11 @@ use tokio::{
 
 use crate::{Answer, Authority, Protocol, Tls, contract};
 
-/// Longer than any deadline of the service: what takes longer hangs.
+/// Timeout of an answer, longer than any deadline of the service.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Sends requests with one API key, or with none. Each request has its own connection, unless it is one of a
-/// row ([`Client::sends`]).
+/// Client that sends requests with one API key, or with none. Each request has its own connection, except
+/// those of [`Client::sends`].
 #[derive(Clone, Debug)]
 pub struct Client {
     address: SocketAddr,
@@ -30,19 +30,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// Speaks to the address without a key.
+    /// Creates a client of the address without a key.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, key: None, fields: Vec::new(), tls: None }
     }
 
-    /// The same client with this key.
+    /// Returns a copy of the client with this key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
-    /// The same client, sending one more field with every request.
+    /// Returns a copy of the client that sends one more field with every request.
     #[must_use]
     pub fn with_header(&self, name: &str, value: &str) -> Self {
         let mut client = self.clone();
@@ -50,46 +50,46 @@ impl Client {
         client
     }
 
-    /// The same client, speaking to another gateway.
+    /// Returns a copy of the client for another gateway.
     #[must_use]
     pub fn at(&self, address: SocketAddr) -> Self {
         Self { address, ..self.clone() }
     }
 
-    /// The same client over HTTPS, trusting this authority.
+    /// Returns a copy of the client over HTTPS, trusting this authority.
     #[must_use]
     pub fn over_tls(&self, authority: &Authority, protocol: Protocol) -> Self {
         Self { tls: Some(Tls::trusting(authority, protocol)), ..self.clone() }
     }
 
-    /// The key, when the client has one.
+    /// Returns the key; fails the test if there is none.
     #[must_use]
     pub fn key(&self) -> &str {
         self.key.as_deref().expect("this client has no key")
     }
 
-    /// Whom it speaks to.
+    /// Returns the address that it calls.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `GET path`.
+    /// Sends `GET path`.
     pub async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "").await
     }
 
-    /// `POST path` with a JSON body.
+    /// Sends `POST path` with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.post_text(path, &body.to_string()).await
     }
 
-    /// `POST path` with a body that says it is JSON.
+    /// Sends `POST path` with a body whose media type is JSON.
     pub async fn post_text(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, &[("content-type", "application/json")], body.to_owned()).await
     }
 
-    /// Any request.
+    /// Sends any request.
     pub async fn send(
         &self,
         method: &str,
@@ -100,7 +100,8 @@ impl Client {
         Connection::open(self).await.exchange(self.request(method, path, headers, body.into())).await
     }
 
-    /// So many `GET path`, one after another over one connection. All the answers, in order.
+    /// Sends `GET path` this many times, one after another over one connection. Returns all answers, in
+    /// order.
     pub async fn sends(&self, count: usize, path: &str) -> Vec<Answer> {
         let mut connection = Connection::open(self).await;
         let mut answers = Vec::with_capacity(count);
@@ -110,9 +111,9 @@ impl Client {
         answers
     }
 
-    /// `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service tells that it
-    /// ends (GOAWAY). How many were answered; `None` if no connection could be opened. A request that was
-    /// sent has to be answered.
+    /// Sends `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service
+    /// announces the end of the connection (GOAWAY). Returns the number of answers; `None` if no connection
+    /// could be opened. A request that was sent has to be answered.
     pub async fn gets_until_told(&self, path: &str) -> Option<usize> {
         let stream = self.tls.as_ref().expect("HTTPS").connect(self.address).await.ok()?;
         let mut connection = Connection::in_http2(stream).await;
@@ -125,8 +126,8 @@ impl Client {
                     answered += 1;
                 }
                 Err(error) if error.is_canceled() => break, // it was not sent
-                // GOAWAY came when the request was about to be sent: it was not processed, and may be sent on
-                // another connection (RFC 9113 §6.8). A request that the service had seen would have been
+                // GOAWAY arrived when the request was about to be sent: it was not processed, and may be sent
+                // on another connection (RFC 9113 §6.8). A request that the service had seen would have been
                 // answered.
                 Err(error) if format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)") => break,
                 Err(error) => panic!("a request was lost after {answered} answers: {error:?}"),
@@ -135,7 +136,8 @@ impl Client {
         Some(answered)
     }
 
-    /// So many `GET path` at once, each over its own connection, all open before the first request is sent.
+    /// Sends `GET path` this many times at once, each over its own connection, all open before the first
+    /// request is sent.
     pub async fn sends_at_once(&self, count: usize, path: &str) -> Vec<Answer> {
         let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
@@ -174,13 +176,13 @@ impl Client {
     }
 }
 
-/// One connection; closed when dropped.
+/// Single connection; closed when dropped.
 struct Connection {
     sender: Sender,
     driver: AbortHandle,
 }
 
-/// Sends requests in one of the versions of HTTP.
+/// Sender of requests in one of the versions of HTTP.
 enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -203,7 +205,7 @@ impl Connection {
     async fn in_http1(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a handshake");
         let driver = tokio::spawn(async move {
-            let _ = connection.await; // its faults are seen by the exchange
+            let _ = connection.await; // the exchange sees its errors
         });
         Self { sender: Sender::Http1(sender), driver: driver.abort_handle() }
     }
@@ -212,7 +214,7 @@ impl Connection {
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = handshake.expect("a handshake");
         let driver = tokio::spawn(async move {
-            let _ = connection.await; // its faults are seen by the exchange
+            let _ = connection.await; // the exchange sees its errors
         });
         Self { sender: Sender::Http2(sender), driver: driver.abort_handle() }
     }

@@ -9,10 +9,9 @@ use crate::Answer;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi);
 
-/// Checks an answer of the REST port: status, header fields and body are what the document has for the
-/// operation.
+/// Checks an answer of the REST port: its status, header fields and body must match the document's operation.
 ///
-/// Requests for no operation (OPTIONS, unknown paths and methods) are passed over.
+/// Requests for no operation (OPTIONS, unknown paths and methods) are ignored.
 ///
 /// # Panics
 ///
@@ -75,7 +74,7 @@ fn resolved(value: &'static Value) -> &'static Value {
     }
 }
 
-/// Checks what the document's schemas use of JSON Schema, patterns excepted.
+/// Checks the parts of JSON Schema that the document uses, except patterns.
 fn check_value(value: &Value, schema: &'static Value, place: &str) {
     let schema = resolved(schema);
     let is_type = match schema["type"].as_str() {

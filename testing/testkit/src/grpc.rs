@@ -21,23 +21,23 @@ pub use petstore_proto::v1 as pb;
 pub use tonic::{Code, Request, Response, Status, transport::Channel};
 pub use tonic_health::pb::health_check_response::ServingStatus;
 
-/// A pet to be added; a status may be a number that is none.
+/// Returns a pet to be added. Its status may be a number that is not a status.
 pub fn new_pet(name: impl Into<String>, category_id: Option<i64>, status: impl Into<i32>) -> pb::NewPet {
     pb::NewPet { name: name.into(), category_id, status: status.into() }
 }
 
-/// A connection to the port.
+/// Returns a connection to the port.
 pub async fn channel(address: SocketAddr) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URL");
     endpoint.connect().await.expect("the gRPC port accepts connections")
 }
 
-/// A connection over TLS to the port, whose certificate must be the authority's; with `shown`, one that shows
-/// a certificate itself.
+/// Returns a connection over TLS to the port, whose certificate must be the authority's. With `shown`, the
+/// client presents a certificate itself.
 ///
 /// # Errors
 ///
-/// Either side's refusal of the other's certificate, as far as the handshake tells it.
+/// If either side refuses the other's certificate, as far as the handshake reports it.
 pub async fn tls_channel(
     address: SocketAddr,
     authority: &Authority,
@@ -50,28 +50,28 @@ pub async fn tls_channel(
     Endpoint::from_shared(format!("https://{address}")).expect("a URL").tls_config(tls)?.connect().await
 }
 
-/// A client of the pets' service.
+/// Returns a client of the pets' service.
 pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
     PetStoreClient::new(channel(address).await)
 }
 
-/// A client of the orders' service.
+/// Returns a client of the orders' service.
 pub async fn store_service(address: SocketAddr) -> StoreServiceClient<Channel> {
     StoreServiceClient::new(channel(address).await)
 }
 
-/// The messages of a stream to the service.
+/// Returns a stream of these messages to the service.
 pub fn messages<T: Send + 'static>(messages: Vec<T>) -> impl Stream<Item = T> + Send + 'static {
     tokio_stream::iter(messages)
 }
 
-/// A stream to the service that stays open and brings nothing.
+/// Returns a stream to the service that stays open and sends nothing.
 pub fn silence<T: Send + 'static>() -> impl Stream<Item = T> + Send + 'static {
     tokio_stream::pending()
 }
 
-/// Makes a call whose message says that it has so many bytes, brings `sent` of them and stays open; how the
-/// service ends it.
+/// Makes a call whose message announces `announced` bytes, sends `sent` of them and stays open. Returns the
+/// status with which the service ends it.
 pub async fn unfinished_call(mut channel: Channel, path: &str, announced: u32, sent: usize) -> Status {
     let head = [&[0][..], &announced.to_be_bytes()].concat();
     let frames =
@@ -87,27 +87,27 @@ pub async fn unfinished_call(mut channel: Channel, path: &str, announced: u32, s
     }
 }
 
-/// What `grpc.health.v1` says of a service; the empty name asks for the whole server.
+/// Returns the answer of `grpc.health.v1` for a service. The empty name stands for the whole server.
 ///
 /// # Errors
 ///
-/// The service's refusal.
+/// If the service refuses the call.
 pub async fn health(address: SocketAddr, service: &str) -> Result<ServingStatus, Box<Status>> {
     health_over(channel(address).await, service).await
 }
 
-/// The same over this connection.
+/// Returns the answer of `grpc.health.v1` over this connection.
 ///
 /// # Errors
 ///
-/// The service's refusal.
+/// If the service refuses the call.
 pub async fn health_over(channel: Channel, service: &str) -> Result<ServingStatus, Box<Status>> {
     let request = HealthCheckRequest { service: service.to_owned() };
     let answer = HealthClient::new(channel).check(request).await.map_err(Box::new)?;
     Ok(answer.into_inner().status())
 }
 
-/// The services that reflection lists, asked in the version of the protocol.
+/// Lists the services by reflection, in this version of the protocol.
 macro_rules! list_services {
     ($version:ident, $channel:expr) => {{
         use $version::{
@@ -127,25 +127,25 @@ macro_rules! list_services {
     }};
 }
 
-/// The services that reflection version 1 lists.
+/// Returns the services that reflection version 1 lists.
 ///
 /// # Errors
 ///
-/// The service's refusal.
+/// If the service refuses the call.
 pub async fn services(channel: Channel) -> Result<Vec<String>, Status> {
     list_services!(v1, channel)
 }
 
-/// The services that reflection version 1 alpha lists, which older tools speak.
+/// Returns the services that reflection version 1 alpha lists, which older tools use.
 ///
 /// # Errors
 ///
-/// The service's refusal.
+/// If the service refuses the call.
 pub async fn services_alpha(channel: Channel) -> Result<Vec<String>, Status> {
     list_services!(v1alpha, channel)
 }
 
-/// Checks the code and the `google.rpc.ErrorInfo` of a refusal, and gives back the members that its
+/// Checks the code and the `google.rpc.ErrorInfo` of a refusal, and returns the members that its
 /// `google.rpc.BadRequest` names.
 #[track_caller]
 pub fn assert_refused<T: std::fmt::Debug>(
@@ -166,13 +166,13 @@ pub fn assert_refused<T: std::fmt::Debug>(
     violations.unwrap_or_default().into_iter().map(|violation| violation.field).collect()
 }
 
-/// The reason in the `google.rpc.ErrorInfo` of a refusal; empty if it has none.
+/// Returns the reason in the `google.rpc.ErrorInfo` of a refusal; empty if it has none.
 #[must_use]
 pub fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
-/// The name under which a refusal says that the call was known: `google.rpc.RequestInfo`.
+/// Returns the request id of a refusal, from `google.rpc.RequestInfo`.
 #[must_use]
 pub fn request_info(status: &Status) -> Option<String> {
     status.get_error_details().request_info().map(|info| info.request_id.clone())

@@ -1,17 +1,19 @@
-//! Judges the records of a [`load`](crate::load): were the limits exact, and the headers true?
+//! Checks the records of a [`load`](crate::load): the limits must be exact, and the headers true.
 //!
-//! The records are grouped into windows: those of one account that show the same limit and the same reset,
-//! and for a gateway that counts by itself (`X-RateLimit-Scope: node`) its own. Then, in each window:
+//! The records are grouped into windows. A window has the records of one account with one limit and one
+//! reset. A gateway that counts by itself (`X-RateLimit-Scope: node`) has its own windows. Then, in each
+//! window:
 //!
-//! - not more requests were admitted than the limit;
+//! - at most as many requests were admitted as the limit;
 //! - exactly as many, if one was refused because the window was used up (less those whose fate is unknown);
 //! - none was admitted after a refusal;
-//! - no two show the same number of requests remaining, and who was sent after another's answer shows fewer.
+//! - no two requests show one number remaining, and a request that was sent after another's answer shows
+//! fewer.
 //!
 //! Only answers whose order is certain are compared: one had returned before the other was sent.
 //!
-//! For this to be right the accounts' plans stay as they are, Redis is not flushed, and the window under test
-//! is the one that is shown: give the accounts a day limit that is far away.
+//! This holds if the accounts' plans do not change, Redis is not flushed, and the window under test is the
+//! one that is shown. Give the accounts a day limit that is far away.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,20 +22,20 @@ use std::{
 
 use crate::load::Record;
 
-/// What identifies a window.
+/// Identity of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Window {
-    /// Whose it is.
+    /// Account of the window.
     pub account: usize,
-    /// When it ends, in Unix seconds.
+    /// End of the window, in Unix seconds.
     pub reset: u64,
-    /// The limit that its answers show.
+    /// Limit that its answers show.
     pub limit: u64,
-    /// The gateway, where each counts by itself.
+    /// Gateway, if each counts by itself.
     pub node: Option<usize>,
 }
 
-/// What happened in a window.
+/// Number of answers in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Answers that counted: any status but 401, 429 and 5xx.
@@ -42,12 +44,12 @@ pub struct Count {
     pub refused: u64,
 }
 
-/// A broken promise.
+/// Violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// More were admitted than the limit.
     OverAdmitted(Window, Count),
-    /// The window was said to be used up before it was.
+    /// The window was reported as used up before it was.
     UnderAdmitted(Window, Count),
     /// A request was admitted that was sent after another had been refused.
     AdmittedAfterRefusal(Window),
@@ -61,17 +63,17 @@ pub enum Violation {
     NoRetryAfter(Box<Record>),
 }
 
-/// The verdict on a history.
+/// Result of checking a history.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Every window, and what happened in it.
+    /// Counts of every window.
     pub windows: BTreeMap<Window, Count>,
-    /// Empty when the promises were kept.
+    /// Violations; empty if the promises were kept.
     pub violations: Vec<Violation>,
 }
 
 impl Report {
-    /// All admitted requests.
+    /// Returns the number of all admitted requests.
     #[must_use]
     pub fn admitted(&self) -> u64 {
         self.windows.values().map(|count| count.admitted).sum()
@@ -92,7 +94,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Judges the records, in whatever order.
+/// Checks the records, in any order.
 #[must_use]
 pub fn check(records: &[Record]) -> Report {
     let mut report = Report::default();
@@ -127,12 +129,13 @@ fn window_of(record: &Record) -> Option<Window> {
     Some(Window { account: record.account, reset, limit, node })
 }
 
-/// Whether the request has counted for certain.
+/// Returns `true` if the request has certainly counted.
 fn is_admitted(record: &Record) -> bool {
     matches!(record.status, Ok(status) if !matches!(status, 401 | 429 | 500..))
 }
 
-/// Whether the request was refused because the window was used up: a ban's 429 says nothing about it.
+/// Returns `true` if the request was refused because the window was used up. The 429 of a ban says nothing
+/// about it.
 fn is_refused(record: &Record) -> bool {
     record.status == Ok(429) && record.code.as_deref() != Some("API_KEY_BANNED")
 }
@@ -145,7 +148,7 @@ fn judge(window: Window, records: &[&Record], unknown: u64, report: &mut Report)
     if count.admitted > window.limit {
         report.violations.push(Violation::OverAdmitted(window, count));
     }
-    // A gateway on its own starts from what it last knew: its window may be used up with less.
+    // A gateway on its own starts from its last state: its window may be used up with less.
     if window.node.is_none() && count.refused > 0 && count.admitted + unknown < window.limit {
         report.violations.push(Violation::UnderAdmitted(window, count));
     }
@@ -164,8 +167,8 @@ fn judge(window: Window, records: &[&Record], unknown: u64, report: &mut Report)
     count
 }
 
-/// The numbers remaining that are not below that of some request answered before theirs was sent. Takes them
-/// in the order of sending.
+/// Returns the numbers remaining that are not below that of some request answered before theirs was sent.
+/// Takes the requests in the order of sending.
 fn remaining_rises(by_sending: &[&Record]) -> Vec<u64> {
     let mut by_answer = by_sending.to_vec();
     by_answer.sort_by_key(|record| record.ret_ns);

@@ -1,4 +1,4 @@
-//! The binary, run as an operator runs it.
+//! Installation of the binary, run as an operator runs it.
 
 use std::{
     collections::HashMap,
@@ -19,10 +19,10 @@ use tokio::{
 
 use crate::{Answer, Client, eventually};
 
-/// Longer than a start or a command may take on a busy machine.
+/// Timeout of a start or a command, longer than either takes on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// A folder of its own in which the binary runs; removed when dropped.
+/// Folder in which the binary runs; removed when dropped.
 #[derive(Debug)]
 pub struct Installation {
     program: PathBuf,
@@ -30,16 +30,16 @@ pub struct Installation {
     variables: Vec<(String, String)>,
 }
 
-/// How a run of the binary ended.
+/// End of a run of the binary.
 #[derive(Clone, Debug)]
 pub struct Exit {
-    /// The exit code; absent when a signal ended it.
+    /// Exit code; absent if a signal ended it.
     pub code: Option<i32>,
-    /// All that it wrote to standard output.
+    /// Complete standard output.
     pub stdout: String,
-    /// All that it wrote to standard error.
+    /// Complete standard error.
     pub stderr: String,
-    /// From the call, or from the wait, to the end.
+    /// Time from the call, or from the wait, to the end.
     pub took: Duration,
 }
 
@@ -55,27 +55,27 @@ impl Exit {
 }
 
 impl Installation {
-    /// An empty folder for this binary: give it `env!("CARGO_BIN_EXE_petstore")`.
+    /// Creates an empty folder for this binary: pass `env!("CARGO_BIN_EXE_petstore")`.
     #[must_use]
     pub fn of(program: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         Self { program: program.into(), folder, variables: Vec::new() }
     }
 
-    /// The same, with an environment variable for every run.
+    /// Returns the installation with an environment variable for every run.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The working folder of every run.
+    /// Returns the working folder of every run.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The text of a file in the folder.
+    /// Returns the text of a file in the folder.
     #[must_use]
     pub fn read(&self, file: &str) -> String {
         std::fs::read_to_string(self.folder().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
@@ -105,8 +105,8 @@ impl Installation {
         Exit::of(output.expect("it runs"), start)
     }
 
-    /// Runs a command, with a standard input that begins like this and does not end, until `moment`, and
-    /// sends it a signal then, by its name without `SIG`.
+    /// Runs a command with a standard input that begins with `input` and does not end. When `moment`
+    /// completes, sends a signal, by its name without `SIG`.
     pub async fn run_until(
         &self,
         args: &[&str],
@@ -127,12 +127,12 @@ impl Installation {
         Exit::of(output.expect("it runs"), start)
     }
 
-    /// Starts a server, and waits until it has announced its addresses. It is killed when dropped.
+    /// Starts a server, and waits until it has printed its addresses. It is killed when dropped.
     pub async fn start(&self, args: &[&str]) -> Server {
         self.start_with(args, Lines::of).await
     }
 
-    /// The same, but nobody reads its standard error, so that it fills up.
+    /// Starts a server whose standard error is not read, so that it fills up.
     pub async fn start_unread(&self, args: &[&str]) -> Server {
         self.start_with(args, Lines::unread).await
     }
@@ -168,7 +168,7 @@ impl Installation {
     }
 }
 
-/// A running server.
+/// Running server.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -178,25 +178,25 @@ pub struct Server {
 }
 
 impl Server {
-    /// Speaks REST without a key.
+    /// Returns a REST client without a key.
     #[must_use]
     pub fn anonymous(&self) -> Client {
         Client::new(self.address("REST"))
     }
 
-    /// Speaks REST with the key.
+    /// Returns a REST client with the key.
     #[must_use]
     pub fn client(&self, key: &str) -> Client {
         self.anonymous().with_key(key)
     }
 
-    /// Speaks to the admin port.
+    /// Returns a client of the admin port.
     #[must_use]
     pub fn admin(&self) -> Client {
         Client::new(self.address("admin"))
     }
 
-    /// Waits until it is ready for requests; the answer that says so.
+    /// Waits until it is ready for requests. Returns the answer of `/readyz`.
     pub async fn ready(&self) -> Answer {
         eventually(DEADLINE, async || match self.admin().get("/readyz").await {
             ready if ready.status() == 200 => Ok(ready),
@@ -205,25 +205,25 @@ impl Server {
         .await
     }
 
-    /// The announced address of `REST`, `HTTPS`, `gRPC` or `admin`.
+    /// Returns the printed address of `REST`, `HTTPS`, `gRPC` or `admin`.
     #[must_use]
     pub fn address(&self, port: &str) -> SocketAddr {
         *self.addresses.get(port).unwrap_or_else(|| panic!("no {port} in {:?}", self.addresses))
     }
 
-    /// The process.
+    /// Returns the id of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id().expect("a running process")
     }
 
-    /// What it has written to standard output so far.
+    /// Returns the standard output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What it has written to standard error so far.
+    /// Returns the standard error so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.text()
@@ -262,7 +262,7 @@ impl Server {
     }
 }
 
-/// `REST   http://127.0.0.1:8080/v1` and the like, by their first word.
+/// Parses lines such as `REST   http://127.0.0.1:8080/v1`, by their first word.
 fn addresses(announcement: &str) -> HashMap<String, SocketAddr> {
     announcement
         .lines()
@@ -275,12 +275,12 @@ fn addresses(announcement: &str) -> HashMap<String, SocketAddr> {
         .collect()
 }
 
-/// The lines of a stream, read as they come, so that the process never waits for a reader.
+/// Lines of a stream, read as they arrive, so that the process never waits for a reader.
 #[derive(Debug)]
 struct Lines {
     text: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
-    /// Kept open, not read.
+    /// Standard error that is kept open and not read.
     _unread: Option<ChildStderr>,
 }
 
@@ -307,7 +307,7 @@ impl Lines {
         self.text.lock().expect("no panic under this lock").clone()
     }
 
-    /// Everything, once the stream has ended.
+    /// Returns everything, once the stream has ended.
     async fn all(self) -> String {
         self.reader.await.expect("no panic in the reader");
         self.text.lock().expect("no panic under this lock").clone()

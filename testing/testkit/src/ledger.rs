@@ -1,60 +1,58 @@
-//! What clients were told about the pets that they added, held against what the store keeps.
+//! Compares the acknowledged pets with those that the store keeps.
 //!
-//! Every request to add a pet has a name that no other has: so a name that is stored twice was added twice,
-//! whoever asked again for it (a client with its `Idempotency-Key`, a gateway, the core), and a name that was
-//! acknowledged and is not stored was lost.
+//! Every request to add a pet has a unique name. So a name that is stored twice was added twice, by the retry
+//! of a client (with its `Idempotency-Key`), of a gateway or of the core. A name that was acknowledged and is
+//! not stored was lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-/// A pet that the store keeps.
+/// Pet that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StoredPet {
-    /// Its identifier.
+    /// Identifier of the pet.
     pub id: i64,
-    /// Its name.
+    /// Name of the pet.
     pub name: String,
-    /// Its category.
+    /// Category of the pet.
     pub category_id: i64,
 }
 
-/// The pets that were acknowledged.
+/// Pets that were acknowledged.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// By name: the identifiers under which it was acknowledged, where the answer tells one, and its
-    /// category.
+    /// Identifiers under which each name was acknowledged, if the answer has one, and its category.
     acknowledged: BTreeMap<String, (BTreeSet<i64>, i64)>,
 }
 
 impl Ledger {
-    /// Takes note of a pet that was acknowledged with its identifier, and in the same way if it is
-    /// acknowledged again.
+    /// Records a pet that was acknowledged with its identifier. A repeated acknowledgement is recorded too.
     pub fn acknowledge(&mut self, pet: StoredPet) {
         let (ids, category_id) = self.acknowledged.entry(pet.name).or_default();
         ids.insert(pet.id);
         *category_id = pet.category_id;
     }
 
-    /// Takes note of a pet that was acknowledged by an answer that tells no identifier.
+    /// Records a pet that was acknowledged by an answer without an identifier.
     pub fn acknowledge_name(&mut self, name: String, category_id: i64) {
         self.acknowledged.entry(name).or_default().1 = category_id;
     }
 
-    /// How many pets were acknowledged.
+    /// Returns the number of acknowledged pets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.acknowledged.len()
     }
 
-    /// Whether none was.
+    /// Returns `true` if no pet was acknowledged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.acknowledged.is_empty()
     }
 
-    /// Holds what was acknowledged against all that is stored.
+    /// Compares the acknowledged pets with all that are stored.
     #[must_use]
     pub fn judge(&self, stored: &[StoredPet]) -> Verdict {
         let mut by_name = BTreeMap::<&str, Vec<&StoredPet>>::new();
@@ -79,18 +77,18 @@ impl Ledger {
     }
 }
 
-/// What became of the pets.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many were acknowledged.
+    /// Number of acknowledged pets.
     pub acknowledged: usize,
-    /// How many are stored: those that were acknowledged, and those whose answer was lost.
+    /// Number of stored pets: those that were acknowledged, and those whose answer was lost.
     pub stored: usize,
-    /// The names that were acknowledged and are not stored.
+    /// Names that were acknowledged and are not stored.
     pub lost: Vec<String>,
-    /// The names that were acknowledged and are stored under another identifier or with another category.
+    /// Names that were acknowledged and are stored under another identifier or with another category.
     pub changed: Vec<String>,
-    /// The names that are stored more than once.
+    /// Names that are stored more than once.
     pub duplicated: Vec<String>,
 }
 

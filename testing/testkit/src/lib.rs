@@ -1,19 +1,19 @@
 //! Starts the service, talks to it and moves its clock, for tests.
 //!
-//! - [`TestShop`] is the whole service in this process, on a store of its own, with a clock that stands still
-//!   until the test moves it.
+//! - [`TestShop`] is the whole service in this process, on its own store, with a clock that stands still
+//! until the test moves it.
 //! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
-//! - [`Client`] speaks REST as one identity and hands back an [`Answer`]; [`raw`] speaks bytes; [`grpc`]
-//!   speaks gRPC.
+//! - [`Client`] speaks REST with one identity and returns an [`Answer`]; [`raw`] sends bytes; [`grpc`] speaks
+//! gRPC.
 //! - [`Authority`] issues the certificates that a test needs.
-//! - [`eventually`] waits for what the service does in its own time, with a deadline.
+//! - [`eventually`] waits for asynchronous work of the service, with a deadline.
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`]
-//!   stand between them and the service: a proxy that delays, holds, cuts and refuses.
-//! - [`TraceReceiver`] takes the traces that the service sends.
-//! - [`load`] sends and records many requests; [`history`] judges whether the limits were exact.
-//! - [`ledger`] judges whether the pets that were acknowledged are kept, each once.
+//! occur between them and the service: a proxy that delays, holds, cuts and refuses.
+//! - [`TraceReceiver`] receives the traces that the service sends.
+//! - [`load`] sends and records many requests; [`history`] checks that the limits were exact.
+//! - [`ledger`] checks that the pets that were acknowledged are kept, each once.
 //!
-//! Whatever goes wrong here fails the test that asked for it, with the whole answer in the message.
+//! Any failure here fails the test that called it, with the whole answer in the message.
 #![expect(
     clippy::expect_used,
     clippy::missing_panics_doc,

@@ -1,8 +1,8 @@
 //! Load: many requests of many keys over kept connections to one or several gateways, each one recorded.
 //!
-//! [`Load::closed_loop`] sends as fast as the answers come; [`Load::open_loop`] sends at a fixed rate
-//! whatever the service does, and measures from the moment at which a request was due, so that a stall is not
-//! hidden by the requests that it kept from being sent. [`history`](crate::history) judges the records.
+//! [`Load::closed_loop`] sends as fast as the answers arrive. [`Load::open_loop`] sends at a fixed rate
+//! independently of the service, and measures from the moment at which a request was due, so that a stall is
+//! not hidden by the requests that it delayed. [`history`](crate::history) checks the records.
 
 mod record;
 
@@ -29,28 +29,28 @@ use tokio::{
 use self::record::{Answer, ZERO};
 pub use self::record::{NoAnswer, Record, latency_at};
 
-/// Longer than any deadline of the service: what takes longer hangs.
+/// Timeout of an answer, longer than any deadline of the service.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// One key in use, and the account that it counts for.
+/// Key in use, and the account that it counts for.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// Whose limits it uses up: the same number for all keys of an account.
+    /// Number of the account whose limits the key uses up, shared by all keys of the account.
     pub account: usize,
-    /// The API key.
+    /// API key.
     pub key: String,
 }
 
-/// When a load ends: with the last request, or when the time is over.
+/// Bounds of a load: it ends with the last request, or when the time is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// At most so many requests.
+    /// Maximum number of requests.
     pub requests: usize,
-    /// None is begun later.
+    /// Time after which no request is started.
     pub time: Duration,
 }
 
-/// Whom to send what, over how many connections.
+/// Load: its gateways, its keys, its path and the number of its connections.
 #[derive(Clone, Debug)]
 pub struct Load {
     gateways: Vec<SocketAddr>,
@@ -60,8 +60,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// `GET /v1/pets?limit=1` over 16 connections, which take the gateways in turn; the requests take the
-    /// keys in turn.
+    /// Creates a load of `GET /v1/pets?limit=1` over 16 connections, which take the gateways in turn; the
+    /// requests take the keys in turn.
     #[must_use]
     pub fn new(gateways: &[SocketAddr], senders: &[Sender]) -> Self {
         assert!(!gateways.is_empty() && !senders.is_empty(), "a load needs a gateway and a key");
@@ -69,26 +69,27 @@ impl Load {
         Self { gateways: gateways.to_vec(), senders: senders.to_vec(), path, connections: 16 }
     }
 
-    /// The same load on another path.
+    /// Returns the load on another path.
     #[must_use]
     pub fn on(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
     }
 
-    /// The same load over so many connections: the most requests in flight.
+    /// Returns the load over this number of connections: the maximum of requests in flight.
     #[must_use]
     pub fn over(self, connections: usize) -> Self {
         Self { connections, ..self }
     }
 
-    /// Sends the next request on a connection as soon as the last is answered. The records, by time of
-    /// sending.
+    /// Sends the next request on a connection as soon as the last is answered. Returns the records, by time
+    /// of sending.
     pub async fn closed_loop(&self, bounds: Bounds) -> Vec<Record> {
         self.run(bounds, Duration::ZERO).await
     }
 
-    /// Sends so many requests per second, evenly. While all connections wait for answers, those that are due
-    /// queue up, and their latency says so. The records, by the time at which they were due.
+    /// Sends `per_second` requests per second, evenly. While all connections wait for answers, due requests
+    /// queue up, and their latency includes the wait. Returns the records, by the time at which they were
+    /// due.
     pub async fn open_loop(&self, per_second: u32, bounds: Bounds) -> Vec<Record> {
         self.run(bounds, Duration::from_secs(1) / per_second).await
     }
@@ -106,7 +107,7 @@ impl Load {
         records
     }
 
-    /// One connection's part: whoever is free takes the next request.
+    /// Runs one connection. A free connection takes the next request.
     async fn work(
         &self,
         place: usize,
@@ -137,7 +138,7 @@ impl Load {
 
     async fn exchange(&self, connection: &mut Option<Connection>, gateway: usize, key: usize) -> Answer {
         let address = self.gateways.get(gateway).expect("a place in the list");
-        // One that the gateway has closed while it was idle is replaced before anything is sent.
+        // A connection that the gateway closed while it was idle is replaced before anything is sent.
         let mut open = match connection.take() {
             Some(open) if !open.sender.is_closed() => open,
             _ => Connection::open(*address).await?,
@@ -161,7 +162,7 @@ impl Load {
     }
 }
 
-/// One kept HTTP/1.1 connection; closed when dropped.
+/// HTTP/1.1 connection that is kept; closed when dropped.
 struct Connection {
     sender: SendRequest<Empty<Bytes>>,
     driver: AbortHandle,
@@ -175,7 +176,7 @@ impl Connection {
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|_| NoAnswer::NotSent)?;
         let driver = tokio::spawn(async move {
-            let _ = connection.await; // its faults are seen by the exchange
+            let _ = connection.await; // the exchange sees its errors
         });
         Ok(Self { sender, driver: driver.abort_handle() })
     }

@@ -1,4 +1,4 @@
-//! Bytes over TCP, for what no HTTP client would send.
+//! Bytes over TCP that no HTTP client would send.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,18 +12,18 @@ use tokio::{
 
 use crate::Answer;
 
-/// Longer than any deadline of the service.
+/// Timeout of an answer, longer than any deadline of the service.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Sends the bytes and reads until the service closes the connection: let the request say
-/// `Connection: close`, unless the service is to close by itself.
+/// Sends the bytes and reads until the service closes the connection. The request should have `Connection:
+/// close`, unless the service is to close by itself.
 pub async fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address).await;
     stream.write_all(bytes).await.expect("the service takes the bytes");
     read_to_end(&mut stream).await
 }
 
-/// An open connection on which nothing has been sent.
+/// Opens a connection on which nothing has been sent.
 pub async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.expect("the service accepts connections")
 }
@@ -33,7 +33,7 @@ pub async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match timeout(DEADLINE, stream.read_to_end(&mut bytes)).await {
         Ok(Ok(_)) => bytes,
-        // A reset after the answer is the service's close of a connection with unread bytes.
+        // A reset after the answer means that the service closed a connection with unread bytes.
         Ok(Err(_)) if !bytes.is_empty() => bytes,
         Ok(Err(error)) => panic!("reset without an answer: {error}"),
         Err(elapsed) => {
@@ -42,7 +42,7 @@ pub async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// The one response that the bytes are.
+/// Parses the bytes as one response.
 #[must_use]
 #[track_caller]
 pub fn answer(bytes: &[u8]) -> Answer {
@@ -51,7 +51,7 @@ pub fn answer(bytes: &[u8]) -> Answer {
     answers.remove(0)
 }
 
-/// The responses that follow each other in the bytes, each with a `Content-Length` or without a body.
+/// Parses consecutive responses, each with a `Content-Length` or without a body.
 #[must_use]
 #[track_caller]
 pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {

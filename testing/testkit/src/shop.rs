@@ -28,23 +28,23 @@ use tempfile::TempDir;
 
 use crate::{Client, Engine, eventually, store_database::store_database};
 
-/// When a test begins, unless it says otherwise: the middle of a day, so that no window ends by accident.
+/// Default time at which a test begins: the middle of a day, so that no window ends by accident.
 const START: &str = "2026-11-20T10:00:00Z";
 const DAY_SECS: u64 = 86_400;
 
-/// Any free port.
+/// Address with any free port.
 const FREE: &str = "127.0.0.1:0";
 
-/// How long a further gateway may take to hear from the core.
+/// Timeout within which a further gateway must reach the core.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The service on a store of its own, listening on free ports of the loopback. Its clock stands still until
-/// [`TestShop::advance`]. Requests are counted where the variable `PETSTORE_TEST_LIMITER` says, so that the
-/// same tests hold every limiter to the same promises. Everything ends when it is dropped.
+/// Service on its own store, listening on free ports of the loopback. Its clock stands still until
+/// [`TestShop::advance`]. Requests are counted by the limiter that the variable `PETSTORE_TEST_LIMITER`
+/// names, so that one suite tests every limiter. Everything ends when it is dropped.
 #[derive(Debug)]
 pub struct TestShop {
     running: serve::RunningService,
-    /// Those beside the first, which runs in one process with the core.
+    /// Gateways beside the first, which runs in one process with the core.
     further_gateways: Vec<gateway::RunningGateway>,
     clock: Clock,
     hand: ManualClock,
@@ -72,7 +72,7 @@ impl TestShop {
         Self::start(START, flags).await
     }
 
-    /// Opens the shop with so many gateways that share the counters, and these flags for each of them.
+    /// Opens the shop with `gateways` gateways that share the counters, and these flags for each of them.
     pub async fn open_on(counters: &SharedCounters, gateways: u16, flags: &[&str]) -> Self {
         counters.wait_for_a_whole_test().await;
         let count = gateways.to_string();
@@ -84,7 +84,7 @@ impl TestShop {
         shop
     }
 
-    /// Opens the shop with so many gateways on one core, each of which counts in its own process.
+    /// Opens the shop with `gateways` gateways on one core, each of which counts in its own process.
     pub async fn open_apart(gateways: u16) -> Self {
         let mut shop = Self::start_on(START, &[], None).await;
         for _ in 1..gateways {
@@ -157,14 +157,14 @@ impl TestShop {
         self.further_gateways.push(running);
     }
 
-    /// Where each gateway serves REST.
+    /// Returns the REST address of each gateway.
     #[must_use]
     pub fn gateways(&self) -> Vec<SocketAddr> {
         let further = self.further_gateways.iter().map(|gateway| gateway.http_addr.expect("plain HTTP"));
         self.running.http_addr.into_iter().chain(further).collect()
     }
 
-    /// Speaks to the admin port of each gateway.
+    /// Returns a client of the admin port of each gateway.
     #[must_use]
     pub fn admins(&self) -> Vec<Client> {
         let further = self.further_gateways.iter().map(|gateway| Client::new(gateway.admin_addr));
@@ -176,58 +176,58 @@ impl TestShop {
         self.hand.advance(by);
     }
 
-    /// Moves the clock back, as nobody should.
+    /// Moves the clock back, as a clock that is corrected does.
     pub fn turn_back(&self, by: Duration) {
         self.hand.set(self.clock.now().minus(by));
     }
 
-    /// What the clock shows, in whole seconds.
+    /// Returns the time of the clock, in whole seconds.
     #[must_use]
     pub fn unix_secs(&self) -> u64 {
         self.clock.now().as_secs()
     }
 
-    /// When the UTC day ends, in Unix seconds.
+    /// Returns the end of the UTC day, in Unix seconds.
     #[must_use]
     pub fn midnight(&self) -> u64 {
         (self.unix_secs() / DAY_SECS + 1) * DAY_SECS
     }
 
-    /// Every metric that the shop can show, as a table.
+    /// Returns every metric that the shop can show, as a table.
     #[must_use]
     pub fn metrics_table(&self) -> String {
         self.running.metrics().table()
     }
 
-    /// Where gRPC is served.
+    /// Returns the address of gRPC.
     #[must_use]
     pub fn grpc_addr(&self) -> SocketAddr {
         self.running.grpc_addr.tcp().expect("a TCP port")
     }
 
-    /// Speaks REST without a key.
+    /// Returns a REST client without a key.
     #[must_use]
     pub fn anonymous(&self) -> Client {
         Client::new(self.running.http_addr.expect("plain HTTP"))
     }
 
-    /// Speaks to the admin port.
+    /// Returns a client of the admin port.
     #[must_use]
     pub fn admin(&self) -> Client {
         Client::new(self.running.admin_addr)
     }
 
-    /// Speaks REST with a key of a new account on this plan.
+    /// Returns a REST client with a key of a new account on this plan.
     pub async fn client_on(&self, plan: Plan) -> Client {
         self.client_of(&self.account_on(plan).await).await
     }
 
-    /// Speaks REST with a key of a new Enterprise account with these numbers.
+    /// Returns a REST client with a key of a new Enterprise account with these limits.
     pub async fn client_with(&self, per_minute: u64, per_day: u64) -> Client {
         self.client_on(Plan::Enterprise(Quota { per_minute, per_day })).await
     }
 
-    /// A new account on this plan.
+    /// Creates an account on this plan.
     pub async fn account_on(&self, plan: Plan) -> AccountName {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let name = AccountName::parse(&format!("account-{number}")).expect("a name");
@@ -235,7 +235,7 @@ impl TestShop {
         name
     }
 
-    /// Puts an account on another plan.
+    /// Moves an account to another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
         self.running
             .store()
@@ -258,19 +258,19 @@ impl TestShop {
         accounts.resume(account, self.clock.now()).await.expect("the account is there");
     }
 
-    /// The token of a new operator.
+    /// Creates an operator, and returns its token.
     pub async fn operator_token(&self, name: &str, role: Role) -> String {
         let name = OperatorName::parse(name).expect("a name");
         let issued = self.running.store().operators().create(&name, role, self.clock.now()).await;
         issued.expect("a new operator").token.expose().to_owned()
     }
 
-    /// Speaks REST with a new key of the account.
+    /// Returns a REST client with a new key of the account.
     pub async fn client_of(&self, account: &AccountName) -> Client {
         self.issue(account, None).await
     }
 
-    /// Speaks REST with a new key of the account that expires after so long.
+    /// Returns a REST client with a new key of the account that expires after this time.
     pub async fn client_expiring(&self, account: &AccountName, after: Duration) -> Client {
         self.issue(account, Some(self.clock.now().plus(after))).await
     }
@@ -281,7 +281,7 @@ impl TestShop {
         self.running.store().keys().revoke(id, self.clock.now()).await.expect("the key is there");
     }
 
-    /// Bans the client's key for so long, as an operator does.
+    /// Bans the client's key for this time, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
         let banned =
             self.running.store().bans().add(self.key_id(client), length, None, self.clock.now()).await;
@@ -294,13 +294,13 @@ impl TestShop {
         lifted.expect("the key is there");
     }
 
-    /// The bans that the store knows.
+    /// Returns the bans in the store.
     pub async fn bans(&self) -> Vec<BannedKey> {
         self.running.store().bans().list(self.clock.now()).await.expect("the store answers")
     }
 
-    /// Replaces the client's key: the old one works for the grace period beside that of the client given
-    /// back.
+    /// Replaces the client's key, and returns a client with the new one. The old key works beside it for the
+    /// grace period.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
         let issued = self
@@ -344,7 +344,7 @@ fn settings(database: &str, flags: &[&str]) -> ServeSettings {
     ServeSettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A moment written as `2026-11-20T10:00:00Z`.
+/// Parses a moment such as `2026-11-20T10:00:00Z`.
 fn unix_millis(moment: &str) -> UnixMillis {
     let moment: jiff::Timestamp = moment.parse().expect("an RFC 3339 moment");
     UnixMillis(moment.as_millisecond().try_into().expect("a moment after 1970"))

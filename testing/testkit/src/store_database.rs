@@ -1,10 +1,10 @@
-//! A PostgreSQL database for the store.
+//! PostgreSQL database for the store.
 
 use petstore_core::{DatabaseUrl, store::schema};
 use petstore_test_servers::servers::{Database, database_with_schema};
 
-/// A new database with the schema of the store and nothing in it. It is a copy, so it is given a name of its
-/// own, as an operator does with a copy: a name is an installation.
+/// Creates a database with the schema of the store and no rows. It is a copy, so it is given a new
+/// installation name, as an operator does with a copy.
 pub(crate) async fn store_database() -> Database {
     let database = database_with_schema(async |database| {
         let url: DatabaseUrl = database.url().parse().expect("a URL");

@@ -1,4 +1,4 @@
-//! TLS as a client speaks it.
+//! TLS connections of a client.
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use tokio_rustls::{
 
 use crate::Authority;
 
-/// What a client offers to speak over TLS.
+/// Protocol that a client offers over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -25,10 +25,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Both.
+    /// Both protocols.
     pub const ALL: [Self; 2] = [Self::Http1, Self::Http2];
 
-    /// Its name in ALPN.
+    /// Returns the name in ALPN.
     fn name(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
@@ -37,7 +37,7 @@ impl Protocol {
     }
 }
 
-/// Trusts one authority, and offers one protocol.
+/// TLS client that trusts one authority, and offers one protocol.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
@@ -45,7 +45,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the certificates of this authority alone.
+    /// Creates a client that trusts only the certificates of this authority.
     #[must_use]
     pub fn trusting(authority: &Authority, protocol: Protocol) -> Self {
         let mut roots = RootCertStore::empty();
@@ -60,17 +60,17 @@ impl Tls {
         Self { connector: TlsConnector::from(Arc::new(config)), protocol }
     }
 
-    /// What is offered.
+    /// Returns the offered protocol.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// A connection on which nothing has been said but the handshake.
+    /// Opens a connection on which only the handshake has taken place.
     ///
     /// # Errors
     ///
-    /// The refusal of one of the two sides, and a protocol that was not taken.
+    /// If one of the two sides refuses the other, or if the protocol was not accepted.
     pub async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;

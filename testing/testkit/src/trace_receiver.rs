@@ -1,4 +1,4 @@
-//! A receiver of traces, as OTLP has it.
+//! OTLP receiver of traces.
 
 use std::{
     collections::HashMap,
@@ -21,10 +21,10 @@ use tonic::{Request, Response, Status, transport::Server};
 
 use crate::eventually;
 
-/// Longer than spans may take to arrive from a busy machine.
+/// Timeout of spans, longer than they take to arrive from a busy machine.
 const ARRIVED: Duration = Duration::from_secs(20);
 
-/// Keeps the spans that are sent to it. It ends when it is dropped.
+/// Receiver that keeps the spans that are sent to it. It ends when it is dropped.
 #[derive(Debug)]
 pub struct TraceReceiver {
     url: String,
@@ -32,12 +32,12 @@ pub struct TraceReceiver {
     _serving: JoinSet<()>,
 }
 
-/// A span, and who sent it.
+/// Span, and its sender.
 #[derive(Clone, Debug)]
 pub struct ReceivedSpan {
-    /// `service.name` of the sender.
+    /// Value of `service.name` of the sender.
     pub service: String,
-    /// The span as it was sent.
+    /// Span as it was sent.
     pub span: Span,
 }
 
@@ -62,7 +62,7 @@ impl TraceService for Received {
 }
 
 impl ReceivedSpan {
-    /// The value of an attribute, as text.
+    /// Returns the value of an attribute, as text.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<String> {
         attribute(&self.span.attributes, name)
@@ -79,7 +79,7 @@ fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
 }
 
 impl TraceReceiver {
-    /// Starts one on a free port.
+    /// Starts a receiver on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -93,13 +93,13 @@ impl TraceReceiver {
         Self { url, received, _serving: serving }
     }
 
-    /// Its address, for `--otlp-endpoint`.
+    /// Returns its address, for `--otlp-endpoint`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The spans so far.
+    /// Returns the spans so far.
     #[must_use]
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.received.0.lock().expect("no panic under this lock").clone()
@@ -116,8 +116,8 @@ impl TraceReceiver {
         .await
     }
 
-    /// Waits for the span of the request with this `X-Request-Id`, and gives all of its trace: what its
-    /// service did for it is there too.
+    /// Waits for the span of the request with this `X-Request-Id`, and returns its whole trace, which
+    /// includes the work of its service for it.
     pub async fn expect_trace(&self, request_id: &str) -> Vec<ReceivedSpan> {
         eventually(ARRIVED, async || {
             let spans = self.trace_of(request_id);
@@ -126,7 +126,7 @@ impl TraceReceiver {
         .await
     }
 
-    /// All spans of the request's trace.
+    /// Returns all spans of the request's trace.
     fn trace_of(&self, request_id: &str) -> Vec<ReceivedSpan> {
         let spans = self.spans();
         let is_root =
@@ -137,7 +137,7 @@ impl TraceReceiver {
     }
 }
 
-/// Those without a parent among the spans stand at the left.
+/// Draws the tree. Spans without a parent among the spans are at the left.
 fn draw(spans: &[ReceivedSpan]) -> String {
     let ids: Vec<_> = spans.iter().map(|span| &span.span.span_id).collect();
     let mut children: HashMap<Option<&Vec<u8>>, Vec<&ReceivedSpan>> = HashMap::new();

@@ -1,5 +1,5 @@
-//! A line for people without colours: as the subscriber would write it, with fewer instructions. Every
-//! request writes one.
+//! Log line for people without colours. It is the subscriber's format, written with fewer instructions,
+//! because every request writes one.
 
 use std::{
     fmt,
@@ -18,14 +18,14 @@ use tracing_subscriber::{
     },
 };
 
-/// The time as in RFC 3339, with microseconds. What stands before these is made once a second.
+/// Formatter of the time as in RFC 3339, with microseconds. The part before them is made once a second.
 #[derive(Debug, Default)]
 pub(super) struct Timestamp(Mutex<Second>);
 
 #[derive(Debug, Default)]
 struct Second {
     since_epoch: u64,
-    /// Without the `Z` at its end.
+    /// Time without the `Z` at its end.
     text: String,
 }
 
@@ -51,7 +51,7 @@ impl Second {
     }
 }
 
-/// The fields. What the subscriber escapes is left to it: messages and errors.
+/// Formatter of the fields. Those that the subscriber escapes are left to it: messages and errors.
 #[derive(Debug)]
 pub(super) struct Fields;
 

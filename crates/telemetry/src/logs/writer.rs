@@ -1,4 +1,4 @@
-//! A writer that never makes its caller wait.
+//! Log writer that never makes its caller wait.
 
 use std::{
     io, mem,
@@ -26,18 +26,18 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(4);
 /// Maximum duration of a flush.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Hands lines to a thread that writes them. Clones write to the same place.
+/// Queue of lines for a thread that writes them. Clones write to the same place.
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter(Arc<Shared>);
 
-/// Lines are copied into one buffer, which the thread takes as a whole: memory for each line, freed by
-/// another thread than the one that allocated it, would cost more than the line.
+/// Shared buffer, which the thread takes as a whole. Separate memory for each line, freed by another thread
+/// than the one that allocated it, would cost more than the line.
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// Signalled when there is something to write.
+    /// Signalled when there are bytes to write.
     wake: Condvar,
-    /// Signalled when all is written.
+    /// Signalled when all bytes are written.
     idle: Condvar,
     dropped: AtomicU64,
 }
@@ -53,9 +53,9 @@ enum ThreadState {
     /// No thread runs, and every line is dropped.
     #[default]
     Absent,
-    /// It writes or sleeps, and looks for more by itself.
+    /// The thread writes or sleeps, and looks for more lines by itself.
     Busy,
-    /// It waits to be woken.
+    /// The thread waits to be woken.
     Idle,
 }
 
@@ -88,7 +88,7 @@ impl LogWriter {
 }
 
 impl Shared {
-    /// Held for as long as a line takes to copy, and never while anything is written.
+    /// Locks the buffer. The lock is held for as long as a line takes to copy, and never during a write.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// The thread's work, for ever.
+    /// Writes lines for ever, as the thread's work.
     fn write_all(&self, mut sink: impl io::Write) {
         let mut batch = Vec::with_capacity(BUFFER);
         loop {
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-/// One write is one line, for that is how the subscriber writes. It never waits and never fails.
+/// Takes one line per write, as the subscriber writes them. It never waits and never fails.
 impl io::Write for &LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(line);
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes bytes only while it can take its lock.
+    /// Sink that takes bytes only while it can take its lock.
     #[derive(Clone, Default)]
     struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -200,7 +200,7 @@ mod tests {
             (&writer).write_all(&[b'x'; 1_024]).unwrap();
         }
         let dropped = writer.dropped();
-        // What the thread has taken may be as much again as waits.
+        // The thread may have taken as much as waits.
         assert!((LINES as u64..=2 * LINES as u64).contains(&dropped), "{dropped}");
         writer.flush();
         assert!(start.elapsed() < 10 * FLUSH_TIMEOUT, "{:?}", start.elapsed());

@@ -1,4 +1,4 @@
-//! Showing metrics.
+//! Exposition of metrics.
 
 use std::{
     collections::BTreeSet,
@@ -10,16 +10,16 @@ use prometheus::{Registry, TextEncoder, core::Desc};
 
 use super::Collectors;
 
-/// Metrics that are shown together. Clones show the same.
+/// Metrics that are shown together. Clones show the same metrics.
 #[derive(Clone, Default)]
 pub struct Exposition {
     shown: Registry,
-    /// A row of the table for each metric.
+    /// Row of the table for each metric.
     rows: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Exposition {
-    /// The media type of [`Self::text`].
+    /// Media type of [`Self::text`].
     pub const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
 
     /// Adds metrics.
@@ -38,7 +38,7 @@ impl Exposition {
         }
     }
 
-    /// Which metrics there are, as a table in Markdown: name, type, labels and meaning.
+    /// Returns the metrics as a table in Markdown: name, type, labels and meaning.
     #[must_use]
     pub fn table(&self) -> String {
         let rows = self.lock_rows();
@@ -50,10 +50,10 @@ impl Exposition {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
-    /// All of them in Prometheus's text format, with the values of now.
+    /// Returns all of them in Prometheus's text format, with their current values.
     #[must_use]
     pub fn text(&self) -> String {
-        // An error would mean a metric without values, and those are left out before.
+        // An error would mean a metric without values, but those are left out before.
         TextEncoder::new().encode_to_string(&self.shown.gather()).unwrap_or_default()
     }
 }

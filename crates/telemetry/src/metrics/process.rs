@@ -10,8 +10,8 @@ use prometheus::{Counter, Gauge, core::Collector};
 
 use super::{Collectors, Sampled, made};
 
-/// Ticks of the kernel's clock in a second: `USER_HZ`, which is 100 on every architecture that Rust's
-/// standard library supports.
+/// Ticks of the kernel's clock per second: `USER_HZ`, which is 100 on every architecture that Rust's standard
+/// library supports.
 const TICKS: f64 = 100.0;
 
 /// Returns CPU time, memory, open files and start time of this process. A value that cannot be read is 0.
@@ -50,7 +50,7 @@ fn sampled(name: &str, help: &str, read: fn() -> io::Result<f64>) -> Box<dyn Col
     Sampled::boxed(made(Gauge::new(name, help)), move |gauge: &Gauge| gauge.set(read().unwrap_or_default()))
 }
 
-/// `VmRSS:    1234 kB`
+/// Returns the resident memory, from a line such as `VmRSS:    1234 kB`.
 fn resident_memory() -> io::Result<f64> {
     field(&fs::read_to_string("/proc/self/status")?, "VmRSS:").map(|kibibytes| kibibytes * 1_024.0)
 }
@@ -61,19 +61,19 @@ fn open_files() -> io::Result<f64> {
     Ok(fs::read_dir("/proc/self/fd")?.count().saturating_sub(1) as f64)
 }
 
-/// `Max open files            1024                 524288               files`: the first number counts.
+/// Returns the first number of `Max open files            1024                 524288               files`.
 fn most_files() -> io::Result<f64> {
     field(&fs::read_to_string("/proc/self/limits")?, "Max open files")
 }
 
-/// In user mode and in the kernel.
+/// Returns the CPU time in user mode and in the kernel.
 fn cpu_time() -> io::Result<f64> {
     let [user, kernel] = stat_seconds([14, 15])?;
     Ok(user + kernel)
 }
 
-/// Fields of `stat` that are counted in ticks, by their numbers in `proc_pid_stat(5)`. The second field, the
-/// program's name in parentheses, may hold anything.
+/// Returns, in seconds, the fields of `stat` that are counted in ticks, by their numbers in
+/// `proc_pid_stat(5)`. The second field, the program's name in parentheses, may hold anything.
 fn stat_seconds<const N: usize>(numbers: [usize; N]) -> io::Result<[f64; N]> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
@@ -85,7 +85,7 @@ fn stat_seconds<const N: usize>(numbers: [usize; N]) -> io::Result<[f64; N]> {
     Ok(seconds)
 }
 
-/// The number after a name at the start of a line.
+/// Returns the number after a name at the start of a line.
 fn field(text: &str, name: &str) -> io::Result<f64> {
     number(text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()))
 }
@@ -124,7 +124,7 @@ mod tests {
         assert!((shown() - first).abs() < f64::EPSILON, "{first}");
     }
 
-    /// Under systemd's `ProcSubset=pid` there is nothing in `/proc` but processes.
+    /// Under systemd's `ProcSubset=pid` there are only processes in `/proc`.
     #[test]
     fn nothing_is_read_but_what_the_kernel_says_of_this_process() {
         let code = include_str!("process.rs").split("#[cfg(test)]").next().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Metrics whose values are asked for when they are shown.
+//! Metrics whose values are read when they are shown.
 
 use prometheus::{
     core::{Collector, Desc},
     proto::MetricFamily,
 };
 
-/// A metric that something else knows the value of: it is set just before it is shown.
+/// Metric whose value is set just before it is shown.
 pub struct Sampled<M, S> {
     metric: M,
     sample: S,
@@ -16,7 +16,7 @@ where
     M: Collector + 'static,
     S: Fn(&M) + Send + Sync + 'static,
 {
-    /// The metric, and what sets its value. That must not wait for anything.
+    /// Returns the metric with the function that sets its value. The function must not wait for anything.
     pub fn boxed(metric: M, sample: S) -> Box<dyn Collector> {
         Box::new(Self { metric, sample })
     }

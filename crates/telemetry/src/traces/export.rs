@@ -1,7 +1,7 @@
-//! Sending spans to a receiver, over OTLP (gRPC).
+//! Export of spans to a receiver, over OTLP (gRPC).
 //!
-//! Requests never wait for that. Spans that ended wait in a queue of [`QUEUE`] for a thread of their own;
-//! what finds it full is dropped, and counted like what the receiver did not take.
+//! Requests never wait for the export. Spans that ended wait in a queue of [`QUEUE`] for a separate thread.
+//! If the queue is full, a span is dropped, and counted like those that the receiver did not accept.
 
 mod counted;
 mod endpoint;
@@ -37,17 +37,17 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Settings of the span exporter.
 #[derive(Clone, Debug)]
 pub struct ExporterSettings {
-    /// The receiver.
+    /// Address of the receiver.
     pub endpoint: OtlpEndpoint,
     /// Fraction of the requests without a trace of their own that is recorded, from 0 to 1.
     pub ratio: f64,
-    /// The name of the service, `service.name`.
+    /// Name of the service, `service.name`.
     pub service: &'static str,
-    /// Its version, `service.version`.
+    /// Version of the service, `service.version`.
     pub version: &'static str,
 }
 
-/// Sends spans until it is stopped.
+/// Exporter that sends spans until it is stopped.
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
@@ -56,7 +56,7 @@ impl Exporter {
     ///
     /// # Errors
     ///
-    /// The exporter cannot be made of this endpoint.
+    /// If the exporter cannot be built for this endpoint.
     pub fn start(settings: ExporterSettings, metrics: &SpanMetrics) -> Result<Self, ExporterBuildError> {
         let ExporterSettings { endpoint, ratio, service, version } = settings;
         let exporter = SpanExporter::builder()
@@ -94,7 +94,7 @@ impl Exporter {
         Traces(Some(self.0.tracer("petstore")))
     }
 
-    /// Sends the spans that wait, for at most a second, and stops. Blocks the thread.
+    /// Sends the queued spans, for at most a second, and stops. Blocks the thread.
     pub fn stop(self) {
         if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
             tracing::debug!(%error, "the last spans were not sent");

@@ -1,8 +1,8 @@
-//! gRPC's calls, as spans describe them.
+//! Attributes of gRPC calls in spans.
 
 use opentelemetry::KeyValue;
 
-/// The status codes by their number (gRPC, "Status codes and their use").
+/// Status codes by their number (gRPC, "Status codes and their use").
 const STATUS: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -23,7 +23,7 @@ const STATUS: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// The name of a status code.
+/// Returns the name of a status code.
 #[must_use]
 pub fn status(code: i32) -> &'static str {
     usize::try_from(code).ok().and_then(|code| STATUS.get(code)).copied().unwrap_or("UNKNOWN")

@@ -1,6 +1,6 @@
-//! Between services: `traceparent` (W3C Trace Context).
+//! Propagation between services: `traceparent` (W3C Trace Context).
 //!
-//! `tracestate` is neither read nor passed on: it holds whatever its sender likes, and would be recorded.
+//! `tracestate` is neither read nor passed on: its sender may put anything into it, and it would be recorded.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{
@@ -11,12 +11,12 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The span that the header fields name, or an empty context.
+/// Returns the span that the header fields name, or an empty context.
 pub(crate) fn read(headers: &HeaderMap) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &Traceparent(headers))
 }
 
-/// Names the context's span in the header fields.
+/// Writes the context's span into the header fields.
 pub(crate) fn write(context: &Context, headers: &mut HeaderMap) {
     TraceContextPropagator::new().inject_context(context, &mut Written(headers));
 }

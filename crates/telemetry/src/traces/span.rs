@@ -1,4 +1,4 @@
-//! One part of a request's work.
+//! Span: one part of a request's work.
 
 use std::{
     borrow::Cow,
@@ -18,14 +18,14 @@ use opentelemetry_sdk::trace::SdkTracer;
 
 use super::propagation;
 
-/// One part of a request's work, from when it is made until it is dropped: also when the work is given up.
+/// One part of a request's work, from its creation until it is dropped, even if the work is abandoned.
 ///
-/// It may be nothing at all, when traces are off; or belong to a trace that is not recorded, and then only be
-/// handed on.
+/// It may be empty, if traces are off. It may also belong to a trace that is not recorded, and is then only
+/// propagated.
 pub struct Span(Option<Context>);
 
 impl Span {
-    /// A span that is not there.
+    /// Returns an empty span.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
@@ -35,8 +35,8 @@ impl Span {
         Self(Some(context))
     }
 
-    /// Begins a part of what the current span does. Without a current span that is recorded, it is
-    /// [`Self::none`], and nothing is asked for its description.
+    /// Begins a part of the current span's work. Without a current span that is recorded, it is
+    /// [`Self::none`], and `describe` is not called.
     #[must_use]
     pub fn child(kind: SpanKind, describe: impl FnOnce() -> SpanDescription) -> Self {
         let begin = |parent: &Context, tracer: &SdkTracer| {
@@ -48,7 +48,7 @@ impl Span {
         Self(if_recorded(begin))
     }
 
-    /// Takes note of a part of what the current span did, which has just ended.
+    /// Records a part of the current span's work that has just ended.
     pub fn past(kind: SpanKind, took: Duration, failed: bool, describe: impl FnOnce() -> SpanDescription) {
         if_recorded(|parent, tracer| {
             let SpanDescription { name, attributes } = describe();
@@ -68,14 +68,14 @@ impl Span {
         Within { work, span: self.0.clone() }
     }
 
-    /// Adds to the description, if it is recorded.
+    /// Adds attributes, if the span is recorded.
     pub fn describe<const N: usize>(&self, attributes: impl FnOnce() -> [KeyValue; N]) {
         if let Some(context) = self.recorded() {
             context.span().set_attributes(attributes());
         }
     }
 
-    /// The work failed, and this is what kind of failure it is (`error.type`).
+    /// Marks the work as failed, with this kind of failure (`error.type`).
     pub fn fail(&self, kind: impl Into<Value>) {
         if let Some(context) = self.recorded() {
             context.span().set_attribute(KeyValue::new("error.type", kind.into()));
@@ -83,13 +83,13 @@ impl Span {
         }
     }
 
-    /// The trace that it belongs to, if that is recorded.
+    /// Returns the trace of the span, if that is recorded.
     #[must_use]
     pub fn trace_id(&self) -> Option<TraceId> {
         self.recorded().map(|context| context.span().span_context().trace_id())
     }
 
-    /// Names this span as the parent in a request to another service; if it is nothing, the current one.
+    /// Writes this span into a request to another service as the parent; if it is empty, the current one.
     pub fn write(&self, headers: &mut HeaderMap) {
         match &self.0 {
             Some(context) => propagation::write(context, headers),
@@ -106,11 +106,11 @@ impl Span {
     }
 }
 
-/// The span whose work this is, for another task that goes on with it.
+/// Handle of the current span, for another task that continues its work.
 pub struct Current(Option<Context>);
 
 impl Current {
-    /// That of the calling task, or none.
+    /// Returns the current span of the calling task, or none.
     #[must_use]
     pub fn take() -> Self {
         Self(Context::map_current(|current| current.has_active_span().then(|| current.clone())))
@@ -128,7 +128,7 @@ impl fmt::Debug for Current {
     }
 }
 
-/// Returns what `begin` makes of the current span, or `None` if it is not recorded.
+/// Calls `begin` with the current span, or returns `None` if that is not recorded.
 fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
     Context::map_current(|current| {
         let tracer = current.get::<SdkTracer>()?;
@@ -136,12 +136,12 @@ fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
     })
 }
 
-/// The name and attributes of a span.
+/// Name and attributes of a span.
 #[derive(Clone, Debug)]
 pub struct SpanDescription {
-    /// Name of low cardinality: what is particular to this work is an attribute.
+    /// Name of low cardinality. Details of this work are attributes.
     pub name: Cow<'static, str>,
-    /// Names and values.
+    /// Names and values of the attributes.
     pub attributes: Vec<KeyValue>,
 }
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Span {
 }
 
 pin_project_lite::pin_project! {
-    /// Work whose current span is a [`Span`].
+    /// Future whose current span is a [`Span`].
     pub struct Within<F> {
         #[pin]
         work: F,

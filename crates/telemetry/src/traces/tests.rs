@@ -63,7 +63,7 @@ fn child() -> Span {
     Span::child(SpanKind::Client, || SpanDescription { name: "child".into(), attributes: Vec::new() })
 }
 
-/// What a service that is asked as part of the current span is told.
+/// Returns the header fields of a request to another service as part of the current span.
 fn told(span: &Span) -> HeaderMap {
     let mut headers = HeaderMap::new();
     span.write(&mut headers);

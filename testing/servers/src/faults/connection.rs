@@ -1,4 +1,4 @@
-//! One connection through the proxy: two directions, and the faults upon them.
+//! Connection through the proxy: two directions, and their faults.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,18 +17,18 @@ use super::{
     control::{Control, Setting},
 };
 
-/// The most pieces on their way in one direction: 64 MiB at most, so that a delay of a second carries 64
-/// MiB/s.
+/// Maximum number of pieces in flight in one direction: 64 MiB at most, so that a delay of a second carries
+/// 64 MiB/s.
 const QUEUE: usize = 4_096;
 const PIECE: usize = 16 * 1_024;
 
-/// Some bytes as they arrived; none when the sender was reset.
+/// Bytes as they arrived; none if the sender was reset.
 struct Piece {
     arrived: Instant,
     bytes: Option<Vec<u8>>,
 }
 
-/// The connection is to be reset on both sides.
+/// Reason to reset the connection on both sides.
 struct Reset;
 
 /// Carries bytes between the client and the target until both have closed, or one is reset.
@@ -58,13 +58,13 @@ pub(super) async fn carry(
     }
 }
 
-/// One way of a connection.
+/// One direction of a connection.
 struct Direction {
     control: Arc<Control>,
     settings: watch::Receiver<Setting>,
     is_response: bool,
     pieces: u32,
-    /// The setting that `passed` belongs to, and how many bytes have passed since.
+    /// Setting that `passed` belongs to. `passed` is the number of bytes since then.
     counted: u64,
     passed: u64,
 }
@@ -102,12 +102,12 @@ impl Direction {
                 None => break,
             }
         }
-        let _ = to.shutdown().await; // who is gone needs no farewell
+        let _ = to.shutdown().await; // the receiver may have closed already
         while queue.recv().await.is_some() {} // read and dropped: the sender must not be held up
         Ok(())
     }
 
-    /// Comes back when what arrived then may go on, however often the fault changes meanwhile.
+    /// Waits until a piece that arrived at this moment may be delivered. The fault may change meanwhile.
     async fn due(&mut self, arrived: Instant) {
         self.pieces = self.pieces.wrapping_add(1);
         loop {
@@ -147,7 +147,7 @@ impl Direction {
                     }
                 }
                 Fault::Throttle { bytes_per_sec } if self.is_response => {
-                    // Pieces of a fiftieth of a second, and each takes its time.
+                    // Pieces hold a fiftieth of a second, and each waits for its time.
                     let rate = bytes_per_sec.max(1);
                     let piece = (rate / 50).max(1);
                     allowed = allowed.min(piece as usize);
@@ -164,7 +164,7 @@ impl Direction {
         Ok(())
     }
 
-    /// Comes back when the response stream is to end, and never in the other direction.
+    /// Completes when the response stream is to end. Never completes in the other direction.
     async fn half_closed(&mut self) {
         let is_response = self.is_response;
         let closed = self.settings.wait_for(|setting| is_response && setting.fault == Fault::HalfClose).await;
@@ -172,7 +172,7 @@ impl Direction {
     }
 }
 
-/// Reads until the sender closes or is reset. The queue's bound is what holds up a sender that is too fast.
+/// Reads until the sender closes or is reset. The queue's bound slows down a sender that is too fast.
 async fn read(mut from: ReadHalf<'_>, queue: mpsc::Sender<Piece>) {
     loop {
         let mut bytes = Vec::with_capacity(PIECE);
@@ -189,7 +189,7 @@ async fn read(mut from: ReadHalf<'_>, queue: mpsc::Sender<Piece>) {
     }
 }
 
-/// The mean delay, and a part of the jitter: the multiples of the golden ratio fill the span evenly.
+/// Returns the mean delay with a part of the jitter. The multiples of the golden ratio fill the span evenly.
 fn jittered(by: Duration, jitter: Duration, piece: u32) -> Duration {
     let place = (f64::from(piece) * 0.618_033_988_749_895).fract();
     (by + jitter.mul_f64(2.0 * place)).saturating_sub(jitter)

@@ -1,4 +1,4 @@
-//! What the proxy and its connections share.
+//! State that the proxy and its connections share.
 
 use std::{
     net::SocketAddr,
@@ -12,28 +12,28 @@ use tokio::sync::watch;
 
 use super::Fault;
 
-/// A fault, and how many were set before it: the same fault set twice is two faults.
+/// Fault, and the number of faults set before it: a fault that is set twice is two faults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) fault: Fault,
     pub(super) number: u64,
 }
 
-/// What the test tells the connections, and what they tell it.
+/// Shared state of the test and the connections.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) setting: watch::Sender<Setting>,
-    /// Changes when all connections are to be reset.
+    /// Counter that changes when all connections are to be reset.
     pub(super) resets: watch::Sender<u64>,
     target: Mutex<SocketAddr>,
-    /// How many connections were accepted.
+    /// Number of accepted connections.
     pub(super) accepted: AtomicU64,
-    /// How many were cut.
+    /// Number of cut connections.
     pub(super) cut: AtomicU64,
 }
 
 impl Control {
-    /// No fault, in front of the target.
+    /// Creates the state without a fault, in front of the target.
     pub(super) fn new(target: SocketAddr) -> Self {
         Self {
             setting: watch::Sender::new(Setting { fault: Fault::None, number: 0 }),
@@ -56,11 +56,11 @@ impl Control {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
-    /// Whether the connection that has reached the end of this setting's bytes is to be cut.
+    /// Returns `true` if the connection that has reached the end of this setting's bytes is to be cut.
     pub(super) fn cuts(&self, reached: Setting) -> bool {
         let is_cut = match reached.fault {
             Fault::Cut { .. } => true,
-            // Only one connection finds the setting still there.
+            // Only one connection finds the setting unchanged.
             _ => self.setting.send_if_modified(|setting| {
                 let is_first = setting.number == reached.number;
                 if is_first {

@@ -1,5 +1,5 @@
-//! Faults between two processes: a TCP proxy that delays, holds, cuts and refuses as the test says, and one
-//! that does so at single messages of PostgreSQL's protocol.
+//! Faults between two processes: a TCP proxy that delays, holds, cuts and refuses on request, and one that
+//! does so at single messages of PostgreSQL's protocol.
 
 mod connection;
 mod control;

@@ -1,4 +1,4 @@
-//! The proxy as the test holds it, and its accept loop.
+//! Handle of the proxy for tests, and its accept loop.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -15,13 +15,13 @@ use tokio::{
 use super::{Fault, connection::carry, control::Control};
 use crate::port::free_port;
 
-/// A TCP proxy on a port of 127.0.0.1 in front of one target at a time. It ends, with its connections, when
-/// dropped.
+/// TCP proxy on a port of 127.0.0.1 in front of one target at a time. When it is dropped, it ends with its
+/// connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     control: Arc<Control>,
-    /// Whether the accept loop has a listener.
+    /// `true` if the accept loop has a listener.
     listening: watch::Receiver<bool>,
     accept_loop: AbortHandle,
 }
@@ -42,7 +42,7 @@ impl Proxy {
         Self { address, control, listening, accept_loop: accept_loop.abort_handle() }
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -58,8 +58,8 @@ impl Proxy {
         }
     }
 
-    /// Carries new connections to another target, as when a name or an address moves to another server. Open
-    /// ones stay.
+    /// Carries new connections to another target, as if a name or an address moved to another server. Open
+    /// connections stay.
     pub fn lead_to(&self, target: SocketAddr) {
         self.control.set_target(target);
     }
@@ -69,13 +69,13 @@ impl Proxy {
         self.control.resets.send_modify(|count| *count += 1);
     }
 
-    /// How many connections it has accepted.
+    /// Returns the number of accepted connections.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.control.accepted.load(Ordering::Relaxed)
     }
 
-    /// How many connections [`Fault::Cut`] and [`Fault::CutOnce`] have cut.
+    /// Returns the number of connections that [`Fault::Cut`] and [`Fault::CutOnce`] have cut.
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.control.cut.load(Ordering::Relaxed)
@@ -112,11 +112,11 @@ async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watc
                     tokio::spawn(async move {
                         let mut stream = stream;
                         let mut request = [0; 4_096];
-                        // What is left unread would make a reset of the close.
+                        // Unread bytes would turn the close into a reset.
                         let _ = stream.read(&mut request).await;
                     });
                 } else {
-                    // Now: a reset that comes before its task is for it too.
+                    // Subscribed here, so that a reset before the task starts applies to it too.
                     let resets = control.resets.subscribe();
                     connections.spawn(carry(stream, control.target(), Arc::clone(&control), resets));
                 }
@@ -125,7 +125,7 @@ async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watc
     }
 }
 
-/// The next connection; never one without a listener.
+/// Returns the next connection. Never completes without a listener.
 async fn accepted(listener: Option<&TcpListener>) -> TcpStream {
     loop {
         match listener {

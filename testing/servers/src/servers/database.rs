@@ -1,4 +1,4 @@
-//! The databases of a PostgreSQL server, and how to speak to them.
+//! Databases of a PostgreSQL server, and access to them.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -7,13 +7,13 @@ use std::{
 
 use super::{debian::HINT, program::run};
 
-/// The superuser that `initdb` makes.
+/// Superuser that `initdb` makes.
 pub(super) const ROLE: &str = "postgres";
 
-/// Whom to ask, and with what. It stays right while the server is down, and after a restart.
+/// Access to a server. It remains valid while the server is down, and after a restart.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
-    /// The folder of `psql`.
+    /// Folder of `psql`.
     pub(super) programs: PathBuf,
     pub(super) port: u16,
     pub(super) password: Option<&'static str>,
@@ -24,7 +24,7 @@ impl Access {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The password is the URL's when there is one.
+    /// Returns the URL, with the password if there is one.
     pub(super) fn url(&self, address: SocketAddr, database: &str) -> String {
         let password = self.password.map(|password| format!(":{password}")).unwrap_or_default();
         format!("postgres://{ROLE}{password}@{address}/{database}")
@@ -44,7 +44,7 @@ impl Access {
     }
 }
 
-/// A database that no other test has. It ends with its server, and borrows nothing from it: the server can be
+/// Database that no other test has. It ends with its server, but does not borrow the server, which can be
 /// killed and restarted meanwhile.
 #[derive(Clone, Debug)]
 pub struct Database {
@@ -57,48 +57,48 @@ impl Database {
         Self { access, name }
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its URL, with the password if the server asks for one.
+    /// Returns the URL, with the password if the server asks for one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.access.address())
     }
 
-    /// Its URL at another address, such as a proxy's.
+    /// Returns the URL at another address, such as a proxy's.
     #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
         self.access.url(address, &self.name)
     }
 
-    /// Runs SQL in it; what it prints, trimmed: rows as lines, columns parted by `|`.
+    /// Runs SQL in the database. Returns its output, trimmed: rows as lines, columns separated by `|`.
     ///
-    /// Panics when it fails.
+    /// Panics if it fails.
     pub async fn psql(&self, sql: &str) -> String {
         self.try_psql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// The same for SQL that may be refused: the refusal's text.
+    /// Runs SQL that may be refused, and returns its output like `psql`. The error is the server's message.
     ///
     /// # Errors
-    /// When the server refuses it or does not answer.
+    /// If the server refuses it or does not answer.
     pub async fn try_psql(&self, sql: &str) -> Result<String, String> {
         self.access.psql(&self.name, sql).await
     }
 
-    /// The same through a proxy at this address of the loopback.
+    /// Runs SQL that may be refused through a proxy at this address of the loopback.
     ///
     /// # Errors
-    /// When the server refuses it, or the connection breaks.
+    /// If the server refuses it, or the connection breaks.
     pub async fn try_psql_at(&self, address: SocketAddr, sql: &str) -> Result<String, String> {
         self.access.psql_at(address.port(), &self.name, sql).await
     }
 
-    /// Ends the connections of its clients, as an administrator would, and tells how many they were. Those of
+    /// Ends the connections of its clients, as an administrator would, and returns their number. Those of
     /// other databases stay.
     pub async fn terminate_backends(&self) -> usize {
         let count = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -106,8 +106,7 @@ impl Database {
         self.psql(count).await.parse().expect("a number")
     }
 
-    /// Removes it from the server and cuts off whoever is connected, for a test that makes many or large
-    /// ones.
+    /// Removes it from the server and ends its connections, for a test that makes many or large ones.
     pub async fn remove(self) {
         let sql = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         self.access.psql("postgres", &sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));

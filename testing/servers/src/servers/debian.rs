@@ -1,4 +1,4 @@
-//! Where Debian's package puts PostgreSQL, and whom it may run as.
+//! Location of PostgreSQL in Debian's package, and the account that it runs as.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use rustix::process::getuid;
 
 pub(super) const HINT: &str = "install the Debian package postgresql-15 (scripts/install-test-servers does)";
 
-/// The folder of the newest installed version's programs.
+/// Returns the folder of the newest installed version's programs.
 pub(super) fn programs() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
@@ -18,7 +18,7 @@ pub(super) fn programs() -> PathBuf {
         .join("bin")
 }
 
-/// The user and group `postgres`, when this process is root.
+/// Returns the user and group `postgres`, if this process is root.
 pub(super) fn role_account() -> Option<(u32, u32)> {
     if !getuid().is_root() {
         return None;

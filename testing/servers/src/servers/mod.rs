@@ -1,11 +1,11 @@
-//! Real servers: Redis, Redis Cluster and PostgreSQL, each in a folder of its own, on loopback, and killed
-//! with the test.
+//! Real servers: Redis, Redis Cluster and PostgreSQL, each in its own folder, on loopback, and killed with
+//! the test.
 //!
-//! A server belongs to the test that started it, which may pause, kill and restart it (`&mut self`). What
-//! only reads (`&self`) may be shared: [`PostgresServer::shared`] serves every test of the process, each in a
-//! database of its own.
+//! A server belongs to the test that started it, which may pause, kill and restart it (`&mut self`). Methods
+//! that only read (`&self`) may be shared: [`PostgresServer::shared`] serves every test of the process, each
+//! in its own database.
 //!
-//! A server never outlives its test process, however that ends: a shell holds the read end of a pipe whose
+//! A server never outlives its test process, however that ends. A shell holds the read end of a pipe whose
 //! write end only this process has; when the pipe closes, it ends the server and removes the folder
 //! (`supervised`).
 //!

@@ -1,4 +1,4 @@
-//! A real PostgreSQL.
+//! Real PostgreSQL.
 
 use std::{
     fs::Permissions,
@@ -23,22 +23,22 @@ use super::{
 };
 use crate::{eventually, port::free_port};
 
-/// How a [`PostgresServer`] is configured. The default asks for no password and leaves the disk in peace.
+/// Options of a [`PostgresServer`]. The default has no password and does not sync to the disk.
 #[derive(Clone, Debug, Default)]
 pub struct PostgresOptions {
-    /// The password of the role `postgres` (SCRAM); letters and digits, for it becomes part of a URL. Without
-    /// it the server trusts whoever asks.
+    /// Password of the role `postgres` (SCRAM). It has only letters and digits, because it becomes part of a
+    /// URL. Without it the server trusts every client.
     pub password: Option<&'static str>,
-    /// Whether commits wait for the disk. Without it they survive a crash of the server, but not of the
+    /// `true` if commits wait for the disk. Otherwise they survive a crash of the server, but not of the
     /// machine.
     pub fsync: bool,
-    /// Its certificate and private key, in PEM: with them it speaks TLS to whoever asks for it.
+    /// Certificate and private key, in PEM. With them the server speaks TLS to clients that ask for it.
     pub certificate: Option<(String, String)>,
     /// Further settings, as name and value: `("max_connections", "20")`.
     pub settings: Vec<(&'static str, &'static str)>,
 }
 
-/// A PostgreSQL server on 127.0.0.1 in a folder of its own; killed when dropped.
+/// PostgreSQL server on 127.0.0.1 in its own folder; killed when dropped.
 #[derive(Debug)]
 pub struct PostgresServer {
     access: Access,
@@ -48,9 +48,9 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// The server that the tests of this process share; started by the first that asks, ended with the
-    /// process. Take a [`Self::database`] of it. It cannot be paused or killed: for that a test starts its
-    /// own.
+    /// Returns the server that the tests of this process share. It is started by the first call, and ended
+    /// with the process. Take a [`Self::database`] of it. It cannot be paused or killed: a test that does so
+    /// starts its own.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<PostgresServer> = OnceCell::const_new();
         SHARED.get_or_init(|| Self::start(PostgresOptions::default())).await
@@ -58,7 +58,7 @@ impl PostgresServer {
 
     /// Starts a server on a free port and waits until it takes connections.
     ///
-    /// Panics when it does not start, naming the Debian package if the programs are missing.
+    /// Panics if it does not start, naming the Debian package if the programs are missing.
     pub async fn start(options: PostgresOptions) -> Self {
         let process = Supervised::new(Signal::QUIT); // its immediate stop, which also frees its shared memory
         let access = Access { programs: programs(), port: 0, password: options.password };
@@ -68,8 +68,8 @@ impl PostgresServer {
         server
     }
 
-    /// Starts a server that follows the primary, and answers reads: a copy of all its databases. The primary
-    /// has to trust whoever asks, as it does without a password.
+    /// Starts a server that follows the primary and answers reads: a replica of all its databases. The
+    /// primary has to trust every client, as it does without a password.
     pub async fn start_replica(primary: &Self) -> Self {
         let process = Supervised::new(Signal::QUIT);
         let access = Access { port: 0, ..primary.access.clone() };
@@ -95,52 +95,52 @@ impl PostgresServer {
         }
     }
 
-    /// Where it listens: the target of a [`Proxy`](crate::faults::Proxy).
+    /// Returns the address, which is the target of a [`Proxy`](crate::faults::Proxy).
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.access.address()
     }
 
-    /// The URL of its database `postgres`, with the password if it has one.
+    /// Returns the URL of its database `postgres`, with the password if it has one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.address())
     }
 
-    /// The same at another address, such as a proxy's.
+    /// Returns this URL at another address, such as a proxy's.
     #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
         self.access.url(address, "postgres")
     }
 
-    /// Makes an empty database, which no other test has. It stays until the server ends, unless the test
+    /// Creates an empty database, which no other test has. It stays until the server ends, unless the test
     /// removes it.
     pub async fn database(&self) -> Database {
         self.copy("template0").await
     }
 
-    /// Makes a copy of a database that nobody is connected to: tables and rows, without running migrations
-    /// again.
+    /// Creates a copy of a database without connections: tables and rows, without running migrations again.
     pub async fn database_like(&self, template: &Database) -> Database {
         self.copy(template.name()).await
     }
 
-    /// Runs SQL in the database `postgres`; what it prints, trimmed: rows as lines, columns parted by `|`.
+    /// Runs SQL in the database `postgres`. Returns its output, trimmed: rows as lines, columns separated by
+    /// `|`.
     ///
-    /// Panics when it fails.
+    /// Panics if it fails.
     pub async fn psql(&self, sql: &str) -> String {
         self.access.psql("postgres", sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// Ends the connections of all clients, as an administrator would, and tells how many they were.
+    /// Ends the connections of all clients, as an administrator would, and returns their number.
     pub async fn terminate_backends(&self) -> usize {
         let count = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         self.psql(count).await.parse().expect("a number")
     }
 
-    /// Stops it in mid-air (SIGSTOP to the server and to every backend): connections stay open, and nothing
-    /// is answered until [`Self::resume`].
+    /// Pauses the server (SIGSTOP to it and to every backend): connections stay open, and there are no
+    /// answers until [`Self::resume`].
     pub fn pause(&mut self) {
         self.process.signal(Signal::STOP);
         // The children of a stopped server stay its children: it neither makes new ones nor waits for dead
@@ -148,13 +148,13 @@ impl PostgresServer {
         self.signal_children(Signal::STOP);
     }
 
-    /// Lets it go on after [`Self::pause`].
+    /// Resumes the server after [`Self::pause`].
     pub fn resume(&mut self) {
         self.signal_children(Signal::CONT);
         self.process.signal(Signal::CONT);
     }
 
-    /// Ends it like a crash (SIGKILL to the server and to every backend). [`Self::restart`] brings it back.
+    /// Ends it like a crash (SIGKILL to the server and to every backend). [`Self::restart`] starts it again.
     pub async fn kill9(&mut self) {
         self.pause();
         let backends = self.signal_children(Signal::KILL);
@@ -167,7 +167,7 @@ impl PostgresServer {
         self.process.end(Signal::KILL).await;
     }
 
-    /// Ends it without farewell (an immediate stop, SIGQUIT): clients are cut off, the next start recovers.
+    /// Ends it without waiting (an immediate stop, SIGQUIT): clients are cut off, the next start recovers.
     pub async fn stop_immediate(&mut self) {
         self.process.end(Signal::QUIT).await;
     }
@@ -181,7 +181,7 @@ impl PostgresServer {
         self.run().await.unwrap_or_else(|fault| panic!("postgres does not start again: {fault:?}"));
     }
 
-    /// Its first process (the postmaster).
+    /// Returns the id of its first process (the postmaster).
     #[must_use]
     pub fn pid(&mut self) -> i32 {
         self.process.running().as_raw_nonzero().get()
@@ -189,7 +189,7 @@ impl PostgresServer {
 
     async fn copy(&self, template: &str) -> Database {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        // Copying files is the quicker of the two ways while nobody waits for the disk.
+        // Copying files is the faster of the two ways if no client waits for the disk.
         self.psql(&format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await;
         Database::new(self.access.clone(), name)
     }
@@ -260,8 +260,8 @@ impl PostgresServer {
         }
     }
 
-    /// One of PostgreSQL's programs, run in the server's folder. As root the server refuses to run: then it
-    /// takes the account that the Debian package made.
+    /// Returns a command of one of PostgreSQL's programs, run in the server's folder. PostgreSQL refuses to
+    /// run as root: then the command takes the account that the Debian package made.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.access.programs.join(program));
         command.current_dir(self.process.folder());
@@ -274,13 +274,14 @@ impl PostgresServer {
     fn signal_children(&mut self, signal: Signal) -> Vec<Pid> {
         let backends = children(self.process.running()).expect("Linux tells a process's children");
         for pid in &backends {
-            let _ = kill_process(*pid, signal); // one that is dead needs no signal
+            let _ = kill_process(*pid, signal); // it may have ended already
         }
         backends
     }
 }
 
-/// The first line of `postmaster.pid` is the process, the eighth its state.
+/// Returns `true` if the server is ready. The first line of `postmaster.pid` is the process, the eighth its
+/// state.
 fn is_ready(pid_file: &str, pid: Pid) -> bool {
     let line = |index| pid_file.lines().nth(index).unwrap_or_default().trim();
     line(0) == pid.as_raw_nonzero().to_string() && matches!(line(7), "ready" | "standby")

@@ -1,20 +1,20 @@
-//! The processes below a server's.
+//! Child processes of a server.
 
 use std::io;
 
 use rustix::process::Pid;
 
-/// The children of a process. Stop it first, or the list is old at once.
+/// Returns the children of a process. Stop it first, or the list is stale at once.
 ///
 /// # Errors
-/// When the process is gone, or on a system other than Linux.
+/// If the process is gone, or on a system other than Linux.
 pub(super) fn children(parent: Pid) -> io::Result<Vec<Pid>> {
     let parent = parent.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
     Ok(children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect())
 }
 
-/// Whether a process is gone, or dead and not yet waited for by its parent.
+/// Returns `true` if a process is gone, or dead and not yet waited for by its parent.
 pub(super) fn has_ended(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     // "PID (NAME) STATE …", where the name may hold anything.

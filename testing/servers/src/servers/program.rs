@@ -1,4 +1,4 @@
-//! The servers' own client programs, run to their end.
+//! Client programs of the servers, run to their end.
 
 use std::process::Stdio;
 
@@ -6,7 +6,8 @@ use tokio::{process::Command, time::timeout};
 
 use super::supervised::DEADLINE;
 
-/// What the program prints, trimmed; what it says when it fails, or the hint when it is missing.
+/// Returns the output of the program, trimmed. The error is its output if it fails, or the hint if it is
+/// missing.
 pub(super) async fn run(mut command: Command, hint: &str) -> Result<String, String> {
     let output = timeout(DEADLINE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
     let output = output.map_err(|_| format!("no answer in {DEADLINE:?}"))?;

@@ -1,4 +1,4 @@
-//! A real Redis.
+//! Real Redis.
 
 use std::{
     fmt::Write,
@@ -21,29 +21,30 @@ use crate::port::free_port;
 
 pub(super) const HINT: &str = "install the Debian package redis-server (scripts/install-test-servers does)";
 
-/// How a [`RedisServer`] is configured. The default is an empty, volatile Redis without a password.
+/// Options of a [`RedisServer`]. The default is an empty, volatile Redis without a password.
 #[derive(Clone, Debug, Default)]
 pub struct RedisOptions {
-    /// The memory for data, such as `2mb`. Without it there is no limit.
+    /// Memory for data, such as `2mb`. Without it there is no limit.
     pub maxmemory: Option<&'static str>,
-    /// What happens at that limit: `noeviction` (Redis's default), `allkeys-lru` and so on.
+    /// Policy at that limit: `noeviction` (Redis's default), `allkeys-lru` and so on.
     pub maxmemory_policy: Option<&'static str>,
-    /// Whether writes are kept in an append-only file, synced every second, and so survive
+    /// `true` if writes are kept in an append-only file, synced every second, and so survive
     /// [`RedisServer::kill9`].
     pub appendonly: bool,
-    /// The password that clients have to give; letters and digits, for it becomes part of a URL.
+    /// Password of clients. It has only letters and digits, because it becomes part of a URL.
     pub requirepass: Option<&'static str>,
-    /// Its certificate and private key, in PEM: with them it speaks TLS too, at [`RedisServer::tls_address`].
+    /// Certificate and private key, in PEM. With them the server speaks TLS too, at
+    /// [`RedisServer::tls_address`].
     pub certificate: Option<(String, String)>,
     /// Further lines of `redis.conf`, as name and value.
     pub settings: Vec<(&'static str, &'static str)>,
 }
 
-/// A `redis-server` on 127.0.0.1 in a folder of its own; killed when dropped.
+/// Single `redis-server` on 127.0.0.1 in its own folder; killed when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     port: u16,
-    /// Used if it has a certificate.
+    /// Port of TLS, used if there is a certificate.
     tls_port: u16,
     password: Option<&'static str>,
     process: Supervised,
@@ -52,14 +53,14 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a server on a free port and waits until it answers.
     ///
-    /// Panics when it does not start, naming the Debian package if the program is missing.
+    /// Panics if it does not start, naming the Debian package if the program is missing.
     pub async fn start(options: RedisOptions) -> Self {
         loop {
             let mut server = Self {
                 port: free_port(),
                 tls_port: free_port(),
                 password: options.requirepass,
-                process: Supervised::new(Signal::KILL), // nothing of it is to be kept
+                process: Supervised::new(Signal::KILL), // its data need not be kept
             };
             let write = |file, text: &str| {
                 std::fs::write(server.process.folder().join(file), text).expect("a file");
@@ -77,49 +78,50 @@ impl RedisServer {
         }
     }
 
-    /// Where it listens: the target of a [`Proxy`](crate::faults::Proxy).
+    /// Returns the address, which is the target of a [`Proxy`](crate::faults::Proxy).
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Where it speaks TLS, if it has a certificate.
+    /// Returns the address of TLS, if it has a certificate.
     #[must_use]
     pub fn tls_address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.tls_port).into()
     }
 
-    /// Its URL, with the password if it has one.
+    /// Returns the URL, with the password if it has one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.address())
     }
 
-    /// The URL of its Unix socket, if it has one: with `unixsocket` set to that file's name.
+    /// Returns the URL of its Unix socket, if it has one: with `unixsocket` set to that file's name.
     #[must_use]
     pub fn unix_url(&self, file: &str) -> String {
         format!("unix://{}/{file}", self.process.folder().display())
     }
 
-    /// Its URL at another address, such as a proxy's.
+    /// Returns the URL at another address, such as a proxy's.
     #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
         self.password
             .map_or(format!("redis://{address}"), |password| format!("redis://:{password}@{address}"))
     }
 
-    /// Runs `redis-cli` with a command such as `["CONFIG", "SET", "maxmemory", "2mb"]`; what it prints,
+    /// Runs `redis-cli` with a command such as `["CONFIG", "SET", "maxmemory", "2mb"]`. Returns its output,
     /// trimmed.
     ///
-    /// Panics when the command fails.
+    /// Panics if the command fails.
     pub async fn cli(&self, command: &[&str]) -> String {
         self.try_cli(command).await.unwrap_or_else(|error| panic!("redis-cli {command:?}: {error}"))
     }
 
-    /// The same for a command that may be refused: the refusal's text.
+    /// Runs a command that may be refused, and returns its output like `cli`. The error is the server's
+    /// message.
     ///
     /// # Errors
-    /// When the server refuses the command or does not answer.
+    /// If the server refuses the command or does not answer.
     pub async fn try_cli(&self, command: &[&str]) -> Result<String, String> {
         let port = self.port.to_string();
         let mut cli = tokio::process::Command::new("redis-cli");
@@ -130,18 +132,17 @@ impl RedisServer {
         run(cli, HINT).await
     }
 
-    /// Stops it in mid-air (SIGSTOP): its connections stay open and it answers nothing until
-    /// [`Self::resume`].
+    /// Pauses the server (SIGSTOP): its connections stay open and it answers nothing until [`Self::resume`].
     pub fn pause(&mut self) {
         self.process.signal(Signal::STOP);
     }
 
-    /// Lets it go on after [`Self::pause`].
+    /// Resumes the server after [`Self::pause`].
     pub fn resume(&mut self) {
         self.process.signal(Signal::CONT);
     }
 
-    /// Ends it like a crash (SIGKILL). [`Self::restart`] brings it back.
+    /// Ends it like a crash (SIGKILL). [`Self::restart`] starts it again.
     pub async fn kill9(&mut self) {
         self.process.end(Signal::KILL).await;
     }
@@ -154,7 +155,7 @@ impl RedisServer {
         self.run().await.unwrap_or_else(|fault| panic!("redis-server does not start again: {fault:?}"));
     }
 
-    /// Its process.
+    /// Returns the id of its process.
     #[must_use]
     pub fn pid(&mut self) -> i32 {
         self.process.running().as_raw_nonzero().get()
@@ -195,8 +196,8 @@ impl RedisServer {
     }
 }
 
-/// Whether the process with this id answers at the address and has loaded its data: not merely whether any
-/// Redis answers, which might be another test's.
+/// Checks that the process with this id answers at the address and has loaded its data. Another Redis, which
+/// might be another test's, may answer there.
 async fn answers(address: SocketAddr, password: Option<&str>, pid: Pid) -> Result<(), String> {
     let info = async {
         let mut stream = TcpStream::connect(address).await?;

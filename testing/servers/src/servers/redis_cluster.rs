@@ -1,4 +1,4 @@
-//! A real Redis Cluster.
+//! Real Redis Cluster.
 
 use std::net::SocketAddr;
 
@@ -9,17 +9,18 @@ use super::{
 };
 use crate::eventually;
 
-/// Some `redis-server`s on 127.0.0.1 that share the slots among them, without replicas; killed when dropped.
+/// Several `redis-server`s on 127.0.0.1 that share the slots, without replicas; killed when dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts so many nodes (Redis asks for three at least), joins them and waits until each serves.
+    /// Starts this number of nodes (Redis requires at least three), joins them and waits until each serves.
     pub async fn start(nodes: usize) -> Self {
         let options = RedisOptions {
-            // A node that is away for so many milliseconds is given up, and with it the whole cluster.
+            // A node that is away for this many milliseconds is marked as failed, and with it the whole
+            // cluster.
             settings: vec![("cluster-enabled", "yes"), ("cluster-node-timeout", "1000")],
             ..RedisOptions::default()
         };
@@ -30,19 +31,19 @@ impl RedisCluster {
         cluster
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// One node, to pause, kill or restart.
+    /// Returns one node, to pause, kill or restart.
     #[must_use]
     pub fn node(&mut self, index: usize) -> &mut RedisServer {
         self.nodes.get_mut(index).unwrap_or_else(|| panic!("there is no node {index}"))
     }
 
-    /// The nodes' URLs. A client needs one; several help it when one is down.
+    /// Returns the nodes' URLs. A client needs one; several help it if one node is down.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()

@@ -1,4 +1,4 @@
-//! A server process that ends with its owner, or with the test process.
+//! Server process that ends with its owner, or with the test process.
 
 use std::{
     fs::File,
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use super::process_tree::children;
 use crate::eventually;
 
-/// Longer than a server may take to come or to go on a busy machine.
+/// Timeout of a start or a stop, longer than either takes on a busy machine.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A folder, and at most one process at a time that lives in it. Both are removed when dropped.
+/// Folder, and at most one process at a time that runs in it. Both are removed on drop.
 ///
 /// Only a process that this value started and has not yet waited for is signalled: its id cannot have passed
 /// to another process.
@@ -30,17 +30,17 @@ pub(super) struct Supervised {
     watchdog: Child,
 }
 
-/// What ended a start.
+/// Reason why a start failed.
 #[derive(Debug)]
 pub(super) enum StartFault {
     /// Another process has taken the port since it was chosen.
     PortTaken,
-    /// Anything else: how it ended and what it had written.
+    /// Any other reason: how the process ended, and its output.
     Ended(String),
 }
 
 impl Supervised {
-    /// An empty folder, and whom to end with which signal once this process is gone.
+    /// Creates an empty folder, and the watchdog that sends this signal once this process is gone.
     pub(super) fn new(end: Signal) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let watchdog = Command::new("sh")
@@ -49,7 +49,7 @@ impl Supervised {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What is sent to the test's group (Ctrl-C, a runner's time-out) must not reach it.
+            // Signals to the test's group (Ctrl-C, a runner's timeout) must not reach the watchdog.
             .process_group(0)
             .spawn()
             .expect("sh runs");
@@ -60,9 +60,9 @@ impl Supervised {
         self.folder.path()
     }
 
-    /// Starts the process; what it writes is [`Self::log`].
+    /// Starts the process; its output is [`Self::log`].
     ///
-    /// Panics with the hint when there is no such program.
+    /// Panics with the hint if there is no such program.
     pub(super) fn spawn(&mut self, mut command: Command, hint: &str) {
         assert!(self.child.is_none(), "it is already running");
         let log = File::create(self.folder().join("log")).expect("a log file");
@@ -75,7 +75,7 @@ impl Supervised {
         self.child = Some(child);
     }
 
-    /// What the process has written since it was started last.
+    /// Returns the output of the process since its last start.
     pub(super) fn log(&self) -> String {
         std::fs::read(self.folder().join("log"))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -104,7 +104,7 @@ impl Supervised {
         .await
     }
 
-    /// The process. Panics when it is not running.
+    /// Returns the id of the process. Panics if it is not running.
     pub(super) fn running(&mut self) -> Pid {
         if let Some(status) = self.ended() {
             panic!("the server has ended by itself with {status}; it wrote:\n{}", self.log());
@@ -112,7 +112,7 @@ impl Supervised {
         Pid::from_child(self.child.as_ref().expect("the server is not running"))
     }
 
-    /// Whether the process runs.
+    /// Returns `true` if the process runs.
     pub(super) fn is_running(&mut self) -> bool {
         self.child.is_some() && self.ended().is_none()
     }
@@ -128,7 +128,7 @@ impl Supervised {
         eventually(DEADLINE, async || self.ended().map(drop).ok_or_else(|| self.log())).await;
     }
 
-    /// How the process ended, told once.
+    /// Returns how the process ended, once.
     fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.as_mut()?.try_wait().expect("a child")?;
         self.child = None;

@@ -1,4 +1,4 @@
-//! What is left when a test process is killed: nothing.
+//! End of a test process that is killed: it leaves nothing.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,7 +12,7 @@ use petstore_test_servers::{
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
 
-/// Set for the process that is going to be killed.
+/// Variable of the process that is going to be killed.
 const VICTIM: &str = "TESTKIT_VICTIM";
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn no_server_outlives_a_test_process_that_is_killed() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // "SERVER PID FOLDER" three times; the test runner's own lines come before and, on some, in front.
+    // "SERVER PID FOLDER" three times; the test runner's own lines come before, or stand in front of some.
     let servers: Vec<_> = lines.filter_map(|line| server_of(&line)).take(3).collect();
     assert_eq!(servers.len(), 3);
     assert!(servers.iter().all(|(process, folder)| process.exists() && folder.exists()));
@@ -35,7 +35,7 @@ async fn no_server_outlives_a_test_process_that_is_killed() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     for path in servers.iter().flat_map(|(process, folder)| [process, folder]) {
-        // Less than what the servers get to end in good order.
+        // Less than the time that the servers have to end in good order.
         eventually(Duration::from_secs(8), async || {
             if is_alive(path) { Err(format!("{} is there", path.display())) } else { Ok(()) }
         })
@@ -62,8 +62,8 @@ fn server_of(line: &str) -> Option<(PathBuf, PathBuf)> {
     Some((Path::new("/proc").join(pid), folder.into()))
 }
 
-/// A folder that exists, or a process that has not ended: a dead one may stay listed until somebody waits for
-/// it.
+/// Returns `true` for a folder that exists, or a process that has not ended. A dead process may stay listed
+/// until its parent waits for it.
 fn is_alive(path: &Path) -> bool {
     let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
     path.exists() && !stat.contains(") Z ")

@@ -1,4 +1,4 @@
-//! A real PostgreSQL.
+//! Tests of a real PostgreSQL.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn terminating_the_backends_of_a_database_leaves_the_others_alone() {
     assert_eq!(mine.terminate_backends().await, 1);
     let refusal = cut.await.unwrap().unwrap_err();
     assert!(refusal.contains("terminating connection due to administrator command"), "{refusal}");
-    // It sleeps on, until its statement is cancelled: a backend that was told to end would say that instead.
+    // It sleeps until its statement is cancelled: a backend that was terminated would report that instead.
     let cancelled = postgres.psql(&format!("SELECT pg_cancel_backend(pid) {}", backend(&theirs))).await;
     assert_eq!(cancelled, "t", "it was cut off as well");
     let refusal = spared.await.unwrap().unwrap_err();
@@ -118,7 +118,7 @@ async fn committed_rows_outlive_a_crash_an_immediate_stop_and_a_restart() {
 async fn a_paused_server_answers_when_it_is_resumed_and_not_before() {
     let mut postgres = PostgresServer::start(PostgresOptions::default()).await;
     let database = postgres.database().await;
-    // Its backend is there already when the server is stopped: so the backend has to be stopped as well.
+    // Its backend exists already when the server is stopped: so the backend has to be stopped as well.
     let mut session = tokio::spawn({
         let database = database.clone();
         async move { database.try_psql("SELECT pg_sleep(3)").await }

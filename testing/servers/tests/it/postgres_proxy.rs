@@ -7,7 +7,7 @@ use petstore_test_servers::{
     servers::{Database, PostgresServer},
 };
 
-/// Long enough for anything that is not held up.
+/// Time that is enough for anything that is not held up.
 const SOON: Duration = Duration::from_secs(5);
 const HELD: Duration = Duration::from_millis(300);
 
@@ -83,7 +83,7 @@ fn site(statement: &str, side: Side, message: &'static str) -> MessageSite {
     MessageSite { statement: statement.to_owned(), side, message }
 }
 
-/// A database with one pet, and a proxy in front of it.
+/// Returns a database with one pet, and a proxy in front of it.
 async fn proxied() -> (Database, PostgresProxy) {
     let server = PostgresServer::shared().await;
     let database = server.database().await;

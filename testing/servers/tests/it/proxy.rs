@@ -1,4 +1,4 @@
-//! The proxy's faults, in front of a server that sends back what it gets.
+//! Faults of the proxy, in front of a server that sends back what it receives.
 
 use std::{
     io::ErrorKind,
@@ -15,9 +15,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Long enough for anything that is not held up.
+/// Time that is enough for anything that is not held up.
 const SOON: Duration = Duration::from_secs(5);
-/// Long enough to see that nothing comes.
+/// Time that is enough to see that nothing arrives.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_target_that_is_away_resets_the_client_and_a_dropped_proxy_refuses_it(
     assert_reset(&mut client).await;
 }
 
-/// A proxy in front of an echo, and one client that has been served once.
+/// Returns a proxy in front of an echo server, and one client that has been served once.
 async fn echo() -> (Proxy, TcpStream) {
     let (target, _) = recorder().await;
     let proxy = Proxy::to(target).await;
@@ -223,7 +223,7 @@ async fn echo() -> (Proxy, TcpStream) {
     (proxy, client)
 }
 
-/// A server that sends back what it gets, and tells what that was.
+/// Returns a server that sends back what it receives, and a receiver of these bytes.
 async fn recorder() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! A real Redis.
+//! Tests of a real Redis.
 
 use std::time::{Duration, Instant};
 

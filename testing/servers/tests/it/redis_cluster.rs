@@ -1,4 +1,4 @@
-//! A real Redis Cluster.
+//! Tests of a real Redis Cluster.
 
 use std::time::Duration;
 
@@ -48,8 +48,8 @@ async fn a_cluster_is_down_while_a_node_is_and_comes_back_with_it() {
     assert_eq!(set.as_deref(), Ok("OK"), "it has its slots again");
 }
 
-/// What the node answers when it takes the cluster for whole. After a second in which the nodes heard nothing
-/// of each other, as on a busy machine, it does not until they hear again.
+/// Returns the answer of a node once it considers the cluster complete. After a second in which the nodes
+/// received nothing from each other, as on a busy machine, it refuses until they do again.
 async fn ask(node: &RedisServer, command: &[&str]) -> Result<String, String> {
     eventually(SOON, async || match node.try_cli(command).await {
         Err(refusal) if refusal.contains("CLUSTERDOWN") => Err(refusal),
@@ -58,7 +58,7 @@ async fn ask(node: &RedisServer, command: &[&str]) -> Result<String, String> {
     .await
 }
 
-/// The nodes that serve the key themselves.
+/// Returns the nodes that serve the key themselves.
 async fn owners_of(cluster: &RedisCluster, key: &str) -> Vec<usize> {
     let mut owners = Vec::new();
     for (index, node) in cluster.nodes().iter().enumerate() {

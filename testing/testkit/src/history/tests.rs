@@ -1,4 +1,4 @@
-//! The checker against limiters that are right and limiters that are wrong: each way of being wrong is found.
+//! Tests of the checker against limiters that are right and limiters that are wrong: each error is found.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,7 @@ use crate::load::{NoAnswer, Record};
 
 const LIMIT: u64 = 10;
 
-/// One request of a simulated history: when it is sent, and how long it takes to be looked at, to be written
-/// down and to be answered.
+/// One request of a simulated history: its start, and the time until it is checked, counted and answered.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     sent: u64,
@@ -17,18 +16,18 @@ struct Request {
     answers: u64,
 }
 
-/// How a simulated limiter decides.
+/// Algorithm of a simulated limiter.
 #[derive(Clone, Copy)]
 enum Limiter {
-    /// Looks and writes in one step.
+    /// Checks and counts in one step.
     Atomic { limit: u64 },
-    /// Looks, and writes later: the classic mistake.
+    /// Checks, and counts later: the classic mistake.
     CheckThenIncrement,
-    /// Each of two gateways has a counter of its own, and calls it shared.
+    /// Each of two gateways has its own counter, and calls it shared.
     PerGateway,
 }
 
-/// Plays the requests through the limiter, in the order of time.
+/// Runs the requests through the limiter, in the order of time.
 fn play(limiter: Limiter, requests: &[Request]) -> Vec<Record> {
     let mut steps: Vec<_> = (0..requests.len()).flat_map(|place| [(place, false), (place, true)]).collect();
     let at = |(place, writes): &(usize, bool)| {
@@ -52,7 +51,8 @@ fn play(limiter: Limiter, requests: &[Request]) -> Vec<Record> {
     records.map(|(place, (request, used))| record(place, *request, used)).collect()
 }
 
-/// What was used before, counting one more unless it is the limit; the limit shown is [`LIMIT`] in any case.
+/// Returns the previous count, and counts one more unless the limit is reached. The limit shown is [`LIMIT`]
+/// in any case.
 fn take(used: &mut u64, limit: u64) -> u64 {
     let before = *used;
     if before >= limit {
@@ -80,12 +80,12 @@ fn record(place: usize, request: Request, used: u64) -> Record {
     }
 }
 
-/// Three times the limit, four at a time.
+/// Returns three times as many requests as the limit, four at a time.
 fn busy() -> Vec<Request> {
     (0..3 * LIMIT).map(|place| Request { sent: place * 10, looks: 5, writes: 20, answers: 15 }).collect()
 }
 
-/// One after another.
+/// Returns requests one after another.
 fn calm() -> Vec<Request> {
     (0..3 * LIMIT).map(|place| Request { sent: place * 100, looks: 5, writes: 20, answers: 15 }).collect()
 }
@@ -121,7 +121,7 @@ fn a_limiter_that_checks_and_then_increments_is_found() {
         "{violations:?}"
     );
     assert!(violations.iter().any(|violation| matches!(violation, Violation::RemainingRepeated(..))));
-    // What is wrong with it is the concurrency: alone, it counts well.
+    // Its mistake is the concurrency: alone, it counts well.
     check(&play(Limiter::CheckThenIncrement, &calm())).assert_clean();
 }
 
@@ -166,7 +166,7 @@ fn a_request_whose_fate_is_unknown_may_have_counted() {
 #[test]
 fn admitting_after_a_refusal_is_found() {
     let mut records = play(Limiter::Atomic { limit: LIMIT }, &calm());
-    records.swap(2, 20); // the places in the list mean nothing
+    records.swap(2, 20); // the order of the list has no meaning
     check(&records).assert_clean();
     let refused = records.iter().position(|record| record.inv_ns == 2_000).unwrap();
     let admitted = records.iter().position(|record| record.inv_ns == 900).unwrap();

@@ -1,4 +1,4 @@
-//! What a load writes down.
+//! Records of a load.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -6,26 +6,27 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-/// The records' zero: they can be compared across the loads of a process.
+/// Zero of the records' times: they can be compared across the loads of a process.
 pub(super) static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Status, headers and body.
+/// Status, headers and body, or the reason why there are none.
 pub(super) type Answer = Result<(u16, HeaderMap, Bytes), NoAnswer>;
 
-/// What became of one request.
+/// Record of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was sent, or due in an open loop: nanoseconds since a moment common to the process.
+    /// Time at which it was sent, or due in an open loop, in nanoseconds since a moment common to the
+    /// process.
     pub inv_ns: u64,
-    /// When its answer was there, or was given up.
+    /// Time at which its answer arrived, or was given up, in nanoseconds since that moment.
     pub ret_ns: u64,
-    /// The gateway it was sent to, by its place in the list.
+    /// Gateway it was sent to, by its place in the list.
     pub gateway: usize,
-    /// The key, by its place in the list: records hold no secrets.
+    /// Key, by its place in the list: records hold no secrets.
     pub key: usize,
-    /// The key's account.
+    /// Account of the key.
     pub account: usize,
-    /// The status, or why there is none.
+    /// Status, or the reason why there is none.
     pub status: Result<u16, NoAnswer>,
     /// `X-RateLimit-Limit`.
     pub rl_limit: Option<u64>,
@@ -37,18 +38,18 @@ pub struct Record {
     pub retry_after: Option<u64>,
     /// `X-RateLimit-Scope`: `node` while the gateway counts by itself.
     pub scope: Option<String>,
-    /// The `code` of an Error body.
+    /// Member `code` of an Error body.
     pub code: Option<String>,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// It was never sent: the gateway took no connection.
+    /// The request was never sent: the gateway accepted no connection.
     NotSent,
-    /// The connection broke. Whether the request has counted is unknown.
+    /// The connection broke. The request may have counted.
     Broken,
-    /// Nothing came within the client's deadline. Whether the request has counted is unknown.
+    /// No answer arrived within the client's deadline. The request may have counted.
     TimedOut,
 }
 
@@ -81,15 +82,15 @@ impl Record {
         }
     }
 
-    /// From sending, or being due, to the answer.
+    /// Returns the time from sending, or being due, to the answer.
     #[must_use]
     pub fn latency(&self) -> Duration {
         Duration::from_nanos(self.ret_ns.saturating_sub(self.inv_ns))
     }
 }
 
-/// The latency that this part of the records does not exceed: 0.99 for the 99th percentile. Zero for no
-/// records.
+/// Returns the latency that this part of the records does not exceed: 0.99 for the 99th percentile. Zero for
+/// no records.
 #[must_use]
 pub fn latency_at(quantile: f64, records: &[Record]) -> Duration {
     let mut latencies: Vec<_> = records.iter().map(Record::latency).collect();

@@ -1,22 +1,22 @@
-//! Where a shop counts requests.
+//! Counters of a shop's requests.
 
 use std::time::{Duration, SystemTime};
 
 use petstore::settings::{LimiterSettings, RedisDeadlines};
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
-/// Names the limiter of shops that do not choose one: `redis` or `cluster`, each with servers of its own;
-/// otherwise the one in the process.
+/// Variable with the limiter of shops that do not choose one: `redis` or `cluster`, each with its own
+/// servers; otherwise the one in the process.
 pub(super) const VARIABLE: &str = "PETSTORE_TEST_LIMITER";
 
-/// What a test that counts by Redis's own time may need of one day.
+/// Maximum duration of a test that counts by Redis's own time.
 const TEST: Duration = Duration::from_mins(1);
 const DAY_SECS: u64 = 86_400;
 
-/// No call takes so long, however busy the machine is.
+/// Deadline that no call exceeds, even on a busy machine.
 const GENEROUS: Duration = Duration::from_secs(10);
 
-/// A Redis, or the nodes of a Cluster, in which the gateways of a shop count.
+/// Redis, or nodes of a Cluster, in which the gateways of a shop count.
 #[derive(Clone, Debug)]
 pub struct SharedCounters {
     urls: Vec<String>,
@@ -25,32 +25,32 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// By Redis's own time, and with the deadlines of production.
+    /// Counts by Redis's own time, and with the deadlines of production.
     #[must_use]
     pub fn at(url: &str) -> Self {
         Self { urls: vec![url.to_owned()], deadlines: RedisDeadlines::default(), is_by_clock: false }
     }
 
-    /// By Redis's own time, with a deadline that a busy machine keeps.
+    /// Counts by Redis's own time, with a deadline that is met on a busy machine.
     #[must_use]
     pub fn patiently_at(url: &str) -> Self {
         Self { deadlines: RedisDeadlines::all(GENEROUS), ..Self::at(url) }
     }
 
-    /// The same at the nodes of a Cluster.
+    /// Counts at the nodes of a Cluster by their own time, with a deadline that is met on a busy machine.
     #[must_use]
     pub fn patiently_at_nodes(urls: &[String]) -> Self {
         Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(GENEROUS), is_by_clock: false }
     }
 
-    /// By the shop's clock, which the test moves, and with a deadline that a busy machine keeps.
+    /// Counts by the shop's clock, which the test moves, with a deadline that is met on a busy machine.
     #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {
         Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(GENEROUS), is_by_clock: true }
     }
 
-    /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time, which
-    /// nobody can move: its quota would begin anew in the middle.
+    /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time. A
+    /// test cannot move that time, and its quota would begin anew in the middle.
     pub(super) async fn wait_for_a_whole_test(&self) {
         if self.is_by_clock {
             return;
@@ -69,7 +69,7 @@ impl SharedCounters {
     }
 }
 
-/// Servers that one shop has for itself.
+/// Servers that belong to one shop.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are kept to be dropped with the shop")]
 pub(super) enum OwnServers {
@@ -77,7 +77,7 @@ pub(super) enum OwnServers {
     Cluster(RedisCluster),
 }
 
-/// What the variable asks for.
+/// Starts the servers that the variable names.
 pub(super) async fn by_variable() -> Option<(OwnServers, SharedCounters)> {
     match std::env::var(VARIABLE).as_deref() {
         Ok("redis") => {

@@ -1,4 +1,4 @@
-//! The load clients and the checker over HTTP, against a stand-in for a gateway.
+//! Tests of the load clients and the checker over HTTP, against a stand-in for a gateway.
 
 use std::{
     net::SocketAddr,
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 const LIMIT: u64 = 50;
 
-/// Far more than any of these loads needs.
+/// Time that is far more than any of these loads needs.
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn an_exact_limiter_behind_two_gateways_is_clean_under_three_times_its_lim
     assert_eq!(connections, 8, "connections are kept");
 }
 
-/// The negative control: if the checker passed this, it would pass anything.
+/// Negative control: if the checker accepted this, it would accept anything.
 #[tokio::test]
 async fn a_limiter_that_checks_and_then_increments_is_found_out() {
     let (gateway, other) = gateways(Limiter::CheckThenIncrement).await;
@@ -123,7 +123,7 @@ enum Limiter {
     HangsUp,
 }
 
-/// What a gateway shows, as far as a load client cares.
+/// Stand-in for a gateway, as far as a load client needs it.
 struct Gateway {
     address: SocketAddr,
     connections: Arc<AtomicU64>,
@@ -162,7 +162,7 @@ async fn answer(
     match limiter {
         Limiter::HangsUp => return Err("no answer"),
         Limiter::Stalls if before == 0 => tokio::time::sleep(Duration::from_millis(300)).await,
-        Limiter::CheckThenIncrement => tokio::task::yield_now().await, // where a round trip would be
+        Limiter::CheckThenIncrement => tokio::task::yield_now().await, // in place of a round trip
         Limiter::Stalls | Limiter::Atomic => {}
     }
     let mut used = used.lock().unwrap();

@@ -48,7 +48,7 @@ pub(super) struct Counts {
     dropped: IntCounter,
 }
 
-/// Bounds the queue and counts what it drops. The SDK's own queue drops too, without a count.
+/// Processor that bounds the queue and counts dropped spans. The SDK's own queue drops too, without a count.
 #[derive(Debug)]
 pub(super) struct CountedProcessor<P> {
     queue: P,
@@ -93,7 +93,7 @@ impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
     }
 }
 
-/// Counts what the exporter sends.
+/// Exporter that counts the spans it sends.
 pub(super) struct CountedExporter<E> {
     exporter: E,
     counts: Counts,
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps spans until they are flushed.
+    /// Processor that keeps spans until they are flushed.
     #[derive(Clone, Debug, Default)]
     struct Held(Arc<Mutex<Vec<SpanData>>>);
 
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A receiver that takes single spans only.
+    /// Receiver that accepts single spans only.
     #[derive(Debug)]
     struct Picky;
 

@@ -1,21 +1,21 @@
-//! The address of the trace receiver.
+//! Address of the trace receiver.
 
 use std::str::FromStr;
 
 use http::Uri;
 
-/// The gRPC port of an OTLP receiver, such as an OpenTelemetry collector beside the service:
+/// Address of the gRPC port of an OTLP receiver, such as an OpenTelemetry collector beside the service:
 /// `http://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpEndpoint(String);
 
-/// The text is no such address.
+/// Error of a text that is no such address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be the gRPC port of an OTLP receiver, such as http://127.0.0.1:4317, without user and path")]
 pub struct InvalidEndpoint;
 
 impl OtlpEndpoint {
-    /// As it was written.
+    /// Returns the address as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! One connection through the proxy: its messages in both directions, and the faults upon them.
+//! Connection through the proxy: its messages in both directions, and their faults.
 
 use std::{
     convert::Infallible,
@@ -22,17 +22,17 @@ use super::{
     plan::{Action, MessageSite, Plan},
 };
 
-/// The most messages on their way in one direction.
+/// Maximum number of messages in flight in one direction.
 const QUEUE: usize = 4_096;
 /// Requests that a client may send before its first message: for TLS, for encryption by GSSAPI, and to
 /// cancel.
 const SSL_REQUEST: &[u8] = &80_877_103_u32.to_be_bytes();
 const GSSENC_REQUEST: &[u8] = &80_877_104_u32.to_be_bytes();
 
-/// The connection is to be reset on both sides.
+/// Reason to reset the connection on both sides.
 struct Reset;
 
-/// A message and where it stands; `None` when its sender was reset.
+/// Message with its site; `None` if its sender was reset.
 type Labelled = Option<(Message, MessageSite)>;
 
 /// Carries messages between the client and the target until both have closed, or one is reset.
@@ -74,7 +74,7 @@ async fn relay(client: &mut TcpStream, server: &mut TcpStream, plan: &Plan) -> R
     tokio::try_join!(requests, answers).map(drop)
 }
 
-/// Answers requests for encryption as a server without it does. The message that follows.
+/// Refuses requests for encryption, as a server without it does. Returns the message that follows.
 async fn refuse_encryption(client: &mut TcpStream) -> std::io::Result<Message> {
     loop {
         let first = read_first_message(client).await?;
@@ -85,7 +85,7 @@ async fn refuse_encryption(client: &mut TcpStream) -> std::io::Result<Message> {
     }
 }
 
-/// One direction. What was read is still delivered when its sender has closed.
+/// Runs one direction. Messages that were read are still delivered after their sender has closed.
 async fn pump(
     first: Option<Message>,
     from: ReadHalf<'_>,

@@ -1,31 +1,31 @@
-//! Which statement a message belongs to.
+//! Statements that messages belong to.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::message::Message;
 
-/// What is known of one connection: the statements that were prepared on it, and those that are not answered
-/// yet.
+/// State of one connection: the statements that were prepared on it, and those that are not answered yet.
 ///
-/// The client's messages up to a `Sync` belong together, or a `Query` alone; the server answers each such
+/// The client's messages up to a `Sync` form a group, and so does a single `Query`. The server answers each
 /// group in turn and ends it with `ReadyForQuery`.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     prepared: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
-    /// The statement of the group that the client has begun.
+    /// Statement of the group that the client has begun.
     begun: Option<String>,
-    /// The statements of the groups that the client has sent.
+    /// Statements of the groups that the client has sent.
     unanswered: VecDeque<String>,
 }
 
-/// The messages before the first statement.
+/// Label of the messages before the first statement.
 const STARTUP: &str = "startup";
-/// A `Sync` on its own: the driver asks whether the connection is alive, or waits until all is answered.
+/// Label of a `Sync` on its own: the driver asks whether the connection is alive, or waits until all is
+/// answered.
 const PING: &str = "ping";
 
 impl Conversation {
-    /// Takes note of a message of the client, and names its statement.
+    /// Records a message of the client, and returns the label of its statement.
     pub(super) fn frontend(&mut self, message: &Message) -> String {
         let mut texts = texts(message.body());
         let statement = match message.tag {
@@ -69,7 +69,7 @@ impl Conversation {
         self.begun.clone().unwrap_or_default()
     }
 
-    /// Takes note of a message of the server, and names the statement that it answers.
+    /// Records a message of the server, and returns the label of the statement that it answers.
     pub(super) fn backend(&mut self, message: &Message) -> String {
         let answered = if message.tag == Some(b'Z') {
             self.unanswered.pop_front()
@@ -80,7 +80,7 @@ impl Conversation {
     }
 }
 
-/// The texts of a message, each ended by a NUL.
+/// Returns the texts of a message, each ended by a NUL.
 fn texts(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     body.split(|byte| *byte == 0)
 }
@@ -89,7 +89,7 @@ fn up_to_nul(text: &[u8]) -> &[u8] {
     texts(text).next().unwrap_or_default()
 }
 
-/// Its verb and the first table that it names: `INSERT pets`.
+/// Returns the verb and the first table of a statement: `INSERT pets`.
 fn label(sql: &[u8]) -> String {
     let sql = String::from_utf8_lossy(sql);
     let mut words =

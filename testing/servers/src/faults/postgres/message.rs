@@ -1,13 +1,13 @@
-//! Single messages: where they end, and what they are called.
+//! Single messages: their bounds and their names.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// No message of the tests is larger: what seems to be is not the protocol.
+/// Upper bound of a message in bytes. A larger one is not the protocol.
 const LARGEST: usize = 256 * 1_024 * 1_024;
 
-/// Who sends a message, by the names that the protocol has.
+/// Sender of a message, by the names of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// The client.
@@ -16,21 +16,21 @@ pub enum Side {
     Backend,
 }
 
-/// A whole message, as it is on the wire.
+/// Complete message, as it is on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// The type byte; `None` for the first message of a client, which has none.
+    /// Type byte; `None` for the first message of a client, which has none.
     pub(super) tag: Option<u8>,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Message {
-    /// What follows the type and the length.
+    /// Returns the part after the type and the length.
     pub(super) fn body(&self) -> &[u8] {
         self.bytes.get(if self.tag.is_some() { 5 } else { 4 }..).unwrap_or_default()
     }
 
-    /// The protocol's name for it.
+    /// Returns the protocol's name of the message.
     pub(super) fn name(&self, side: Side) -> &'static str {
         let Some(tag) = self.tag else { return "StartupMessage" };
         match (side, tag) {
@@ -65,7 +65,7 @@ impl Message {
     }
 }
 
-/// The next message; `None` at the end of the stream.
+/// Reads the next message. Returns `None` at the end of the stream.
 pub(super) async fn read_message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Message>> {
     let mut tag = [0];
     if from.read(&mut tag).await? == 0 {
@@ -79,7 +79,7 @@ pub(super) async fn read_message(from: &mut (impl AsyncRead + Unpin)) -> io::Res
     Ok(Some(Message { tag: Some(tag[0]), bytes }))
 }
 
-/// The first message of a client, or a request that comes before it: they have no type.
+/// Reads the first message of a client, or a request that comes before it. They have no type.
 pub(super) async fn read_first_message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Message> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await?;
@@ -88,7 +88,7 @@ pub(super) async fn read_first_message(from: &mut (impl AsyncRead + Unpin)) -> i
     Ok(Message { tag: None, bytes })
 }
 
-/// The length counts itself.
+/// Reads the rest of a message. The length includes itself.
 async fn read_rest(
     from: &mut (impl AsyncRead + Unpin),
     bytes: &mut Vec<u8>,

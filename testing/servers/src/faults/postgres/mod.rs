@@ -1,5 +1,5 @@
-//! Faults between a client and PostgreSQL: a proxy that knows where a message of the protocol begins and
-//! ends, and which statement it belongs to, so that a fault strikes exactly there.
+//! Faults between a client and PostgreSQL. The proxy knows where a message of the protocol begins and ends,
+//! and which statement it belongs to, so that a fault occurs exactly there.
 //!
 //! It reads the protocol's version 3 (<https://www.postgresql.org/docs/current/protocol.html>), without TLS.
 

@@ -1,4 +1,4 @@
-//! Which messages are to be disturbed, and how.
+//! Plan of the faults at single messages.
 
 use std::{
     collections::BTreeMap,
@@ -10,50 +10,50 @@ use tokio::sync::{oneshot, watch};
 
 use super::message::Side;
 
-/// A place in the protocol where a message can be.
+/// Place of a message in the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageSite {
-    /// The verb and first table of the statement that the message belongs to: `BEGIN`, `INSERT pets`;
-    /// `startup` before the first, `ping` for a `Sync` on its own.
+    /// Verb and first table of the statement that the message belongs to: `BEGIN`, `INSERT pets`; `startup`
+    /// before the first, `ping` for a `Sync` on its own.
     pub statement: String,
-    /// Who sends it.
+    /// Sender of the message.
     pub side: Side,
-    /// The protocol's name of it: `CommandComplete`.
+    /// Name of the message in the protocol: `CommandComplete`.
     pub message: &'static str,
 }
 
-/// What happens to a message, and to its connection.
+/// Action on a message, and on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It arrives so much later, and so does all that its sender sends after it.
+    /// The message arrives later by this time, and so does everything that its sender sends after it.
     Hold(Duration),
-    /// Half of it arrives; the rest, and all that follows, so much later.
+    /// Half of the message arrives; the rest, and everything that follows, arrives later by this time.
     Halve(Duration),
-    /// It never arrives: the connection is reset in its place.
+    /// The message never arrives: the connection is reset in its place.
     CutBefore,
-    /// Half of it arrives, then the connection is reset.
+    /// Half of the message arrives, then the connection is reset.
     CutWithin,
-    /// It arrives, and the connection is reset after it.
+    /// The message arrives, and the connection is reset after it.
     CutAfter,
 }
 
-/// A fault at one message, once.
+/// Fault at one message, once.
 #[derive(Clone, Debug)]
 pub struct MessageFault {
-    /// Of this statement; of any, if it is `None`.
+    /// Statement of the message; any, if it is `None`.
     pub statement: Option<String>,
-    /// Whose messages.
+    /// Sender of the message.
     pub side: Side,
-    /// With this name.
+    /// Name of the message.
     pub message: &'static str,
-    /// So many that would fit pass before.
+    /// Number of matching messages that pass before.
     pub skipped: u32,
-    /// What happens to it.
+    /// Action on the message.
     pub action: Action,
 }
 
 impl MessageFault {
-    /// On the next message at this place.
+    /// Returns a fault at the next message of this site.
     #[must_use]
     pub fn at(site: &MessageSite, action: Action) -> Self {
         let MessageSite { statement, side, message } = site.clone();
@@ -67,20 +67,20 @@ impl MessageFault {
     }
 }
 
-/// A fault that was injected.
+/// Fault that was injected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
-    /// Where.
+    /// Site of the fault.
     pub site: MessageSite,
-    /// How.
+    /// Action of the fault.
     pub action: Action,
 }
 
-/// What the test tells the connections, and what they tell it.
+/// Shared state of the test and the connections.
 #[derive(Debug)]
 pub(super) struct Plan {
     state: Mutex<State>,
-    /// How many messages are held now.
+    /// Number of messages that are held now.
     holding: watch::Sender<u32>,
 }
 
@@ -104,7 +104,8 @@ impl Plan {
         Self { state: Mutex::default(), holding: watch::Sender::new(0) }
     }
 
-    /// Injects the fault as soon as its message comes. Its number, to [`Self::disarm`] it, and the news.
+    /// Injects the fault as soon as its message arrives. Returns its number, for [`Self::disarm`], and a
+    /// receiver of the injection.
     pub(super) fn arm(&self, fault: MessageFault) -> (u64, oneshot::Receiver<Injected>) {
         let (triggered, news) = oneshot::channel();
         let mut state = self.state();
@@ -114,13 +115,13 @@ impl Plan {
         (number, news)
     }
 
-    /// Takes a fault back, if it has not been triggered.
+    /// Removes a fault, if it has not been triggered.
     pub(super) fn disarm(&self, number: u64) {
         self.state().armed.retain(|armed| armed.number != number);
     }
 
-    /// Takes note that a message is about to be delivered, and tells what is to happen to it. The message
-    /// counts as held until the guard is dropped.
+    /// Records that a message is about to be delivered, and returns the action on it. The message counts as
+    /// held until the guard is dropped.
     pub(super) fn trigger(&self, site: &MessageSite) -> Option<(Action, Holding<'_>)> {
         let mut state = self.state();
         *state.seen.entry(site.clone()).or_default() += 1;
@@ -138,11 +139,11 @@ impl Plan {
         self.holding.send_modify(|count| *count += 1);
         let injected = Injected { site: site.clone(), action: armed.fault.action };
         state.injected.push(injected.clone());
-        let _ = armed.triggered.send(injected); // nobody may wait for it
+        let _ = armed.triggered.send(injected); // the receiver may be gone
         Some((armed.fault.action, Holding(self)))
     }
 
-    /// Comes back when no message is held.
+    /// Waits until no message is held.
     pub(super) async fn nothing_held(&self) {
         let mut holding = self.holding.subscribe();
         holding.wait_for(|count| *count == 0).await.expect("the plan holds the sender");
@@ -161,7 +162,7 @@ impl Plan {
     }
 }
 
-/// A message is held.
+/// Guard of a message that is held.
 pub(super) struct Holding<'a>(&'a Plan);
 
 impl Drop for Holding<'_> {

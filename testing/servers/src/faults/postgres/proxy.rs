@@ -1,4 +1,4 @@
-//! The proxy as the test holds it.
+//! Handle of the proxy for tests.
 
 use std::{
     collections::BTreeMap,
@@ -19,8 +19,8 @@ use super::{
     plan::{Injected, MessageFault, MessageSite, Plan},
 };
 
-/// A proxy on a port of 127.0.0.1 in front of a PostgreSQL server, for clients that do without TLS. It ends,
-/// with its connections, when dropped.
+/// Proxy on a port of 127.0.0.1 in front of a PostgreSQL server, for clients that do without TLS. When it is
+/// dropped, it ends with its connections.
 #[derive(Debug)]
 pub struct PostgresProxy {
     address: SocketAddr,
@@ -39,14 +39,15 @@ impl PostgresProxy {
         Self { address, plan, resets, accept_loop: accept_loop.abort_handle() }
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Injects the fault as soon as its message comes, and waits so long for that. `None` if none came: then
-    /// the fault is taken back. Any number may wait at once; a message has one fault at most.
+    /// Injects the fault as soon as its message arrives, and waits up to `patience` for that. Returns `None`
+    /// if no message arrived; then the fault is removed. Several calls may wait at once; a message has one
+    /// fault at most.
     pub async fn inject(&self, fault: MessageFault, patience: Duration) -> Option<Injected> {
         let (number, triggered) = self.plan.arm(fault);
         if let Ok(injected) = timeout(patience, triggered).await {
@@ -56,19 +57,19 @@ impl PostgresProxy {
         None
     }
 
-    /// Every place where a message was, and how many were there: what there is to disturb.
+    /// Returns every site where a message was, with the number of messages.
     #[must_use]
     pub fn seen(&self) -> BTreeMap<MessageSite, u64> {
         self.plan.seen()
     }
 
-    /// The faults that were injected, in their order.
+    /// Returns the faults that were injected, in their order.
     #[must_use]
     pub fn injected(&self) -> Vec<Injected> {
         self.plan.injected()
     }
 
-    /// Comes back when every message that was held has arrived, or its connection has ended.
+    /// Waits until every message that was held has arrived, or its connection has ended.
     pub async fn nothing_held(&self) {
         self.plan.nothing_held().await;
     }
