@@ -17,7 +17,7 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY},
 };
 
-/// A body and its media type. Clones share it.
+/// Body and its media type. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Representation {
     media_type: HeaderValue,
@@ -26,7 +26,7 @@ pub(crate) struct Representation {
     gzip: Option<Encoded>,
 }
 
-/// The body in one encoding. A strong tag names one sequence of bytes, so every encoding has its own.
+/// Body in one encoding. A strong tag names one sequence of bytes, so every encoding has a separate one.
 #[derive(Clone, Debug)]
 struct Encoded {
     body: Bytes,

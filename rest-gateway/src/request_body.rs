@@ -1,4 +1,4 @@
-//! Reads request bodies within bounds of type, size and time.
+//! Request bodies, read within bounds of type, size and time.
 
 use std::{error::Error, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
     if is_json(&parts.headers) { read(body).await } else { Err(ApiError::UnsupportedMediaType) }
 }
 
-/// Returns the whole body: at most 64 KiB, which have 5 s to arrive.
+/// Returns the whole body: at most 64 KiB, which must arrive within 5 s.
 async fn read(body: Body) -> Result<Bytes, ApiError> {
     const MAX_LEN: usize = 64 * 1024;
     // With a Content-Length, the lower bound is known before a byte has been read.
@@ -40,7 +40,7 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
 }
 
 /// Refuses transfer codings other than `chunked` (RFC 9112 §6.1). hyper looks only at the last one, and would
-/// hand on the body in the others.
+/// pass on the body in the others.
 pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut fields = headers.get_all(header::TRANSFER_ENCODING).into_iter();
     let is_known = match (fields.next(), fields.next()) {
@@ -51,11 +51,12 @@ pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), ApiError>
     if is_known { Ok(()) } else { Err(ApiError::UnsupportedTransferCoding) }
 }
 
-/// Returns the request with its whole body in memory, for the handlers of the admin port: none of them has to
-/// bound what it reads.
+/// Returns the request with its whole body in memory, for the handlers of the admin port, which then need no
+/// bounds for reading it.
 ///
 /// # Errors
-/// The Error of a body that is too large, too late, broken, or in an unknown transfer coding.
+/// If the body is too large, too late, broken, or in an unknown transfer coding. The error is the response
+/// with its Error body.
 pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     let (parts, body) = request.into_parts();
     let read = async {
@@ -72,8 +73,8 @@ pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     }
 }
 
-/// Returns `true` if the body is declared as JSON in UTF-8 without a content coding, or not declared at
-/// all (RFC 8259 §8.1 knows no other encoding, RFC 9110 §8.3 lets a recipient assume).
+/// Returns `true` if the body is declared as JSON in UTF-8 without a content coding, or not declared at all.
+/// RFC 8259 §8.1 knows no other encoding, and RFC 9110 §8.3 lets a recipient assume one.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
     let json = match (types.next(), types.next()) {
@@ -85,8 +86,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Returns `true` for `application/json`, whose parameters have no meaning (RFC 8259 §11) unless they
-/// contradict UTF-8. A value that is not of the form of RFC 9110 §8.3.1 is refused: it may mean another
-/// charset.
+/// contradict UTF-8. A value that is not of the form of RFC 9110 §8.3.1 is refused, because it may mean
+/// another charset.
 fn is_json_type(media_type: &str) -> bool {
     let (essence, mut rest) = media_type.split_at(media_type.find(';').unwrap_or(media_type.len()));
     if !trimmed(essence).eq_ignore_ascii_case("application/json") {
@@ -111,7 +112,7 @@ fn trimmed(text: &str) -> &str {
 }
 
 /// Returns the name and value of the parameter that the text begins with, which may be empty, and the rest. A
-/// quoted value keeps its `\`: none is part of a known charset.
+/// quoted value keeps its `\`, because no known charset has one.
 fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
     if text.is_empty() || text.starts_with(';') {
         return Some(("", "", text));

@@ -1,20 +1,20 @@
-//! `X-Request-Id`: one name for a request in the client's logs, ours and the core's.
+//! `X-Request-Id`: one name for a request in the logs of the client, the gateway and the core.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use petstore_api_key::ApiKey;
 use petstore_clock::Clock;
 use uuid::Builder;
 
-/// The field, also the name of the metadata that the core sees.
+/// Header field, and the name of the metadata that the core sees.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Names one request.
+/// Name of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The client's own name for the request if it sent one that is fit for a log, otherwise a new UUID of
-    /// version 7 (RFC 9562 §5.7): names made later sort later.
+    /// Returns the client's own name for the request if it sent one that is fit for a log. Otherwise returns
+    /// a new UUID of version 7 (RFC 9562 §5.7), which sorts after earlier ones.
     pub(crate) fn from_headers(headers: &HeaderMap, clock: &Clock) -> Self {
         let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
         match (sent.next(), sent.next()) {
@@ -40,7 +40,7 @@ impl RequestId {
     }
 }
 
-/// Of the right form, and no API key that went astray, alone or among other text.
+/// Returns `true` if the id has the right form, and holds no misplaced API key, alone or among other text.
 fn is_fit(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (8..=64).contains(&id.len()) && id.bytes().all(allowed) && !ApiKey::begins_in(id)

@@ -1,4 +1,4 @@
-//! The routes of the public port.
+//! Routes of the public port.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -27,7 +27,7 @@ use crate::{
     server::App,
 };
 
-/// The app of the public port, for [`server::serve`](crate::server::serve).
+/// App of the public port, for [`server::serve`](crate::server::serve).
 ///
 /// A request passes, from the outside in (docs/contract.md, 4.1; each step may end it):
 ///
@@ -37,11 +37,11 @@ use crate::{
 /// 4. route (404), method (405);
 /// 5. the handler: media type (415), size (413), parsing (400), the call to the core.
 ///
-/// `pipeline` does 1 to 3 and completes every answer on its way out.
+/// `pipeline` performs steps 1 to 3 and completes every answer on its way out.
 #[derive(Clone, Debug)]
 pub struct RestApp {
     gateway: Arc<GatewayState>,
-    /// The pages that need no key: the documentation, whose failures are pages too, and the OpenAPI document.
+    /// Pages that need no key: the documentation, whose failures are pages too, and the OpenAPI document.
     pages: Router,
 }
 
@@ -53,7 +53,7 @@ impl From<Gateway> for RestApp {
 }
 
 impl App for RestApp {
-    /// Allocates once for all that a request needs.
+    /// Returns the answer, with a single allocation for the whole request.
     fn answer(&self, request: Request, peer: SocketAddr) -> BoxFuture<'static, Response> {
         self.clone().respond(request, peer.ip()).boxed()
     }

@@ -1,4 +1,4 @@
-//! The handlers. A handler translates the request, calls the core and answers.
+//! Handlers. A handler translates the request, calls the core and answers.
 
 mod creation_key;
 mod paging;
@@ -20,7 +20,7 @@ use crate::{
 };
 use paging::{AnsweredPage, PageRequest, Query};
 
-/// Calls the handler of the operation. Returns the request if none of these serves it.
+/// Calls the handler of the operation. Returns the request if no handler serves it.
 pub(crate) async fn handle(
     gateway: &GatewayState,
     admitted: Admitted,
@@ -40,7 +40,8 @@ pub(crate) async fn handle(
     })
 }
 
-/// Handles `GET /v1/store/orders`: a page of orders. They are the store's: every valid key sees all of them.
+/// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
+/// of them.
 async fn list_orders(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
     let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
     paging::list("/v1/store/orders", query, |PageRequest { page_size, page_token, .. }| async move {

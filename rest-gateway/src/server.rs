@@ -1,8 +1,8 @@
-//! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory: HTTP/1.1
+//! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory. HTTP/1.1
 //! in plain text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
 //!
-//! Not `axum::serve`: that has no timeout for half-sent heads, and its graceful shutdown waits for ever for a
-//! client that neither speaks nor leaves.
+//! `axum::serve` is not used: it has no timeout for half-sent heads, and its graceful shutdown waits for ever
+//! for a client that neither sends nor closes.
 
 mod activity;
 mod certificate;
@@ -40,13 +40,13 @@ pub use self::{
 };
 use self::{connection::Connections, drain::DrainControl, listener::Listener};
 
-/// Answers requests.
+/// Application that answers requests.
 pub trait App: fmt::Debug + Send + Sync {
     /// Returns the answer. Its future is the only one that is allocated for a request.
     fn answer(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<'static, Response>;
 }
 
-/// Its handlers find the peer as an extension of the request, `axum::extract::ConnectInfo<SocketAddr>`.
+/// Passes the peer to its handlers as an extension of the request, `axum::extract::ConnectInfo<SocketAddr>`.
 impl App for Router {
     fn answer(&self, mut request: Request<Body>, peer: SocketAddr) -> BoxFuture<'static, Response> {
         request.extensions_mut().insert(ConnectInfo(peer));
@@ -54,7 +54,7 @@ impl App for Router {
     }
 }
 
-/// The protocol below HTTP.
+/// Protocol below HTTP.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// TCP alone.
@@ -63,12 +63,12 @@ pub enum Transport {
     Tls(Certificate),
 }
 
-/// An app, and the bounds within which it is served.
+/// App, and the bounds within which it is served.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The protocol below HTTP.
+    /// Protocol below HTTP.
     pub transport: Transport,
-    /// The app.
+    /// App that answers the requests.
     pub app: Arc<dyn App>,
     /// Bounds of one connection.
     pub limits: ServerLimits,
@@ -80,10 +80,10 @@ pub struct Server {
 
 /// Serves the listener's connections.
 ///
-/// From the end of `draining` on each answer announces that the connection closes (HTTP/1.1 `Connection:
+/// After the end of `draining` each answer announces that the connection closes (HTTP/1.1 `Connection:
 /// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts only
-/// those that clients have opened before, lets every request that is under way finish, and returns when the
-/// last connection is closed or [`ServerLimits::drain_deadline`] has passed, whatever clients do.
+/// the connections that clients have opened before, and lets every request in flight finish. It returns when
+/// the last connection is closed or [`ServerLimits::drain_deadline`] has passed, whatever clients do.
 ///
 /// # Errors
 /// None at present: a failed accept is logged and tried again.
@@ -128,7 +128,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// The connections of a port.
+/// Connections of a port.
 #[derive(Debug)]
 struct Port {
     slots: ConnectionSlots,
@@ -138,7 +138,7 @@ struct Port {
 }
 
 impl Port {
-    /// Accepts connections until `end`, each once there is a slot for it: while there is none, they wait in
+    /// Accepts connections until `end`, each once there is a slot for it. While there is none, they wait in
     /// the kernel's queue.
     async fn accept_until(&mut self, listener: &mut Listener, end: impl Future<Output = ()>) {
         let (mut end, slots) = (pin!(end), self.slots.clone());
@@ -148,8 +148,8 @@ impl Port {
             (free, stream, peer)
         };
         loop {
-            // Not begun anew when a connection closes, so that it keeps its turn among those that wait for a
-            // slot.
+            // Not restarted when a connection closes, so that it keeps its position among those that wait for
+            // a slot.
             let mut accepted = pin!(next(listener));
             let (free, stream, peer) = loop {
                 tokio::select! {
@@ -167,8 +167,8 @@ impl Port {
         }
     }
 
-    /// Accepts the connections that clients have opened or begun to open, until none has come for `grace`.
-    /// Each waits for a slot: connections close one after the other now.
+    /// Accepts the connections that clients have opened or begun to open, and stops when no new one has
+    /// arrived for `grace`. Each waits for a slot: connections close one after the other now.
     async fn accept_rest(&mut self, listener: &mut Listener, grace: Duration) {
         while let Ok((stream, peer)) = timeout(grace, listener.next()).await {
             let free = self.slots.free().await;

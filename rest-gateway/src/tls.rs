@@ -17,13 +17,13 @@ mod validity;
 
 pub(crate) use validity::not_after;
 
-/// The reason why a file is no certificate, or no key. It shows nothing of the content.
+/// Reason why a file is no certificate, or no key. It shows nothing of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
     /// The file has no certificate.
     #[error("holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
-    /// The PEM is broken, or what it holds is no certificate.
+    /// The PEM is broken, or its content is no certificate.
     #[error("holds a certificate that cannot be read: it is damaged")]
     BadCertificate,
     /// The file has no key.
@@ -54,7 +54,7 @@ impl PemError {
 ///
 /// # Errors
 ///
-/// The fault of the file.
+/// If the file has none, or one that cannot be read.
 pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let chain = CertificateDer::pem_slice_iter(file)
         .collect::<Result<Vec<_>, pem::Error>>()
@@ -72,7 +72,7 @@ pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemErro
 ///
 /// # Errors
 ///
-/// The fault of one of the files.
+/// If one of the files cannot be used, or they do not belong together.
 pub fn certified_key(certificate: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, PemError> {
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {

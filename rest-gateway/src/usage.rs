@@ -1,6 +1,6 @@
-//! Request counts per account, by key and minute, and a sample of refusals: in memory while a request is
-//! answered, reported to the core every few seconds. A request costs a hash and a lock that is seldom
-//! contended, never a call.
+//! Request counts per account, by key and minute, and a sample of refusals. They are in memory while a
+//! request is answered, and reported to the core every few seconds. A request costs a hash and a lock that is
+//! seldom contended, never a call.
 
 mod ledger;
 mod refusals;
@@ -29,12 +29,12 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum duration of one report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of days that an account is shown, today included.
+/// Number of days in an account's usage, today included.
 pub(crate) const SHOWN_DAYS: i64 = 30;
 
 const DAY_SECS: u64 = 86_400;
 
-/// Counts requests, and reports the counts.
+/// Counter of requests, which reports its counts.
 #[derive(Debug)]
 pub(crate) struct UsageCounter {
     core: UsageServiceClient<TracedTransport>,
@@ -45,7 +45,7 @@ pub(crate) struct UsageCounter {
 }
 
 impl UsageCounter {
-    /// Makes a counter at zero. Its reports are those of a new run, so their numbers begin again.
+    /// Creates a counter at zero. Its reports are those of a new run, so their numbers begin again.
     pub(crate) fn new(core: TracedTransport, clock: Clock) -> Self {
         let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
         Self {
@@ -64,7 +64,7 @@ impl UsageCounter {
         vec![Box::new(self.refused.clone())]
     }
 
-    /// Counts a request with the key by the status that it was answered with.
+    /// Counts a request with the key by the status of its answer.
     pub(crate) fn count(&self, key: &Arc<KnownKey>, status: http::StatusCode, is_get_pet: bool) {
         self.ledger.count(key, utc_minute(self.clock.now()), status.as_u16(), is_get_pet);
     }
@@ -91,8 +91,8 @@ impl UsageCounter {
         self.report().await;
     }
 
-    /// Reports the counts. A report that the core does not answer is sent again the next time, for which
-    /// counts made meanwhile wait too: or there would be no end under load.
+    /// Reports the counts. A report that the core does not answer is sent again the next time. Counts made
+    /// meanwhile wait for that, or the work would have no end under load.
     pub(crate) async fn report(&self) {
         let mut is_last = false;
         while !is_last && let Some(report) = self.ledger.next_report() {
@@ -192,7 +192,8 @@ mod tests {
         Arc::new(KnownKey::new("k".into(), 7, Plan::Free, quota))
     }
 
-    /// Returns how many reports are sent to a core that answers so, and how many are counted as refused.
+    /// Returns the number of reports that are sent to a core with this answer, and the number counted as
+    /// refused.
     async fn reported_twice(answer: Code) -> (u64, u64) {
         let sent = counter("sent", "Reports that the core was sent.");
         let core = {

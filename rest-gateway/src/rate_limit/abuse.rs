@@ -1,11 +1,11 @@
-//! The abuse state of an API key after its first 429: refused period and strikes. Pure: integers in, integers
+//! Abuse state of an API key after its first 429: refused period and strikes. Pure: integers in, integers
 //! out.
 
 use petstore_clock::UnixMillis;
 
 use super::windows::MINUTE;
 
-/// Time after the first 429, in milliseconds, in which requests that were under way may still arrive.
+/// Time after the first 429, in milliseconds, in which requests that were in flight may still arrive.
 const GRACE: u64 = 1_000;
 
 /// Length of the span in which strikes are counted, in milliseconds. The first strike opens it.
@@ -15,15 +15,15 @@ const STRIKES_SPAN: u64 = 600_000;
 const FEWEST_STRIKES: u64 = 100;
 
 /// Maximum time, in milliseconds, by which a span may begin in the future, because the clock was set back
-/// since. What begins later is void, or the jump would prolong it by as much.
+/// since. A span that begins later is void, or the jump would prolong it by as much.
 const SKEW: u64 = MINUTE;
 
-/// A span of time in Unix milliseconds; the default is empty.
+/// Span of time in Unix milliseconds; the default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimeSpan {
-    /// The first moment in it.
+    /// First moment in it.
     pub(crate) from: u64,
-    /// The first moment after it.
+    /// First moment after it.
     pub(crate) until: u64,
 }
 
@@ -38,21 +38,21 @@ impl TimeSpan {
     }
 }
 
-/// The state of an API key that was refused; the default is that of a key never refused.
+/// State of an API key that was refused; the default is that of a key never refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AbuseState {
-    /// The refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
+    /// Refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
     pub(crate) refused: TimeSpan,
-    /// The ten minutes in which strikes are counted. They begin with the first strike, and anew with the one
-    /// that is too many.
+    /// Ten minutes in which strikes are counted. They begin with the first strike, and anew with the strike
+    /// that is one too many.
     pub(crate) striking: TimeSpan,
-    /// Strikes in them; 0 once there were too many.
+    /// Number of strikes in them; 0 once there were too many.
     pub(crate) strikes: u64,
 }
 
 impl AbuseState {
-    /// Returns what still matters: not what is over, or began before `settled_at`, because a ban or its
-    /// lifting has settled it.
+    /// Returns the parts of the state that still matter. Spans that are over are left out, and so are spans
+    /// that began before `settled_at`, because a ban or its lifting has settled them.
     pub(crate) fn at(self, now: u64, settled_at: UnixMillis) -> Self {
         let matters = |span: TimeSpan| span.holds(now) && span.from >= settled_at.0;
         let mut current = Self::default();
@@ -65,20 +65,20 @@ impl AbuseState {
         current
     }
 
-    /// Returns when the strikes were too many, if they were.
+    /// Returns the time at which the strikes were too many, if they were.
     pub(crate) fn struck_out_at(self) -> Option<UnixMillis> {
         let is_struck_out = self.strikes == 0 && self.striking != TimeSpan::default();
         is_struck_out.then_some(UnixMillis(self.striking.from))
     }
 
-    /// Returns the state after an admitted request. Past the grace it ends the refused period instead of
-    /// being a strike: the key is not being refused any more, as after a raised plan.
+    /// Returns the state after an admitted request. Past the grace period, the request ends the refused
+    /// period instead of being a strike: the key is no longer being refused, as after a raised plan.
     pub(crate) fn admitted(self, now: u64) -> Self {
         if self.in_grace(now) { self } else { Self { refused: TimeSpan::default(), ..self } }
     }
 
     /// Returns the state after a request that the windows refused for `retry_after` milliseconds, and `true`
-    /// if that was a strike. To be asked of [`Self::at`].
+    /// if that was a strike. Must be called on the result of [`Self::at`].
     pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> (Self, bool) {
         if !self.refused.holds(now) {
             return (Self { refused: TimeSpan::new(now, retry_after), ..self }, false);

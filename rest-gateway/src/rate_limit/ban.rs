@@ -1,27 +1,27 @@
-//! Bans of API keys: how long one lasts, and why a key has it (docs/contract.md, 6.8).
+//! Bans of API keys, with their duration and cause (docs/contract.md, 6.8).
 
 use std::{sync::Arc, time::Duration};
 
 use petstore_clock::UnixMillis;
 
-/// A time in which every request of a key is refused.
+/// Period in which every request of a key is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BanPeriod {
-    /// When it was imposed.
+    /// Time at which it was imposed.
     pub from: UnixMillis,
-    /// The first moment after it; later than `from`.
+    /// First moment after it; later than `from`.
     pub until: UnixMillis,
 }
 
 impl BanPeriod {
-    /// The longest ban that a gateway imposes.
+    /// Maximum duration of a ban that a gateway imposes.
     const LONGEST: Duration = Duration::from_hours(24);
 
-    /// Time after its end in which a ban makes the next one longer.
+    /// Time after the end of a ban in which it makes the next one longer.
     pub(crate) const MEMORY: Duration = Duration::from_hours(24);
 
-    /// Returns the ban that begins at `from`: five minutes, or twice as long as the key's last one while that
-    /// is remembered.
+    /// Returns the ban that begins at `from`: five minutes, or twice the duration of the key's last ban while
+    /// that is remembered.
     pub(crate) fn following(last: Option<Self>, from: UnixMillis) -> Self {
         let length = match last {
             Some(last) if from < last.until.plus(Self::MEMORY) => {
@@ -33,12 +33,12 @@ impl BanPeriod {
     }
 }
 
-/// The cause of a ban.
+/// Cause of a ban.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BanCause {
     /// The key kept sending after 429.
     IgnoredRefusals,
-    /// An operator banned it, and may have said why.
+    /// An operator banned it, and may have given a reason.
     Operator(Option<Arc<str>>),
 }
 

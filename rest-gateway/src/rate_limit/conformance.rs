@@ -1,5 +1,5 @@
-//! The suite that every limiter passes: what a limiter adds to the policy is that it counts for the right
-//! caller, in one atomic step, and by its clock.
+//! Conformance suite that every limiter passes. It tests what a limiter adds to the policy: counting for the
+//! right caller, in one atomic step, and by its clock.
 
 mod strikes;
 
@@ -28,13 +28,13 @@ use super::{
     windows::Windows,
 };
 
-/// No window is used up by accident.
+/// Quota that no test uses up by accident.
 const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };
 
-/// Nothing is settled.
+/// Time of a settlement that never happened.
 const NEVER: UnixMillis = UnixMillis(0);
 
-/// A limiter, and the hand of its clock. The clock must stand still, or move at the pace of real time.
+/// Limiter with control over its clock. The clock must stand still, or advance at the rate of real time.
 pub(crate) struct Rig {
     limiter: Arc<dyn RateLimiter>,
     advance: Box<dyn Fn(Duration) + Send + Sync>,
@@ -43,7 +43,8 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A rig whose accounts begin after `last_account`: a limiter that others use too needs free ones.
+    /// Creates a rig whose accounts begin after `last_account`: a limiter that others use too needs unused
+    /// accounts.
     pub(crate) fn new(
         limiter: Arc<dyn RateLimiter>,
         advance: impl Fn(Duration) + Send + Sync + 'static,
@@ -52,7 +53,7 @@ impl Rig {
         Self { limiter, advance: Box::new(advance), last_account: AtomicI64::new(last_account), traces: 5 }
     }
 
-    /// Plays fewer random traces: for limiters that answer over a network.
+    /// Plays fewer random traces, for limiters that answer over a network.
     pub(crate) fn with_traces(self, traces: usize) -> Self {
         Self { traces, ..self }
     }
@@ -61,7 +62,7 @@ impl Rig {
         self.last_account.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The key of a new account.
+    /// Returns the key of a new account.
     fn new_key(&self) -> LimitKey {
         key(self.new_account(), "first")
     }
@@ -103,7 +104,7 @@ pub(crate) fn key(account_id: i64, key_id: &str) -> LimitKey {
     LimitKey::ApiKey { account_id, key_id: format!("{account_id}/{key_id}").into() }
 }
 
-/// Runs the whole suite. To be run on several threads, or concurrency is not tested.
+/// Runs the whole suite. Must be run on several threads, or concurrency is not tested.
 pub(crate) async fn suite(rig: &Rig) {
     the_keys_of_an_account_share_its_windows(rig).await;
     accounts_and_addresses_do_not_share_windows(rig).await;
@@ -194,7 +195,7 @@ async fn questions_about_usage_have_windows_of_their_own(rig: &Rig) {
     assert_eq!(rig.take(&LimitKey::Usage(account), AMPLE).await.minute.remaining, 997);
 }
 
-/// Random traces of a few callers, played through the limiter and, with the limiter's own time, through the
+/// Plays random traces of a few callers through the limiter and, with the limiter's own time, through the
 /// policy.
 async fn decisions_are_those_of_the_policy(rig: &Rig) {
     let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
@@ -246,7 +247,7 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
     }
 }
 
-/// Panics unless everything that a decision can be is among them.
+/// Panics unless the decisions include every kind of decision.
 pub(crate) fn assert_wild(decisions: &[Decision]) {
     for outcome in [Outcome::Admitted, Outcome::RateLimited, Outcome::QuotaExceeded] {
         assert!(decisions.iter().any(|decision| decision.outcome == outcome), "the traces are too tame");
@@ -254,7 +255,7 @@ pub(crate) fn assert_wild(decisions: &[Decision]) {
     assert!(decisions.iter().any(|decision| decision.struck_out_at.is_some()), "the traces are too tame");
 }
 
-/// The plainest way to keep records: windows by account or address, abuse by key.
+/// Reference implementation of the records: windows by account or address, abuse by key.
 #[derive(Default)]
 pub(crate) struct Ledger {
     windows: HashMap<String, Windows>,

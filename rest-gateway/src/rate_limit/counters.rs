@@ -1,4 +1,4 @@
-//! Every caller's counters in the memory of this process: accounts and client addresses. They are in bounded
+//! Counters of every caller in the memory of this process: accounts and client addresses. They are in bounded
 //! maps, split so that callers seldom wait for each other.
 
 use std::{
@@ -12,21 +12,21 @@ use petstore_clock::UnixMillis;
 use super::{LimitKey, abuse::AbuseState, policy::Record, windows::Windows};
 use crate::client_address::ClientAddress;
 
-/// Locks of a map. Two threads seldom meet at one of so many.
+/// Number of locks of a map: enough that two threads seldom contend for one.
 const SHARDS: usize = 64;
 
-/// Callers that a shard holds before it first looks for counters that are over.
+/// Number of callers in a shard before it is first swept for counters that are over.
 const FIRST_SWEEP: usize = 64;
 
-/// Maximum number of addresses, in about 6 MiB. Anyone may hold a /48 with its 65,536 networks, but the
-/// operator makes the accounts.
+/// Maximum number of addresses, in about 6 MiB. Any client may hold a /48 with its 65,536 networks, while
+/// only the operator creates accounts.
 const MAX_ADDRESSES: usize = 57_344;
 
 /// Maximum number of accounts in a bounded store.
 const MAX_ACCOUNTS: usize = 50_000;
 
-/// The counters of every caller. Accounts and addresses have maps of their own, so that a flood of
-/// unauthenticated clients cannot displace the counts of accounts.
+/// Counters of every caller. Accounts and addresses have separate maps, so that a flood of unauthenticated
+/// clients cannot evict the counts of accounts.
 #[derive(Debug)]
 pub(super) struct CounterStore {
     accounts: CounterMap<i64>,
@@ -36,12 +36,12 @@ pub(super) struct CounterStore {
 }
 
 impl CounterStore {
-    /// Returns a store of every account: for a limiter whose counters are nowhere else.
+    /// Returns a store of every account, for a limiter without any other counters.
     pub(super) fn unbounded() -> Self {
         Self::with(CounterMap::unbounded)
     }
 
-    /// Returns a store of at most [`MAX_ACCOUNTS`], which prefers those that used most of their day.
+    /// Returns a store of at most [`MAX_ACCOUNTS`], which keeps the accounts that used most of their day.
     pub(super) fn bounded() -> Self {
         Self::with(|| CounterMap::bounded(MAX_ACCOUNTS / SHARDS))
     }
@@ -61,8 +61,8 @@ impl CounterStore {
         }
     }
 
-    /// Changes the caller's record in one atomic step. Time is read inside it, so that the steps of
-    /// one caller see it in order.
+    /// Changes the caller's record in one atomic step. Time is read inside it, so that the steps of one
+    /// caller see it in order.
     pub(super) fn update<R>(
         &self,
         limit_key: &LimitKey,
@@ -86,11 +86,11 @@ impl CounterStore {
         }
     }
 }
-/// The counters of one account or address.
+/// Counters of one account or address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     windows: Windows,
-    /// Only of keys that were refused lately: seldom more than one.
+    /// Abuse states of keys that were refused lately: seldom more than one.
     abuse: Vec<(Arc<str>, AbuseState)>,
 }
 
@@ -101,7 +101,7 @@ impl Counters {
         Record { windows: self.windows, abuse: abuse.map(|(_, abuse)| *abuse).unwrap_or_default() }
     }
 
-    /// Keeps the record for the next request.
+    /// Stores the record for the next request.
     pub(super) fn keep(&mut self, key_id: Option<&Arc<str>>, Record { windows, abuse }: Record) {
         self.windows = windows;
         let Some(key_id) = key_id else { return };
@@ -114,14 +114,14 @@ impl Counters {
         }
     }
 
-    /// Returns `true` if forgetting these counters changes no decision.
+    /// Returns `true` if evicting these counters changes no decision.
     fn is_over(&self, now: u64) -> bool {
         self.windows.at(now) == Windows::default()
             && self.abuse.iter().all(|(_, abuse)| abuse.at(now, UnixMillis(0)) == AbuseState::default())
     }
 }
 
-/// The counters of every caller of one kind.
+/// Counters of every caller of one kind.
 #[derive(Debug)]
 pub(super) struct CounterMap<K> {
     hasher: RandomState,
@@ -137,14 +137,14 @@ struct Shard<K> {
 }
 
 impl<K: Copy + Eq + Hash> CounterMap<K> {
-    /// Returns a map that is bounded only by the number of callers: for callers that are known.
+    /// Returns a map that is bounded only by the number of callers, for callers that are known.
     pub(super) fn unbounded() -> Self {
         Self::bounded(usize::MAX)
     }
 
-    /// Returns a map of at most `capacity` callers a shard. When a shard is full, what is over goes first,
-    /// and then those who used least of their day: so a flood of new callers cannot wash away the count of a
-    /// busy one.
+    /// Returns a map of at most `capacity` callers a shard. A full shard first evicts counters that are over,
+    /// and then the callers who used least of their day, so a flood of new callers cannot evict the count of
+    /// a busy one.
     pub(super) fn bounded(capacity: usize) -> Self {
         let shard = || Mutex::new(Shard { counters: HashMap::new(), sweep_at: FIRST_SWEEP.min(capacity) });
         Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| shard()).collect(), capacity }
@@ -185,8 +185,8 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
 }
 
 impl<K: Copy + Eq + Hash> Shard<K> {
-    /// Forgets counters that are over. Looks at every entry, and is not repeated before the shard has
-    /// doubled, or grown by a quarter of its capacity, so that the cost of an insertion is constant.
+    /// Evicts counters that are over. Looks at every entry, and is not repeated before the shard has doubled,
+    /// or grown by a quarter of its capacity, so that the cost of an insertion is constant.
     fn sweep(&mut self, now: u64, capacity: usize) {
         self.counters.retain(|_, counters| !counters.is_over(now));
         if self.counters.len() > capacity / 4 * 3 {

@@ -1,4 +1,4 @@
-//! A limiter's answer, and how it is shown to the client.
+//! Answer of a limiter, and its presentation to the client.
 
 use bytes::BufMut;
 use petstore_clock::UnixMillis;
@@ -8,10 +8,10 @@ use super::{
     windows::{DAY, MINUTE, WindowView},
 };
 
-/// The verdict of the windows on a request.
+/// Verdict of the windows on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It may proceed, and was counted in both windows.
+    /// The request may proceed, and was counted in both windows.
     Admitted,
     /// The minute's requests are used up.
     RateLimited,
@@ -20,8 +20,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the verdict of both windows. If both refuse, it is that of the one that resets later, and the
-    /// day's if both reset at once.
+    /// Returns the verdict of both windows. If both refuse, it is that of the window that resets later, or of
+    /// the day if both reset at once.
     pub(super) fn from_windows(minute: WindowView, day: WindowView) -> Self {
         match (minute.remaining, day.remaining) {
             (0, 0) if minute.resets_at > day.resets_at => Self::RateLimited,
@@ -32,41 +32,41 @@ impl Outcome {
     }
 }
 
-/// The gateways whose requests a decision's counters hold.
+/// Gateways whose requests a decision's counters hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All of them.
+    /// All gateways.
     Shared,
-    /// This gateway alone, which limits by its own share until the shared counters are back.
+    /// This gateway alone, which limits by its own share while the shared counters are unreachable.
     Node,
 }
 
-/// The limiter's answer to one request.
+/// Answer of the limiter to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The verdict of the windows. Of a peek, the one that a request would have got.
+    /// Verdict of the windows. In a peek, the verdict that a request would have got.
     pub outcome: Outcome,
     /// `true` if the request ignored a 429 (docs/contract.md, 6.8).
     pub is_strike: bool,
-    /// Time at which the key's strikes were too many and its ban begins. Only of a strike.
+    /// Time at which the key's strikes were too many and its ban begins. Only set for a strike.
     pub struck_out_at: Option<UnixMillis>,
     /// Time of the decision, by the limiter's clock.
     pub now: UnixMillis,
-    /// The minute after this request.
+    /// Minute window after this request.
     pub minute: WindowView,
-    /// The UTC day after this request.
+    /// UTC day after this request.
     pub day: WindowView,
-    /// The ban that refuses the request, whatever the outcome. A limiter knows none: bans are a state of
+    /// Ban that refuses the request, whatever the outcome. A limiter sets none, because bans are a state of
     /// keys.
     pub ban: Option<BanPeriod>,
-    /// The gateways whose requests were counted.
+    /// Gateways whose requests were counted.
     pub scope: Scope,
 }
 
 impl Decision {
-    /// Returns the one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5): on
-    /// refusal the refusing one; in a ban the minute's limit, nothing remaining, and the ban's end; otherwise
-    /// the one with the fewest requests remaining, and the day if that is a tie.
+    /// Returns the one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5). On
+    /// refusal it is the refusing window. In a ban it has the minute's limit, nothing remaining, and the
+    /// ban's end. Otherwise it is the window with the fewest requests remaining, or the day if that is a tie.
     #[must_use]
     pub fn shown(&self) -> WindowView {
         if self.ban.is_some() {
@@ -79,8 +79,8 @@ impl Decision {
         }
     }
 
-    /// Returns `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3): waiting so long
-    /// passes the ban and the end of every exhausted window. `None` when the request was admitted.
+    /// Returns `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3). The ban and every
+    /// exhausted window end within that time. `None` if the request was admitted.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
         if self.outcome == Outcome::Admitted && self.ban.is_none() {
@@ -92,7 +92,8 @@ impl Decision {
         Some(secs_between(self.now, until).max(1))
     }
 
-    /// Appends the value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): both windows, always.
+    /// Appends the value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers), always with both
+    /// windows.
     pub(crate) fn write_rate_limit_policy(&self, text: &mut impl BufMut) {
         let mut window = |name, limit, length| {
             text.put_slice(name);
@@ -104,8 +105,8 @@ impl Decision {
         window(b", \"day\";q=".as_slice(), self.day.limit, DAY);
     }
 
-    /// Appends the value of `RateLimit` (draft-ietf-httpapi-ratelimit-headers): both windows, always. In a
-    /// ban the minute is shown as [`Self::shown`] shows it.
+    /// Appends the value of `RateLimit` (draft-ietf-httpapi-ratelimit-headers), always with both windows. In
+    /// a ban the minute is shown as [`Self::shown`] shows it.
     pub(crate) fn write_rate_limit(&self, text: &mut impl BufMut) {
         let mut window = |name, view: WindowView| {
             text.put_slice(name);
@@ -117,8 +118,8 @@ impl Decision {
         window(b", \"day\";r=".as_slice(), self.day);
     }
 
-    /// Returns why the windows refused the request, for people: limit, window, and reset in UTC. `None` if
-    /// they admitted it.
+    /// Returns the reason why the windows refused the request, for people: limit, window, and reset in UTC.
+    /// `None` if they admitted it.
     #[must_use]
     pub fn refusal_message(&self) -> Option<String> {
         match self.outcome {
@@ -136,7 +137,7 @@ impl Decision {
         }
     }
 
-    /// Returns why a banned key is refused, for people.
+    /// Returns the reason why a banned key is refused, for people.
     #[must_use]
     pub fn ban_message(&self, cause: &BanCause) -> String {
         let WindowView { limit, resets_at, .. } = self.minute_or_ban();
@@ -166,14 +167,14 @@ fn rounded_up(moment: UnixMillis) -> UnixMillis {
     UnixMillis::from_secs(moment.as_secs_ceil())
 }
 
-/// The state of a caller's limits: its windows and, for an API key, its abuse state.
+/// State of a caller's limits: its windows and, for an API key, its abuse state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitStatus {
-    /// The decision on a request now, with both windows. Nothing was counted.
+    /// Decision on a request now, with both windows. Nothing was counted.
     pub decision: Decision,
-    /// The end of the refused period; requests until then, past the first second, are strikes.
+    /// End of the refused period. Requests before it, and past its first second, are strikes.
     pub refused_until: Option<UnixMillis>,
-    /// The strikes in the running ten minutes; `None` when there are none.
+    /// Strikes in the running ten minutes; `None` if there are none.
     pub strikes: Option<Strikes>,
 }
 
@@ -182,11 +183,12 @@ pub struct LimitStatus {
 pub struct Strikes {
     /// Number of them; at least 1.
     pub count: u64,
-    /// When they are forgotten.
+    /// Time at which they expire.
     pub resets_at: UnixMillis,
 }
 
-/// Every answer shows nine numbers, and `format!` would take more instructions for each.
+/// Appends the number in decimal. Every answer shows nine numbers, and `format!` would take more instructions
+/// for each.
 pub(crate) fn put_number(text: &mut impl BufMut, number: u64) {
     text.put_slice(itoa::Buffer::new().format(number).as_bytes());
 }
@@ -199,7 +201,7 @@ fn secs_between(now: UnixMillis, then: UnixMillis) -> u64 {
 mod tests {
     use super::*;
 
-    /// 2026-11-20T18:46:20.250Z, on the Free plan.
+    /// Returns a decision at 2026-11-20T18:46:20.250Z, on the Free plan.
     fn decision(outcome: Outcome) -> Decision {
         let now = UnixMillis(1_795_200_380_250);
         Decision {
@@ -214,7 +216,7 @@ mod tests {
         }
     }
 
-    /// The values of `RateLimit-Policy` and `RateLimit`.
+    /// Returns the values of `RateLimit-Policy` and `RateLimit`.
     fn ietf_fields(decision: &Decision) -> [String; 2] {
         let (mut policy, mut state) = (Vec::new(), Vec::new());
         decision.write_rate_limit_policy(&mut policy);
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(state, r#""minute";r=59;t=42, "day";r=999;t=18820"#);
     }
 
-    /// Banned for 299.001 s.
+    /// Returns a decision on a key that is banned for 299.001 s.
     fn banned(outcome: Outcome) -> Decision {
         let decision = decision(outcome);
         let ban = BanPeriod { from: decision.now, until: UnixMillis(decision.now.0 + 299_001) };

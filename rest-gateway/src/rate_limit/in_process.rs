@@ -7,7 +7,7 @@ use super::{
     Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, counters::CounterStore, policy,
 };
 
-/// A limiter for one gateway alone: windows and strikes live and end with the process.
+/// Limiter for one gateway alone: windows and strikes live and end with the process.
 #[derive(Debug)]
 pub struct InProcessLimiter {
     clock: Clock,
@@ -15,7 +15,7 @@ pub struct InProcessLimiter {
 }
 
 impl InProcessLimiter {
-    /// A limiter that has counted nothing yet.
+    /// Creates a limiter that has counted nothing yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, counters: CounterStore::unbounded() }

@@ -1,7 +1,8 @@
-//! The rate limit policy: pure functions that every limiter applies, wherever its counters are kept.
+//! The rate limit policy: pure functions that every limiter applies, independent of the place of its
+//! counters.
 //!
-//! Integers only, all below 2⁵³, so that a Redis script can compute the same. Of an account, its windows are
-//! kept; of each API key, its abuse state; of a client address, windows alone.
+//! All numbers are integers below 2⁵³, so that a Redis script can compute the same results. An account keeps
+//! windows, each API key an abuse state, and a client address only windows.
 
 use petstore_clock::UnixMillis;
 
@@ -12,7 +13,7 @@ use super::{
     windows::Windows,
 };
 
-/// The state of a caller between its requests.
+/// State of a caller between its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Windows of the account, shared by all its keys, or of the address.
@@ -21,8 +22,8 @@ pub(crate) struct Record {
     pub(crate) abuse: AbuseState,
 }
 
-/// Decides on one request and counts it, in both windows or in none. What began before `settled_at` is no
-/// reason for a strike any more.
+/// Decides on one request and counts it, in both windows or in none. A refused period that began before
+/// `settled_at` is no longer a reason for a strike.
 pub(crate) fn take(
     record: Record,
     quota: Quota,
@@ -45,7 +46,7 @@ pub(crate) fn take(
     }
 }
 
-/// Returns all that is kept of a caller and still matters.
+/// Returns the parts of a caller's state that still matter.
 pub(crate) fn inspect(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -> LimitStatus {
     let (decision, Record { abuse, .. }) = look(record, quota, settled_at, now);
     let AbuseState { refused, striking, strikes } = abuse;
@@ -56,7 +57,7 @@ pub(crate) fn inspect(record: Record, quota: Quota, settled_at: UnixMillis, now:
     }
 }
 
-/// Returns the decision before anything is counted, and what of the record still matters.
+/// Returns the decision before anything is counted, and the parts of the record that still matter.
 fn look(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -> (Decision, Record) {
     let current = Record { windows: record.windows.at(now.0), abuse: record.abuse.at(now.0, settled_at) };
     let (minute, day) = current.windows.view(quota, now.0);

@@ -1,7 +1,7 @@
 //! Counters in Redis, shared by any number of gateways.
 //!
 //! `redis.lua` is the policy written for Redis: one call decides and counts, in Redis's own time. A caller
-//! costs one key, and one more while a key of the account is being refused.
+//! uses one key of Redis, and one more while a key of the account is being refused.
 
 mod batch;
 mod connection;
@@ -41,75 +41,75 @@ use super::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimi
 /// Maximum length of the name of an installation, in characters.
 const LONGEST_NAME: usize = 64;
 
-/// The probe at the start may wait for a connection to be made, with TLS.
+/// Timeout of the first probe, which may wait for a connection with TLS.
 const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where the counters are.
+/// Location of the counters, and the timeouts and time of decisions.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     /// One server, or several nodes of a Redis Cluster, which name the others.
     pub urls: Vec<RedisUrl>,
-    /// Time that it may take to answer.
+    /// Timeouts of Redis.
     pub deadlines: RedisDeadlines,
-    /// Which time decisions are made by.
+    /// Time by which decisions are made.
     pub time: RedisTime,
 }
 
-/// Which time decisions are made by.
+/// Time by which decisions are made.
 #[derive(Clone, Debug, Default)]
 pub enum RedisTime {
-    /// That of the Redis server, which is the same for all gateways.
+    /// Time of the Redis server, which is the same for all gateways.
     #[default]
     Server,
-    /// That of a clock of this process. Clocks of several machines differ.
+    /// Time of a clock of this process. Clocks of several machines differ.
     Clock(Clock),
 }
 
-/// The settings cannot be used, whatever Redis does.
+/// Error of settings that cannot be used, whatever Redis does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisSetupError {
     /// There is no URL.
     #[error("must name a Redis server")]
     NoUrl,
-    /// The URL is not one of a server.
+    /// The URL is not that of a server.
     #[error("must be the URL of a Redis server")]
     Unusable,
-    /// Several URLs that are not of one Cluster.
+    /// The URLs do not belong to one Cluster.
     #[error("the nodes of a Redis Cluster must have the same user, password and TLS, and no database")]
     UnlikeNodes,
 }
 
-/// What a healthy Redis reports of itself.
+/// Report of a healthy Redis about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedisHealth {
-    /// `true` if its eviction policy may drop counters when its memory is full, and so grant quota again: any
-    /// but `noeviction`.
+    /// `true` if its eviction policy may evict counters when its memory is full, and so grant quota again:
+    /// any policy but `noeviction`.
     pub evicts: bool,
 }
 
-/// Counts in Redis. Every gateway of an installation that names the same Redis shares the counters; until the
-/// installation is known it makes no decision.
+/// Limiter that counts in Redis. All gateways of an installation that use the same Redis share the counters.
+/// The limiter makes no decision before the installation is known.
 ///
-/// A failed or late answer is [`LimiterUnavailable`], never a guess; the request may have been counted all
-/// the same. Nothing is retried but a call of which Redis says that it did nothing. Must be used inside a
-/// tokio runtime.
+/// A failed or late answer is [`LimiterUnavailable`], never a guess, and the request may have been counted
+/// all the same. The only call that is retried is one that Redis reports as without effect. Must be used
+/// inside a tokio runtime.
 #[derive(Debug)]
 pub struct RedisLimiter {
     shards: Shards,
     deadlines: RedisDeadlines,
     last_error: Mutex<Option<RedisCallError>>,
-    /// Name of the installation that the counters are of; `None` until the core has named it.
+    /// Name of the installation that owns the counters; `None` before the core has named it.
     installation: RwLock<Option<Arc<str>>>,
 }
 
 impl RedisLimiter {
-    /// A limiter that connects when it is first asked: it can be made before Redis is there.
+    /// Creates a limiter that connects on first use, so it can be created before Redis is there.
     ///
     /// # Errors
-    /// The URLs do not belong together.
+    /// If the URLs do not belong together.
     pub fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
         if settings.urls.iter().any(RedisUrl::has_tls) {
-            // rustls wants one for the process. Err: it has one, which will do.
+            // rustls wants one for the process. Err: it already has one, which is sufficient.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
         let deadlines = settings.deadlines;
@@ -117,12 +117,12 @@ impl RedisLimiter {
         Ok(Self { shards: Shards::new(settings)?, deadlines, last_error, installation })
     }
 
-    /// Connects if need be, learns which shards a Cluster has, decides on a request that belongs to no
-    /// account on each, with all that a decision takes, writing included, and asks for the eviction policy.
-    /// Takes a second at most.
+    /// Connects if need be, and asks a Cluster for its shards. On each shard it decides on a request that
+    /// belongs to no account, with all the work of a decision, writing included. Then it asks for the
+    /// eviction policy. Takes a second at most.
     ///
     /// # Errors
-    /// Redis, or a shard of it, would not decide.
+    /// If Redis, or a shard of it, does not decide.
     pub async fn probe(&self) -> Result<RedisHealth, LimiterUnavailable> {
         let probe = async {
             self.shards.learn().await?;
@@ -137,7 +137,7 @@ impl RedisLimiter {
         self.within(FIRST_PROBE_TIMEOUT, probe).await
     }
 
-    /// Returns the shards, after asking a Cluster which it has. If it does not answer, they are those that
+    /// Returns the shards, after asking a Cluster for them. If it does not answer, they are the shards that
     /// are known.
     pub(super) async fn shards(&self) -> Vec<Arc<Shard>> {
         let _ = self.within(self.deadlines.decision, self.shards.learn()).await;
@@ -152,7 +152,7 @@ impl RedisLimiter {
     /// Decides on a request that belongs to no account, and writes it as any other. Returns the shard's time.
     ///
     /// # Errors
-    /// The shard would not decide.
+    /// If the shard does not decide.
     pub(super) async fn probe_once(&self, shard: &Shard) -> Result<UnixMillis, LimiterUnavailable> {
         let taken = async { Ok(shard.probe().await?.taken()?.decision(PROBES).now) };
         self.within(self.deadlines.decision, taken).await
@@ -161,13 +161,13 @@ impl RedisLimiter {
     /// Returns the name of the installation.
     ///
     /// # Errors
-    /// The core has not named it yet.
+    /// If the core has not named it yet.
     fn installation(&self) -> Result<Arc<str>, LimiterUnavailable> {
         let installation = self.installation.read().unwrap_or_else(PoisonError::into_inner);
         installation.clone().ok_or(LimiterUnavailable)
     }
 
-    /// Returns why Redis last failed to decide; `None` if it never has.
+    /// Returns the cause of Redis's last failure to decide, or `None` if it never failed.
     pub fn last_error(&self) -> Option<RedisCallError> {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,8 +188,8 @@ impl RedisLimiter {
     }
 }
 
-/// Describes a decision, from when it waits for its call of the script to its answer. The call may serve
-/// other requests too: each has a span of its own for it, so that each is one tree.
+/// Describes a decision, from the moment when it waits for its call of the script to its answer. The call may
+/// serve other requests too. Each has a separate span for it, so that each is one tree.
 fn describe() -> SpanDescription {
     let attributes =
         vec![KeyValue::new("db.system.name", "redis"), KeyValue::new("db.operation.name", "EVALSHA")];
@@ -241,7 +241,7 @@ impl RateLimiter for RedisLimiter {
     }
 
     fn set_installation(&self, name: &str) {
-        // What could mislead Redis Cluster, or make keys long, is left out.
+        // Characters that could mislead Redis Cluster, or make keys long, are left out.
         let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
         let name: String = name.chars().filter(is_plain).take(LONGEST_NAME).collect();
         let mut installation = self.installation.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
-//! Limits in Redis, or in this process while Redis is unreachable; the gateway returns to Redis by itself.
+//! Limits in Redis, or in this process while Redis is unreachable. The gateway returns to Redis by itself.
 //!
-//! [`breaker`] says whether a shard of Redis is asked, [`fallback`] decides when it is not,
-//! [`watch`](ResilientLimiter::watch) notices that it went or came back even when no requests do.
+//! [`breaker`] decides if a shard of Redis is asked, [`fallback`] decides on requests while it is not, and
+//! [`watch`](ResilientLimiter::watch) notices outages and recoveries even without requests.
 
 mod breaker;
 mod fallback;
@@ -37,27 +37,27 @@ use super::{
     redis::Shard,
 };
 
-/// Time between two probes of a shard.
+/// Interval between two probes of a shard.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The treatment of requests while Redis is unreachable.
+/// Treatment of requests while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRedisFailure {
     /// Each gateway limits by itself, to its share of the limits.
     #[default]
     Local,
-    /// All are admitted, whatever the plan says.
+    /// All requests are admitted, whatever the plan.
     Open,
-    /// All are refused: 503 `LIMITER_UNAVAILABLE`.
+    /// All requests are refused: 503 `LIMITER_UNAVAILABLE`.
     Closed,
 }
 
-/// The text names no such policy.
+/// Error of a text that names no such policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be local, open or closed")]
 pub struct InvalidOnRedisFailure;
 
-/// `local`, `open` or `closed`.
+/// Writes `local`, `open` or `closed`.
 impl fmt::Display for OnRedisFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -79,12 +79,12 @@ impl FromStr for OnRedisFailure {
     }
 }
 
-/// An operator's choices for the time without Redis.
+/// Settings of an operator for the time without Redis.
 #[derive(Clone, Copy, Debug)]
 pub struct ResilienceSettings {
-    /// The treatment of requests.
+    /// Treatment of requests.
     pub on_failure: OnRedisFailure,
-    /// Number of gateways that share the counters: each enforces its part of the limits.
+    /// Number of gateways that share the counters. Each enforces its part of the limits.
     pub gateways: NonZeroU16,
 }
 
@@ -93,21 +93,21 @@ pub struct ResilienceSettings {
 pub struct ResilienceCounts {
     /// Decisions and probes that Redis failed to answer in time.
     pub failures: u64,
-    /// Times at which this gateway began to decide without Redis, or a shard of it.
+    /// Number of times that this gateway began to decide without Redis, or a shard of it.
     pub outages: u64,
     /// Decisions made without Redis.
     pub decided_alone: u64,
 }
 
-/// The Redis limiter, and what steps in for it. A decision waits for Redis once, and no longer than that
-/// limiter lets it; after three failures in a row nothing but probes asks Redis, until it has answered these
-/// for a while. Each shard of a Cluster is judged by itself. Nothing is counted in Redis either before the
-/// core has named the installation, which is when it first answers.
+/// Redis limiter with a fallback. A decision waits for Redis once, and no longer than the timeout of the
+/// Redis limiter. After three failures in a row only probes are sent to Redis. Requests ask it again once it
+/// has answered probes for a while. Each shard of a Cluster is judged separately. Nothing is counted in Redis
+/// before the core has named the installation, which is when it first answers.
 #[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
     settings: ResilienceSettings,
-    /// By the shard's node. A shard without one was never seen to fail.
+    /// Breakers by the shard's node. A shard without one has never failed.
     breakers: Mutex<HashMap<Arc<str>, Breaker>>,
     fallback: Fallback,
     started: Instant,
@@ -118,7 +118,7 @@ pub struct ResilientLimiter {
 }
 
 impl ResilientLimiter {
-    /// Tries Redis, for a second at most, and begins with it or without it.
+    /// Probes Redis, for a second at most, and starts with it or without it.
     pub async fn start(redis: RedisLimiter, settings: ResilienceSettings, clock: Clock) -> Self {
         let started = Instant::now();
         let first_try = redis.probe().await;
@@ -147,7 +147,7 @@ impl ResilientLimiter {
         limiter
     }
 
-    /// Asks Redis how it is until `shutdown`. Without it, Redis is never returned to.
+    /// Probes Redis until `shutdown`. Without it, the limiter never returns to Redis.
     pub async fn watch(&self, shutdown: impl Future<Output = ()>) {
         let probe_often = async {
             loop {
@@ -155,7 +155,8 @@ impl ResilientLimiter {
                 let shards = self.redis.shards().await;
                 self.breakers().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
                 let probes = shards.iter().map(async |shard| {
-                    // In doubt ask again at once: three failures in a row are to be known within a second.
+                    // Asks again at once after a failure: three failures in a row must be detected within a
+                    // second.
                     while !self.probe(shard).await && self.is_closed(shard) {}
                 });
                 join_all(probes).await;
@@ -177,8 +178,8 @@ impl ResilientLimiter {
         }
     }
 
-    /// Asks a shard without a request, and returns `true` if it answered. It is asked to write: a Redis that
-    /// only reads is of no use.
+    /// Probes a shard without a request, and returns `true` if it answered. The probe writes, because a Redis
+    /// that only reads is of no use.
     async fn probe(&self, shard: &Shard) -> bool {
         let asked_at = self.fallback.local_time();
         let answer = self.counted(Box::pin(self.redis.probe_once(shard))).await;
@@ -189,7 +190,7 @@ impl ResilientLimiter {
         let change = self.breaker(shard, |breaker, now| breaker.probed(is_good, now));
         self.note(shard, change);
         if change == Some(Change::Closed) {
-            // It may be another Redis, or configured anew.
+            // It may be another Redis, or have a new configuration.
             if let Ok(health) = self.counted(Box::pin(self.redis.probe())).await {
                 report_evictions(health);
             }
@@ -206,8 +207,9 @@ impl ResilientLimiter {
         self.breakers().get(&shard.node).is_none_or(Breaker::is_closed)
     }
 
-    /// Returns Redis's answer to an address that it refused before, until the refusal's end: such an address
-    /// costs it nothing. A key has no such memory, because its refused requests are counted as strikes.
+    /// Returns Redis's answer to an address that it refused before, for the time of the refusal: such an
+    /// address costs Redis nothing. A key has no such memory, because its refused requests are counted as
+    /// strikes.
     fn remembered(&self, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
         if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared(&self.redis.shard_of(limit_key)) {
             return None;
@@ -216,8 +218,8 @@ impl ResilientLimiter {
         Some(seen).filter(|seen| seen.decision.outcome != Outcome::Admitted)
     }
 
-    /// Returns Redis's answer about the key, if it is asked and answers in time. Else the request is decided
-    /// without Redis: `locally` by this gateway's own counts, `openly` by no counts at all.
+    /// Returns Redis's answer about the key, if Redis is asked and answers in time. Otherwise the request is
+    /// decided without Redis: `locally` by this gateway's own counts, `openly` by no counts at all.
     async fn decide<T>(
         &self,
         limit_key: &LimitKey,
@@ -294,7 +296,7 @@ impl ResilientLimiter {
         report(breaker, now)
     }
 
-    /// Never held over an await: no future is made while it is held.
+    /// Locks the breakers. The lock is never held over an await: no future is made while it is held.
     fn breakers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Breaker>> {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,11 +19,11 @@ pub struct WindowView {
     pub limit: u64,
     /// Requests left in it; never more than `limit`.
     pub remaining: u64,
-    /// When it ends.
+    /// Time at which it ends.
     pub resets_at: UnixMillis,
 }
 
-/// A fixed window that has counted; the default has not been opened.
+/// Fixed window that has counted; the default has not been opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Unix time in milliseconds at which it began.
@@ -33,11 +33,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns the window if it is running, else one that has not been opened.
+    /// Returns the window if it is running, or else one that has not been opened.
     ///
-    /// One that begins in the future was opened before the clock was set back. Up to its own length ahead it
-    /// is running all the same, so that no such jump hands requests out twice; further ahead it is void, so
-    /// that no jump freezes a caller for longer than two windows.
+    /// A window that begins in the future was opened before the clock was set back. Up to its own length
+    /// ahead it is running all the same, so that no such jump hands requests out twice. Further ahead it is
+    /// void, so that no jump freezes a caller for longer than two windows.
     fn at(self, now: u64, length: u64) -> Self {
         let running = self.from <= now.saturating_add(length) && now < self.from.saturating_add(length);
         if running { self } else { Self::default() }
@@ -56,7 +56,7 @@ impl Window {
         }
     }
 
-    /// Returns the later of two windows of one caller; of one window, its higher count.
+    /// Returns the later of two windows of one caller, or the higher count if they are one window.
     fn latest(self, other: Self) -> Self {
         [self, other].into_iter().max_by_key(|window| (window.from, window.used)).unwrap_or_default()
     }
@@ -66,13 +66,13 @@ impl Window {
         Self { used: self.used.div_ceil(gateways), ..self }
     }
 
-    /// Adds what another window counted.
+    /// Adds the count of another window.
     fn plus(self, other: Self) -> Self {
         let from = if self.used == 0 { other.from } else { self.from };
         Self { from, used: self.used.saturating_add(other.used) }
     }
 
-    /// Takes the count of another window away.
+    /// Subtracts the count of another window.
     fn less(self, other: Self) -> Self {
         match self.used.saturating_sub(other.used) {
             0 => Self::default(),
@@ -90,22 +90,22 @@ impl Window {
     }
 }
 
-/// The counts of an account or address.
+/// Counts of an account or address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Windows {
-    /// 60 s, opened by the first counted request.
+    /// Window of 60 s, opened by the first counted request.
     pub(crate) minute: Window,
-    /// The UTC calendar day.
+    /// Window of the UTC calendar day.
     pub(crate) day: Window,
 }
 
 impl Windows {
-    /// Returns what still runs: a window that has ended starts anew.
+    /// Returns the windows that are still running. A window that has ended starts anew.
     pub(crate) fn at(self, now: u64) -> Self {
         Self { minute: self.minute.at(now, MINUTE), day: self.day.at(now, DAY) }
     }
 
-    /// Counts one request in both windows. To be asked of [`Self::at`].
+    /// Counts one request in both windows. Must be called on the result of [`Self::at`].
     pub(crate) fn plus_one(self, now: u64) -> Self {
         Self { minute: self.minute.plus_one(now), day: self.day.plus_one(day_start(now)) }
     }
@@ -115,28 +115,28 @@ impl Windows {
         Self { minute: Window::shown(minute, MINUTE), day: Window::shown(day, DAY) }
     }
 
-    /// Returns the later of two states of one caller's windows; of one window, the higher count.
+    /// Returns the later of two states of one caller's windows, or the higher count of one window.
     pub(crate) fn latest(self, other: Self) -> Self {
         Self { minute: self.minute.latest(other.minute), day: self.day.latest(other.day) }
     }
 
-    /// Returns one gateway's part of counts that so many gateways share, rounded up.
+    /// Returns one gateway's part of counts that `gateways` gateways share, rounded up.
     pub(crate) fn part(self, gateways: NonZeroU16) -> Self {
         let gateways = u64::from(gateways.get());
         Self { minute: self.minute.part(gateways), day: self.day.part(gateways) }
     }
 
-    /// Adds what others counted. The windows stay these, if they have counted.
+    /// Adds the counts of other windows. These windows keep their beginning if they have counted.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { minute: self.minute.plus(other.minute), day: self.day.plus(other.day) }
     }
 
-    /// Takes the counts of others away.
+    /// Subtracts the counts of other windows.
     pub(crate) fn less(self, other: Self) -> Self {
         Self { minute: self.minute.less(other.minute), day: self.day.less(other.day) }
     }
 
-    /// Returns both windows as the client may see them. To be asked of [`Self::at`].
+    /// Returns both windows as the client may see them. Must be called on the result of [`Self::at`].
     pub(crate) fn view(self, quota: Quota, now: u64) -> (WindowView, WindowView) {
         (self.minute.view(quota.per_minute, now, MINUTE), self.day.view(quota.per_day, day_start(now), DAY))
     }

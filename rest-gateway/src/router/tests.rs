@@ -1,4 +1,4 @@
-//! The whole gateway in process, with its core away: what it answers without one.
+//! Tests of the whole gateway in process, without its core.
 
 use std::{collections::HashSet, net::Ipv4Addr};
 
@@ -40,7 +40,7 @@ impl Answer {
         only.to_str().unwrap()
     }
 
-    /// The `code`, of a body that is an Error and nothing else.
+    /// Returns the `code` of a body that is an Error and nothing else.
     fn code(&self) -> String {
         assert_eq!(self.header("content-type"), "application/json");
         let body: Value = serde_json::from_slice(&self.body).unwrap();
@@ -87,7 +87,7 @@ async fn ask_with<F: Future<Output = Response>>(
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-/// The fields of every answer under `/v1`, and its remaining requests.
+/// Asserts the fields of every answer under `/v1`, and returns its remaining requests.
 fn complete(answer: &Answer) -> u64 {
     assert_eq!(answer.header("cache-control"), "no-store");
     assert!(answer.header("x-request-id").len() >= 8);

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: asking for one creation more than once (draft-ietf-httpapi-idempotency-key-header).
+//! `Idempotency-Key`: repeated requests for one creation (draft-ietf-httpapi-idempotency-key-header).
 
 use http::{HeaderMap, HeaderName};
 use petstore_clock::Clock;
@@ -7,22 +7,22 @@ use uuid::Builder;
 use crate::error::ApiError;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that an answer repeats that of an earlier request.
+/// Header field that marks an answer as a repetition of that to an earlier request.
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 const MAX_LEN: usize = 255;
 
-/// The name of a creation, by which the core recognises its repetitions.
+/// Name of a creation, by which the core recognises its repetitions.
 #[derive(Debug, PartialEq)]
 pub(super) enum CreationKey {
-    /// The client's, prefixed with its account.
+    /// Name from the client, prefixed with its account.
     FromClient(String),
-    /// Nobody else's: so that this gateway can ask again when an answer is lost.
+    /// Unique name from this gateway, so that it can ask again when an answer is lost.
     Generated(String),
 }
 
 impl CreationKey {
-    /// The key of a request of the account.
+    /// Returns the key of a request of the account.
     pub(super) fn from_headers(
         headers: &HeaderMap,
         account_id: i64,
@@ -50,7 +50,7 @@ impl CreationKey {
         }
     }
 
-    /// What a failure means to the client: it should not hear of a key that it did not choose.
+    /// Returns the error for the client, without mention of a key that the client did not choose.
     pub(super) fn explain(&self, error: ApiError) -> ApiError {
         match (self, error) {
             (Self::Generated(_), ApiError::IdempotencyInProgress { retry_after }) => {
@@ -61,7 +61,7 @@ impl CreationKey {
     }
 }
 
-/// So many random bits that no two gateways choose the same.
+/// Returns a UUID of version 7, with so many random bits that no two gateways choose the same.
 fn uuid_v7(clock: &Clock) -> String {
     Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid().to_string()
 }

@@ -1,4 +1,4 @@
-//! What every list has: `limit` and `cursor`, and the way to the next page (docs/contract.md, 7.1).
+//! Parts that every list has: `limit` and `cursor`, and the links to other pages (docs/contract.md, 7.1).
 
 mod links;
 mod query;
@@ -15,23 +15,23 @@ use crate::{error::ApiError, json::pet::pet_status_word};
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
-/// What the core is told of the page that a client asks for.
+/// Page that a client asks for, as the core receives it.
 #[derive(Debug)]
 pub(super) struct PageRequest {
-    /// 0: the core's default. Negative: none, the core refuses.
+    /// Number of rows. 0 means the core's default. A negative number means none, which the core refuses.
     pub(super) page_size: i32,
-    /// Empty: the first page.
+    /// Cursor; empty for the first page.
     pub(super) page_token: String,
     pub(super) status: PetStatus,
 }
 
-/// A page as the core has it.
+/// Page as the core returns it.
 #[derive(Debug)]
 pub(super) struct AnsweredPage {
     pub(super) body: Vec<u8>,
-    /// Empty: it is the last page.
+    /// Cursor of the next page; empty on the last page.
     pub(super) next_page_token: String,
-    /// The filter, which a cursor brings along.
+    /// Filter, which is part of a cursor.
     pub(super) status: Option<PetStatus>,
 }
 
@@ -54,17 +54,18 @@ where
         status: status.unwrap_or_default(),
     })
     .await?;
-    // The way back to the first page must not lose the filter.
+    // The link to the first page must keep the filter.
     let status = status.or(page.status).and_then(pet_status_word);
     let list = ListUrl::new(path).with("limit", limit).with("status", status);
     Ok(answer(&list, is_first, page.body, &page.next_page_token))
 }
 
-/// A page that the core refuses before it reads a row.
+/// Size of a page that the core refuses before it reads a row.
 const NO_PAGE: i32 = -1;
 
-/// Only the core can tell a good cursor from a bad one. So one beside other faults is put before it too, in a
-/// call that it refuses in any case: its refusal names the cursor or does not.
+/// Returns the error of a query. Only the core can distinguish a good cursor from a bad one. So a cursor
+/// beside other faults is sent to the core too, in a call that the core refuses in any case. Its refusal
+/// shows if the cursor is a fault.
 async fn refuse<F>(query: Query<'_>, fetch: impl Fn(PageRequest) -> F) -> ApiError
 where
     F: Future<Output = Result<AnsweredPage, ApiError>>,
@@ -76,7 +77,7 @@ where
             let request = PageRequest { page_size: NO_PAGE, page_token: cursor.into(), status };
             match fetch(request).await {
                 Err(ApiError::CoreParameter { cursor, .. }) => cursor,
-                // An outage is no fault of the query, whose other faults are certain.
+                // An outage is not a fault of the query, and its other faults are certain.
                 Ok(_) | Err(_) => None,
             }
         }
@@ -86,7 +87,7 @@ where
     refusal([limit.err(), status.err()], cursor)
 }
 
-/// A page, with what leads to the others. An empty `next_page_token` means that it is the last.
+/// Returns a page with links to the others. An empty `next_page_token` means that it is the last.
 fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) -> Response {
     let mut response = json_response(StatusCode::OK, body);
     let next_cursor = Some(next_page_token).filter(|token| !token.is_empty());
@@ -99,7 +100,7 @@ fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) 
     response
 }
 
-/// One error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
+/// Returns one error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
 fn refusal(others: impl IntoIterator<Item = Option<String>>, cursor: Option<String>) -> ApiError {
     let others: Vec<String> = others.into_iter().flatten().collect();
     match cursor {

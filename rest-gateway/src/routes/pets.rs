@@ -1,4 +1,4 @@
-//! `/v1/pets`: the pets (docs/contract.md, 7).
+//! Handlers of `/v1/pets`: the pets (docs/contract.md, 7).
 
 use axum::{extract::Request, response::Response};
 use http::{HeaderValue, StatusCode, Uri, header};
@@ -46,7 +46,7 @@ pub(super) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> R
 }
 
 /// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A pet has
-/// one URL; anything else names no pet.
+/// one URL, so any other segment names no pet.
 fn pet_id(path: &str) -> Option<i64> {
     let segment = path.rsplit('/').next()?;
     let segment = percent_decode_str(segment).decode_utf8().ok()?;
@@ -73,7 +73,7 @@ pub(super) async fn create(
     {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    // If only this gateway repeated the call, the answer is the client's first.
+    // If only this gateway repeated the call, the answer is the first for the client.
     if created.replayed && key.is_from_client() {
         response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }

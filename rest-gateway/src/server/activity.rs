@@ -1,5 +1,5 @@
-//! The activity of a connection of HTTP/1.1. hyper does not report it, so it is observed from both sides: at
-//! the stream and at the app.
+//! Activity of an HTTP/1.1 connection. hyper does not report it, so it is observed from both sides: at the
+//! stream and at the app.
 
 use std::{
     future::poll_fn,
@@ -17,18 +17,18 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a connection of HTTP/1.1 waits for.
+/// Event that an HTTP/1.1 connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionPhase {
-    /// The first byte of a request.
+    /// First byte of a request.
     Idle,
-    /// The rest of a request's head.
+    /// Rest of a request's head.
     Head,
-    /// The request's body, or its answer.
+    /// Body of the request, or its answer.
     Request,
 }
 
-/// The phase of a connection of HTTP/1.1 and the number of its requests. Clones share them. All but
+/// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. All but
 /// [`waits_for_app`](Self::waits_for_app) are used by the connection's own task.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Shared>);
@@ -41,13 +41,13 @@ struct Shared {
     has_unsent: AtomicBool,
     /// `true` while the app works on a request, and not while it waits for the request's body.
     waits_for_app: AtomicBool,
-    /// The body of the current request.
+    /// Body of the current request.
     body: Mutex<BodyState>,
-    /// The server's flag.
+    /// Drain flag of the server.
     is_draining: Arc<AtomicBool>,
 }
 
-/// The body of the current request of an HTTP/1.1 connection.
+/// Body of the current request of an HTTP/1.1 connection.
 #[derive(Debug, Default)]
 pub(super) enum BodyState {
     /// There is none, or it was read to its end.
@@ -55,13 +55,13 @@ pub(super) enum BodyState {
     Done,
     /// The app has it.
     WithApp,
-    /// The app has dropped it, and read nothing of it.
+    /// The app has dropped it without reading any of it.
     Unread(Incoming),
     /// The app has read a part of it.
     Broken,
 }
 
-/// The activity at one moment. Two are equal only if nothing happened between them.
+/// Activity at one moment. Two are equal only if nothing happened between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot(u64);
 
@@ -116,12 +116,12 @@ impl Activity {
         self.0.waits_for_app.store(waits, Ordering::Relaxed);
     }
 
-    /// Notes that the app has the body of the current request.
+    /// Records that the app has the body of the current request.
     pub(super) fn body_lent(&self) {
         *self.body() = BodyState::WithApp;
     }
 
-    /// Notes in which state the app has left the body. Without effect once the request is answered.
+    /// Records the state in which the app has left the body. Without effect once the request is answered.
     pub(super) fn body_returned(&self, state: BodyState) {
         let mut body = self.body();
         if matches!(*body, BodyState::WithApp) {
@@ -141,7 +141,7 @@ impl Activity {
         self.0.state.store(state, Ordering::Relaxed);
     }
 
-    /// Makes the next answer the last one: the connection has its maximum age.
+    /// Makes the next answer the last one, because the connection has reached its maximum age.
     pub(super) fn expire(&self) {
         self.0.is_expired.store(true, Ordering::Relaxed);
     }
@@ -170,7 +170,7 @@ pub(super) struct RequestInFlight {
 }
 
 impl RequestInFlight {
-    /// Notes that the app has answered. Returns the state of the request's body.
+    /// Records that the app has answered. Returns the state of the request's body.
     pub(super) fn answered(&self) -> BodyState {
         self.activity.set_waits_for_app(false);
         std::mem::take(&mut *self.activity.body())
@@ -191,7 +191,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// An answer's body, whose end is the end of the request.
+/// Body of an answer, whose end is the end of the request.
 #[derive(Debug)]
 pub(super) struct TrackedBody<B> {
     body: B,
@@ -224,7 +224,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     }
 }
 
-/// A stream that notes in the activity when bytes are received, and when all are sent.
+/// Stream that records in the activity when bytes are received, and when all are sent.
 #[derive(Debug)]
 pub(super) struct ObservedStream<I> {
     stream: I,
@@ -242,14 +242,14 @@ impl<I> ObservedStream<I> {
         self.stream
     }
 
-    /// Puts back bytes that were read too early. The stream has none left over from before.
+    /// Puts back bytes that were read too early. The stream must have none left from before.
     pub(super) fn put_back(&mut self, unread: Bytes) {
         self.unread = unread;
     }
 }
 
 impl<I: AsyncRead + Unpin> ObservedStream<I> {
-    /// Waits for bytes to read. Returns `false` if the peer sends none any more.
+    /// Waits for bytes to read. Returns `false` if the peer sends no more.
     pub(super) async fn has_more(&mut self) -> io::Result<bool> {
         if self.unread.is_empty() {
             self.unread = poll_fn(|context| {

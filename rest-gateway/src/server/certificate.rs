@@ -1,4 +1,4 @@
-//! The certificate of an HTTPS port, and its replacement while the port is served.
+//! Certificate of an HTTPS port, and its replacement while the port is served.
 
 use std::{
     fmt, fs, io,
@@ -16,32 +16,32 @@ use tokio_rustls::{
 
 use crate::tls::{self, PemError};
 
-/// The PEM files of a certificate and its private key.
+/// PEM files of a certificate and its private key.
 #[derive(Clone, Debug)]
 pub struct CertificateFiles {
-    /// The certificate, followed by those between it and its authority's.
+    /// File of the certificate, followed by those between it and its authority's.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// File of its private key.
     pub key: PathBuf,
 }
 
-/// A certificate in use. Clones share it.
+/// Certificate in use. Clones share it.
 #[derive(Clone)]
 pub struct Certificate {
     files: CertificateFiles,
     in_use: Arc<Mutex<InUse>>,
-    /// End of the one in use.
+    /// Metric of the end of the certificate in use.
     expiry: IntGauge,
 }
 
-/// A certificate that handshakes are performed with.
+/// Certificate for handshakes.
 struct InUse {
     acceptor: TlsAcceptor,
-    /// Content of the files when they were last judged, well or not.
+    /// Content of the files at their last check, whatever its result.
     judged: Reading,
 }
 
-/// The reason why files cannot be used. It shows nothing of their content.
+/// Reason why files cannot be used. It shows nothing of their content.
 #[derive(Debug, thiserror::Error)]
 #[error("{fault}")]
 pub struct InvalidCertificate {
@@ -50,7 +50,7 @@ pub struct InvalidCertificate {
     pub is_in_key_file: bool,
 }
 
-/// A fault of a file.
+/// Fault of a file.
 #[derive(Debug, thiserror::Error)]
 enum CertificateFault {
     #[error("cannot read {}: {}", .0.display(), reason(.1))]
@@ -67,10 +67,10 @@ fn reason(error: &io::Error) -> String {
 }
 
 impl Certificate {
-    /// Reads the files, which blocks, and judges them.
+    /// Reads the files, which blocks, and checks them.
     ///
     /// # Errors
-    /// When they are no certificate and its key.
+    /// If they are no certificate and its key.
     pub fn read(files: CertificateFiles) -> Result<Self, InvalidCertificate> {
         let pair = files.read()?;
         let expiry = expiry_gauge();
@@ -78,10 +78,10 @@ impl Certificate {
         Ok(Self { files, in_use: Arc::new(Mutex::new(in_use)), expiry })
     }
 
-    /// Reads the files again, which blocks, and takes them into use at once. Connections that are open go on.
+    /// Reads the files again, which blocks, and takes them into use at once. Open connections continue.
     ///
     /// # Errors
-    /// When they are no certificate and its key. The old ones stay in use then.
+    /// If they are no certificate and its key. The old ones stay in use then.
     pub fn reload(&self) -> Result<(), InvalidCertificate> {
         let pair = self.files.read()?;
         let acceptor = acceptor(&pair, &self.files, &self.expiry)?;
@@ -93,7 +93,7 @@ impl Certificate {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
-    /// Returns what performs handshakes with the certificate in use.
+    /// Returns the acceptor that performs handshakes with the certificate in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.lock().acceptor.clone()
     }
@@ -109,7 +109,8 @@ impl Certificate {
             else {
                 continue; // the runtime is going away
             };
-            // Seen twice: otherwise certificate and key may be of two different pairs, half way through.
+            // Read twice without a change: otherwise certificate and key may be of two different pairs, half
+            // way through a replacement.
             let is_settled = now == last;
             last = now;
             if !is_settled || last == self.lock().judged {
@@ -131,14 +132,14 @@ impl Certificate {
     }
 }
 
-/// The content of the two files.
+/// Content of the two files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// The content of the files, or why they could not be read.
+/// Content of the files, or the reason why they could not be read.
 type Reading = Result<Pair, String>;
 
 impl CertificateFiles {
@@ -175,7 +176,7 @@ fn expiry_gauge() -> IntGauge {
     )
 }
 
-/// Returns what performs handshakes with the pair, and sets the gauge to its end.
+/// Returns the acceptor that performs handshakes with the pair, and sets the gauge to its end.
 fn acceptor(
     pair: &Pair,
     files: &CertificateFiles,
@@ -194,7 +195,7 @@ fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Does not show the key.
+/// Leaves out the key.
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate").field("files", &self.files).finish_non_exhaustive()

@@ -23,7 +23,7 @@ use super::{
     streams::Streams,
 };
 
-/// The state that all connections of a port share.
+/// State that all connections of a port share.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     app: Arc<dyn App>,
@@ -51,7 +51,7 @@ impl Connections {
         Activity::new(self.drain.is_draining())
     }
 
-    /// Serves the connection until it is closed, and then drops what counts it.
+    /// Serves the connection to its end, and then drops the guard that counts it.
     pub(super) fn serve<C: Send + 'static>(
         &self,
         stream: TcpStream,
@@ -70,8 +70,8 @@ impl Connections {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
-        // No read timeout: it would be a timer to set for each request. Whatever is waited for has one of its
-        // own: the handshake, the head, the body, the next request, and in HTTP/2 the answer to a ping.
+        // No read timeout, because it would be a timer to set for each request. Each wait has a separate
+        // timeout: the handshake, the head, the body, the next request, and in HTTP/2 the answer to a ping.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);
@@ -95,8 +95,8 @@ impl Connections {
         }
     }
 
-    /// Performs the handshake. When the server closes, the client has as long as for its first request: it
-    /// may have begun before.
+    /// Performs the handshake. When the server closes, the client has as much time as for its first request,
+    /// because it may have begun before.
     async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
         let Transport::Tls(certificate) = &self.transport else {
             return Err(io::ErrorKind::Unsupported.into()); // only asked for with TLS

@@ -28,20 +28,20 @@ pub struct ConnectionSlots {
 
 type OpenConnections = Mutex<VecDeque<(AbortHandle, Activity)>>;
 
-/// A connection's slot, until it is dropped.
+/// Slot of a connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     _of_all: Option<OwnedSemaphorePermit>,
     _of_its_address: Option<CountedConnection>,
 }
 
-/// The address has its maximum number of connections.
+/// Error of an address that has its maximum number of connections.
 #[derive(Debug)]
 pub(super) struct TooManyFromAddress;
 
 impl ConnectionSlots {
     /// Returns slots for `at_once` connections, of which `of_one_address` may be of one address (IPv6: one
-    /// /64). Beyond the first bound connections wait until one closes, beyond the second they are closed.
+    /// /64). Beyond the first bound connections wait until one closes. Beyond the second they are closed.
     #[must_use]
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl ConnectionSlots {
     }
 
     /// Closes the oldest connection that waits for its client whenever the last slot is taken, so that slow
-    /// clients keep others not out. For ports without TLS.
+    /// clients do not keep others out. For ports without TLS.
     #[must_use]
     pub fn reclaiming(self) -> Self {
         Self { reclaimable: Some(Arc::default()), ..self }
@@ -119,7 +119,8 @@ impl ConnectionSlots {
     }
 }
 
-/// Counts connections per address. Clones share the counts; an address without connections takes no memory.
+/// Number of connections per address. Clones share the counts. An address without connections takes no
+/// memory.
 #[derive(Clone, Debug)]
 struct AddressCounts {
     open: Arc<Mutex<HashMap<ClientAddress, usize>>>,

@@ -1,15 +1,15 @@
 //! Request bodies that the app does not read to their end.
 //!
 //! HTTP/1.1 can only keep the connection if the body is read, and hyper does not announce that it closes one
-//! with an unread body: the client's next request is lost. So an unread body is discarded before the answer
-//! is sent, or the answer says `Connection: close`.
+//! with an unread body, so the client's next request is lost. So an unread body is discarded before the
+//! answer is sent, or the answer has `Connection: close`.
 //!
 //! HTTP/2 resets the stream of a body that is dropped before its end, and clients that are still sending then
 //! report the reset in place of the answer. So it is discarded after the answer.
 //!
 //! A socket that is closed with unread bytes resets the connection, and the client's kernel then throws away
-//! an answer that the client has not read yet (RFC 9112 §9.6). So a connection of HTTP/1.1 is closed in two
-//! steps, with a pause for what is still on its way.
+//! an answer that the client has not read yet (RFC 9112 §9.6). So an HTTP/1.1 connection is closed in two
+//! steps, with a pause for the bytes that are still in flight.
 
 use std::{
     pin::Pin,
@@ -35,28 +35,28 @@ use super::{
     limits::ServerLimits,
 };
 
-/// A request's body as the app reads it.
+/// Body of a request as the app reads it.
 #[derive(Debug)]
 pub(super) struct RequestBody {
     /// `None` after its end or an error.
     body: Option<Incoming>,
-    /// `true` once the app has begun to read. What it then leaves is too large, too late or broken.
+    /// `true` once the app has begun to read. The rest that it then leaves is too large, too late or broken.
     is_begun: bool,
     owner: BodyOwner,
 }
 
-/// Discards what the app leaves unread.
+/// Owner of a body, which discards the part that the app leaves unread.
 #[derive(Debug)]
 pub(super) enum BodyOwner {
-    /// A connection of HTTP/1.1, which discards the body before it sends the answer.
+    /// HTTP/1.1 connection, which discards the body before it sends the answer.
     Connection(Activity),
-    /// A task that discards the body of an HTTP/2 stream after the answer.
+    /// Task that discards the body of an HTTP/2 stream after the answer.
     Discarder(BodyDiscarder),
 }
 
 impl RequestBody {
-    /// Returns the body of a request of HTTP/1.1. `is_asked_for` is `true` if the client waits for `100
-    /// Continue` before it sends the body: reading it would ask for it.
+    /// Returns the body of an HTTP/1.1 request. `is_asked_for` is `true` if the client waits for `100
+    /// Continue` before it sends the body, in which case reading the body would send that.
     pub(super) fn of_connection(body: Incoming, is_asked_for: bool, activity: Activity) -> Self {
         activity.body_lent();
         Self { body: Some(body), is_begun: is_asked_for, owner: BodyOwner::Connection(activity) }
@@ -121,7 +121,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// Returns the answer when the body is discarded, or with `Connection: close` if the body is too large, too
+/// Returns the answer once the body is discarded, or with `Connection: close` if the body is too large, too
 /// late or broken.
 pub(super) async fn after_discarding(
     mut answer: Response,
@@ -157,7 +157,7 @@ async fn discard(body: &mut Incoming, max: usize) -> bool {
     true
 }
 
-/// Closes the sending half of a connection of HTTP/1.1, and discards what the client still sends.
+/// Closes the sending half of an HTTP/1.1 connection, and discards the bytes that the client still sends.
 pub(super) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin, limits: &ServerLimits) {
     let close = async {
         stream.shutdown().await?;
@@ -174,7 +174,7 @@ pub(super) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Un
     let _ = timeout(limits.discard_timeout, close).await; // however it ends, the connection is closed now
 }
 
-/// Discards unread bodies of HTTP/2. Clones share the bound.
+/// Discarder of unread HTTP/2 bodies. Clones share the bound.
 #[derive(Clone, Debug)]
 pub(super) struct BodyDiscarder {
     slots: Arc<Semaphore>,
@@ -183,8 +183,9 @@ pub(super) struct BodyDiscarder {
 
 impl BodyDiscarder {
     pub(super) fn new(limits: Arc<ServerLimits>) -> Self {
-        // Bodies at once, over all connections of a port; the rest is refused at once. Each holds what its
-        // client may send before it is read, 64 KiB, and a connection no more than 1 MiB altogether.
+        // Number of bodies at once, over all connections of a port; the rest is refused at once. Each holds
+        // the bytes that its client may send before they are read, 64 KiB, and a connection no more than 1
+        // MiB altogether.
         Self { slots: Arc::new(Semaphore::new(1_024)), limits }
     }
 
@@ -198,7 +199,7 @@ impl BodyDiscarder {
         runtime.spawn(async move {
             let reading = async {
                 if !discard(&mut body, limits.max_discarded).await {
-                    // Nothing more is taken, but the client has time to see the answer.
+                    // No more bytes are read, but the client has time to see the answer.
                     sleep(limits.discard_timeout).await;
                 }
             };

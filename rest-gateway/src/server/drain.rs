@@ -1,4 +1,4 @@
-//! The graceful shutdown of a server, as its connections see it.
+//! Graceful shutdown of a server, as its connections see it.
 
 use std::sync::{
     Arc,
@@ -10,28 +10,28 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-/// The steps of a graceful shutdown, in their order.
+/// Steps of a graceful shutdown, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainState {
     /// Connections stay open for further requests.
     Serving,
-    /// Connections are still accepted, but each is announced to close.
+    /// Connections are still accepted, but each announces its close.
     Draining {
-        /// When the drain began.
+        /// Time at which the drain began.
         since: Instant,
     },
-    /// No connection is accepted that clients have not opened before.
+    /// The only connections still accepted are those that clients have opened before.
     Closing {
-        /// When the drain began.
+        /// Time at which the drain began.
         draining_since: Instant,
     },
 }
 
-/// Changes the step for all connections of a server.
+/// Control that changes the step for all connections of a server.
 #[derive(Debug)]
 pub(super) struct DrainControl(watch::Sender<DrainState>, Arc<AtomicBool>);
 
-/// Watches the step of the server.
+/// Observer of the server's step.
 #[derive(Clone, Debug)]
 pub(super) struct DrainWatch {
     state: watch::Receiver<DrainState>,
@@ -67,7 +67,7 @@ impl DrainWatch {
         *self.state.borrow()
     }
 
-    /// Returns a flag that is `true` from the beginning of the drain. Every answer reads it.
+    /// Returns a flag that is `true` once the drain has begun. Every answer reads it.
     pub(super) fn is_draining(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_draining)
     }
@@ -80,7 +80,8 @@ impl DrainWatch {
         *self.state.borrow_and_update()
     }
 
-    /// Waits until the closing server closes a connection that has been idle since `idle_since`.
+    /// Waits for the moment at which the closing server closes a connection that has been idle since
+    /// `idle_since`.
     pub(super) async fn idle_connections_expired(mut self, idle_since: Instant, idle_grace: Duration) {
         let mut state = self.now();
         loop {

@@ -1,4 +1,4 @@
-//! A connection of HTTP/1.1, from its first request to its last.
+//! HTTP/1.1 connection, from its first request to its last.
 
 use std::{
     convert::Infallible,
@@ -37,28 +37,28 @@ use super::{
 
 pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    // It would also end idle connections: `ConnectionTimer` tells the two apart
+    // It would also end idle connections; `ConnectionTimer` distinguishes the two
     http.header_read_timeout(None)
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_buf_size)
-        // A client that has said all may close its half and still be answered. It also saves a look at the
-        // socket during each request; an abandoned request runs to its own deadline.
+        // A client that has sent everything may close its half and still be answered. It also saves a look at
+        // the socket during each request; an abandoned request runs to its own deadline.
         .half_close(true);
     http
 }
 
-/// The way in which a connection ended.
+/// Way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// One of the two sides ended it.
     Over,
     /// It did not end in time, and has to be cut off.
     Overdue,
-    /// It did not end: nothing is under way, and nothing was for a while.
+    /// It did not end: no request is in flight, and none was for a while.
     Quiet,
 }
 
-/// Serves the requests of a connection within its times.
+/// Driver of a connection, which serves its requests within their time limits.
 #[derive(Debug)]
 pub(super) struct Driver<'a> {
     timer: ConnectionTimer<'a>,
@@ -110,7 +110,7 @@ impl<'a> Driver<'a> {
                         Some(DueAction::Rest) if activity.is_quiet() => return End::Quiet,
                         Some(DueAction::Rest) => timer.wake(), // an answer is still being sent
                         Some(DueAction::LastAnswer) => activity.expire(),
-                        // hyper takes a connection before its first request for a busy one.
+                        // hyper treats a connection before its first request as busy.
                         Some(DueAction::Close) if activity.now().requests() == before => return End::Over,
                         Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
                         Some(DueAction::CutOff) => {
@@ -123,8 +123,7 @@ impl<'a> Driver<'a> {
                 }
                 drain = drain.next() => timer.drain = drain,
             }
-            // A timer that goes off too early is set anew then, which is cheaper than to set it with each
-            // request.
+            // A timer that fires too early is then reset, which is cheaper than to set it with each request.
             let due = timer.due();
             if due < armed {
                 armed = due;
@@ -165,12 +164,13 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// The next step with a connection whose time is up.
+/// Next step with a connection whose time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DueAction {
-    /// Give back the memory for requests.
+    /// Release the memory for requests.
     Rest,
-    /// Close after the next answer. An idle connection is not closed for its age: its client may be sending.
+    /// Close after the next answer. An idle connection is not closed for its age, because its client may be
+    /// sending.
     LastAnswer,
     /// Close between two requests.
     Close,
@@ -178,17 +178,17 @@ enum DueAction {
     CutOff,
 }
 
-/// Watches the time of a connection.
+/// Timer of a connection.
 #[derive(Debug)]
 struct ConnectionTimer<'a> {
     limits: &'a ServerLimits,
-    /// What the connection waits for, since `since`.
+    /// Activity that the connection waits in, since `since`.
     activity: Snapshot,
     since: Instant,
     expires_at: Instant,
     is_expired: bool,
     closing_since: Option<Instant>,
-    /// When the connection begins to rest if there is no request until then. `None` while it rests.
+    /// Time at which the connection begins to rest if there is no request before. `None` while it rests.
     rest_at: Option<Instant>,
     drain: DrainState,
 }
@@ -211,7 +211,7 @@ impl<'a> ConnectionTimer<'a> {
         self.rest_at = Some(Instant::now() + self.limits.rest_after);
     }
 
-    /// Returns when the next step is due.
+    /// Returns the time at which the next step is due.
     fn due(&self) -> Instant {
         let limits = self.limits;
         if let Some(since) = self.closing_since {
@@ -271,7 +271,7 @@ impl<'a> ConnectionTimer<'a> {
     }
 }
 
-/// The app for the requests of one peer.
+/// App for the requests of one peer.
 #[derive(Debug)]
 pub(super) struct Http1Service {
     pub(super) app: Arc<dyn App>,
@@ -301,12 +301,12 @@ impl Service<Request<Incoming>> for Http1Service {
     }
 }
 
-/// Waits for the answer of the app, and for the end of a body that the app did not read. The last answer of a
+/// Future of an answer by the app, and of the end of a body that the app did not read. The last answer of a
 /// connection announces the close.
 pub(super) struct ResponseFuture {
     answer: BoxFuture<'static, AppResponse>,
     limits: Arc<ServerLimits>,
-    /// `None` once the answer has come, whose body then has it.
+    /// `None` once the answer is there, whose body then holds it.
     in_flight: Option<RequestInFlight>,
 }
 

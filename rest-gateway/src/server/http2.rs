@@ -1,4 +1,4 @@
-//! A connection of HTTP/2, from its first request to its last.
+//! HTTP/2 connection, from its first request to its last.
 
 use std::{
     convert::Infallible,
@@ -33,8 +33,8 @@ pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder
     http.timer(TokioTimer::new())
         .max_concurrent_streams(limits.max_streams)
         .max_header_list_size(limits.max_header_list)
-        // Streams that a peer may open and reset before it is taken for an attacker (CVE-2023-44487), and
-        // streams that the server may have to reset.
+        // Number of streams that a peer may open and reset before it is treated as an attacker
+        // (CVE-2023-44487), and number of streams that the server may have to reset.
         .max_pending_accept_reset_streams(20)
         .max_local_error_reset_streams(64)
         // Bytes of bodies that a client may send before they are read, per stream and per connection.
@@ -42,14 +42,15 @@ pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder
         .initial_connection_window_size(1024 * 1024)
         // Bytes of an answer that are kept per stream until the client takes them.
         .max_send_buf_size(64 * 1024)
-        // A silent client is asked whether it is still there.
+        // Ping of a silent client, to detect a lost connection.
         .keep_alive_interval(Duration::from_secs(15))
         .keep_alive_timeout(Duration::from_secs(5));
     http
 }
 
-/// Serves the requests of the connection until it ends, the server stops, or it reaches its maximum age or is
-/// idle. Then it sends GOAWAY, and answers what the client has sent until it knows.
+/// Serves the requests of the connection and returns when it ends, the server stops, or it reaches its
+/// maximum age or is idle. Then it sends GOAWAY, and answers the requests that the client sends before it
+/// receives that.
 pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &mut http2::Connection<TokioIo<I>, Http2Service, Streams>,
     streams: &Streams,
@@ -100,17 +101,17 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// The reason why a connection ends after the requests under way.
+/// Reason why a connection ends after the requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     No,
     /// The server stops, and cuts the connection off at its own deadline.
     ServerStops,
-    /// The connection has its maximum age, or is idle.
+    /// The connection has reached its maximum age, or is idle.
     WithinGrace,
 }
 
-/// The app for the requests of one peer.
+/// App for the requests of one peer.
 #[derive(Debug)]
 pub(super) struct Http2Service {
     pub(super) app: Arc<dyn App>,

@@ -1,4 +1,4 @@
-//! A listening socket: its connections, and its end without the loss of any.
+//! Listening socket: its connections, and its close without the loss of any.
 
 use std::{io, net::SocketAddr};
 
@@ -8,7 +8,7 @@ use tokio::{
     time::{Duration, Instant, sleep},
 };
 
-/// Accepts connections.
+/// Socket that accepts connections.
 #[derive(Debug)]
 pub(super) struct Listener {
     listener: TcpListener,
@@ -41,14 +41,14 @@ impl Listener {
         }
     }
 
-    /// Refuses new connections. Those that clients have begun to open still arrive.
+    /// Refuses new connections. Connections that clients have begun to open still arrive.
     ///
     /// Closing the socket resets the connections that the kernel has opened and the server has not accepted
-    /// yet, although their clients may have sent requests. So the kernel drops what would begin a new
-    /// connection (segments with SYN and without ACK), and the rest of the queue can be emptied. A client
-    /// whose segment was dropped repeats it a second later, and is refused then.
+    /// yet, although their clients may have sent requests. So the kernel drops the segments that would begin
+    /// a new connection (SYN without ACK), and the rest of the queue can be emptied. A client whose segment
+    /// was dropped repeats it a second later, and is refused then.
     pub(super) fn refuse_new(&self) {
-        /// Instructions of classic BPF. The data is a TCP segment from its header on.
+        /// Instructions of classic BPF. The data is a TCP segment, beginning with its header.
         const LOAD_BYTE: u16 = 0x30;
         const AND: u16 = 0x54;
         const JUMP_IF_EQUAL: u16 = 0x15;

@@ -10,7 +10,7 @@ pub struct ConnectionMetrics {
     refused: IntCounter,
 }
 
-/// An open connection in the gauge, until it is dropped.
+/// Open connection in the gauge, until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenConnection(IntGauge);
 

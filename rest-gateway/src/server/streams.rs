@@ -1,11 +1,11 @@
-//! The requests of one connection of HTTP/2.
+//! Requests of one HTTP/2 connection.
 
 use std::{future::Future, time::Duration};
 
 use hyper::rt::Executor;
 use tokio::{sync::watch, time::timeout};
 
-/// Runs requests, each as a task with a deadline, and counts them.
+/// Executor of requests, which runs each as a task with a deadline, and counts them.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     deadline: Duration,
@@ -24,7 +24,7 @@ impl Streams {
         Self { deadline, requests: watch::Sender::new(Requests::default()) }
     }
 
-    /// Waits until no request has been in flight for `time`.
+    /// Waits for a period of length `time` without a request in flight.
     pub(super) async fn idle_for(&self, time: Duration) {
         let mut requests = self.requests.subscribe();
         loop {

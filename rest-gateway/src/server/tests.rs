@@ -1,4 +1,4 @@
-//! Against raw sockets: what a client sees, however it behaves.
+//! Tests against raw sockets: the answers that a client sees, however it behaves.
 
 use axum::{
     Router,
@@ -20,12 +20,12 @@ use super::*;
 mod ending;
 mod http2;
 
-/// Long enough never to be reached in a test that should pass.
+/// Timeout that is never reached in a test that should pass.
 const NEVER: Duration = Duration::from_mins(1);
-/// Short, for the one limit that a test is about.
+/// Short timeout, for the one limit that a test is about.
 const SHORT: Duration = Duration::from_millis(150);
 
-/// No limit of time is reached, unless a test lowers it.
+/// Returns limits whose timeouts are never reached, unless a test lowers them.
 fn patient() -> ServerLimits {
     ServerLimits {
         header_read_timeout: NEVER,
@@ -36,7 +36,7 @@ fn patient() -> ServerLimits {
     }
 }
 
-/// Slots for more connections than a test opens.
+/// Returns slots for more connections than a test opens.
 fn enough() -> ConnectionSlots {
     ConnectionSlots::new(1_000, 1_000)
 }
@@ -85,7 +85,7 @@ impl Running {
         stream
     }
 
-    /// Stops the server and says how long that took.
+    /// Stops the server and returns the time that this took.
     async fn end(self) -> Duration {
         let begin = Instant::now();
         drop((self.drain, self.stop));
@@ -103,7 +103,8 @@ fn app() -> Router {
 
 const GET_PEER: &str = "GET /peer HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// An app whose one answer waits: it tells when it has begun, and is told when to finish.
+/// Returns an app with one answer that waits. The first notification reports that it has begun, and the
+/// second lets it finish.
 fn slow_app() -> (Router, Arc<Notify>, Arc<Notify>) {
     let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (tell, told) = (Arc::clone(&begun), Arc::clone(&finish));
@@ -117,14 +118,14 @@ fn slow_app() -> (Router, Arc<Notify>, Arc<Notify>) {
 
 const GET_SLOW: &str = "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// Reads until the server closes the connection, or fails after a while.
+/// Reads to the close of the connection by the server, or fails after a while.
 async fn read_all(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
     timeout(NEVER / 4, stream.read_to_end(&mut read)).await.expect("the server closes").unwrap();
     String::from_utf8(read).unwrap()
 }
 
-/// Reads one answer of which the last bytes are known.
+/// Reads one answer whose last bytes are known.
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut read = Vec::new();
     while !read.ends_with(end.as_bytes()) {
@@ -202,7 +203,7 @@ async fn a_silent_and_a_half_sent_head_are_closed() {
     }
 }
 
-/// A request that is refused unread.
+/// Request that is refused unread.
 const REFUSED: &str = "POST /refuse HTTP/1.1\r\nHost: h\r\n";
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The end of a certificate, which rustls does not expose. Reads no more of X.509 than the way to that field.
+//! End of a certificate's validity, which rustls does not expose. It parses only the part of X.509 before
+//! that field.
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 

@@ -14,7 +14,7 @@ use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageRow};
 use super::refusals::RefusalLedger;
 use crate::keys::KnownKey;
 
-/// Number of locks: enough that two threads seldom meet at one.
+/// Number of locks: enough that two threads seldom contend for one.
 const SHARDS: usize = 64;
 
 /// Maximum number of accounts and days in a shard: 131,072 in all, in about 12 MiB. Only a long outage of the
@@ -33,32 +33,32 @@ const MINUTES_OF_DAY: i64 = 1_440;
 /// Counts of one shard of accounts.
 #[derive(Debug, Default)]
 struct Shard {
-    /// By key and minute. Keys are told apart by their address in memory, which hashes faster than their
-    /// name; each is held here, so that its address is not used again.
+    /// Counts by key and minute. Keys are identified by their address in memory, which hashes faster than
+    /// their name. Each key is held here, so that its address is not used again.
     minutes: HashMap<(usize, i64), Counted>,
-    /// By account and day: requests for which the minutes had no room.
+    /// Counts by account and day, of requests for which the minutes had no room.
     days: HashMap<(i64, i64), UsageDay>,
 }
 
-/// The requests of a key in a minute.
+/// Requests of a key in a minute.
 #[derive(Debug)]
 struct Counted {
     key: Arc<KnownKey>,
-    /// With the day of the minute.
+    /// Counts with the day of the minute.
     counts: UsageDay,
 }
 
 /// Counts that are not in the core yet.
 ///
-/// A report is numbered and repeated until it is answered, and the core counts a number once, so that a lost
-/// answer does not make it count twice. While a report is in flight, new counts wait for the next one.
+/// A report is numbered and repeated until it is answered. The core counts a number once, so a lost answer
+/// does not make it count twice. While a report is in flight, new counts wait for the next one.
 #[derive(Debug)]
 pub(super) struct Ledger {
     reporter: String,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
     refusals: RefusalLedger,
-    /// Locked before a shard, where both are.
+    /// Last report. If both this and a shard are locked, this is locked first.
     last_report: Mutex<LastReport>,
     overflowed: AtomicBool,
 }
@@ -135,8 +135,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the report to send now: the last one if it was not answered, else one of the counts since.
-    /// `None` when there is nothing to report.
+    /// Returns the report to send now: the last one if it was not answered, or else one of the counts since.
+    /// `None` if there is nothing to report.
     pub(super) fn next_report(&self) -> Option<ReportUsageRequest> {
         let mut last = self.last_report();
         if last.unanswered.is_none() {
@@ -153,7 +153,7 @@ impl Ledger {
         last.unanswered.clone()
     }
 
-    /// Forgets the report, which the core has answered.
+    /// Drops the report, which the core has answered.
     pub(super) fn answered(&self, number: i64) {
         let mut last = self.last_report();
         if last.number == number {

@@ -1,5 +1,5 @@
-//! A sample of the refused requests, for operators who ask why, and counts of all of them by minute and
-//! cause. A refusal costs one short lock.
+//! A sample of the refused requests, for operators who ask for the cause, and counts of all of them by minute
+//! and cause. A refusal costs one short lock.
 
 use std::{
     collections::HashMap,
@@ -13,20 +13,20 @@ use petstore_proto::{admin::v1::RefusalCause, internal::v1 as internal};
 
 use crate::{client_address::ClientAddress, keys::KnownKey, request_id::RequestId};
 
-/// Maximum number kept for one report, of requests with a known key. The first of each account and cause has
-/// room before further ones.
+/// Maximum number of refusals with a known key that are kept for one report. The first of each account and
+/// cause has room before further ones.
 const MAX_OF_ACCOUNTS: usize = 400;
-/// Maximum number of requests without a known key, so that a flood of them takes no place from accounts. The
+/// Maximum number of refusals without a known key, so that a flood of them takes no room from accounts. The
 /// first of each address and cause has room before further ones.
 const MAX_OF_ADDRESSES: usize = 100;
-/// Maximum number of one account or address and cause. Further ones are counted with the newest of their key,
-/// which is always kept.
+/// Maximum number of refusals of one account or address and cause. Further ones are counted with the newest
+/// of their key, which is always kept.
 const MAX_OF_KIND: usize = 40;
 /// Maximum number of minutes and causes that are counted for one report. Only a long outage of the core
 /// reaches it.
 const MAX_COUNTS: usize = 1_000;
 
-/// A request that was refused.
+/// Request that was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusedRequest {
     pub(crate) request_id: RequestId,
@@ -35,21 +35,21 @@ pub(crate) struct RefusedRequest {
     pub(crate) who: Who,
 }
 
-/// What refused a request.
+/// Cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedBy {
     pub(crate) cause: RefusalCause,
-    /// The limit in requests per window, if it was one.
+    /// Limit in requests per window, if a limit was the cause.
     pub(crate) limit: Option<u64>,
-    /// Begin and end of the window or the ban, if it was one.
+    /// Beginning and end of the window or the ban, if one was the cause.
     pub(crate) period: Option<(UnixMillis, UnixMillis)>,
 }
 
-/// The client whose request was refused.
+/// Client whose request was refused.
 #[derive(Clone, Debug)]
 pub(crate) enum Who {
     Key(Arc<KnownKey>),
-    /// A request without a known key.
+    /// Client without a known key.
     Address(ClientAddress),
 }
 
@@ -85,7 +85,7 @@ impl RefusalLedger {
         }
     }
 
-    /// Takes what is to be reported now.
+    /// Takes the refusals and counts that are to be reported now.
     pub(super) fn take(&self) -> (Vec<internal::Refusal>, Vec<internal::RefusalCount>) {
         let Waiting { of_accounts, of_addresses, counts } = mem::take(&mut *self.lock());
         let refusals = of_accounts.kinds.into_values().chain(of_addresses.kinds.into_values()).flatten();
@@ -128,8 +128,8 @@ impl<S: Eq + Hash> Sample<S> {
         }
     }
 
-    /// Removes the oldest refusal of the account and cause that has most of them, and counts it with the next
-    /// one of its key. Returns `false` if each has one only.
+    /// Evicts the oldest refusal of the account and cause that has most of them, and counts it with the next
+    /// one of its key. Returns `false` if each has only one.
     fn evict(&mut self) -> bool {
         let most = self.kinds.values_mut().max_by_key(|kept| kept.len()).filter(|kept| kept.len() > 1);
         let Some(kept) = most else { return false };

@@ -1,4 +1,4 @@
-//! Refused periods and strikes of keys.
+//! Tests of refused periods and strikes of keys.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use petstore_clock::UnixMillis;
 use super::{AMPLE, NEVER, Rig, key};
 use crate::rate_limit::{LimitKey, Outcome, Quota};
 
-/// One request a minute, so that the next one is refused.
+/// Quota of one request a minute, so that the next request is refused.
 const SMALL: Quota = Quota { per_minute: 1, per_day: 1_000 };
 
 pub(super) async fn too_many_strikes_are_the_keys_and_told_from_their_moment_on(rig: &Rig) {

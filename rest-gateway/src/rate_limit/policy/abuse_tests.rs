@@ -1,4 +1,4 @@
-//! What docs/contract.md says of refused periods and strikes (6.8), each sentence as a test.
+//! Tests of the refused periods and strikes in docs/contract.md (6.8), one for each sentence.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const START: UnixMillis = UnixMillis(1_795_200_000_000);
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 
-/// A key of an account of its own, and the time since it was first used.
+/// Key of a separate account, and the time since it was first used.
 struct Key {
     record: Record,
     quota: Quota,
@@ -26,7 +26,7 @@ impl Key {
         Self { record: Record::default(), quota, settled_at: UnixMillis(0), millis: 0 }
     }
 
-    /// One with the day's only request used up: until midnight, all it sends is refused.
+    /// Creates a key with the day's only request used up: all its requests before midnight are refused.
     fn refused() -> Self {
         let mut key = Self::new(Quota { per_minute: 60, per_day: 1 });
         assert_eq!(key.sends().outcome, Outcome::Admitted);
@@ -60,7 +60,7 @@ impl Key {
         self.record.abuse.at(self.now().0, self.settled_at).strikes
     }
 
-    /// Ignores 429 until its strikes are too many, and returns when that was.
+    /// Ignores 429 so long that its strikes are too many, and returns the time of that.
     fn strikes_out(&mut self) -> UnixMillis {
         self.sends(); // at the latest this opens a refused period
         self.waits(1_000);
@@ -203,9 +203,9 @@ fn clients_that_ignore_429_have_too_many_strikes_at_one_and_at_a_hundred_request
     }
 }
 
-/// A hundred thousand clients, each with its own key and plan. Each sends until its first 429, of up to 1,000
-/// requests in flight all arrive within a second of it, and then it is silent until its `Retry-After` has
-/// passed. Most have fewer in flight, unless `PETSTORE_TEST_LONG=1` (`scripts/test --long`).
+/// Plays a hundred thousand clients, each with a separate key and plan. Each sends until its first 429. Up to
+/// 1,000 requests in flight all arrive within a second of it, and then it is silent until its `Retry-After`
+/// has passed. Most have fewer in flight, unless `PETSTORE_TEST_LONG=1` (`scripts/test --long`).
 #[test]
 fn of_a_hundred_thousand_clients_that_stop_at_their_first_429_none_is_ever_struck() {
     let mut random = Numbers(1);
@@ -230,7 +230,7 @@ fn of_a_hundred_thousand_clients_that_stop_at_their_first_429_none_is_ever_struc
     }
 }
 
-/// Numbers that look random and are always the same (splitmix64).
+/// Pseudo-random numbers that are always the same (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -244,8 +244,8 @@ impl Numbers {
 }
 
 proptest! {
-    /// Senders that share one key send at their own pace, stop on the first 429 that any of them gets, and
-    /// what they had in flight arrives within a second of it.
+    /// Plays senders that share one key. They send at their own pace and stop on the first 429 that any of
+    /// them gets. Their requests in flight arrive within a second of it.
     #[test]
     fn a_client_that_stops_at_its_first_429_is_never_struck(
         pauses in prop::collection::vec(0..20_000u64, 1..200),

@@ -1,4 +1,4 @@
-//! What holds for every sequence of requests.
+//! Properties of every sequence of requests.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::rate_limit::{Decision, Outcome, Quota, WindowView, windows};
 
 const START: u64 = 1_795_200_000_000;
 
-/// Pauses before requests, in milliseconds: mostly bursts, sometimes a minute, rarely days.
+/// Returns pauses before requests, in milliseconds: mostly bursts, sometimes a minute, rarely days.
 fn pauses() -> impl Strategy<Value = Vec<u64>> {
     vec(prop_oneof![12 => 0..200u64, 4 => 0..70_000u64, 1 => 0..200_000_000u64], 1..300)
 }
@@ -65,7 +65,7 @@ proptest! {
         fn rises(before: WindowView, after: WindowView) -> bool {
             before.resets_at == after.resets_at && after.remaining > before.remaining
         }
-        // A minute that has not been opened moves with now, so it has no before.
+        // A minute that has not been opened moves with now, so it has no predecessor.
         for pair in play(&pauses, quota).windows(2) {
             prop_assert!(!rises(pair[0].minute, pair[1].minute), "{pair:?}");
             prop_assert!(!rises(pair[0].day, pair[1].day), "{pair:?}");

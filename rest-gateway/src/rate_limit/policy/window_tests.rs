@@ -1,4 +1,4 @@
-//! What docs/contract.md says of the windows (6.2 and 6.3), each sentence as a test.
+//! Tests of the windows in docs/contract.md (6.2 and 6.3), one for each sentence.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::rate_limit::{Decision, Outcome, Quota, WindowView};
 
 const FREE: Quota = Quota { per_minute: 60, per_day: 1_000 };
 
-/// 2026-11-20T18:46:20.250Z.
+/// Time of the tests: 2026-11-20T18:46:20.250Z.
 const NOW: UnixMillis = UnixMillis(1_795_200_380_250);
 const MIDNIGHT: UnixMillis = UnixMillis(1_795_219_200_000);
 
-/// A caller and its record.
+/// Caller, represented by its record.
 #[derive(Clone, Copy, Default)]
 struct Caller(Record);
 

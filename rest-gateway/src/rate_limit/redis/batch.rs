@@ -1,4 +1,4 @@
-//! Waiting decisions share round trips.
+//! Batches of waiting decisions, which share round trips.
 
 use std::{
     collections::VecDeque,
@@ -9,19 +9,18 @@ use tokio::{sync::oneshot, task::yield_now};
 
 use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
 
-/// Maximum number of steps in one call. Redis does nothing else meanwhile, so this bounds how long others
-/// wait.
+/// Maximum number of steps in one call. Redis does nothing else meanwhile, so this bounds the wait of others.
 const LARGEST: usize = 64;
 
-/// Yields before a call in which tasks that are about to ask can join the batch, unless one alone asks. Each
-/// serves what has arrived on sockets meanwhile, and takes no longer than that.
+/// Number of yields before a call, unless only one step waits. They let tasks that are about to ask join the
+/// batch. Each yield serves the data that has arrived on sockets meanwhile, and takes no longer than that.
 const GATHERING: usize = 2;
 
 /// Maximum number of calls in flight.
 const CALLS: usize = 1;
 
-/// Sends a step at once when nothing is under way; what comes meanwhile goes together with the next call, in
-/// the order in which it came.
+/// Queue of steps. A step is sent at once if no call is in flight. Steps that arrive meanwhile are sent
+/// together with the next call, in order of arrival.
 #[derive(Debug)]
 pub(super) struct Batcher(Arc<Shared>);
 
@@ -34,7 +33,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Number of tasks that send what waits, each one call at a time.
+    /// Number of tasks that send waiting steps, each one call at a time.
     senders: usize,
 }
 
@@ -58,7 +57,7 @@ impl Batcher {
     pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
         let (answer, reply) = oneshot::channel();
         if self.0.enqueue(Waiting { step, answer }) {
-            // A task of its own, because a caller may go away while others depend on the call.
+            // A separate task, because a caller may go away while others depend on the call.
             tokio::spawn(Sender { shared: Arc::clone(&self.0), is_counted: true }.send_all());
         }
         reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the sender ended with its runtime
@@ -81,7 +80,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Returns the next batch, without steps whose caller has given up.
+    /// Returns the next batch, without steps whose callers have given up.
     fn next(&mut self) -> Vec<Waiting> {
         let mut batch = Vec::new();
         while batch.len() < LARGEST
@@ -95,7 +94,7 @@ impl Queue {
     }
 }
 
-/// A task that sends what waits. However it ends, it is not counted any more.
+/// Task that sends waiting steps. However it ends, it is then no longer counted.
 struct Sender {
     shared: Arc<Shared>,
     is_counted: bool,
@@ -134,8 +133,8 @@ impl Sender {
         self.next()
     }
 
-    /// Returns the next batch; `None` when nothing waits. From then on the next step has to start another
-    /// sender.
+    /// Returns the next batch, or `None` if the queue is empty. After `None` the next step has to start
+    /// another sender.
     fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut queue = self.shared.queue();
         let batch = queue.next();

@@ -1,4 +1,4 @@
-//! Connections to Redis: made when first needed, shared by all calls, and given up when they fail.
+//! Connections to Redis: made on first use, shared by all calls, and dropped when they fail.
 
 use std::{
     fmt,
@@ -28,7 +28,8 @@ pub struct RedisDeadlines {
     pub connect: Duration,
     /// Timeout of a call. Default 50 ms.
     pub call: Duration,
-    /// Timeout of a decision as its caller sees it, whatever happens to Redis and the network. Default 60 ms.
+    /// Timeout of a decision as its caller sees it, whatever the state of Redis and the network. Default 60
+    /// ms.
     pub decision: Duration,
 }
 
@@ -50,10 +51,10 @@ impl Default for RedisDeadlines {
 /// Timeout of a connection to a Cluster, whose client asks a node for all others first.
 const CLUSTER_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time without an acknowledgement by the peer's kernel that closes the connection.
+/// Time without an acknowledgement by the peer's kernel after which the connection is closed.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The way to the server, or the Cluster, on which the script runs.
+/// Connection to the server, or the Cluster, on which the script runs.
 #[derive(Debug)]
 pub(super) struct Connection {
     peers: Peers,
@@ -77,7 +78,7 @@ impl Connection {
         matches!(self.peers, Peers::Cluster(_))
     }
 
-    /// Runs the steps, one after the other and nothing between them, and answers each.
+    /// Runs the steps, one after the other and nothing between them, and returns the reply to each.
     pub(super) async fn run(
         &self,
         steps: &[Step],
@@ -97,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Sends a command, and gives the connection up if it does not survive that.
+    /// Sends a command, and drops the connection if the command leaves it unusable.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, SendError> {
         match &self.peers {
             Peers::Server(server) => server.slot.send(command, || server.connect()).await,
@@ -135,7 +136,7 @@ impl Peers {
     }
 }
 
-/// The cause of a missing answer.
+/// Cause of a missing answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SendError {
     /// Redis does not know the script, and did nothing.
@@ -144,7 +145,7 @@ pub(super) enum SendError {
     Call(RedisCallError),
 }
 
-/// One server.
+/// Client of one server.
 struct Server {
     client: Client,
     deadlines: RedisDeadlines,
@@ -160,7 +161,7 @@ impl Server {
     }
 }
 
-/// The servers of a Redis Cluster.
+/// Client of the servers of a Redis Cluster.
 struct Cluster {
     client: ClusterClient,
     slot: Slot<ClusterConnection>,
@@ -175,9 +176,9 @@ impl Cluster {
     }
 }
 
-/// A connection that many calls share. The first call makes it and the others wait for it; when it fails, the
-/// next call makes a new one. So a password that was wrong and is put right at the server, or a server that
-/// moved to another address, is noticed without a restart.
+/// Connection that many calls share. The first call makes it and the others wait for it. When it fails, the
+/// next call makes a new one. So a wrong password that is corrected at the server, or a server that moved to
+/// another address, is noticed without a restart.
 struct Slot<C>(Mutex<Arc<OnceCell<C>>>);
 
 impl<C> Default for Slot<C> {
@@ -209,7 +210,7 @@ impl<C: ConnectionLike + Clone> Slot<C> {
         }
     }
 
-    /// Unless another call did already.
+    /// Drops the connection, unless another call already did.
     fn give_up(&self, failed: &Arc<OnceCell<C>>) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&current, failed) {
@@ -218,14 +219,14 @@ impl<C: ConnectionLike + Clone> Slot<C> {
     }
 }
 
-/// Without what the clients know: user and password.
+/// Leaves out the clients, which hold user and password.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
     }
 }
 
-/// Without what the clients know: user and password.
+/// Leaves out the clients, which hold user and password.
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").finish_non_exhaustive()

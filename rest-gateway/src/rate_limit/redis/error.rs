@@ -2,8 +2,8 @@
 
 use redis::{ErrorKind, RedisError};
 
-/// The cause of a missing decision, for an operator's log. It never holds what Redis wrote: an error of Redis
-/// may repeat what it was sent, and so a password.
+/// Cause of a missing decision, for an operator's log. It never holds text from Redis: an error of Redis may
+/// repeat what it was sent, and so a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisCallError {
     /// The connection could not be made, or broke.
@@ -15,32 +15,32 @@ pub enum RedisCallError {
     /// User and password are wrong, missing, or not allowed to do this.
     #[error("Redis refuses the user or password")]
     Denied,
-    /// `READONLY`: it is a replica.
+    /// `READONLY`: the server is a replica.
     #[error("Redis is a read-only replica")]
     ReadOnly,
     /// `OOM`: `maxmemory` is reached, and nothing may be evicted.
     #[error("Redis has no memory left")]
     OutOfMemory,
-    /// `LOADING`, `BUSY`, `MASTERDOWN`, `MISCONF`: it serves no writes for now.
+    /// `LOADING`, `BUSY`, `MASTERDOWN`, `MISCONF`: the server accepts no writes for now.
     #[error("Redis serves no writes for now")]
     NotServing,
     /// `WRONGTYPE`: another program wrote under the caller's key.
     #[error("under the key is something else than a record of the rate limiter")]
     WrongType,
     /// `MOVED`, `CLUSTERDOWN` and the like: one URL that leads to a Redis Cluster, or a Cluster that is not
-    /// whole.
+    /// complete.
     #[error("Redis is a cluster that is not whole, or of which several nodes must be named")]
     Cluster,
-    /// It does not speak Redis's protocol, or sent what is no answer to a request.
+    /// The server does not speak Redis's protocol, or its reply does not match the request.
     #[error("what answers is not Redis, or not one that this program understands")]
     Protocol,
-    /// It refused for another reason.
+    /// The server refused for another reason.
     #[error("Redis refused the call")]
     Refused,
 }
 
 impl RedisCallError {
-    /// Returns the cause by the first word of an error of Redis.
+    /// Returns the cause for the first word of an error of Redis.
     pub(super) fn from_code(code: &str) -> Self {
         match code {
             "NOAUTH" | "WRONGPASS" | "NOPERM" => Self::Denied,
@@ -53,9 +53,9 @@ impl RedisCallError {
         }
     }
 
-    /// Returns `true` if the connection may be used again. A refusal leaves it in order; after anything else
-    /// it is unknown what is still to come on it. A replica is left for the server that is the primary by
-    /// now.
+    /// Returns `true` if the connection may be used again. A refusal leaves it usable. After anything else it
+    /// is unknown what will still arrive on it. The connection to a replica is dropped in favour of the
+    /// server that is now the primary.
     pub(super) fn leaves_connection_usable(self) -> bool {
         match self {
             Self::OutOfMemory | Self::NotServing | Self::WrongType | Self::Refused => true,

@@ -1,4 +1,4 @@
-//! The script's answers, and the records in Redis: fixed fields, big-endian, as `redis.lua` packs them.
+//! Replies of the script, and the records in Redis: fixed fields, big-endian, as `redis.lua` packs them.
 
 use petstore_clock::UnixMillis;
 use redis::Value;
@@ -11,7 +11,7 @@ use crate::rate_limit::{
     windows::{Window, Windows},
 };
 
-/// Reads the answers to a call: Redis's time, then one for each step.
+/// Parses the replies to a call: Redis's time, then one reply for each step.
 pub(super) fn parse(
     value: Value,
     steps: usize,
@@ -67,12 +67,12 @@ const fn outcome(letter: u8) -> Option<Outcome> {
     }
 }
 
-/// The answer to one step.
+/// Reply to one step.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// The decision on a request.
+    /// Decision on a request.
     Taken(Taken),
-    /// All that is kept, whether it still matters or not.
+    /// All that is kept, including parts that no longer matter.
     Kept { now: UnixMillis, record: Record },
 }
 
@@ -85,7 +85,7 @@ impl Reply {
         }
     }
 
-    /// Returns what is kept, and Redis's time.
+    /// Returns the record that is kept, and Redis's time.
     pub(super) fn kept(self) -> Result<(Record, UnixMillis), RedisCallError> {
         match self {
             Self::Kept { now, record } => Ok((record, now)),
@@ -94,14 +94,14 @@ impl Reply {
     }
 }
 
-/// A decision as the script made it.
+/// Decision as the script made it.
 #[derive(Debug)]
 pub(super) struct Taken {
     now: UnixMillis,
     outcome: Outcome,
     is_strike: bool,
     struck_out_at: Option<UnixMillis>,
-    /// After the request, and only what still runs.
+    /// Windows after the request, if they are still running.
     windows: Windows,
 }
 
@@ -114,7 +114,7 @@ impl Taken {
     }
 }
 
-/// The rest of a record.
+/// Rest of a record.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 
@@ -142,7 +142,7 @@ impl Fields<'_> {
         self.integer::<5>()
     }
 
-    /// An unsigned integer of so many bytes, at most 8.
+    /// Returns an unsigned integer of `SIZE` bytes, at most 8.
     fn integer<const SIZE: usize>(&mut self) -> Option<u64> {
         let (bytes, rest) = self.0.split_first_chunk::<SIZE>()?;
         self.0 = rest;

@@ -1,4 +1,4 @@
-//! The parts of Redis that may be away each by itself: the one server, or each shard of a Cluster.
+//! Parts of Redis that may fail independently: the one server, or each shard of a Cluster.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::rate_limit::LimitKey;
 /// The one server, or a shard of a Cluster.
 #[derive(Debug)]
 pub(in crate::rate_limit) struct Shard {
-    /// The address of the shard's primary, as the Cluster tells it; empty for the one server.
+    /// Address of the shard's primary, as the Cluster reports it; empty for the one server.
     pub(in crate::rate_limit) node: Arc<str>,
     path: Path,
     probe: Step,
@@ -30,7 +30,7 @@ pub(in crate::rate_limit) struct Shard {
 enum Path {
     /// Waiting decisions share calls of the one server.
     Batched(Batcher),
-    /// Each decision is a call of its own, pipelined, because a call may touch only one slot of a Cluster.
+    /// Each decision is a separate call, pipelined, because a call may touch only one slot of a Cluster.
     Single(Arc<Connection>),
 }
 
@@ -40,7 +40,7 @@ impl Shard {
         match &self.path {
             Path::Batched(batcher) => batcher.run(step).await,
             Path::Single(connection) => {
-                // A task of its own, so that a connection is made even if that takes longer than a decision
+                // A separate task, so that a connection is made even if that takes longer than a decision
                 // may.
                 let connection = Arc::clone(connection);
                 let call = tokio::spawn(async move { connection.run(&[step]).await });
@@ -80,15 +80,17 @@ struct Cluster {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// First slot, last slot and primary, as the Cluster told.
+    /// First slot, last slot and primary of each range, as the Cluster reported them.
     ranges: Vec<(u16, u16, Arc<str>)>,
     by_node: HashMap<Arc<str>, Arc<Shard>>,
     by_slot: HashMap<Slot, Arc<Shard>>,
 }
 
 impl Shards {
+    /// Creates the shards that these settings name.
+    ///
     /// # Errors
-    /// The URLs do not belong together.
+    /// If the URLs do not belong together.
     pub(super) fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
         let connection = Connection::new(settings.clone())?;
         let (path, cluster) = if connection.is_cluster() {
@@ -107,7 +109,7 @@ impl Shards {
         Arc::clone(known.by_slot.get(&slot).unwrap_or(&self.whole))
     }
 
-    /// Returns all shards that are known, or what stands for them.
+    /// Returns all shards that are known, or the placeholder for them.
     pub(super) fn all(&self) -> Vec<Arc<Shard>> {
         let Some(cluster) = &self.cluster else { return vec![Arc::clone(&self.whole)] };
         let known = cluster.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -117,12 +119,12 @@ impl Shards {
         known.by_node.values().cloned().collect()
     }
 
-    /// Returns the connection for what belongs to no shard.
+    /// Returns the connection for calls that belong to no shard.
     pub(super) fn connection(&self) -> &Connection {
         self.whole.connection()
     }
 
-    /// Asks a Cluster which shards it has.
+    /// Asks a Cluster for its shards.
     pub(super) async fn learn(&self) -> Result<(), RedisCallError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await;
@@ -140,9 +142,9 @@ impl Shards {
 }
 
 impl Cluster {
-    /// Returns the shards with these slots. Those that were there before keep their connection. A connection
-    /// to a Cluster is disturbed by each node that is away and asked for something, so each shard has one of
-    /// its own.
+    /// Returns the shards with these slots. Shards that were there before keep their connection. A connection
+    /// to a Cluster is disturbed by each node that is down and asked for something, so each shard has a
+    /// separate one.
     fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
         let mut known = Known::default();
         for (first, last, node) in &ranges {
@@ -178,7 +180,7 @@ impl Cluster {
     }
 }
 
-/// Reads the answer to `CLUSTER SLOTS`: of each range the first and last slot and the primary's address.
+/// Parses the answer to `CLUSTER SLOTS`: the first and last slot of each range, and the primary's address.
 fn slot_ranges(answer: &Value) -> Vec<(u16, u16, Arc<str>)> {
     let Value::Array(ranges) = answer else { return Vec::new() };
     let read = |range: &Value| {

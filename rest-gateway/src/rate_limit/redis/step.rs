@@ -1,4 +1,4 @@
-//! The script, and what it is asked to do.
+//! The script, and the steps that it runs.
 
 use std::sync::LazyLock;
 
@@ -14,13 +14,13 @@ static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash(
 /// Quota of probes: more than all gateways make in a day.
 pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
-/// Returns a call of the script that Redis knows already. If it does not, it answers NOSCRIPT and did
-/// nothing.
+/// Returns a call of the script that Redis already knows. If Redis does not know it, the answer is NOSCRIPT
+/// and the call has no effect.
 pub(super) fn call_script(steps: &[Step], time: Option<u64>) -> Cmd {
     with_arguments("EVALSHA", &DIGEST, steps, time)
 }
 
-/// Returns the same call with the script's text, which Redis remembers.
+/// Returns the call with the script's text, which Redis remembers.
 pub(super) fn send_script(steps: &[Step], time: Option<u64>) -> Cmd {
     with_arguments("EVAL", SOURCE, steps, time)
 }
@@ -41,7 +41,7 @@ fn with_arguments(verb: &str, script: &str, steps: &[Step], time: Option<u64>) -
     command
 }
 
-/// One step of the script: it touches two keys at most, both in the slot of the account or address.
+/// One step of the script. It touches two keys at most, both in the slot of the account or address.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     owner: String,
@@ -52,7 +52,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Decides on a request and counts it.
+    /// Returns a step that decides on a request and counts it.
     pub(super) fn take(
         installation: &str,
         limit_key: &LimitKey,
@@ -64,20 +64,20 @@ impl Step {
         Self { owner, abuse, verb, quota, settled_at }
     }
 
-    /// Reads what is kept.
+    /// Returns a step that reads a record.
     pub(super) fn read(installation: &str, limit_key: &LimitKey) -> Self {
         let Names { owner, abuse } = names(installation, limit_key);
         Self { owner, abuse, verb: "read", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
-    /// A request that belongs to no account, to see whether requests would be decided. It is always counted:
-    /// a Redis that only reads is of no use.
+    /// Returns a step for a request that belongs to no account, which shows if requests would be decided. It
+    /// is always counted, because a Redis that only reads is of no use.
     pub(super) fn probe(tag: &str) -> Self {
         let owner = ["pet:{", tag, "}"].concat();
         Self { owner, abuse: None, verb: "pass", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
-    /// Returns a key of Redis that the step touches. The other one is in the same slot of a Cluster.
+    /// Returns a key of Redis that the step touches. The other key is in the same slot of a Cluster.
     pub(super) fn key(&self) -> &str {
         &self.owner
     }
@@ -92,9 +92,9 @@ impl Step {
     }
 }
 
-/// The keys under which a caller is kept. All begin with `pet:` and the installation, so that several may
-/// share a Redis. Redis Cluster places a key by what is between its braces, so that all of an account are on
-/// one node. They are short, because they are most of what a caller costs.
+/// Keys of Redis under which a caller is kept. All begin with `pet:` and the installation, so that several
+/// may share a Redis. Redis Cluster places a key by the text between its braces, so that all keys of an
+/// account are on one node. They are short, because they are most of a caller's memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Names {
     owner: String,
@@ -103,7 +103,7 @@ struct Names {
 
 fn names(installation: &str, limit_key: &LimitKey) -> Names {
     let owner = |caller: &str, suffix: &str| {
-        // A core of an older release names none: its gateways do as they always did.
+        // A core of an older release gives no name: its gateways use the keys without one.
         let colon = if installation.is_empty() { "" } else { ":" };
         ["pet:", installation, colon, "{", caller, "}", suffix].concat()
     };

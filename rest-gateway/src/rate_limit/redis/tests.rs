@@ -1,4 +1,4 @@
-//! Against real servers.
+//! Tests against real servers.
 
 mod conformance;
 mod exact;
@@ -12,15 +12,15 @@ use petstore_clock::{Clock, ManualClock, UnixMillis};
 
 use crate::rate_limit::{RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime};
 
-/// Enough for every window, so that none is used up by accident.
+/// Quota that is enough for every window, so that none is used up by accident.
 const AMPLE: crate::rate_limit::Quota = crate::rate_limit::Quota { per_minute: 1_000, per_day: 10_000 };
 
-/// Nothing is settled.
+/// Time of a settlement that never happened.
 const NEVER: UnixMillis = UnixMillis(0);
 
 const INSTALLATION: &str = "live-test";
 
-/// A busy machine is no fault.
+/// Timeout that a busy machine does not exceed.
 const PATIENT: Duration = Duration::from_secs(10);
 
 fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
@@ -31,7 +31,7 @@ fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
     }
 }
 
-/// A limiter by a clock that the test moves.
+/// Returns a limiter with a clock that the test moves.
 fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ManualClock) {
     let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
     (patient_limiter_by(urls, clock), hand)
@@ -43,7 +43,7 @@ fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
     Arc::new(named(RedisLimiter::new(settings).expect("usable settings")))
 }
 
-/// The limiter of an installation.
+/// Sets the installation of a limiter and returns it.
 fn named(limiter: RedisLimiter) -> RedisLimiter {
     limiter.set_installation(INSTALLATION);
     limiter

@@ -1,17 +1,17 @@
-//! Where Redis is.
+//! Location of Redis.
 
 use std::{fmt, str::FromStr};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-/// The address of a Redis server: `redis://[user:password@]host[:port][/database]`, with TLS `rediss://…`, or
+/// Address of a Redis server: `redis://[user:password@]host[:port][/database]`, with TLS `rediss://…`, or
 /// `unix:///PATH` of a socket on the same machine.
 ///
 /// Neither `Display` nor `Debug` shows user or password.
 #[derive(Clone)]
 pub struct RedisUrl(ConnectionInfo);
 
-/// The text is not the address of a Redis server.
+/// Error of a text that is not the address of a Redis server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be redis://[user:password@]host[:port][/database], or rediss:// for TLS, \
@@ -35,7 +35,7 @@ impl FromStr for RedisUrl {
     fn from_str(written: &str) -> Result<Self, InvalidRedisUrl> {
         let has_scheme =
             ["redis://", "rediss://", "unix:///"].iter().any(|scheme| written.starts_with(scheme));
-        // A fragment would switch TLS's checks off, a query another protocol on.
+        // A fragment would turn off TLS verification, and a query would turn on another protocol.
         if !has_scheme || written.contains(['#', '?']) {
             return Err(InvalidRedisUrl);
         }

@@ -1,19 +1,20 @@
-//! A circuit breaker: whether a shard of the shared counters is asked at all. Pure: moments in, changes out.
+//! A circuit breaker that decides if a shard of the shared counters is asked at all. Pure: moments in,
+//! changes out.
 //!
-//! It opens after [`FAILURES`] failures in a row. While it is open nothing but probes asks the shared
-//! counters, one at a time; after [`PROOFS`] good ones in a row it closes. Once opened it stays open for a
-//! hold of half a second: what fails again soon after it closed is held twice as long each time, up to ten
-//! seconds, so that a shared limiter that comes and goes does not drag every request along.
+//! It opens after [`FAILURES`] failures in a row. While it is open only probes ask the shared counters, one
+//! at a time. After [`PROOFS`] good ones in a row it closes. Once opened it stays open for a hold of half a
+//! second. If it opens again soon after it closed, the hold doubles each time, up to ten seconds, so that a
+//! flapping shared limiter does not delay every request.
 
 use std::time::Duration;
 
-/// Failures in a row that open the breaker.
+/// Number of failures in a row that open the breaker.
 const FAILURES: u32 = 3;
 
-/// Good probes in a row that close it, once the hold is over.
+/// Number of good probes in a row that close it, once the hold is over.
 const PROOFS: u32 = 3;
 
-/// Minimum time that it stays open, the first time.
+/// Minimum time that it stays open the first time.
 const SHORTEST_HOLD: Duration = Duration::from_millis(500);
 
 /// Upper bound of that time, however often it opened before.
@@ -22,29 +23,29 @@ const LONGEST_HOLD: Duration = Duration::from_secs(10);
 /// Time that it is closed before earlier openings are forgotten.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// A moment: time since some start that all calls share, never going back.
+/// Time since some start that all calls share. It never goes back.
 pub(super) type Moment = Duration;
 
-/// A change that a report brought.
+/// Change that a report caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// From now on the shared counters are not asked.
+    /// The shared counters are no longer asked.
     Opened,
-    /// From now on they are asked again.
+    /// The shared counters are asked again.
     Closed,
 }
 
-/// The state of the breaker.
+/// State of the breaker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Breaker {
     state: State,
-    /// Minimum time that it is open, this time or the last.
+    /// Minimum time that it is open, this time or the last time.
     hold: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// `since` when it closed; `None` if it was never open.
+    /// `since` is the time at which it closed; `None` if it was never open.
     Closed {
         since: Option<Moment>,
         failures: u32,
@@ -56,7 +57,7 @@ enum State {
 }
 
 impl Breaker {
-    /// Returns a breaker that is closed if the first probe was good, else open.
+    /// Returns a breaker that is closed if the first probe was good, and open otherwise.
     pub(super) fn new(first_probe_was_good: bool, now: Moment) -> Self {
         let state = if first_probe_was_good {
             State::Closed { since: None, failures: 0 }
@@ -70,8 +71,8 @@ impl Breaker {
         matches!(self.state, State::Closed { .. })
     }
 
-    /// Takes note of how a request's question to the shared counters ended. Those that were under way when it
-    /// opened do not matter any more.
+    /// Records the result of a request's call to the shared counters. Results of calls that were in flight
+    /// when it opened are ignored.
     pub(super) fn asked(&mut self, good: bool, now: Moment) -> Option<Change> {
         match &mut self.state {
             State::Open { .. } => None,
@@ -92,7 +93,7 @@ impl Breaker {
         }
     }
 
-    /// Takes note of how a probe ended.
+    /// Records the result of a probe.
     pub(super) fn probed(&mut self, good: bool, now: Moment) -> Option<Change> {
         match &mut self.state {
             State::Closed { .. } => self.asked(good, now),
@@ -179,7 +180,7 @@ mod tests {
         );
     }
 
-    /// Good probes, and requests that always fail: the worst case for coming and going.
+    /// Plays good probes, and requests that always fail, which is the worst case of flapping.
     #[test]
     fn what_comes_and_goes_changes_the_state_less_and_less_often() {
         let mut breaker = Breaker::new(true, at(0));
@@ -213,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happened before: when probes are good, it closes; when questions fail, it opens.
+        /// Asserts that after any history good probes close it, and failed calls open it.
         #[test]
         fn it_always_finds_its_way(reports in vec((any::<bool>(), any::<bool>()), 0..400)) {
             let mut breaker = Breaker::new(true, at(0));

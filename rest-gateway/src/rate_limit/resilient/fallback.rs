@@ -1,4 +1,4 @@
-//! The limiter that a gateway falls back on while the shared counters are unreachable.
+//! Fallback limiter of a gateway while the shared counters are unreachable.
 
 use std::{
     num::NonZeroU16,
@@ -15,30 +15,30 @@ use crate::rate_limit::{
     windows::Windows,
 };
 
-/// Limits each caller to this gateway's share: `max(1, limit ÷ gateways)` a window, rounded down.
+/// Limiter that limits each caller to this gateway's share: `max(1, limit ÷ gateways)` a window, rounded
+/// down.
 ///
-/// It starts from the last shared count that this gateway saw in the running window. Of what all gateways had
-/// used then, it takes the part of one, `used ÷ gateways` rounded up, as used of its share. So
+/// It starts from the last shared count that this gateway saw in the running window. It takes one gateway's
+/// part of the count of all gateways, `used ÷ gateways` rounded up, as used of its share. So
 ///
 /// - a caller that had used up the limit stays refused until the window ends;
 /// - gateways that all saw the last count admit together no more than was left of the limit;
 /// - whatever they saw, and however often the shared counters come and go within a window, what a gateway
-///   admits by
-///   itself in a window stays within its share: the total within `limit + gateways × share`;
-/// - with one gateway, counting goes on as if nothing had happened.
+///   admits by itself in a window stays within its share: the total within `limit + gateways × share`;
+/// - with one gateway, counting goes on without a change.
 ///
-/// Time goes on from the shared counters' time, so the windows end when they would have ended.
+/// Time continues from the shared counters' time, so the end of a window does not change.
 #[derive(Debug)]
 pub(super) struct Fallback {
     clock: Clock,
     gateways: NonZeroU16,
-    /// By how much the shared counters' clock was ahead of this gateway's when it was last seen, in
-    /// milliseconds; rather too much than too little, by what the answer took.
+    /// Time by which the shared counters' clock was ahead of this gateway's when it was last seen, in
+    /// milliseconds. It may be too long by the duration of the answer, but not too short.
     ahead: AtomicI64,
     /// Counts of all gateways, as the shared counters last showed them.
     seen: CounterStore,
     /// Requests that this gateway admitted by itself, and the strikes of that time. They are kept when the
-    /// shared counters return, which know nothing of them.
+    /// shared counters return, because those did not count them.
     own: CounterStore,
 }
 
@@ -48,35 +48,34 @@ impl Fallback {
         Self { clock, gateways, ahead: AtomicI64::new(0), seen, own }
     }
 
-    /// Returns this gateway's time: to be taken before the shared counters are asked.
+    /// Returns this gateway's time, which must be taken before the shared counters are asked.
     pub(super) fn local_time(&self) -> UnixMillis {
         self.clock.now()
     }
 
-    /// Takes note of the shared counters' time, as they answered a question that was asked at `asked_at` by
-    /// this gateway's clock.
+    /// Records the shared counters' time, as they answered a question that was asked at `asked_at` by this
+    /// gateway's clock.
     pub(super) fn learn_time(&self, now: UnixMillis, asked_at: UnixMillis) {
         self.ahead.store(now.0.cast_signed().wrapping_sub(asked_at.0.cast_signed()), Ordering::Relaxed);
     }
 
-    /// Takes note of a decision of the shared counters, which were asked at `asked_at`.
+    /// Records a decision of the shared counters, which were asked at `asked_at`.
     pub(super) fn learn(&self, limit_key: &LimitKey, decision: &Decision, asked_at: UnixMillis) {
         self.learn_time(decision.now, asked_at);
         let shown = Windows::shown(decision.minute, decision.day);
-        // Answers may overtake each other: of the windows that run, the later and the higher count are the
-        // truth.
+        // Answers may overtake each other. The later window and the higher count are the valid ones.
         let learn = |known: Record, now: UnixMillis| {
             ((), Record { windows: known.windows.at(now.0).latest(shown), abuse: AbuseState::default() })
         };
         self.seen.update(limit_key, || decision.now, learn);
     }
 
-    /// Returns the answer that the shared counters would give by what they last showed, at their time.
+    /// Returns the answer that the shared counters would give by their last known counts, at their time.
     pub(super) fn as_seen(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
         policy::inspect(self.seen.record(limit_key), quota, UnixMillis(0), self.now())
     }
 
-    /// Decides on one request by itself.
+    /// Decides on one request by this gateway's own counts.
     pub(super) fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decision {
         let seen = self.seen.record(limit_key).windows;
         let step = |own: Record, now: UnixMillis| {
@@ -97,7 +96,7 @@ impl Fallback {
         LimitStatus { decision: super::on_its_own(limit_status.decision), ..limit_status }
     }
 
-    /// Returns this gateway's part of what was seen.
+    /// Returns this gateway's part of the shared counts that were seen.
     fn part(&self, seen: Windows, now: UnixMillis) -> Windows {
         seen.at(now.0).part(self.gateways)
     }
@@ -108,13 +107,13 @@ impl Fallback {
     }
 }
 
-/// Returns the part of each gateway: of so many, rounded down, and at least 1.
+/// Returns the share of each gateway: the quota divided by their number, rounded down, and at least 1.
 fn share(quota: Quota, gateways: NonZeroU16) -> Quota {
     let part = |limit: u64| (limit / u64::from(gateways.get())).max(1);
     Quota { per_minute: part(quota.per_minute), per_day: part(quota.per_day) }
 }
 
-/// Returns what is used of a gateway's share: its part of what was seen, and what it admitted by itself.
+/// Returns the used part of a gateway's share: its part of the counts that were seen, and its own admissions.
 fn joined(seen: Windows, own: Record, now: UnixMillis) -> Windows {
     seen.plus(own.windows.at(now.0))
 }

@@ -14,7 +14,7 @@ pub(super) fn round_trips() -> HistogramVec {
     durations("petstore_redis_round_trip_duration_seconds", "How long Redis took to answer or fail.", &[])
 }
 
-/// Returns what a gateway counts of Redis. Without Redis all is 0.
+/// Returns the metrics of Redis. Without Redis all are 0.
 #[must_use]
 pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
     let is_open = {

@@ -4,20 +4,21 @@ use std::fmt::{Display, Write};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// All but the unreserved characters of RFC 3986 §2.3.
+/// All characters but the unreserved ones of RFC 3986 §2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The first page of the list that a client asked for, in its words: a parameter that it left out stays out.
+/// First page of the list that a client asked for, with its parameters. A parameter that it left out stays
+/// out.
 #[derive(Clone, Debug)]
 pub(super) struct ListUrl(String);
 
 impl ListUrl {
-    /// The list at `path`, without parameters.
+    /// Returns the list at `path`, without parameters.
     pub(super) fn new(path: &str) -> Self {
         Self(path.to_owned())
     }
 
-    /// The same list with one parameter more, if there is a value.
+    /// Returns the list with one more parameter, if there is a value.
     #[must_use]
     pub(super) fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
         if let Some(value) = value {
@@ -26,8 +27,8 @@ impl ListUrl {
         self
     }
 
-    /// The `Link` field of a page: the next one, if there is one, and from any later page the first. `None`
-    /// if there is nothing to link to.
+    /// Returns the `Link` field of a page. It names the next page, if there is one, and on any later page the
+    /// first. `None` if there is nothing to link to.
     pub(super) fn links(&self, next_cursor: Option<&str>, is_first: bool) -> Option<String> {
         let next = next_cursor.map(|cursor| {
             let mut next = self.clone();

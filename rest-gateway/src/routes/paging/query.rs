@@ -1,4 +1,4 @@
-//! The query of a list (docs/contract.md, 7.1 and 7.2).
+//! Query of a list (docs/contract.md, 7.1 and 7.2).
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use petstore_proto::v1::PetStatus;
 
 use crate::json::pet::{STATUS_WORDS, status_from_word};
 
-/// The parameters, each judged by itself: what was given, if anything, or what is wrong with it. Other
-/// parameters are ignored.
+/// Parameters, each parsed separately: its value, if it was given, or its fault. Other parameters are
+/// ignored.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Query<'a> {
     pub(crate) limit: Result<Option<u8>, String>,
@@ -27,21 +27,21 @@ fn parse_status(parameter: Parameter<'_>) -> Result<Option<PetStatus>, String> {
     parameter.judge(|word| status_from_word(&word), || format!("status must be one of {STATUS_WORDS}"))
 }
 
-/// The most rows on a page.
+/// Maximum number of rows on a page.
 const MAX_LIMIT: u8 = 100;
 
-/// A parameter's value after percent-decoding (RFC 3986 §2.1).
+/// Value of a parameter after percent-decoding (RFC 3986 §2.1).
 #[derive(Default)]
 enum Parameter<'a> {
     #[default]
     Absent,
     Once(Cow<'a, str>),
-    /// Given twice, or not UTF-8.
+    /// The parameter occurs twice, or is not UTF-8.
     Unreadable,
 }
 
 impl<'a> Parameter<'a> {
-    /// What was given, if anything, or what is wrong with it.
+    /// Returns the value of a parameter, if it was given, or its fault.
     fn judge<T>(
         self,
         parse: impl FnOnce(Cow<'a, str>) -> Option<T>,
@@ -55,7 +55,7 @@ impl<'a> Parameter<'a> {
     }
 }
 
-/// The parameters with these names, in their order. Others are ignored.
+/// Returns the parameters with these names, in their order. Others are ignored.
 fn given<'a, const N: usize>(query: &'a str, names: [&str; N]) -> [Parameter<'a>; N] {
     let mut given = [const { Parameter::Absent }; N];
     for parameter in query.split('&') {
@@ -74,12 +74,12 @@ fn given<'a, const N: usize>(query: &'a str, names: [&str; N]) -> [Parameter<'a>
     given
 }
 
-/// `limit`: how many rows a page has at most.
+/// Parses `limit`, the maximum number of rows on a page.
 fn parse_limit(parameter: Parameter<'_>) -> Result<Option<u8>, String> {
     parameter.judge(whole_number, || format!("limit must be a whole number from 1 to {MAX_LIMIT}"))
 }
 
-/// `cursor`. Opaque here: whether it is a cursor is the core's to say.
+/// Parses `cursor`. It is opaque here: the core decides if it is a cursor.
 fn parse_cursor(parameter: Parameter<'_>) -> Result<Option<Cow<'_, str>>, String> {
     parameter.judge(
         |cursor| (!cursor.is_empty()).then_some(cursor),
@@ -87,7 +87,7 @@ fn parse_cursor(parameter: Parameter<'_>) -> Result<Option<Cow<'_, str>>, String
     )
 }
 
-/// `[1-9][0-9]*`, up to the most.
+/// Parses `[1-9][0-9]*`, up to the maximum.
 #[expect(clippy::needless_pass_by_value, reason = "a parser of a parameter takes the parameter")]
 fn whole_number(digits: Cow<'_, str>) -> Option<u8> {
     let canonical = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');

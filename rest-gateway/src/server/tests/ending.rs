@@ -1,4 +1,4 @@
-//! How connections end: of age, in a drain, and when the server stops.
+//! Tests of the end of connections: by age, in a drain, and when the server stops.
 
 use super::*;
 
@@ -58,9 +58,9 @@ async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
     assert!(ending.await.unwrap() < NEVER / 4);
 }
 
-/// What becomes of a client that sends one request after another, on one connection until an answer tells it
-/// to open another: how many were answered until no connection could be opened any more. Tells of the first
-/// answer at once.
+/// Runs a client that sends one request after another on one connection, and opens another when an answer
+/// asks for it. Returns the number of answers before no connection could be opened any more. Reports the
+/// first answer at once.
 async fn heeding_client(addr: SocketAddr, first_answer: oneshot::Sender<()>) -> Result<usize, String> {
     let (mut answered, mut first_answer) = (0, Some(first_answer));
     loop {

@@ -1,4 +1,4 @@
-//! HTTP/2 over TLS, in frames that no library would send (RFC 9113 §6).
+//! Tests of HTTP/2 over TLS, in frames that no library would send (RFC 9113 §6).
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
@@ -12,15 +12,15 @@ use super::*;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const NO_SETTINGS: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
-/// `SETTINGS_INITIAL_WINDOW_SIZE` 0.
+/// Frame with `SETTINGS_INITIAL_WINDOW_SIZE` 0.
 const NO_WINDOW: &[u8] = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00";
-/// `GET /large` on stream 1: `:method: GET`, `:scheme: https`, and literally `:path` and `:authority` (RFC
-/// 7541).
+/// Frame with `GET /large` on stream 1: `:method: GET`, `:scheme: https`, and literally `:path` and
+/// `:authority` (RFC 7541).
 const GET_LARGE: &[u8] = b"\x00\x00\x0d\x01\x05\x00\x00\x00\x01\x82\x87\x04\x06/large\x01\x01h";
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 
-/// The server over TLS, and the one client that trusts it.
+/// Server over TLS, and the one client that trusts it.
 struct Secured {
     server: Running,
     connector: TlsConnector,
@@ -76,13 +76,13 @@ async fn read_until_kind(stream: &mut TlsStream<TcpStream>, kind: u8) {
     timeout(NEVER / 4, reading).await.expect("a frame of the kind");
 }
 
-/// Reads until the connection is closed, in order or not.
+/// Reads to the close of the connection, in order or not.
 async fn read_to_end(stream: &mut TlsStream<TcpStream>) {
     let mut rest = Vec::new();
     let _ = timeout(NEVER / 4, stream.read_to_end(&mut rest)).await.expect("the server closes");
 }
 
-/// Idle connections are closed, and cut off if they stay.
+/// Returns limits with which idle connections are closed, and cut off if they stay.
 fn impatient() -> ServerLimits {
     ServerLimits { idle: SHORT, connection_age_grace: SHORT, ..patient() }
 }

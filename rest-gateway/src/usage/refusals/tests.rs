@@ -18,7 +18,7 @@ fn address(number: u32) -> Who {
     Who::Address(ClientAddress::from(IpAddr::V4(Ipv4Addr::from_bits(number))))
 }
 
-/// A request with a key that does not exist.
+/// Returns a request with a key that does not exist.
 pub(in crate::usage) fn invalid_key(name: &str) -> RefusedRequest {
     let by = RefusedBy { cause: RefusalCause::InvalidKey, limit: None, period: None };
     RefusedRequest { request_id: request_id(name), at: UnixMillis(7), by, who: address(1) }
@@ -40,7 +40,8 @@ fn limited(key: &Arc<KnownKey>, number: usize) -> RefusedRequest {
     }
 }
 
-/// Returns how many refusals are kept, how many requests they stand for, and how many were counted.
+/// Returns the number of refusals that are kept, the number of requests that they represent, and the number
+/// that were counted.
 fn sums(refusals: &RefusalLedger) -> (usize, i64, i64) {
     let (told, counts) = refusals.take();
     let requests = told.iter().map(|refusal| 1 + refusal.repeats).sum();

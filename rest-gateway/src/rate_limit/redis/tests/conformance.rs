@@ -1,4 +1,4 @@
-//! The suite of every limiter.
+//! Conformance suite of every limiter, against Redis.
 
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 

@@ -1,4 +1,4 @@
-//! Exactly the limit is admitted in every window, over several gateways at once.
+//! Tests that exactly the limit is admitted in every window, over several gateways at once.
 
 use std::{
     collections::HashMap,
@@ -18,14 +18,15 @@ use crate::rate_limit::{Outcome, Quota, conformance::key};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 
-/// Concurrent requests of each gateway.
+/// Number of concurrent requests of each gateway.
 const CALLERS: u64 = 16;
 
-/// Decides on a request of the account: whether it is admitted, and when its minute ends.
+/// Function that decides on a request of the account. It returns `true` if the request is admitted, and the
+/// end of its minute.
 type Gateway = Arc<dyn Fn(i64, u64) -> BoxFuture<'static, (bool, u64)> + Send + Sync>;
 
-/// Offers three times the limit in each of some minutes, over all gateways at once. Answers for each minute
-/// how many were admitted.
+/// Sends three times the limit in each of some minutes, over all gateways at once. Returns the number of
+/// admitted requests for each minute.
 async fn admitted(
     gateways: &[Gateway],
     account: i64,
@@ -89,7 +90,7 @@ async fn decisions_are_exact(gateways: usize, limits_and_minutes: &[(u64, u64)])
     }
 }
 
-/// How many times as many decisions as usual: `PETSTORE_TEST_FACTOR=12` makes more than a million.
+/// Returns the factor for the usual number of decisions: `PETSTORE_TEST_FACTOR=12` makes more than a million.
 fn factor() -> u64 {
     std::env::var("PETSTORE_TEST_FACTOR").map_or(1, |factor| factor.parse().expect("a number"))
 }

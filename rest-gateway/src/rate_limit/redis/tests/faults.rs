@@ -1,5 +1,5 @@
-//! Whatever befalls Redis is an outage of the limiter, known for what it is, in time, and over when Redis is
-//! back.
+//! Tests of faults of Redis. Each is an outage of the limiter with the right cause, is noticed in time, and
+//! is over when Redis is back.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::rate_limit::{
     RedisSettings, conformance::key,
 };
 
-/// As in production: in Redis's own time, and with its deadlines.
+/// Returns a limiter as in production: in Redis's own time, and with the default deadlines.
 fn limiter(url: &str) -> RedisLimiter {
     named(RedisLimiter::new(settings([&url.to_owned()])).unwrap())
 }
@@ -25,7 +25,7 @@ async fn take(limiter: &RedisLimiter, limit_key: &LimitKey) -> Result<Decision, 
     limiter.take(limit_key, AMPLE, NEVER).await
 }
 
-/// Every decision fails for that reason. On a busy machine one may come late; that all do is a fault.
+/// Asserts that every decision fails for that reason. On a busy machine one may be late, but not all.
 async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
     let mut fastest = Duration::MAX;
     for account in 1..=5 {
@@ -33,7 +33,7 @@ async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
         assert_eq!(take(limiter, &key(account, "any")).await, Err(LimiterUnavailable));
         fastest = fastest.min(start.elapsed());
     }
-    // Its deadline is 60 ms, to which a busy machine adds.
+    // The deadline is 60 ms, to which a busy machine adds.
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
     // A first connection may take longer than a decision waits for it.
     eventually(PATIENT, async || {
@@ -161,11 +161,11 @@ async fn a_single_url_that_leads_to_a_cluster() {
 async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
     let mut cluster = RedisCluster::start(3).await;
     for node in cluster.nodes() {
-        // Nodes that have given one up serve nobody any more.
+        // Nodes that consider another one failed no longer serve any client.
         node.cli(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).await;
     }
     cluster.is_ok().await;
-    // Ample for those that wait for no other: one that has to wait for the node is refused all the same.
+    // Ample for calls that wait for no other: one that has to wait for the node is refused all the same.
     let deadlines = RedisDeadlines::all(Duration::from_secs(2));
     let settings = RedisSettings { deadlines, ..settings(&cluster.urls()) };
     let limiter = named(RedisLimiter::new(settings).unwrap());

@@ -1,4 +1,4 @@
-//! What Redis keeps, where, and for how long.
+//! Tests of the records in Redis: their keys, content and expiry.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The same sequence of requests through the policy, the limiter in this process, and Redis.
+//! Tests that play one sequence of requests through the policy, the limiter in this process, and Redis.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -21,31 +21,32 @@ use crate::rate_limit::{
 
 const START: u64 = 1_795_200_000_000;
 
-/// What happens, one after the other.
+/// Step of a sequence.
 #[derive(Clone, Debug)]
 enum Event {
-    /// So many requests of the caller.
+    /// Requests of the caller, with their number.
     Requests(usize, u8),
-    /// Requests of these callers that wait at the same moment, so that one call decides on them.
+    /// Requests of these callers that wait at one moment, so that one call decides on them.
     AtOnce(Vec<usize>),
-    /// Time goes on by so many milliseconds.
+    /// Advance of time, in milliseconds.
     Wait(u64),
-    /// The clock is set back by so many, though not by more than a minute from the latest time that it
-    /// showed: policy and limiters agree within what they tolerate.
+    /// Step of the clock backwards, in milliseconds. It goes back no more than a minute from the latest time
+    /// that it showed, because policy and limiters agree only within their tolerance.
     SetBack(u64),
     /// The account gets another plan.
     Plan(Quota),
-    /// What was refused to the key until so many milliseconds ago is settled.
+    /// Settlement of the key's refusals that are older than this number of milliseconds.
     Settle(usize, u64),
     /// Redis forgets its scripts.
     ForgetScripts,
-    /// Redis loses everything, and the others too.
+    /// Redis loses all data, and the other limiters theirs.
     LoseAll,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let plan = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
-    // Where one millisecond decides: the grace, a minute and its Retry-After, strikes, the day.
+    // Times at which one millisecond decides: the grace period, a minute and its Retry-After, strikes, the
+    // day.
     let edges = [1_000, 59_000, 60_000, 600_000, 86_400_000].map(|edge| [edge - 1, edge]);
     let edges = prop::sample::select(edges.concat());
     let wait = prop_oneof![20 => 0..3_000u64, 15 => edges, 5 => 0..90_000u64, 1 => 0..200_000_000u64];
@@ -141,7 +142,7 @@ async fn of_two_windows_that_refuse_and_end_together_the_day_answers() {
     assert_eq!(refused.minute.resets_at, refused.day.resets_at);
 }
 
-/// Three keys of two accounts, then those that are never banned.
+/// Returns three keys of two accounts, then the callers that are never banned.
 fn callers(trace: u8) -> [LimitKey; 7] {
     let (first, second) = (i64::from(trace) * 2, i64::from(trace) * 2 + 1);
     let address = |host: u8| LimitKey::Address(IpAddr::from([192, 0, trace, host]).into());

@@ -7,7 +7,7 @@ use super::*;
 use crate::rate_limit::{Outcome, Scope};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
-/// Nothing is settled.
+/// Time of a settlement that never happened.
 const NEVER: UnixMillis = UnixMillis(0);
 const FREE: Quota = Quota { per_minute: 60, per_day: 1_000 };
 
@@ -30,7 +30,7 @@ impl Gateways {
         Self { nodes: (0..count).map(node).collect(), clock, hand, shared: Record::default() }
     }
 
-    /// A request that the shared counters decide.
+    /// Sends a request that the shared counters decide.
     fn shared(&mut self, node: usize, quota: Quota) -> Decision {
         let (decision, next) = policy::take(self.shared, quota, NEVER, self.clock.now());
         self.shared = next;
@@ -44,7 +44,7 @@ impl Gateways {
         }
     }
 
-    /// How many requests each gateway admits by itself if it is asked without end.
+    /// Returns the number of requests that each gateway admits by itself if it is asked without end.
     fn alone(&self, quota: Quota) -> Vec<u64> {
         let admitted = |node: &Fallback| {
             (0..100_000)
@@ -165,7 +165,7 @@ fn what_was_seen_of_a_refusal_ends_no_later_than_the_refusal() {
 }
 
 proptest! {
-    /// The bound that the documentation states, however often the shared counters come and go.
+    /// Asserts the bound that the documentation states, however often the shared counters come and go.
     #[test]
     fn never_more_than_the_limit_and_the_shares_are_admitted_in_a_day(
         count in 1..5u16,
@@ -191,7 +191,7 @@ proptest! {
         prop_assert!(own.iter().all(|admitted| *admitted <= share));
     }
 
-    /// If all saw the last shared count, not even the bound is used.
+    /// Asserts that not even the bound is used if all gateways saw the last shared count.
     #[test]
     fn gateways_that_saw_the_last_count_admit_no_more_than_was_left(
         count in 1..6u16,
