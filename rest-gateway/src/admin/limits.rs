@@ -1,5 +1,5 @@
-//! State of an account's or a key's limits in this gateway's limiter: `GET
-//! /admin/v1/accounts/{account}/limits`.
+//! State of an account's or a key's limits in this gateway's limiter:
+//! `GET /admin/v1/accounts/{account}/limits`.
 
 use std::sync::Arc;
 

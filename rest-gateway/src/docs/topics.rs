@@ -36,7 +36,7 @@ const TOPICS: [Topic; 3] = [
     },
 ];
 
-/// Every page with its path.
+/// Returns every page with its path.
 pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
     TOPICS.iter().map(|topic| {
         let main = samples::filled_in(topic.main).replace("{plans}", &plans_table());
