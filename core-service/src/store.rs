@@ -275,7 +275,7 @@ impl Store {
              is in the file that was there before"
         );
         if let Err(error) = sqlite::empty_log(&self.writer).await {
-            tracing::error!(%error, "the old file's log was not emptied: remove {path}-wal before the next start");
+            tracing::error!(%error, "the old file's log was not emptied: remove {path}-wal");
         }
     }
 

@@ -112,7 +112,8 @@ fn note(
         "No refusal of {requests} is kept, but there may have been one: refusals are sampled, and reported \
          every 5 seconds. A sample is kept for 24 hours of each account's refusals for each limit, ban or \
          suspension, and for keys that are missing, unknown, revoked or expired; answers 400, 404, 405, 413, \
-         415 and 5xx are only in the log. {state} To find the request, search the log of the gateways for {in_log}."
+         415 and 5xx are only in the log. {state} To find the request, search the log of the gateways \
+         for {in_log}."
     )
 }
 
@@ -373,7 +374,7 @@ impl Explanation<'_> {
                 "Have the caller send a valid key: requests with one have the limits of their account."
             }
             (C::LimiterBan, true) => {
-                "Have its users wait for Retry-After after a 429. Lift the ban if they cannot wait for its end."
+                "Have its users wait for Retry-After after a 429. Lift the ban if they cannot wait."
             }
             (C::LimiterBan, false) => {
                 "The ban is over. Have its users wait for Retry-After after a 429, or the next one is longer."
