@@ -118,7 +118,7 @@ impl Gateway {
     #[must_use]
     pub fn readiness(&self) -> GatewayReadiness {
         let is_up = self.0.keys.core_is_up() && !self.0.core.breaker().is_open();
-        let core = match (self.0.keys.core_answered_once(), is_up) {
+        let core = match (self.0.keys.core_has_been_ready(), is_up) {
             (false, _) => PartState::Down,
             (true, false) => PartState::Degraded,
             (true, true) => PartState::Ok,
@@ -153,8 +153,8 @@ impl fmt::Display for PartState {
 /// Readiness of the gateway, part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayReadiness {
-    /// The core: down before it has answered once. Later it is degraded while it does not answer, because
-    /// another gateway would fare no better.
+    /// The core: down until it has answered once and while it lacks a method, later degraded while it does
+    /// not answer, because another gateway would fare no better.
     pub core: PartState,
     /// The rate limiter: degraded while the counters that all gateways share are unreachable.
     pub limiter: PartState,

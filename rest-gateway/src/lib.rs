@@ -12,6 +12,7 @@ pub mod core_client;
 mod cors;
 mod docs;
 mod error;
+mod fair_queue;
 mod gateway;
 mod json;
 pub mod keys;

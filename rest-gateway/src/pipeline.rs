@@ -37,7 +37,7 @@ use crate::{
     caller::Caller,
     error::ApiError,
     gateway::GatewayState,
-    keys::KnownKey,
+    keys::{EarlyRead, KnownKey},
     operation::{Access, Id},
     rate_limit::{Decision, LimitStatus},
 };
@@ -74,9 +74,13 @@ where
         context.within(catch_panic(answered)).await
     };
     let (key, refused_key, decision, answered) =
-        if let Some(caller) = identity.early_caller(gateway, &context) {
+        if let Some((caller, early)) = identity.early_caller(gateway, &context) {
             let both = async {
-                let admission = pin!(admit(gateway, &context, identity));
+                let admission = pin!(async {
+                    let admission = admit(gateway, &context, identity).await;
+                    drop(early);
+                    admission
+                });
                 at_once(admission, pin!(answer(Some(caller), None))).await
             };
             // Boxed, or else every request would be as large as a decision and a call together.
@@ -123,12 +127,10 @@ enum Identity {
 
 impl Identity {
     /// Returns the caller of a read that need not wait for the limiter, because it will probably be admitted.
-    fn early_caller(&self, gateway: &GatewayState, context: &RequestContext) -> Option<Caller> {
+    fn early_caller(&self, gateway: &GatewayState, context: &RequestContext) -> Option<(Caller, EarlyRead)> {
         match self {
-            Self::Key(Ok(key))
-                if gateway.limiter.is_remote() && context.operation.is_read() && key.has_quota_left() =>
-            {
-                Some(context.caller(key))
+            Self::Key(Ok(key)) if gateway.limiter.is_remote() && context.operation.is_read() => {
+                key.early_reads.begin().map(|early| (context.caller(key), early))
             }
             _ => None,
         }

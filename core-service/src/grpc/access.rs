@@ -11,10 +11,12 @@ use futures_util::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response};
 use petstore_api_key::{ServiceToken, bearer};
 use tonic::{Status, body::Body, transport::server::TlsConnectInfo};
-use tonic_health::pb::health_server;
 use tower::{Layer, Service};
 
-use super::{admin, connection::ConnectionInfo};
+use super::{
+    connection::ConnectionInfo,
+    methods::{Callers, Method},
+};
 
 /// Metadata with the service token of a call whose bearer credential is an operator's token.
 const SERVICE_TOKEN: &str = "petstore-service-token";
@@ -52,14 +54,15 @@ pub(super) struct Access {
 impl Access {
     /// Returns what is known of the caller, if it may call.
     fn check(&self, request: &Request<Body>) -> Result<Option<Peer>, Status> {
-        if is_health(request.uri().path()) {
+        let callers = Method::find(request.uri().path()).callers;
+        if callers == Callers::Everyone {
             return Ok(None);
         }
         if self.certificate && !shows_certificate(request) {
             return Err(Status::unauthenticated("the caller must show a client certificate"));
         }
         if let Some(token) = &self.token {
-            if is_admin(request.uri().path()) {
+            if callers == Callers::Operators {
                 if !shows_token_beside(request.headers(), token) {
                     let message = "the call must carry the service token as petstore-service-token";
                     return Err(Status::unauthenticated(message));
@@ -81,15 +84,6 @@ pub(super) struct Peer {
     pub(super) address: Option<IpAddr>,
     /// `true` for a caller that has proved to be a gateway.
     pub(super) is_gateway: bool,
-}
-
-fn is_health(path: &str) -> bool {
-    let service = path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service);
-    service == Some(health_server::SERVICE_NAME)
-}
-
-fn is_admin(path: &str) -> bool {
-    path.strip_prefix('/').is_some_and(|rpc| rpc.starts_with(admin::PACKAGE))
 }
 
 /// Without the TLS layer there is no such extension, so that nothing is shown.

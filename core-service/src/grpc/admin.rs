@@ -3,6 +3,7 @@
 use petstore_proto::admin::v1::{self as pb, admin_service_server::AdminService};
 use tonic::{Request, Response, Status};
 
+use super::methods::Method;
 use crate::{Core, domain::Role};
 
 mod accounts;
@@ -19,9 +20,6 @@ mod usage;
 pub(super) use caller::LocalOperator;
 pub(crate) use guesses::Guesses;
 
-/// The package of the service.
-pub(super) const PACKAGE: &str = "petstore.admin.";
-
 /// Writes each method from its path, the role that it needs, and the function that does its work.
 macro_rules! methods {
     ($($method:ident $rpc:literal $role:ident $request:ident $response:ident $work:path;)*) => {
@@ -32,8 +30,9 @@ macro_rules! methods {
                     &self,
                     request: Request<pb::$request>,
                 ) -> Result<Response<pb::$response>, Status> {
-                    let rpc = concat!("petstore.admin.v1.AdminService/", $rpc);
-                    self.administer(rpc, Role::$role, request, async |caller, request| {
+                    const PATH: &str = concat!("petstore.admin.v1.AdminService/", $rpc);
+                    static METHOD: Method = Method::of_operators(PATH);
+                    self.administer(&METHOD, Role::$role, request, async |caller, request| {
                         $work(self, caller, request).await
                     })
                     .await

@@ -20,8 +20,7 @@ use tonic::{Request, Response, Status};
 use super::{
     call::{CallContext, started},
     call_id::CallId,
-    pet_store::{CREATE_PET, GET_PET, LIST_PETS},
-    store_service::LIST_ORDERS,
+    methods::{CREATE_PET, GET_PET, LIST_ORDERS, LIST_PETS},
 };
 use crate::Core;
 
@@ -29,7 +28,7 @@ use crate::Core;
 const MAX_CALLS: usize = 128;
 
 /// Answers share a message up to so many bytes. With the largest answer, a page of 110 KiB, that stays below
-/// [`super::MAX_MESSAGE`].
+/// [`super::methods::MAX_MESSAGE`].
 const MAX_SHARED: usize = 128 * 1024;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -74,18 +73,19 @@ impl Core {
         };
         let outcome = match call.method {
             Some(Method::GetPet(request)) => {
-                self.answer_call(GET_PET, &context, || self.pet(request)).await.map(Outcome::GetPet)
+                self.answer_call(&GET_PET, &context, || self.pet(request)).await.map(Outcome::GetPet)
             }
             Some(Method::ListPets(request)) => {
-                let answered = self.answer_call(LIST_PETS, &context, || self.page_of_pets(request)).await;
+                let answered = self.answer_call(&LIST_PETS, &context, || self.page_of_pets(request)).await;
                 answered.map(Outcome::ListPets)
             }
             Some(Method::CreatePet(request)) => {
-                let answered = self.answer_call(CREATE_PET, &context, || self.add_pet(request)).await;
+                let answered = self.answer_call(&CREATE_PET, &context, || self.add_pet(request)).await;
                 answered.map(Outcome::CreatePet)
             }
             Some(Method::ListOrders(request)) => {
-                let answered = self.answer_call(LIST_ORDERS, &context, || self.page_of_orders(request)).await;
+                let answered =
+                    self.answer_call(&LIST_ORDERS, &context, || self.page_of_orders(request)).await;
                 answered.map(Outcome::ListOrders)
             }
             None => Err(Status::unimplemented("no method that this core knows")),

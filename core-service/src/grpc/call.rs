@@ -1,4 +1,4 @@
-//! What holds for every call: a deadline, a bound on the calls under way, and no panic that reaches the
+//! What holds for every call: a deadline, a bound on the calls in flight, and no panic that reaches the
 //! connection.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
@@ -7,19 +7,16 @@ use futures_util::FutureExt;
 use http::HeaderMap;
 use petstore_telemetry::traces::{KeyValue, Root, Span, grpc};
 use tokio::{sync::Semaphore, time};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 
 use super::{
-    INTERNAL_PACKAGES,
     call_id::CallId,
+    methods::{Class, Method},
     receive::CallBegin,
     status::{code, reason, to_status},
 };
 use crate::{Core, domain::PetStoreError};
 
-/// How long a call may take, from its first byte, if its caller does not ask for less; and how long each step
-/// of a stream.
-pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
 /// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own
 /// timer, whose answer has no reason, does not come first.
 const MARGIN: Duration = Duration::from_millis(50);
@@ -54,66 +51,38 @@ pub(super) fn started<M>(request: &Request<M>) -> time::Instant {
 }
 
 impl Core {
-    /// Does the work of one call, and turns its failure into a status. The call is `package.Service/Method`.
-    pub(super) async fn answer<M, T, F>(
-        &self,
-        rpc: &'static str,
-        request: Request<M>,
-        work: impl FnOnce(M) -> F,
-    ) -> Result<Response<T>, Status>
-    where
-        F: Future<Output = Result<T, PetStoreError>>,
-    {
-        self.answer_within(MAX_DURATION, self.capacity.for_method(rpc), rpc, request, work).await
-    }
-
-    /// The same with one of these permits.
-    pub(super) async fn answer_as<M, T, F>(
-        &self,
-        capacity: &Semaphore,
-        rpc: &'static str,
-        request: Request<M>,
-        work: impl FnOnce(M) -> F,
-    ) -> Result<Response<T>, Status>
-    where
-        F: Future<Output = Result<T, PetStoreError>>,
-    {
-        self.answer_within(MAX_DURATION, capacity, rpc, request, work).await
-    }
-
-    /// The same for a stream of messages, which bounds its own steps: as a whole it may take as long as its
-    /// caller likes. Meanwhile it takes nothing from the calls that can be answered at once.
-    pub(super) async fn answer_stream<M, T, F>(
-        &self,
-        rpc: &'static str,
-        request: Request<Streaming<M>>,
-        work: impl FnOnce(Streaming<M>) -> F,
-    ) -> Result<Response<T>, Status>
-    where
-        F: Future<Output = Result<T, PetStoreError>>,
-    {
-        self.answer_within(Duration::MAX, &self.capacity.imports, rpc, request, work).await
-    }
-
-    /// The same for a call that came in a batch, or from this process.
+    /// Does the work of a call that came in a batch, or from this process.
     pub(super) async fn answer_call<T, F>(
         &self,
-        rpc: &'static str,
+        method: &'static Method,
         context: &CallContext,
         work: impl FnOnce() -> F,
     ) -> Result<T, Status>
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let answered = self.bounded(MAX_DURATION, self.capacity.for_method(rpc), rpc, context, work).await;
-        answered.map_err(|error| to_status(rpc, context.id.as_ref(), &error))
+        let answered = self.bounded(self.capacity.of(method.class), method, context, work).await;
+        answered.map_err(|error| to_status(method.path, context.id.as_ref(), &error))
     }
 
-    async fn answer_within<M, T, F>(
+    /// Does the work of one call, and turns its failure into a status.
+    pub(super) async fn answer<M, T, F>(
         &self,
-        longest: Duration,
+        method: &'static Method,
+        request: Request<M>,
+        work: impl FnOnce(M) -> F,
+    ) -> Result<Response<T>, Status>
+    where
+        F: Future<Output = Result<T, PetStoreError>>,
+    {
+        self.answer_as(self.capacity.of(method.class), method, request, work).await
+    }
+
+    /// Does the work of one call with one of these permits.
+    pub(super) async fn answer_as<M, T, F>(
+        &self,
         capacity: &Semaphore,
-        rpc: &'static str,
+        method: &'static Method,
         mut request: Request<M>,
         work: impl FnOnce(M) -> F,
     ) -> Result<Response<T>, Status>
@@ -121,9 +90,9 @@ impl Core {
         F: Future<Output = Result<T, PetStoreError>>,
     {
         let context = CallContext::take(&mut request);
-        let answered = self.bounded(longest, capacity, rpc, &context, || work(request.into_inner())).await;
+        let answered = self.bounded(capacity, method, &context, || work(request.into_inner())).await;
         let mut answer =
-            answered.map(Response::new).map_err(|error| to_status(rpc, context.id.as_ref(), &error));
+            answered.map(Response::new).map_err(|error| to_status(method.path, context.id.as_ref(), &error));
         if let Some(call_id) = context.id {
             call_id.write(match &mut answer {
                 Ok(response) => response.metadata_mut(),
@@ -135,18 +104,18 @@ impl Core {
 
     async fn bounded<T, F>(
         &self,
-        longest: Duration,
         capacity: &Semaphore,
-        rpc: &'static str,
+        method: &'static Method,
         context: &CallContext,
         work: impl FnOnce() -> F,
     ) -> Result<T, PetStoreError>
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let deadline = deadline(context.timeout, longest).saturating_sub(context.started.elapsed());
-        let span = self.traces.request(&context.trace, root(rpc), || rpc.into());
-        span.describe(|| grpc::call(rpc));
+        let deadline = deadline(context.timeout, method.timeout.unwrap_or(Duration::MAX))
+            .saturating_sub(context.started.elapsed());
+        let span = self.traces.request(&context.trace, root(method.class), || method.path.into());
+        span.describe(|| grpc::call(method.path));
         let bounded = async {
             let _permit = capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
             // Nothing is shared with the work that a panic could leave half changed: the store undoes what
@@ -161,14 +130,14 @@ impl Core {
         };
         let answered = span.within(bounded).await;
         describe_end(&span, answered.as_ref().err());
-        self.calls.answered(rpc, context.started.elapsed(), answered.as_ref().err());
+        self.calls.answered(method, context.started.elapsed(), answered.as_ref().err());
         answered
     }
 }
 
 /// What gateways ask for by themselves belongs to no request, unless it says so.
-fn root(rpc: &str) -> Root {
-    if rpc.starts_with(INTERNAL_PACKAGES) { Root::Never } else { Root::Sampled }
+fn root(class: Class) -> Root {
+    if class == Class::Internal { Root::Never } else { Root::Sampled }
 }
 
 fn describe_end(span: &Span, failure: Option<&PetStoreError>) {

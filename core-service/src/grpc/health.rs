@@ -14,6 +14,7 @@ use tonic_health::{
     server::HealthReporter,
 };
 
+use super::methods::MAX_TOOL;
 use crate::store::Store;
 
 /// The server as a whole, and its public services.
@@ -28,14 +29,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A store that is slower than this does not serve.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The largest question, which is a service's name: anybody may ask.
-const MAX_MESSAGE: usize = 1024;
-
 /// The health service, with the status that it begins with, and the handle that changes it.
 pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
     let _ = report(&reporter, status).now_or_never(); // cannot wait: no other task has the reporter yet
-    (service.max_decoding_message_size(MAX_MESSAGE), reporter)
+    (service.max_decoding_message_size(MAX_TOOL), reporter)
 }
 
 /// Asks the store. It takes [`PING_TIMEOUT`] at most.

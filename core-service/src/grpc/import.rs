@@ -4,7 +4,7 @@ use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
 use tonic::{Status, Streaming};
 
-use super::{call::MAX_DURATION, convert, status};
+use super::{convert, methods::MAX_DURATION, status};
 use crate::{
     Core,
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},

@@ -10,12 +10,8 @@ use petstore_proto::v1::pet_store_server::PetStoreServer;
 use tonic::{body::Body, server::NamedService};
 use tower::Service;
 
-use super::MAX_MESSAGE;
+use super::methods::{MAX_BULK, MAX_MESSAGE, Method};
 use crate::Core;
-
-/// The largest message of the methods that carry up to 1,000 pets: with the longest names those have 1.03
-/// MiB.
-pub(super) const MAX_BULK_MESSAGE: usize = 1_280 * 1024;
 
 /// `PetStore`, whose methods for many pets take larger messages than the others.
 #[derive(Clone, Debug)]
@@ -31,12 +27,8 @@ impl MessageSizeRouter {
                 .max_decoding_message_size(limit)
                 .max_encoding_message_size(limit)
         };
-        Self { ordinary: with(MAX_MESSAGE), bulk: with(MAX_BULK_MESSAGE) }
+        Self { ordinary: with(MAX_MESSAGE), bulk: with(MAX_BULK) }
     }
-}
-
-fn is_bulk(path: &str) -> bool {
-    matches!(path.rsplit('/').next(), Some("BatchCreatePets" | "ImportPets"))
 }
 
 impl NamedService for MessageSizeRouter {
@@ -53,7 +45,8 @@ impl Service<Request<Body>> for MessageSizeRouter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let server = if is_bulk(request.uri().path()) { &mut self.bulk } else { &mut self.ordinary };
+        let is_bulk = Method::find(request.uri().path()).max_message > MAX_MESSAGE;
+        let server = if is_bulk { &mut self.bulk } else { &mut self.ordinary };
         server.call(request)
     }
 }

@@ -1,13 +1,13 @@
-//! What is counted of calls.
+//! Metrics of calls.
 
 use std::time::Duration;
 
 use petstore_telemetry::metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations};
 
-use super::{admin, status};
+use super::{methods::Method, status};
 use crate::domain::PetStoreError;
 
-/// What is counted of calls. Clones count together.
+/// Counters of calls. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct CallMetrics {
     durations: HistogramVec,
@@ -36,12 +36,9 @@ impl CallMetrics {
         vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
     }
 
-    /// Counts a call that was answered, under its method's name without the service's; with it if operators
-    /// called, since some names are those of other methods.
-    pub(super) fn answered(&self, rpc: &str, took: Duration, failure: Option<&PetStoreError>) {
-        let is_admin = rpc.starts_with(admin::PACKAGE);
-        let name = if is_admin { rpc.rsplit('.').next() } else { rpc.rsplit('/').next() };
-        let rpc = name.unwrap_or(rpc);
+    /// Counts a call that was answered.
+    pub(super) fn answered(&self, method: &Method, took: Duration, failure: Option<&PetStoreError>) {
+        let rpc = method.name();
         self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
         if let Some(failure) = failure {
             self.failures.with_label_values(&[rpc, status::reason(failure)]).inc();

@@ -31,6 +31,7 @@ mod health;
 mod import;
 mod key_service;
 mod message_size;
+mod methods;
 mod metrics;
 mod pet_store;
 mod receive;
@@ -47,15 +48,10 @@ pub use batch_service::in_process;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;
 use message_size::MessageSizeRouter;
+use methods::MAX_MESSAGE;
 pub(crate) use metrics::CallMetrics;
 pub use security::{InvalidTls, Security, TlsFiles};
 pub use server::{GrpcServerLimits, serve};
-
-/// The largest message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.
-const MAX_MESSAGE: usize = 256 * 1024;
-
-/// What only gateways call.
-const INTERNAL_PACKAGES: &str = "petstore.internal.";
 
 /// The public and the internal services, health and reflection. Health says that all is well: only [`serve`]
 /// keeps asking.
@@ -112,7 +108,7 @@ fn services(core: &Core) -> Routes {
         .max_encoding_message_size(MAX_MESSAGE);
     let key_service = KeyServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
-        .max_encoding_message_size(MAX_MESSAGE);
+        .max_encoding_message_size(key_service::MAX_ANSWER);
     let usage_service = UsageServiceServer::new(core.clone())
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);

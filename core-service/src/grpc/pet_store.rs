@@ -7,15 +7,15 @@ use petstore_proto::v1::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{convert, import::import};
+use super::{
+    convert,
+    import::import,
+    methods::{CREATE_PET, CREATE_PETS, GET_PET, IMPORT_PETS, LIST_PETS},
+};
 use crate::{
     Core,
     domain::{Created, PetId, PetStoreError},
 };
-
-pub(super) const LIST_PETS: &str = "petstore.v1.PetStore/ListPets";
-pub(super) const CREATE_PET: &str = "petstore.v1.PetStore/CreatePet";
-pub(super) const GET_PET: &str = "petstore.v1.PetStore/GetPet";
 
 /// What the methods do that also travel in batches.
 impl Core {
@@ -57,25 +57,25 @@ impl PetStore for Core {
         &self,
         request: Request<ListPetsRequest>,
     ) -> Result<Response<ListPetsResponse>, Status> {
-        self.answer(LIST_PETS, request, |request| self.page_of_pets(request)).await
+        self.answer(&LIST_PETS, request, |request| self.page_of_pets(request)).await
     }
 
     async fn create_pet(
         &self,
         request: Request<CreatePetRequest>,
     ) -> Result<Response<CreatePetResponse>, Status> {
-        self.answer(CREATE_PET, request, |request| self.add_pet(request)).await
+        self.answer(&CREATE_PET, request, |request| self.add_pet(request)).await
     }
 
     async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
-        self.answer(GET_PET, request, |request| self.pet(request)).await
+        self.answer(&GET_PET, request, |request| self.pet(request)).await
     }
 
     async fn batch_create_pets(
         &self,
         request: Request<BatchCreatePetsRequest>,
     ) -> Result<Response<BatchCreatePetsResponse>, Status> {
-        self.answer("petstore.v1.PetStore/BatchCreatePets", request, |request| async move {
+        self.answer(&CREATE_PETS, request, |request| async move {
             let batch = convert::batch(request)?;
             let _permit = self.capacity.chunks.acquire().await; // never closed
             let pets = self.store.pets().insert_batch(batch).await?;
@@ -88,11 +88,7 @@ impl PetStore for Core {
         &self,
         request: Request<Streaming<ImportPetsRequest>>,
     ) -> Result<Response<ImportPetsResponse>, Status> {
-        let answer = self
-            .answer_stream("petstore.v1.PetStore/ImportPets", request, |messages| {
-                Box::pin(import(self, messages))
-            })
-            .await?;
+        let answer = self.answer(&IMPORT_PETS, request, |messages| Box::pin(import(self, messages))).await?;
         let (metadata, result, extensions) = answer.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }

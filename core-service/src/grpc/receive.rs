@@ -1,35 +1,115 @@
-//! Bounds on messages that are still on their way to a method: how long they may take, and how many bytes of
-//! them the server keeps. tonic has no setting for either: it begins to count when a message is whole.
-
-mod budgets;
-mod framing;
+//! Bounds on messages that are still on their way to a method.
+//!
+//! tonic and tower bound calls, not bytes. The calls that a few gateways may have in flight, each with the
+//! largest message, would take a multiple of 64 MiB, although nearly all of them have some hundred bytes. So
+//! the bytes themselves are counted here, as they come. tonic's timeout is one for all methods and gives a
+//! status without a reason: so the deadline of a message is here too.
 
 use std::{
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{Request, Uri};
+use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
-pub(super) use self::budgets::Budgets;
-use self::{budgets::HeldBytes, framing::Framing};
-use super::{CallMetrics, call_id::CallId, connection::ConnectionInfo, status};
+use super::{
+    CallMetrics,
+    call_id::CallId,
+    capacity::MAX_IMPORTS,
+    connection::ConnectionInfo,
+    methods::{Class, MAX_BULK, MAX_MESSAGE, Method},
+    status,
+};
 use crate::domain::PetStoreError;
 
-/// How long a call may take from its first header field to the end of its message.
-const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long each message of a stream may take. Longer than a method that takes a stream waits for one.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a call counts as that has brought nothing yet, in bytes: its header fields and its place.
+const MIB: usize = 1024 * 1024;
+/// Bytes of a call that has brought nothing yet: its header fields and its place.
 const CALL_OVERHEAD: usize = 2 * 1024;
+/// One connection may take this part of a budget, so that others are left the rest.
+const CONNECTION_SHARE: usize = 4;
+/// Time that a method has to give its own answer at the end of its deadline.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// The bytes of calls that are not answered yet, by kind: a flood of one kind never refuses another, health
+/// least of all. Clones share them; none is ever closed.
+#[derive(Clone, Debug)]
+pub(super) struct Budgets {
+    /// Calls about pets and orders, alone or in batches: 8 of the largest messages on one connection. With
+    /// the messages of imports, which are bounded in number, that makes 64 MiB.
+    data: Arc<Semaphore>,
+    /// Calls of gateways and operators: 16 of the largest messages on one connection.
+    internal: Arc<Semaphore>,
+    /// Health, which every peer may ask for, and reflection.
+    tools: Arc<Semaphore>,
+}
+
+impl Budgets {
+    /// Returns the budgets of one connection.
+    pub(super) fn for_connection() -> Self {
+        Self::divided_by(CONNECTION_SHARE)
+    }
+
+    fn divided_by(divisor: usize) -> Self {
+        let budget = |bytes: usize| Arc::new(Semaphore::new(bytes / divisor));
+        Self { data: budget(DATA), internal: budget(16 * MIB), tools: budget(16 * MIB) }
+    }
+
+    fn of(&self, class: Class) -> &Arc<Semaphore> {
+        match class {
+            Class::Read | Class::Write | Class::Import | Class::Batch => &self.data,
+            Class::Internal | Class::Admin => &self.internal,
+            Class::Tool => &self.tools,
+        }
+    }
+}
+
+const DATA: usize = 44 * MIB;
+const _: () = assert!(DATA + MAX_BULK * MAX_IMPORTS <= 64 * MIB);
+const _: () = assert!(MAX_BULK * 8 <= DATA / CONNECTION_SHARE);
+const _: () = assert!(MAX_MESSAGE * 16 <= 16 * MIB / CONNECTION_SHARE);
+
+/// Bytes that a call holds of the server's and of its connection's budget, until it is dropped.
+#[derive(Debug)]
+struct HeldBytes {
+    budgets: [Option<Arc<Semaphore>>; 2],
+    bytes: AtomicUsize,
+}
+
+impl HeldBytes {
+    /// Takes more bytes of every budget. Returns `false`, and takes of none, if one has too few.
+    fn take(&self, bytes: usize) -> bool {
+        let Ok(permits) = u32::try_from(bytes) else { return false };
+        let [server, connection] = self.budgets.each_ref().map(|budget| match budget {
+            Some(budget) => budget.try_acquire_many(permits).map(Some),
+            None => Ok(None),
+        });
+        let (Ok(server), Ok(connection)) = (server, connection) else { return false };
+        [server, connection].into_iter().flatten().for_each(SemaphorePermit::forget);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        let bytes = *self.bytes.get_mut();
+        self.budgets.iter().flatten().for_each(|budget| budget.add_permits(bytes));
+    }
+}
 
 /// Puts the bounds around every service of a server. A connection's own budgets are an extension of its
 /// requests.
@@ -41,7 +121,7 @@ pub(super) struct ReceiveBounds {
 
 impl ReceiveBounds {
     pub(super) fn new(calls: CallMetrics) -> Self {
-        Self { budgets: Budgets::for_server(), calls }
+        Self { budgets: Budgets::divided_by(1), calls }
     }
 }
 
@@ -67,7 +147,7 @@ pub(super) struct Bounded<S> {
 
 impl<S> Service<Request<Body>> for Bounded<S>
 where
-    S: Service<Request<Body>>,
+    S: Service<Request<Body>, Response = Response<Body>>,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
@@ -81,50 +161,49 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let begin = Instant::now();
         request.extensions_mut().insert(CallBegin(begin));
-        let path = request.uri().path();
+        let method = Method::find(request.uri().path());
         let connection = request.extensions().get::<ConnectionInfo>().map(|connection| &connection.budgets);
-        let budgets = [Some(&self.bounds.budgets), connection].into_iter().flatten();
-        let held = Arc::new(HeldBytes::new(budgets, path));
-        let call = Call {
-            uri: request.uri().clone(),
-            id: CallId::from_headers(request.headers()),
-            begin,
-            calls: self.bounds.calls.clone(),
-        };
-        let pace = if takes_stream(path) { Pace::Stream(Framing::default()) } else { Pace::Message };
-        let (kept, is_refused) = (Arc::clone(&held), !held.take(CALL_OVERHEAD));
-        let receive = |body| ReceivedBody { body, held, pace, call, is_refused, timer: None };
+        let budgets =
+            [Some(&self.bounds.budgets), connection].map(|it| Some(Arc::clone(it?.of(method.class))));
+        let held = HeldBytes { budgets, bytes: AtomicUsize::new(0) };
+        let is_refused = !held.take(CALL_OVERHEAD);
+        let id = CallId::from_headers(request.headers());
+        let call = Arc::new(Call { method, id, begin, calls: self.bounds.calls.clone(), held });
+        let of_body = Arc::clone(&call);
+        // A stream holds one message at a time, and imports are bounded in number.
+        let is_counted = method.timeout.is_some();
+        let receive = |body| ReceivedBody { body, call: of_body, is_refused, is_counted };
         let answer = self.inner.call(request.map(|body| Body::new(receive(body))));
-        // What the message became stays in memory until the call is answered.
+        // What the message became stays in memory until the call is answered: `call` holds its bytes.
         async move {
-            let answer = answer.await;
-            drop(kept);
-            answer
+            let Some(timeout) = method.timeout else { return answer.await };
+            // A message that is whole makes a call, which answers in time by itself.
+            match timeout_at(begin + timeout + MARGIN, answer).await {
+                Ok(answer) => answer,
+                Err(_) => Ok(call.refuse(&PetStoreError::DeadlineExceeded).into_http()),
+            }
         }
         .boxed()
     }
 }
 
-fn takes_stream(path: &str) -> bool {
-    matches!(path.rsplit('/').next(), Some("ImportPets" | "ServerReflectionInfo"))
-}
-
-/// What is needed to refuse a call: for its status, its metrics and its log line.
+/// A call whose message may still be on its way.
 #[derive(Debug)]
 struct Call {
-    uri: Uri,
+    method: &'static Method,
     id: Option<CallId>,
     begin: Instant,
     calls: CallMetrics,
+    /// Held until the call is answered, however it ends.
+    held: HeldBytes,
 }
 
 impl Call {
-    /// The status for a call whose message does not come. Anybody could repeat it at will: so there is no
-    /// line in the log above debug.
+    /// Returns the status for a call whose message does not come. Any caller could repeat it at will: so
+    /// there is no line in the log above debug.
     fn refuse(&self, error: &PetStoreError) -> Status {
-        let rpc = self.uri.path().trim_start_matches('/');
-        tracing::debug!(rpc, "{rpc} failed before its message was whole: {error}");
-        self.calls.answered(rpc, self.begin.elapsed(), Some(error));
+        tracing::debug!(rpc = self.method.path, "a call failed before its message was whole: {error}");
+        self.calls.answered(self.method, self.begin.elapsed(), Some(error));
         let mut status = status::without_log(self.id.as_ref(), error);
         if let Some(id) = self.id.clone() {
             id.write(status.metadata_mut());
@@ -133,26 +212,14 @@ impl Call {
     }
 }
 
-/// What has to come in time.
-#[derive(Debug)]
-enum Pace {
-    /// The one message of a call.
-    Message,
-    /// Each message of a stream.
-    Stream(Framing),
-}
-
-/// The body of a request, which fails with a status when it is too slow or too much.
+/// The body of a request, which fails with a status when it is too much.
 struct ReceivedBody {
     body: Body,
-    held: Arc<HeldBytes>,
-    pace: Pace,
-    call: Call,
-    /// There was no place for the call at all. Said when the message is asked for, which only known methods
-    /// do.
+    call: Arc<Call>,
+    /// `true` if there was no room for the call at all. The status is given when the message is asked for,
+    /// which only known methods do.
     is_refused: bool,
-    /// Set when the peer has to be waited for.
-    timer: Option<Pin<Box<Sleep>>>,
+    is_counted: bool,
 }
 
 impl http_body::Body for ReceivedBody {
@@ -164,37 +231,18 @@ impl http_body::Body for ReceivedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
+        let overloaded = |call: &Call| Poll::Ready(Some(Err(call.refuse(&PetStoreError::Overloaded))));
         if this.is_refused {
-            return Poll::Ready(Some(Err(this.call.refuse(&PetStoreError::Overloaded))));
+            return overloaded(&this.call);
         }
-        if let Pace::Stream(framing) = &this.pace {
-            // Whoever asks for more has taken what was whole.
-            this.held.keep(CALL_OVERHEAD + framing.unfinished());
+        let polled = Pin::new(&mut this.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref().filter(|_| this.is_counted)
+            && !this.call.held.take(data.len())
+        {
+            return overloaded(&this.call);
         }
-        match Pin::new(&mut this.body).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => {
-                let data = frame.data_ref().map(Bytes::as_ref).unwrap_or_default();
-                if !this.held.take(data.len()) {
-                    return Poll::Ready(Some(Err(this.call.refuse(&PetStoreError::Overloaded))));
-                }
-                if let Pace::Stream(framing) = &mut this.pace
-                    && framing.ends_with(data)
-                {
-                    this.timer = None;
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Pending => {
-                let end = match this.pace {
-                    Pace::Message => this.call.begin + RECEIVE_TIMEOUT,
-                    Pace::Stream(_) => Instant::now() + STREAM_TIMEOUT,
-                };
-                let timer = this.timer.get_or_insert_with(|| Box::pin(sleep_until(end)));
-                ready!(timer.poll_unpin(context));
-                Poll::Ready(Some(Err(this.call.refuse(&PetStoreError::DeadlineExceeded))))
-            }
-            end @ Poll::Ready(Some(Err(_)) | None) => end,
-        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -203,5 +251,33 @@ impl http_body::Body for ReceivedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_takes_of_every_budget_or_of_none_and_gives_all_back() {
+        let budgets = [10, 5].map(|bytes| Arc::new(Semaphore::new(bytes)));
+        let held = HeldBytes { budgets: budgets.clone().map(Some), bytes: AtomicUsize::new(0) };
+        let left = || budgets.each_ref().map(|budget| budget.available_permits());
+        assert!(held.take(4) && !held.take(2));
+        assert_eq!(left(), [6, 1]);
+        drop(held);
+        assert_eq!(left(), [10, 5]);
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_leaves_the_others_their_budget() {
+        let budgets = Budgets::for_connection();
+        let kinds = [Class::Read, Class::Internal, Class::Tool];
+        for (at, kind) in kinds.into_iter().enumerate() {
+            let budget = budgets.of(kind);
+            let _all = budget.try_acquire_many(u32::try_from(budget.available_permits()).unwrap());
+            let free = kinds.map(|kind| budgets.of(kind).available_permits() > 0);
+            assert_eq!(free, [0, 1, 2].map(|other| other != at));
+        }
     }
 }

@@ -7,7 +7,7 @@ use prost_types::FileDescriptorSet;
 use tonic::service::Routes;
 use tonic_reflection::server::Builder;
 
-use super::INTERNAL_PACKAGES;
+use super::methods::MAX_TOOL;
 
 /// Adds reflection. Without it nothing is lost but comfort, so that a fault in it ends nothing.
 pub(super) fn add_to(routes: Routes) -> Routes {
@@ -21,7 +21,9 @@ pub(super) fn add_to(routes: Routes) -> Routes {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match (builder().build_v1(), builder().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes.add_service(v1).add_service(v1alpha),
+        (Ok(v1), Ok(v1alpha)) => routes
+            .add_service(v1.max_decoding_message_size(MAX_TOOL))
+            .add_service(v1alpha.max_decoding_message_size(MAX_TOOL)),
         (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "reflection is off: the descriptors cannot be read");
             routes
@@ -31,6 +33,6 @@ pub(super) fn add_to(routes: Routes) -> Routes {
 
 fn public_descriptors() -> Result<FileDescriptorSet, prost::DecodeError> {
     let mut descriptors = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET)?;
-    descriptors.file.retain(|file| !file.package().starts_with(INTERNAL_PACKAGES));
+    descriptors.file.retain(|file| !file.package().starts_with("petstore.internal."));
     Ok(descriptors)
 }

@@ -8,8 +8,8 @@ use tonic::transport::Server;
 use super::{Listener, Security, connection, health, receive::ReceiveBounds, reflection, services};
 use crate::Core;
 
-/// Calls at once on one connection.
-const MAX_STREAMS: u32 = 128;
+/// Calls at once on one connection: room for a gateway's reads and writes, 128 each, as batches of one call.
+const MAX_STREAMS: u32 = 256;
 /// The header fields of a call, in bytes.
 const MAX_HEADERS: u32 = 8 * 1024;
 /// Streams that a peer may open and reset before it is taken for an attacker.

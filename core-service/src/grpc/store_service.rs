@@ -6,12 +6,11 @@ use petstore_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use super::methods::{ADVANCE_ORDER, GET_ORDER, LIST_ORDERS, PLACE_ORDER};
 use crate::{
     Core,
     domain::{ListOrders, NewOrder, Order, OrderId, OrderStatus, PetStoreError},
 };
-
-pub(super) const LIST_ORDERS: &str = "petstore.v1.StoreService/ListOrders";
 
 /// What the method does that also travels in batches.
 impl Core {
@@ -34,7 +33,7 @@ impl StoreService for Core {
         &self,
         request: Request<PlaceOrderRequest>,
     ) -> Result<Response<PlaceOrderResponse>, Status> {
-        self.answer("petstore.v1.StoreService/PlaceOrder", request, |request| async move {
+        self.answer(&PLACE_ORDER, request, |request| async move {
             let order = self.store.orders().insert(new_order(&request)?).await?;
             Ok(PlaceOrderResponse { order: Some(wire(&order)) })
         })
@@ -45,7 +44,7 @@ impl StoreService for Core {
         &self,
         request: Request<GetOrderRequest>,
     ) -> Result<Response<GetOrderResponse>, Status> {
-        self.answer("petstore.v1.StoreService/GetOrder", request, |request| async move {
+        self.answer(&GET_ORDER, request, |request| async move {
             let id = OrderId(request.order_id);
             let order = self.store.orders().find(id).await?.ok_or(PetStoreError::OrderNotFound(id))?;
             Ok(GetOrderResponse { order: Some(wire(&order)) })
@@ -57,14 +56,14 @@ impl StoreService for Core {
         &self,
         request: Request<ListOrdersRequest>,
     ) -> Result<Response<ListOrdersResponse>, Status> {
-        self.answer(LIST_ORDERS, request, |request| self.page_of_orders(request)).await
+        self.answer(&LIST_ORDERS, request, |request| self.page_of_orders(request)).await
     }
 
     async fn advance_order(
         &self,
         request: Request<AdvanceOrderRequest>,
     ) -> Result<Response<AdvanceOrderResponse>, Status> {
-        self.answer("petstore.v1.StoreService/AdvanceOrder", request, |request| async move {
+        self.answer(&ADVANCE_ORDER, request, |request| async move {
             let to = status(request.status)?;
             let order = self.store.orders().advance(OrderId(request.order_id), to).await?;
             Ok(AdvanceOrderResponse { order: Some(wire(&order)) })

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use petstore_proto::internal::v1::{self as internal, usage_service_server::UsageService};
 use tonic::{Request, Response, Status};
 
-use super::convert::{key_id, moment, refused};
+use super::{
+    convert::{key_id, moment, refused},
+    methods::{GET_USAGE, REPORT_USAGE},
+};
 use crate::{
     Core,
     domain::{
@@ -25,7 +28,7 @@ impl UsageService for Core {
         &self,
         request: Request<internal::ReportUsageRequest>,
     ) -> Result<Response<internal::ReportUsageResponse>, Status> {
-        self.answer("petstore.internal.v1.UsageService/ReportUsage", request, |request| async move {
+        self.answer(&REPORT_USAGE, request, |request| async move {
             let internal::ReportUsageRequest { reporter, number, requests, refusals, refusal_counts } =
                 request;
             let reporter = ReporterName::parse(reporter).map_err(refused)?;
@@ -57,7 +60,7 @@ impl UsageService for Core {
         &self,
         request: Request<internal::GetUsageRequest>,
     ) -> Result<Response<internal::GetUsageResponse>, Status> {
-        self.answer("petstore.internal.v1.UsageService/GetUsage", request, |request| async move {
+        self.answer(&GET_USAGE, request, |request| async move {
             let internal::GetUsageRequest { account_id, since_day, reporter } = request;
             // A caller that has reported nothing has no name.
             let reporter = Some(reporter).filter(|name| !name.is_empty()).map(ReporterName::parse);

@@ -69,6 +69,20 @@ async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_no
     .await;
 }
 
+/// One of them is admitted, and one more may have been early.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_hundred_reads_at_once_with_one_request_left_cost_the_core_two_reads_at_most() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), 1, &[]).await;
+    let client = shop.client_with(40, 1_000).await;
+    client.sends(39, "/v1/pets/404").await;
+    let before = gets(&shop).await;
+    let answers = client.sends_at_once(300, "/v1/pets/404").await;
+    assert_eq!(answers.iter().filter(|answer| answer.status() == 404).count(), 1, "{answers:?}");
+    let cost = gets(&shop).await - before;
+    assert!((1..=2).contains(&cost), "{cost} reads");
+}
+
 /// How many calls for single pets the core has answered.
 async fn gets(shop: &TestShop) -> u64 {
     let series = r#"rpc_server_call_duration_seconds_count{rpc_method="GetPet"} "#;

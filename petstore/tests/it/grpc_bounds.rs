@@ -15,9 +15,9 @@ use tokio::{
 use crate::{PORTS, petstore};
 
 /// Calls at once on one connection.
-const MOST_STREAMS: usize = 128;
+const MOST_STREAMS: usize = 256;
 /// Imports that are open at once, over all connections.
-const MOST_IMPORTS: usize = 64;
+const MOST_IMPORTS: usize = 16;
 /// How long an import may bring nothing before it is ended.
 const IDLE: Duration = Duration::from_secs(10);
 /// How long a call may take to bring its message.
@@ -44,7 +44,7 @@ async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
     }
 
     let mut imports = JoinSet::new();
-    for _ in 0..5 {
+    for _ in 0..2 {
         let client = grpc::pet_store(shop.grpc_addr()).await;
         for _ in 0..MOST_STREAMS {
             let mut client = client.clone();

@@ -69,6 +69,7 @@ mod split;
 mod storage;
 mod traces;
 mod usage;
+mod waiting_writes;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
 

@@ -104,7 +104,7 @@ impl Split {
         Self::open_on(Engine::of_this_run()).await
     }
 
-    async fn open_on(engine: Engine) -> Self {
+    pub(crate) async fn open_on(engine: Engine) -> Self {
         Self::of(petstore_on(engine).await).await
     }
 

@@ -25,7 +25,7 @@ use tokio::{
     task::yield_now,
     time::{Instant, sleep},
 };
-use tonic::{Code, Status};
+use tonic::Status;
 
 use self::under_way::UnderWay;
 pub(super) use self::under_way::reply;
@@ -47,13 +47,11 @@ const HOLD: Duration = Duration::from_millis(2);
 /// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call: each
 /// serves what has arrived on sockets meanwhile, and takes no longer than that.
 const GATHERING: usize = 3;
-/// Calls under way in all batches, as many as a connection carries by itself; more wait.
-pub(super) const MAX_UNDER_WAY: usize = 128;
+/// Calls in one batch; a core takes no more.
+const MAX_CALLS: usize = 128;
 /// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has
 /// 64 KiB at most, it stays below the 256 KiB that a core takes.
 const MAX_BYTES: usize = 128 * 1024;
-/// A core that does not know batches is asked so long after that again: it may have been replaced.
-const RECHECK: Duration = Duration::from_secs(30);
 
 /// Makes calls in batches. Must be used inside a tokio runtime.
 #[derive(Debug)]
@@ -72,8 +70,6 @@ struct Queue {
     unanswered: usize,
     /// Calls that were sent and are not answered.
     under_way: usize,
-    /// Until then the core is taken for one that does not know batches.
-    unknown_until: Option<Instant>,
 }
 
 /// A call that is to be sent, without its timeout.
@@ -85,24 +81,12 @@ struct Waiting {
 }
 
 /// How a call ended.
-pub(super) type Reply = Result<Outcome, Failure>;
-
-/// Why a call has no answer.
-#[derive(Clone, Debug)]
-pub(super) enum Failure {
-    /// The core does not know batches, or not with this method: the call was not made.
-    Unsupported,
-    /// As gRPC tells it.
-    Status(Status),
-}
+pub(super) type Reply = Result<Outcome, Status>;
 
 impl Queue {
     /// Whether the caller is to begin a batch; it then holds a [`Turn`].
     fn begin(&mut self) -> bool {
-        let begins = !self.is_gathering
-            && !self.waiting.is_empty()
-            && self.unanswered < MAX_UNANSWERED
-            && self.under_way < MAX_UNDER_WAY;
+        let begins = !self.is_gathering && !self.waiting.is_empty() && self.unanswered < MAX_UNANSWERED;
         if begins {
             self.is_gathering = true;
             self.unanswered += 1;
@@ -118,8 +102,8 @@ impl Queue {
     /// The next batch: what waits, within the bounds. Calls that nobody waits for any more are left out.
     fn take(&mut self) -> Vec<Waiting> {
         self.is_gathering = false;
-        let (mut batch, mut size) = (Vec::with_capacity(self.waiting.len().min(MAX_UNDER_WAY)), 0);
-        while self.under_way < MAX_UNDER_WAY
+        let (mut batch, mut size) = (Vec::with_capacity(self.waiting.len().min(MAX_CALLS)), 0);
+        while batch.len() < MAX_CALLS
             && size <= MAX_BYTES
             && let Some(next) = self.waiting.pop_front()
         {
@@ -143,15 +127,10 @@ impl Batcher {
         let (answer, answered) = oneshot::channel();
         {
             let mut queue = self.queue();
-            if queue.unknown_until.is_some_and(|until| Instant::now() < until) {
-                return Err(Failure::Unsupported);
-            }
             queue.waiting.push_back(Waiting { call, deadline, answer });
             self.begin(queue);
         }
-        answered
-            .await
-            .unwrap_or_else(|_| Err(Failure::Status(Status::internal("a batch ended without an answer"))))
+        answered.await.unwrap_or_else(|_| Err(Status::internal("a batch ended without an answer")))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -254,9 +233,4 @@ impl Waiting {
         let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1); // 0 means another thing
         (Call { timeout_ms, ..self.call }, self.answer)
     }
-}
-
-/// Whether the core does not know batches.
-fn is_unknown(status: &Status) -> bool {
-    status.code() == Code::Unimplemented
 }

@@ -5,17 +5,15 @@ use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, StatusCode};
 use petstore_proto::internal::v1::{Answer, Call};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 use tonic::{Status, metadata::MetadataValue};
 
 use super::{
-    batch::{Batcher, Failure, MAX_UNDER_WAY, Reply, reply},
+    batch::{Batcher, Reply, reply},
     breaker::{CoreBreaker, CoreNotAnswering},
     failure::failure_text,
-    methods::{BatchedMessage, SingleCalls},
+    methods::BatchedMessage,
+    permits::Permits,
     retry::{RetryBudget, is_caused_by, retry_once},
     traced::{self, TracedTransport},
     transport::{CoreTransport, NamedTransport},
@@ -67,29 +65,30 @@ impl fmt::Debug for CoreConnection {
 /// Calls the core.
 pub(crate) struct CoreClient {
     transport: TracedTransport,
-    single: SingleCalls,
-    way: Way,
+    route: Route,
+    reads: Arc<Permits>,
+    writes: Arc<Permits>,
     retries: RetryBudget,
 }
 
-/// How calls travel that have no need to travel alone.
-enum Way {
-    /// As many at once as of a gateway elsewhere; more wait.
-    InProcess(InProcessCalls, Semaphore),
+/// How the calls of clients reach the core.
+enum Route {
+    InProcess(InProcessCalls),
     Batches(Arc<Batcher>),
 }
 
 impl From<CoreConnection> for CoreClient {
     fn from(CoreConnection { transport, in_process }: CoreConnection) -> Self {
         let traced = TracedTransport::from(transport.clone());
-        let way = in_process.map_or_else(
-            || Way::Batches(Batcher::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
-            |calls| Way::InProcess(calls, Semaphore::new(MAX_UNDER_WAY)),
+        let route = in_process.map_or_else(
+            || Route::Batches(Batcher::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
+            Route::InProcess,
         );
         Self {
-            single: SingleCalls::from(traced.clone()),
             transport: traced,
-            way,
+            route,
+            reads: Arc::default(),
+            writes: Arc::default(),
             retries: RetryBudget::new(),
         }
     }
@@ -119,8 +118,11 @@ impl CoreClient {
         caller: &Caller,
     ) -> Result<M::Response, ApiError> {
         let deadline = Instant::now() + DEADLINE;
-        let attempt = |_| self.attempt(message.clone(), caller, deadline);
-        let attempts = pin!(retry_once(&self.retries, deadline, attempt));
+        let permits = if M::IS_WRITE { &self.writes } else { &self.reads };
+        let attempts = pin!(async {
+            let _permit = permits.acquire(caller.account_id).await;
+            retry_once(&self.retries, deadline, |_| self.attempt(message.clone(), caller, deadline)).await
+        });
         within(deadline, attempts, caller).await
     }
 
@@ -138,39 +140,26 @@ impl CoreClient {
                 request_id: caller.request_id.as_str().to_owned(),
                 traceparent: traceparent(&trace),
                 timeout_ms: 0,
-                method: Some(message.clone().into_method()),
+                method: Some(message.into_method()),
             };
-            let reply = self.way.call(call, deadline).await;
+            let reply = self.route.call(call, deadline).await;
             match &reply {
                 Ok(_) => traced::describe_status(&span, 0),
-                Err(Failure::Status(status)) if is_transport_failure(status) => span.fail("transport error"),
-                Err(Failure::Status(status)) => traced::describe_status(&span, status.code().into()),
-                Err(Failure::Unsupported) => {}
+                Err(status) if is_transport_failure(status) => span.fail("transport error"),
+                Err(status) => traced::describe_status(&span, status.code().into()),
             }
             reply
         };
-        match reply {
-            Ok(outcome) => {
-                M::response(outcome).ok_or_else(|| Status::internal("the core answered another method"))
-            }
-            Err(Failure::Status(status)) => Err(status),
-            Err(Failure::Unsupported) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let answer =
-                    Box::pin(M::call_alone(request(message, caller, left), self.single.clone())).await;
-                answer.map(tonic::Response::into_inner)
-            }
-        }
+        M::response(reply?).ok_or_else(|| Status::internal("the core answered another method"))
     }
 }
 
-impl Way {
+impl Route {
     async fn call(&self, call: Call, deadline: Instant) -> Reply {
         match self {
             Self::Batches(batches) => batches.call(call, deadline).await,
             // Nobody else is between here and the deadline.
-            Self::InProcess(core, permits) => {
-                let _permit = permits.acquire().await; // it is never closed
+            Self::InProcess(core) => {
                 let left = deadline.saturating_duration_since(Instant::now()).as_millis();
                 let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
                 reply(core(Call { timeout_ms, ..call }).await.outcome)
@@ -288,7 +277,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::request_id::RequestId;
+    use crate::{core_client::permits::MAX_OF_ACCOUNT, request_id::RequestId};
 
     fn caller() -> Caller {
         let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
@@ -297,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_core_in_the_same_process_has_no_more_calls_at_once_than_one_elsewhere() {
+    async fn the_calls_of_an_account_in_flight_are_bounded() {
         let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
         let (under_way, most) = (Arc::clone(&counts), Arc::clone(&counts));
         let calls: InProcessCalls = Arc::new(move |_| {
@@ -318,7 +307,7 @@ mod tests {
         let caller = caller();
         let answers = join_all((0..1_000).map(|_| client.call(GetPetRequest { pet_id: 1 }, &caller))).await;
         assert!(answers.iter().all(Result::is_ok));
-        assert_eq!(most.1.load(Ordering::Relaxed), MAX_UNDER_WAY);
+        assert_eq!(most.1.load(Ordering::Relaxed), MAX_OF_ACCOUNT);
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
 
-use super::{KeyError, KnownKey, LastBan, changes::Stamp};
+use super::{KeyError, KnownKey, LastBan, changes::Stamp, early_reads::EarlyReads};
 use crate::rate_limit::Quota;
 
 /// The core's answer about a key that exists, or did.
@@ -31,7 +31,7 @@ pub(super) struct CachedKey {
 
 impl CachedKey {
     /// The answer as it came; `None` if it makes no sense.
-    pub(super) fn read(answer: ResolvedKey, stamp: Stamp) -> Option<Self> {
+    pub(super) fn read(answer: ResolvedKey, early_reads: Arc<EarlyReads>, stamp: Stamp) -> Option<Self> {
         let usability = match KeyState::try_from(answer.state).ok()? {
             KeyState::Unspecified => return None,
             KeyState::Active => Ok(()),
@@ -46,8 +46,8 @@ impl CachedKey {
         // A newer core may have plans that this gateway has no name for: the quota is what counts.
         let plan = Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified);
         let last_ban = LastBan::from_core(answer.last_ban, answer.bans_lifted_at_ms);
-        let key =
-            KnownKey { last_ban, ..KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota) };
+        let key = KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota);
+        let key = KnownKey { last_ban, early_reads, ..key };
         Some(Self {
             key: Arc::new(key),
             stamp,
@@ -144,7 +144,7 @@ mod tests {
 
     fn entry(answer: ResolvedKey) -> Option<CachedKey> {
         let stamp = Stamp { account_id: 1, revision: 1, history: 0, asked_at: UnixMillis(0) };
-        CachedKey::read(answer, stamp)
+        CachedKey::read(answer, Arc::default(), stamp)
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::bans::ImposedBan;
 use crate::{
-    core_client::{ReportAnswers, RetryBudget, TracedTransport, failure_text, retry_once},
+    core_client::{METHODS, ReportAnswers, RetryBudget, TracedTransport, failure_text, retry_once},
     error::is_transport_failure,
 };
 
@@ -33,7 +33,7 @@ const MAX_REPORT: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CoreAway;
 
-/// The core's key service, and whether it is there.
+/// The core's key service, and the state of the core.
 #[derive(Debug)]
 pub(super) struct KeyService {
     client: KeyServiceClient<TracedTransport>,
@@ -41,8 +41,12 @@ pub(super) struct KeyService {
     answered_once: AtomicBool,
     /// Whether it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
-    /// Whether the log says that the core refuses to tell of changes.
+    /// `true` if the core lacked a method when it was last asked for changes.
+    is_too_old: AtomicBool,
+    /// `true` if the log says that the core does not list changes, though it can be reached.
     was_refused: AtomicBool,
+    /// `true` if the log says that the core does not resolve keys, though it can be reached.
+    lookups_fail: AtomicBool,
     ban_reports: ReportAnswers,
     use_reports: ReportAnswers,
 }
@@ -54,20 +58,22 @@ impl KeyService {
             retries: RetryBudget::new(),
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            is_too_old: AtomicBool::new(false),
             was_refused: AtomicBool::new(false),
+            lookups_fail: AtomicBool::new(false),
             ban_reports: ReportAnswers::new("a report of a ban: it will not outlast this gateway"),
             use_reports: ReportAnswers::new("a report of when API keys were last used"),
         }
     }
 
-    /// Whether it ever told of changes.
-    pub(super) fn answered_once(&self) -> bool {
-        self.answered_once.load(Ordering::Relaxed)
+    /// Returns `true` once the core has listed changes, while it has every method that a gateway needs.
+    pub(super) fn has_been_ready(&self) -> bool {
+        self.answered_once.load(Ordering::Relaxed) && !self.is_too_old.load(Ordering::Relaxed)
     }
 
-    /// Whether it did when it was last asked.
+    /// Returns `true` if it listed changes when it was last asked.
     pub(super) fn is_up(&self) -> bool {
-        self.answered_once() && !self.is_away.load(Ordering::Relaxed)
+        self.answered_once.load(Ordering::Relaxed) && !self.is_away.load(Ordering::Relaxed)
     }
 
     /// What is known of keys, at most 1,000. While the core is known to be away it is not even asked, so that
@@ -85,8 +91,15 @@ impl KeyService {
             async move { client.resolve_keys(request).await }
         });
         let answer = within_deadline(attempts).await;
+        let fails = answer.as_ref().is_err_and(|status| !is_transport_failure(status));
+        let failed_before = self.lookups_fail.swap(fails, Ordering::Relaxed);
         answer.map_err(|status| {
-            tracing::debug!(error = failure_text(&status), "could not resolve API keys");
+            let error = failure_text(&status);
+            if fails && !failed_before {
+                tracing::warn!(error, "the core does not resolve API keys");
+            } else {
+                tracing::debug!(error, "could not resolve API keys");
+            }
             CoreAway
         })
     }
@@ -102,7 +115,8 @@ impl KeyService {
         // One line when it begins to refuse and one when it is back, not one a second. That it answers nobody
         // is told by the breaker of the transport.
         match &answer {
-            Ok(_) => {
+            Ok(answer) => {
+                self.note_methods(&answer.methods);
                 if self.was_refused.swap(false, Ordering::Relaxed) || !answered_before {
                     tracing::info!("the core answers");
                 }
@@ -118,6 +132,21 @@ impl KeyService {
             }
         }
         answer.map_err(|_| CoreAway)
+    }
+
+    /// Notes which methods the core has. Logs one line when it lacks some, and one when it has them.
+    fn note_methods(&self, methods: &[String]) {
+        let is_missing = |method: &&str| !methods.iter().any(|has| has == method);
+        let missing: Vec<_> = METHODS.into_iter().filter(is_missing).collect();
+        let was_too_old = self.is_too_old.swap(!missing.is_empty(), Ordering::Relaxed);
+        match (was_too_old, missing.is_empty()) {
+            (false, false) => tracing::error!(
+                missing = missing.join(", "),
+                "the core lacks methods that this gateway needs: upgrade cores before gateways"
+            ),
+            (true, true) => tracing::info!("the core has all methods that this gateway needs"),
+            _ => {}
+        }
     }
 
     /// Reports a ban, and returns what holds then: `None` if the core refuses this report, and would refuse

@@ -10,14 +10,14 @@ use std::{
 use petstore_api_key::ApiKey;
 use petstore_proto::internal::v1::{
     AccountChange, FoundKey, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan,
-    ReportBanRequest, ReportBanResponse, ReportUseRequest, ReportUseResponse, ResolveKeyRequest,
-    ResolveKeyResponse, ResolveKeysRequest, ResolveKeysResponse, ResolvedKey, key_service_server,
+    ReportBanRequest, ReportBanResponse, ReportUseRequest, ReportUseResponse, ResolveKeysRequest,
+    ResolveKeysResponse, ResolvedKey, key_service_server,
 };
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tower::ServiceBuilder;
 
-use crate::core_client::CoreTransport;
+use crate::core_client::{CoreTransport, METHODS};
 
 /// A core with a handle on it. Clones are the same core.
 #[derive(Clone)]
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) ban_reports: Vec<String>,
     /// Reports about these keys are refused.
     pub(super) refused: HashSet<String>,
+    /// Methods that the core lacks.
+    pub(super) lacks: HashSet<&'static str>,
 }
 
 impl State {
@@ -97,21 +99,6 @@ impl CoreDouble {
 
 #[tonic::async_trait]
 impl key_service_server::KeyService for CoreDouble {
-    async fn resolve_key(
-        &self,
-        request: Request<ResolveKeyRequest>,
-    ) -> Result<Response<ResolveKeyResponse>, Status> {
-        let answer = {
-            let mut state = self.up()?;
-            state.resolved += 1;
-            let key = state.keys.get(&request.into_inner().digest).cloned();
-            ResolveKeyResponse { key, revision: state.revision }
-        };
-        let mut held = self.held.subscribe();
-        held.wait_for(|held| !held).await.expect("the sender lives in self");
-        Ok(Response::new(answer))
-    }
-
     async fn resolve_keys(
         &self,
         request: Request<ResolveKeysRequest>,
@@ -141,7 +128,14 @@ impl key_service_server::KeyService for CoreDouble {
         let changes =
             changes.map(|(&account_id, &revision)| AccountChange { account_id, revision }).collect();
         let revision = state.revision;
-        Ok(Response::new(ListChangesResponse { revision, changes, ..ListChangesResponse::default() }))
+        let methods = METHODS.iter().filter(|method| !state.lacks.contains(**method));
+        let methods = methods.map(|method| (*method).to_owned()).collect();
+        Ok(Response::new(ListChangesResponse {
+            revision,
+            changes,
+            methods,
+            ..ListChangesResponse::default()
+        }))
     }
 
     async fn report_use(

@@ -21,8 +21,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::fair_queue::FairQueue;
-use crate::client_address::ClientAddress;
+use crate::{client_address::ClientAddress, fair_queue::FairQueue};
 
 /// The most calls under way at once.
 const IN_FLIGHT: usize = 16;
@@ -134,7 +133,7 @@ impl<T: Clone> Queue<T> {
     fn next_batch(&mut self) -> Vec<Waiting<T>> {
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
-            && let Some(waiting) = self.refreshes.pop_front().or_else(|| self.unknown.pop())
+            && let Some(waiting) = self.refreshes.pop_front().or_else(|| self.unknown.pop(|_| true))
         {
             if !waiting.turn.is_closed() {
                 batch.push(waiting);

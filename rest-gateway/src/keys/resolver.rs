@@ -16,6 +16,7 @@ use super::{
     cached_key::{CacheState, CachedKey, LastUsed},
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
+    early_reads::EarlyReads,
     lookups::{Lookups, Overloaded, Purpose},
     metrics::KeyMetrics,
     single_flight::SingleFlight,
@@ -60,6 +61,8 @@ struct Inner {
     known: Cache<KeyDigest, Arc<CachedKey>>,
     /// Until when a digest is unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
+    /// By account.
+    early_reads: Cache<i64, Arc<EarlyReads>>,
     single_flight: SingleFlight<Result<Arc<CachedKey>, KeyError>>,
     lookups: Lookups<Result<Arc<Found>, CoreAway>>,
     last_used: LastUsed,
@@ -89,6 +92,7 @@ impl KeyResolver {
             changes,
             known: Cache::new(MAX_KNOWN),
             unknown: Cache::builder().max_capacity(MAX_UNKNOWN).time_to_live(UNKNOWN_FOR).build(),
+            early_reads: Cache::new(MAX_KNOWN),
             single_flight: SingleFlight::default(),
             last_used: LastUsed::default(),
             metrics: KeyMetrics::default(),
@@ -181,13 +185,14 @@ impl KeyResolver {
         self.0.metrics.collectors()
     }
 
-    /// Whether the core has ever told which accounts changed.
+    /// Returns `true` once the core has listed changed accounts, while it has every method that a gateway
+    /// needs.
     #[must_use]
-    pub fn core_answered_once(&self) -> bool {
-        self.0.core.answered_once()
+    pub fn core_has_been_ready(&self) -> bool {
+        self.0.core.has_been_ready()
     }
 
-    /// Whether it did when it was last asked.
+    /// Returns `true` if it listed them when it was last asked.
     #[must_use]
     pub fn core_is_up(&self) -> bool {
         self.0.core.is_up()
@@ -240,7 +245,8 @@ impl Inner {
             let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
             let Found { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
-            let Some(entry) = CachedKey::read(key, stamp) else {
+            let early_reads = self.early_reads.get_with(key.account_id, async { Arc::default() }).await;
+            let Some(entry) = CachedKey::read(key, early_reads, stamp) else {
                 tracing::error!("the core's answer about an API key makes no sense: is it a newer version?");
                 return Err(KeyError::CoreAway);
             };

@@ -51,9 +51,10 @@ pub(super) async fn admit(
         Ok(key) => {
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
             let judged = judge(gateway, &limit_key, &key).await;
-            if let Ok(Judged { decision, ban_cause: None }) = &judged {
-                key.note_decision(decision);
-            }
+            key.early_reads.note_decision(match &judged {
+                Ok(Judged { decision, ban_cause: None }) => Some(decision),
+                _ => None,
+            });
             admission(gateway, &limit_key, quota, judged, Ok(key))
         }
         Err(Unauthenticated { error, .. }) if is_free(&error) => Admission::not_counted(Err(error)),

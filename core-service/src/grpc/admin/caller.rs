@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, metadata::MetadataMap};
 use crate::{
     Core,
     domain::{Actor, Operator, PetStoreError, Role},
-    grpc::{access::Peer, call_id::CallId, status},
+    grpc::{access::Peer, call_id::CallId, methods::Method, status},
 };
 
 /// Metadata in which a gateway sends the address of its client.
@@ -71,7 +71,7 @@ impl Core {
     /// Does the work of one call if it carries the token of an operator with the needed role.
     pub(super) async fn administer<M, T, F>(
         &self,
-        rpc: &'static str,
+        called: &'static Method,
         needed: Role,
         request: Request<M>,
         work: impl FnOnce(Caller, M) -> F,
@@ -79,14 +79,14 @@ impl Core {
     where
         F: Future<Output = Result<T, PetStoreError>>,
     {
-        let origin = Origin::of(&request);
+        let (origin, rpc) = (Origin::of(&request), called.path);
         let is_known =
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
         // Possible guesses have a capacity of their own, so that they take none from known operators.
         let capacity = if is_known { &self.capacity.operators } else { &self.capacity.guesses };
         let mut name = None;
         let answered = self
-            .answer_as(capacity, rpc, request, |message| async {
+            .answer_as(capacity, called, request, |message| async {
                 let now = self.clock.now();
                 let operator = self.authenticate(rpc, &origin, now).await?;
                 name = Some(operator.name.to_string());

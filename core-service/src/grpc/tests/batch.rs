@@ -121,7 +121,7 @@ async fn a_call_is_answered_while_another_waits_and_each_keeps_its_own_deadline(
 async fn each_call_of_a_batch_takes_its_part_of_what_the_core_can_take() {
     let shop = Shop::open().await;
     let but_one = u32::try_from(capacity::MAX_CALLS - 1).unwrap();
-    let _others = shop.core.capacity.calls.acquire_many(but_one).await;
+    let _others = shop.core.capacity.writes.acquire_many(but_one).await;
     let lock = lock_for_writing(&shop.home.url()).await;
     let mut messages = shop.batch(vec![create("Rex"), create("Tom")]).await.unwrap();
     let first = messages.message().await.unwrap().unwrap().answers;
@@ -171,7 +171,7 @@ async fn a_drain_loses_no_call_of_a_batch_that_is_under_way() {
     let mut client = BatchServiceClient::new(server.channel());
     let calls = (0..10).map(|_| create("Rex")).collect();
     let batch = tokio::spawn(async move { client.call(CallRequest { calls }).await });
-    while shop.core.capacity.calls.available_permits() > capacity::MAX_CALLS - 10 {
+    while shop.core.capacity.writes.available_permits() > capacity::MAX_CALLS - 10 {
         tokio::task::yield_now().await; // until the calls are under way
     }
     let address = server.address;

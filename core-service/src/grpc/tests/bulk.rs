@@ -40,7 +40,7 @@ async fn a_thousand_of_the_longest_names_fit_into_a_message_either_way_on_both_t
 #[tokio::test]
 async fn more_than_that_is_refused_and_a_stream_that_began_has_taken_effect_until_then() {
     let shop = Shop::open().await;
-    let huge = "x".repeat(message_size::MAX_BULK_MESSAGE);
+    let huge = "x".repeat(methods::MAX_BULK);
     let batch = BatchCreatePetsRequest { requests: vec![new_pet(&huge, PetStatus::Sold)] };
     let error = shop.client().batch_create_pets(batch).await.unwrap_err();
     assert_eq!(error.code(), Code::OutOfRange, "{error:?}");

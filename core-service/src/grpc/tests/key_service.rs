@@ -1,8 +1,9 @@
 use petstore_api_key::{ApiKey, Environment};
 use petstore_proto::internal::v1::{
-    Ban, BanOrigin, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest,
-    ResolveKeyRequest, ResolveKeysRequest,
+    Ban, BanOrigin, FoundKey, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest,
+    ResolveKeysRequest,
 };
+use prost::Message;
 
 use super::*;
 use crate::domain;
@@ -18,9 +19,8 @@ async fn a_key_resolves_to_what_it_may_do_now() {
     let issued = issued.await.unwrap();
     let digest = issued.key.digest().0.to_vec();
     let resolve = async || {
-        let request = ResolveKeyRequest { digest: digest.clone() };
-        let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
-        (answer.key.unwrap(), answer.revision)
+        let (key, revision) = shop.resolve(&digest).await;
+        (key.unwrap(), revision)
     };
 
     let (key, revision) = resolve().await;
@@ -39,12 +39,7 @@ async fn a_key_resolves_to_what_it_may_do_now() {
     let [change] = &changes.changes[..] else { panic!("{changes:?}") };
     assert_eq!((change.account_id, change.revision), (1, newer));
 
-    let unknown = ResolveKeyRequest { digest: vec![0; 32] };
-    let answer = shop.keys().resolve_key(unknown).await.unwrap().into_inner();
-    assert_eq!((answer.key, answer.revision), (None, newer));
-    let error = shop.keys().resolve_key(ResolveKeyRequest { digest: vec![0; 31] }).await.unwrap_err();
-    let message = "digest must be 32 bytes long";
-    assert_eq!(verdict(&error), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
+    assert_eq!(shop.resolve(&[0; 32]).await, (None, newer));
 }
 
 #[tokio::test]
@@ -64,8 +59,7 @@ async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
     };
     let mut alone = Vec::new();
     for digest in &digests {
-        let answer = shop.keys().resolve_key(ResolveKeyRequest { digest: digest.clone() }).await.unwrap();
-        alone.push((digest.clone(), answer.into_inner().key.unwrap()));
+        alone.push((digest.clone(), shop.resolve(digest).await.0.unwrap()));
     }
     alone.sort_by_key(|(digest, _)| digest.clone());
 
@@ -90,6 +84,61 @@ async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
     }
 }
 
+/// The longest texts that operators may write, in the longest characters.
+#[tokio::test]
+async fn the_largest_answer_about_keys_fits_into_a_message() {
+    let shop = Shop::open().await;
+    let Core { store, .. } = &shop.core;
+    let reason = || domain::StatedReason::parse(&"\u{1F415}".repeat(200)).unwrap();
+    let name = domain::AccountName::parse("acme").unwrap();
+    store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
+    let mut digests = Vec::new();
+    for _ in 0..3 {
+        let issued = store.keys().create(&name, Environment::Staging, None, START).await.unwrap();
+        let banned = store.bans().add(issued.record.id, Duration::from_hours(1), Some(reason()), START).await;
+        banned.unwrap();
+        digests.push(issued.key.digest().0.to_vec());
+    }
+    store.accounts().suspend(&name, Some(reason()), START).await.unwrap();
+    let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
+    let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
+    assert!(key > 1_600, "both texts are in the answer: {key} bytes");
+    // With tag and length of each, and larger numbers.
+    let largest = (key + 10) * crate::grpc::key_service::MAX_DIGESTS;
+    assert!(largest <= crate::grpc::key_service::MAX_ANSWER, "{largest} bytes");
+}
+
+/// More than 256 KiB, which other answers may have.
+#[tokio::test]
+async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
+    let shop = Shop::open().await;
+    let Core { store, .. } = &shop.core;
+    let name = domain::AccountName::parse("acme").unwrap();
+    store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
+    let mut digests = Vec::new();
+    for _ in 0..400 {
+        let issued = store.keys().create(&name, Environment::Staging, None, START).await.unwrap();
+        digests.push(issued.key.digest().0.to_vec());
+    }
+    let reason = domain::StatedReason::parse(&"\u{5BB5}".repeat(200)).unwrap();
+    store.accounts().suspend(&name, Some(reason), START).await.unwrap();
+    let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
+    assert_eq!(answer.keys.len(), 400);
+    assert!(answer.encoded_len() > MAX_MESSAGE);
+}
+
+#[tokio::test]
+async fn a_core_says_which_methods_it_has_for_gateways() {
+    let shop = Shop::open().await;
+    let methods = shop.keys().list_changes(ListChangesRequest::default()).await.unwrap().into_inner().methods;
+    for method in
+        ["internal.v1.BatchService/Call", "v1.PetStore/CreatePet", "internal.v1.UsageService/GetUsage"]
+    {
+        assert!(methods.contains(&format!("petstore.{method}")), "{methods:?}");
+    }
+    assert!(!methods.iter().any(|method| method.contains("ImportPets")), "{methods:?}");
+}
+
 #[tokio::test]
 async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     let mut shop = Shop::open().await;
@@ -99,9 +148,8 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     store.accounts().create(&name, domain::Plan::Free, START).await.unwrap();
     for (environment, known) in [(Environment::Production, true), (Environment::Staging, false)] {
         let issued = store.keys().create(&name, environment, None, START).await.unwrap();
-        let request = ResolveKeyRequest { digest: issued.key.digest().0.to_vec() };
-        let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
-        assert_eq!(answer.key.is_some(), known, "{environment}");
+        let (key, _) = shop.resolve(&issued.key.digest().0).await;
+        assert_eq!(key.is_some(), known, "{environment}");
     }
 }
 
@@ -129,9 +177,8 @@ async fn a_reported_ban_is_told_with_its_key_until_a_day_after_its_end() {
     let key = ApiKey::generate(Environment::Production);
     let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
     let last_ban = async || {
-        let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
-        let answer = shop.keys().resolve_key(request).await.unwrap().into_inner();
-        (answer.key.unwrap().last_ban, answer.revision)
+        let (key, revision) = shop.resolve(&key.digest().0).await;
+        (key.unwrap().last_ban, revision)
     };
     let ban = Ban {
         imposed_at_ms: 1_800_000_000_000,
@@ -181,8 +228,6 @@ async fn a_ban_by_hand_is_told_with_its_reason() {
     let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
     let reason = domain::StatedReason::parse("open invoice").unwrap();
     store.bans().add(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
-    let request = ResolveKeyRequest { digest: key.digest().0.to_vec() };
-    let key = shop.keys().resolve_key(request).await.unwrap().into_inner().key.unwrap();
-    let ban = key.last_ban.unwrap();
+    let ban = shop.resolve(&key.digest().0).await.0.unwrap().last_ban.unwrap();
     assert_eq!((ban.origin(), ban.reason.as_str()), (BanOrigin::Operator, "open invoice"));
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_proto::{
-    internal::v1::key_service_client::KeyServiceClient,
+    internal::v1::{ResolveKeysRequest, ResolvedKey, key_service_client::KeyServiceClient},
     v1::{CreatePetRequest, NewPet, PetStatus, pet_store_client::PetStoreClient},
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time};
@@ -52,6 +52,13 @@ impl Shop {
 
     fn keys(&self) -> KeyServiceClient<Transport> {
         KeyServiceClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+    }
+
+    /// Returns what is known of a key, and the revision of the answer.
+    async fn resolve(&self, digest: &[u8]) -> (Option<ResolvedKey>, i64) {
+        let request = ResolveKeysRequest { digests: vec![digest.to_vec()] };
+        let mut answer = self.keys().resolve_keys(request).await.unwrap().into_inner();
+        (answer.keys.pop().and_then(|found| found.key), answer.revision)
     }
 
     async fn serve(&self, drain_deadline: Duration) -> Server {

@@ -37,6 +37,7 @@ pub(crate) struct ResolvedKey {
 
 impl Keys<'_> {
     /// Returns the state of the key with this digest, and a revision, as [`Self::resolve_all`] does.
+    #[cfg(test)]
     pub(crate) async fn resolve(
         self,
         digest: KeyDigest,

@@ -40,7 +40,7 @@ impl Port {
     fn most_streams(self) -> u32 {
         match self {
             Self::Https => 100,
-            Self::Grpc => 128,
+            Self::Grpc => 256,
         }
     }
 }

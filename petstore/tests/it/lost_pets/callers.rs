@@ -11,7 +11,7 @@ use std::{
 
 use petstore_clock::Clock;
 use petstore_proto::internal::v1::{
-    GetUsageRequest, KeyUse, ReportUsageRequest, ReportUseRequest, ResolveKeyRequest, UsageRow,
+    GetUsageRequest, KeyUse, ReportUsageRequest, ReportUseRequest, ResolveKeysRequest, UsageRow,
     key_service_client::KeyServiceClient, usage_service_client::UsageServiceClient,
 };
 use petstore_testkit::{
@@ -231,8 +231,8 @@ impl Caller {
             let uses = vec![KeyUse { key_id: uuid::Uuid::nil().to_string(), last_used_at_ms }];
             let reported = keys.report_use(within(CALL, ReportUseRequest { uses })).await;
             self.count("report use", reported.is_ok()).await;
-            let digest = vec![7; 32]; // of no key
-            let resolved = keys.resolve_key(within(CALL, ResolveKeyRequest { digest })).await;
+            let digests = vec![vec![7; 32]]; // of no key
+            let resolved = keys.resolve_keys(within(CALL, ResolveKeysRequest { digests })).await;
             self.count("resolve a key", resolved.is_ok()).await;
             tokio::time::sleep(PAUSE / 4).await;
         }

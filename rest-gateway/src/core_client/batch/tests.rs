@@ -16,7 +16,7 @@ use petstore_proto::{
     v1::{GetPetRequest, GetPetResponse, Pet},
 };
 use tokio::sync::watch;
-use tonic::{Request, Response, body::Body};
+use tonic::{Code, Request, Response};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::*;
@@ -128,7 +128,7 @@ fn get(pet_id: i64) -> Call {
     Call { method: Some(Method::GetPet(GetPetRequest { pet_id })), ..Call::default() }
 }
 
-async fn id(batcher: &Arc<Batcher>, pet_id: i64) -> Result<i64, Failure> {
+async fn id(batcher: &Arc<Batcher>, pet_id: i64) -> Result<i64, Status> {
     match batcher.call(get(pet_id), Instant::now() + LONG).await? {
         Outcome::GetPet(answer) => Ok(answer.pet.unwrap().id),
         other => panic!("{other:?}"),
@@ -184,7 +184,7 @@ async fn the_failure_of_one_call_is_not_that_of_the_others() {
     let batcher = core.batcher();
     let (missing, found) = tokio::join!(id(&batcher, MISSING), id(&batcher, 2));
     assert_eq!((core.sizes(1).await, found.unwrap()), (vec![2], 2));
-    let Err(Failure::Status(status)) = missing else { panic!("{missing:?}") };
+    let status = missing.unwrap_err();
     assert_eq!((status.code(), status.message(), status.details()), (Code::NotFound, "none", &[7][..]));
     assert!(!is_transport_failure(&status));
 }
@@ -234,21 +234,12 @@ async fn a_slow_call_holds_up_neither_the_others_answers_nor_the_next_batch() {
 }
 
 #[tokio::test]
-async fn more_calls_than_a_connection_carries_wait_for_the_others() {
+async fn a_batch_has_no_more_calls_than_a_core_takes() {
     let core = Core::new();
     let batcher = core.batcher();
-    core.is_held.send_replace(true);
-    let mut calls = Box::pin(join_all((0..300).map(|pet_id| id(&batcher, pet_id))));
-    let mut seen = core.batches.subscribe();
-    tokio::select! {
-        _ = &mut calls => panic!("they were answered"),
-        full = seen.wait_for(|seen| seen.concat().len() >= MAX_UNDER_WAY) => drop(full.unwrap()),
-    }
-    // Time for more to be sent, if more were to be.
-    assert!(tokio::time::timeout(5 * HOLD, &mut calls).await.is_err());
-    assert_eq!(core.batches.borrow().concat().len(), MAX_UNDER_WAY);
-    core.is_held.send_replace(false);
-    assert!(calls.await.iter().all(Result::is_ok));
+    let calls = join_all((0..300).map(|pet_id| id(&batcher, pet_id))).await;
+    assert!(calls.iter().all(Result::is_ok));
+    assert!(core.batches.borrow().iter().all(|batch| batch.len() <= MAX_CALLS));
     assert_eq!(batcher.queue().under_way, 0);
 }
 
@@ -257,7 +248,7 @@ async fn a_batch_that_is_lost_is_made_up_by_second_attempts_of_its_calls() {
     let core = Core::new();
     let attempts = Arc::new(AtomicUsize::new(0));
     let (real, count) = (core.transport(), Arc::clone(&attempts));
-    let flaky = service_fn(move |request: http::Request<Body>| {
+    let flaky = service_fn(move |request: http::Request<tonic::body::Body>| {
         let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
         let real = real.clone();
         async move {
@@ -289,90 +280,4 @@ async fn a_call_that_is_answered_with_anothers_answer_is_a_fault() {
     ));
     assert_eq!(wrong.call(list, &caller()).await, Err(ApiError::Internal));
     assert_eq!(client.call(GetPetRequest { pet_id: 1 }, &caller()).await.unwrap().pet.unwrap().id, 1);
-}
-
-mod old_core {
-    use petstore_proto::v1::{
-        self, BatchCreatePetsRequest, BatchCreatePetsResponse, CreatePetRequest, CreatePetResponse,
-        ImportPetsRequest, ImportPetsResponse, ListPetsRequest, ListPetsResponse,
-        pet_store_server::{PetStore, PetStoreServer},
-    };
-    use tonic::Streaming;
-
-    use super::*;
-
-    /// Knows single calls only, as version 1.0 does.
-    struct OldCore;
-
-    #[tonic::async_trait]
-    impl PetStore for OldCore {
-        async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>, Status> {
-            assert!(request.metadata().contains_key("grpc-timeout"));
-            let pet = v1::Pet { id: request.into_inner().pet_id, ..v1::Pet::default() };
-            Ok(Response::new(GetPetResponse { pet: Some(pet) }))
-        }
-
-        async fn list_pets(&self, _: Request<ListPetsRequest>) -> Result<Response<ListPetsResponse>, Status> {
-            Err(Status::internal("not of interest"))
-        }
-
-        async fn create_pet(
-            &self,
-            _: Request<CreatePetRequest>,
-        ) -> Result<Response<CreatePetResponse>, Status> {
-            Err(Status::internal("not of interest"))
-        }
-
-        async fn batch_create_pets(
-            &self,
-            _: Request<BatchCreatePetsRequest>,
-        ) -> Result<Response<BatchCreatePetsResponse>, Status> {
-            Err(Status::internal("not of interest"))
-        }
-
-        async fn import_pets(
-            &self,
-            _: Request<Streaming<ImportPetsRequest>>,
-        ) -> Result<Response<ImportPetsResponse>, Status> {
-            Err(Status::internal("not of interest"))
-        }
-    }
-
-    fn counted() -> (CoreTransport, Arc<AtomicUsize>) {
-        let batches = Arc::new(AtomicUsize::new(0));
-        let (count, server) = (Arc::clone(&batches), PetStoreServer::new(OldCore));
-        let core = service_fn(move |request: http::Request<Body>| {
-            count.fetch_add(usize::from(request.uri().path().contains("BatchService")), Ordering::Relaxed);
-            server.clone().oneshot(request).map(|answer| answer.map_err(|never| match never {}))
-        });
-        (CoreTransport::new(core), batches)
-    }
-
-    #[tokio::test]
-    async fn a_core_that_does_not_know_batches_is_called_one_by_one() {
-        let (core, batches) = counted();
-        let (client, caller) = (CoreClient::from(CoreConnection::from(core)), caller());
-        for _ in 0..3 {
-            let calls = [1, 2, 3].map(|pet_id| client.call(GetPetRequest { pet_id }, &caller));
-            for (pet_id, answer) in (1..).zip(join_all(calls).await) {
-                assert_eq!(answer.unwrap().pet.unwrap().id, pet_id);
-            }
-        }
-        assert_eq!(batches.load(Ordering::Relaxed), 1);
-    }
-
-    #[tokio::test]
-    async fn and_asked_again_later_whether_it_knows_them() {
-        let (core, asked_for_batches) = counted();
-        let core = NamedTransport(core);
-        let batcher = Batcher::new(core.clone(), CoreBreaker::new(core));
-        let asked = async || {
-            assert!(matches!(id(&batcher, 1).await, Err(Failure::Unsupported)));
-            asked_for_batches.load(Ordering::Relaxed)
-        };
-        assert_eq!((asked().await, asked().await), (1, 1));
-        assert!(batcher.queue().unknown_until.unwrap() > Instant::now() + RECHECK / 2);
-        batcher.queue().unknown_until = Some(Instant::now());
-        assert_eq!(asked().await, 2);
-    }
 }

@@ -8,10 +8,10 @@ use std::{
 };
 
 use petstore_proto::internal::v1::{Answer, answer::Outcome};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 use tonic::{Code, Status};
 
-use super::{Batcher, Failure, RECHECK, Reply, is_unknown};
+use super::{Batcher, Reply};
 
 /// Who waits for the answers of a batch.
 #[derive(Debug)]
@@ -51,13 +51,8 @@ impl UnderWay {
             return;
         }
         let failure = match ended {
-            Err(status) if is_unknown(&status) => {
-                tracing::debug!("the core does not know batches: calls are made one by one");
-                self.batcher.queue().unknown_until = Some(Instant::now() + RECHECK);
-                Failure::Unsupported
-            }
-            Err(status) => Failure::Status(status),
-            Ok(()) => Failure::Status(Status::internal("a call of a batch was not answered")),
+            Err(status) => status,
+            Ok(()) => Status::internal("a call of a batch was not answered"),
         };
         for caller in self.callers.iter_mut().filter_map(Option::take) {
             let _ = caller.send(Err(failure.clone()));
@@ -105,15 +100,10 @@ impl Drop for UnderWay {
 /// What an answer in a batch means.
 pub(in super::super) fn reply(outcome: Option<Outcome>) -> Reply {
     match outcome {
-        Some(Outcome::Failure(failure)) if Code::from_i32(failure.code) == Code::Unimplemented => {
-            Err(Failure::Unsupported)
+        Some(Outcome::Failure(failure)) => {
+            Err(Status::with_details(Code::from_i32(failure.code), failure.message, failure.details.into()))
         }
-        Some(Outcome::Failure(failure)) => Err(Failure::Status(Status::with_details(
-            Code::from_i32(failure.code),
-            failure.message,
-            failure.details.into(),
-        ))),
         Some(outcome) => Ok(outcome),
-        None => Err(Failure::Unsupported), // an answer of a core to come: asked for in the way that all know
+        None => Err(Status::internal("the core answered in a way that this gateway does not know")),
     }
 }

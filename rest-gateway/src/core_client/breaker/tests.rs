@@ -138,6 +138,22 @@ async fn calls_to_a_core_that_hangs_are_given_up_and_later_ones_fail_at_once_unt
 }
 
 #[tokio::test]
+async fn a_gateway_that_is_late_itself_has_time_to_read_the_answer() {
+    let rig = Rig::new(Mood::Hangs);
+    let mut call = Box::pin(rig.call_that_hangs());
+    assert!(timeout(PATIENCE + WINDOW / 4, &mut call).await.is_err());
+    assert_eq!(rig.probes(), 1);
+    std::thread::sleep(WINDOW); // nothing of this process runs
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!rig.breaker.is_open());
+    rig.mood.send_replace(Mood::Answers);
+    assert!(timeout(WINDOW, call).await.is_err());
+    assert!(!rig.breaker.is_open());
+}
+
+#[tokio::test]
 async fn one_that_is_away_fails_calls_by_itself_and_opens_the_breaker_too() {
     let rig = Rig::new(Mood::Refuses);
     let start = Instant::now();

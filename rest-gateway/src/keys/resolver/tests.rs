@@ -190,14 +190,14 @@ async fn without_a_change_feed_a_key_is_asked_for_again_every_thirty_seconds() {
 async fn a_core_known_to_be_away_is_not_asked_until_it_is_back() {
     let rig = Rig::new();
     let key = rig.new_key(1);
-    assert!(!rig.resolver.core_answered_once() && !rig.resolver.core_is_up());
+    assert!(!rig.resolver.core_has_been_ready() && !rig.resolver.core_is_up());
     rig.core.state().away = true;
     rig.poll_changes().await;
     rig.core.state().away = false;
     assert_eq!(rig.resolve(&key).await, Err(KeyError::CoreAway));
     assert_eq!(rig.core.resolved(), 0);
     rig.poll_changes().await;
-    assert!(rig.resolver.core_answered_once() && rig.resolver.core_is_up());
+    assert!(rig.resolver.core_has_been_ready() && rig.resolver.core_is_up());
     assert!(rig.resolve(&key).await.is_ok());
 }
 
@@ -387,4 +387,25 @@ async fn a_revocation_acts_within_five_seconds_without_anyone_asking_for_it() {
         () = follow => panic!("nobody asked it to stop"),
         revoked = tokio::time::timeout(Duration::from_secs(5), revoke) => revoked.unwrap(),
     }
+}
+
+#[tokio::test]
+async fn a_core_that_lacks_a_method_is_not_ready_until_it_has_it() {
+    let rig = Rig::new();
+    rig.core.state().lacks.insert("petstore.internal.v1.BatchService/Call");
+    for (is_ready, lacks) in [(false, None), (true, Some("petstore.v1.PetStore/CreatePet")), (false, None)] {
+        rig.poll_changes().await;
+        assert_eq!((rig.resolver.core_has_been_ready(), rig.resolver.core_is_up()), (is_ready, true));
+        rig.core.state().lacks = lacks.into_iter().collect();
+    }
+}
+
+#[tokio::test]
+async fn the_keys_of_an_account_share_its_early_reads() {
+    let rig = Rig::new();
+    let [one, other] = [rig.new_key(7), rig.new_key(7)];
+    let [one, other] = [rig.resolve(&one).await.unwrap(), rig.resolve(&other).await.unwrap()];
+    assert!(Arc::ptr_eq(&one.early_reads, &other.early_reads));
+    let stranger = rig.resolve(&rig.new_key(8)).await.unwrap();
+    assert!(!Arc::ptr_eq(&one.early_reads, &stranger.early_reads));
 }

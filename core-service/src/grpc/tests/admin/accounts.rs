@@ -74,7 +74,7 @@ async fn an_update_changes_what_its_mask_names() {
 
 #[tokio::test]
 async fn gateways_hear_of_a_suspension_and_of_its_end() {
-    use petstore_proto::internal::v1::{KeyState, ListChangesRequest, ResolveKeyRequest};
+    use petstore_proto::internal::v1::{KeyState, ListChangesRequest};
     let shop = Shop::open().await;
     let (mut admin, mut keys) = (local(&shop), shop.keys());
     admin.create_account(new_account("acme")).await.unwrap();
@@ -91,9 +91,7 @@ async fn gateways_hear_of_a_suspension_and_of_its_end() {
             keys.list_changes(ListChangesRequest { after_revision: revision }).await.unwrap().into_inner();
         assert_eq!(changes.changes.len(), 1, "{is_suspended}");
         revision = changes.revision;
-        let answer =
-            keys.resolve_key(ResolveKeyRequest { digest: digest.clone() }).await.unwrap().into_inner();
-        let key = answer.key.unwrap();
+        let key = shop.resolve(&digest).await.0.unwrap();
         // Gateways of earlier releases do not know suspensions: they are sent a revoked key.
         let state = if is_suspended { KeyState::Revoked } else { KeyState::Active };
         let reason = is_suspended.then(|| "open invoice".to_owned());

@@ -1,16 +1,16 @@
-//! A queue whose senders are served in turn, however much each of them sends.
+//! A queue whose senders take turns, however many items each of them has.
 
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
 };
 
-/// Items of one sender keep their order. Senders take turns (round robin), so that one with few items waits
-/// for no more than one item of every other.
+/// Round-robin queue. The items of one sender keep their order, and an item waits for at most one item of
+/// every other sender before it is its sender's turn.
 #[derive(Debug)]
-pub(super) struct FairQueue<S, T> {
+pub(crate) struct FairQueue<S, T> {
     by_sender: HashMap<S, VecDeque<T>>,
-    /// Those who have an item, each once; who comes next is in front.
+    /// Senders with at least one item, each once. The next turn is in front.
     turns: VecDeque<S>,
     len: usize,
 }
@@ -22,7 +22,7 @@ impl<S, T> Default for FairQueue<S, T> {
 }
 
 impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
-    pub(super) fn push(&mut self, sender: S, item: T) {
+    pub(crate) fn push(&mut self, sender: S, item: T) {
         let items = self.by_sender.entry(sender).or_default();
         if items.is_empty() {
             self.turns.push_back(sender);
@@ -31,8 +31,10 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
         self.len += 1;
     }
 
-    pub(super) fn pop(&mut self) -> Option<T> {
-        let sender = self.turns.pop_front()?;
+    /// Removes the next item of a sender that may have its turn now. The other senders keep their places.
+    pub(crate) fn pop(&mut self, may_have_turn: impl Fn(S) -> bool) -> Option<T> {
+        let place = self.turns.iter().position(|sender| may_have_turn(*sender))?;
+        let sender = self.turns.remove(place)?;
         let items = self.by_sender.get_mut(&sender)?;
         let item = items.pop_front()?;
         if items.is_empty() {
@@ -44,7 +46,7 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
         Some(item)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 }
@@ -62,7 +64,7 @@ mod tests {
             queue.push(sender, (sender, item));
         }
         assert_eq!(queue.len(), 6);
-        let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let popped: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
         assert_eq!(popped, [('a', 1), ('b', 1), ('c', 1), ('a', 2), ('c', 2), ('a', 3)]);
         assert_eq!(queue.len(), 0);
         assert!(
@@ -71,17 +73,28 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_sender_that_is_passed_over_keeps_its_place() {
+        let mut queue = FairQueue::default();
+        for (sender, item) in [('a', 1), ('b', 1), ('a', 2)] {
+            queue.push(sender, (sender, item));
+        }
+        assert_eq!(queue.pop(|sender| sender != 'a'), Some(('b', 1)));
+        assert_eq!(queue.pop(|sender| sender != 'a'), None);
+        assert_eq!((queue.pop(|_| true), queue.len()), (Some(('a', 1)), 1));
+    }
+
     proptest! {
         /// Whatever others send, a sender's first item is popped within as many items as there are senders.
         #[test]
-        fn nobody_waits_for_more_than_one_item_of_each_other(sent in vec(0_u8..20, 0..400)) {
+        fn an_item_waits_for_one_item_of_each_other_sender_at_most(sent in vec(0_u8..20, 0..400)) {
             let mut queue = FairQueue::default();
             for sender in &sent {
                 queue.push(*sender, *sender);
             }
             queue.push(200, 200);
             let others = sent.iter().collect::<std::collections::HashSet<_>>().len();
-            let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+            let popped: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
             prop_assert_eq!(popped.len(), sent.len() + 1);
             prop_assert!(popped.iter().position(|sender| *sender == 200).unwrap() <= others);
         }

@@ -1,0 +1,173 @@
+//! The table of methods: what holds for each, on every transport.
+
+use std::time::Duration;
+
+use Callers::{Clients, Everyone, Operators};
+use Class::{Admin, Batch, Import, Internal, Read, Tool, Write};
+
+/// Time for a call, from its first byte, if its caller does not ask for less; and for each step of a stream.
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
+/// Largest message of most methods, either way, in bytes. A page of 100 pets with the longest names has 110
+/// KiB.
+pub(super) const MAX_MESSAGE: usize = 256 * 1024;
+/// Largest message of the methods that carry up to 1,000 pets. With the longest names those have 1.03 MiB.
+pub(super) const MAX_BULK: usize = 1_280 * 1024;
+
+/// A method, or the rest of a service's methods.
+#[derive(Debug)]
+pub(super) struct Method {
+    /// `package.Service/Method`; of the rest of a service, `package.Service/`.
+    pub(super) path: &'static str,
+    pub(super) callers: Callers,
+    pub(super) class: Class,
+    /// Largest message, in bytes.
+    pub(super) max_message: usize,
+    /// Time for a call. `None` for a stream of messages, which bounds its own steps.
+    pub(super) timeout: Option<Duration>,
+    /// `true` if gateways make the call in batches.
+    pub(super) is_batched: bool,
+}
+
+/// Who may call a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callers {
+    /// Load balancers and orchestrators, which have no credentials.
+    Everyone,
+    /// Callers with the credentials that the operator of the service requires.
+    Clients,
+    /// Operators, whose tokens the service itself checks.
+    Operators,
+}
+
+/// The kind of work of a call. Each kind has a capacity of its own, so that a flood of one never refuses
+/// another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Read,
+    Write,
+    Import,
+    /// Calls of operators.
+    Admin,
+    /// Calls of gateways about keys, bans and usage.
+    Internal,
+    /// Batches, whose calls take capacity each.
+    Batch,
+    /// Health and reflection.
+    Tool,
+}
+
+macro_rules! methods {
+    ($(
+        $name:ident $path:literal $callers:ident $class:ident $size:ident $timeout:expr, $is_batched:literal;
+    )*) => {
+        $(pub(super) static $name: Method = Method {
+            path: $path,
+            callers: $callers,
+            class: $class,
+            max_message: $size,
+            timeout: $timeout,
+            is_batched: $is_batched,
+        };)*
+
+        /// Every method, and then the rest of the services.
+        static METHODS: &[&Method] = &[$(&$name),*];
+    };
+}
+
+#[rustfmt::skip]
+methods! {
+    GET_PET       "petstore.v1.PetStore/GetPet"                   Clients   Read     MAX_MESSAGE CALL, true;
+    LIST_PETS     "petstore.v1.PetStore/ListPets"                 Clients   Read     MAX_MESSAGE CALL, true;
+    CREATE_PET    "petstore.v1.PetStore/CreatePet"                Clients   Write    MAX_MESSAGE CALL, true;
+    CREATE_PETS   "petstore.v1.PetStore/BatchCreatePets"          Clients   Write    MAX_BULK    CALL, false;
+    IMPORT_PETS   "petstore.v1.PetStore/ImportPets"               Clients   Import   MAX_BULK    None, false;
+    GET_ORDER     "petstore.v1.StoreService/GetOrder"             Clients   Read     MAX_MESSAGE CALL, false;
+    LIST_ORDERS   "petstore.v1.StoreService/ListOrders"           Clients   Read     MAX_MESSAGE CALL, true;
+    PLACE_ORDER   "petstore.v1.StoreService/PlaceOrder"           Clients   Write    MAX_MESSAGE CALL, false;
+    ADVANCE_ORDER "petstore.v1.StoreService/AdvanceOrder"         Clients   Write    MAX_MESSAGE CALL, false;
+    CALL_BATCH    "petstore.internal.v1.BatchService/Call"        Clients   Batch    MAX_MESSAGE CALL, false;
+    RESOLVE_KEYS  "petstore.internal.v1.KeyService/ResolveKeys"   Clients   Internal MAX_MESSAGE CALL, false;
+    LIST_CHANGES  "petstore.internal.v1.KeyService/ListChanges"   Clients   Internal MAX_MESSAGE CALL, false;
+    REPORT_USE    "petstore.internal.v1.KeyService/ReportUse"     Clients   Internal MAX_MESSAGE CALL, false;
+    REPORT_BAN    "petstore.internal.v1.KeyService/ReportBan"     Clients   Internal MAX_MESSAGE CALL, false;
+    REPORT_USAGE  "petstore.internal.v1.UsageService/ReportUsage" Clients   Internal MAX_MESSAGE CALL, false;
+    GET_USAGE     "petstore.internal.v1.UsageService/GetUsage"    Clients   Internal MAX_MESSAGE CALL, false;
+    ADMIN_SERVICE "petstore.admin.v1.AdminService/"               Operators Admin    MAX_MESSAGE CALL, false;
+    HEALTH        "grpc.health.v1.Health/"                        Everyone  Tool     MAX_TOOL    CALL, false;
+    REFLECTION    "grpc.reflection."                              Clients   Tool     MAX_TOOL    None, false;
+    UNKNOWN       ""                                              Clients   Tool     MAX_TOOL    CALL, false;
+}
+
+const CALL: Option<Duration> = Some(MAX_DURATION);
+/// Largest question of a tool, which is a name.
+pub(super) const MAX_TOOL: usize = 1024;
+
+impl Method {
+    /// Returns a method of `AdminService`.
+    pub(super) const fn of_operators(path: &'static str) -> Self {
+        Self { path, ..ADMIN_SERVICE }
+    }
+
+    /// Returns the method at the path of a request, or the rest of its service.
+    pub(super) fn find(path: &str) -> &'static Self {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let fits = |method: &&&Self| {
+            let is_method = !method.path.is_empty() && !method.path.ends_with(['/', '.']);
+            if is_method { path == method.path } else { path.starts_with(method.path) }
+        };
+        METHODS.iter().find(fits).copied().unwrap_or(&UNKNOWN)
+    }
+
+    /// Returns its name in metrics: without the service, but for operators, some of whose methods share names
+    /// with others.
+    pub(super) fn name(&self) -> &'static str {
+        let separator = if self.callers == Operators { '.' } else { '/' };
+        self.path.rsplit(separator).next().unwrap_or(self.path)
+    }
+
+    /// Returns the methods that gateways call.
+    pub(super) fn all_of_gateways() -> impl Iterator<Item = &'static Self> {
+        let is_called = |method: &Self| method.is_batched || matches!(method.class, Internal | Batch);
+        METHODS.iter().copied().filter(move |method| is_called(method))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::FILE_DESCRIPTOR_SET;
+    use prost::Message;
+    use prost_types::FileDescriptorSet;
+
+    use super::*;
+
+    #[test]
+    fn every_method_of_the_contract_has_a_row() {
+        let contract = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
+        let mut rows = 0;
+        for file in &contract.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let path = format!("{}.{}/{}", file.package(), service.name(), method.name());
+                    let found = Method::find(&format!("/{path}"));
+                    if found.class == Admin {
+                        continue;
+                    }
+                    assert_eq!(found.path, path);
+                    assert_eq!(found.timeout.is_none(), method.client_streaming(), "{path}");
+                    rows += 1;
+                }
+            }
+        }
+        assert_eq!(rows, METHODS.len() - 4, "every row is of a method, but those for the rest");
+    }
+
+    #[test]
+    fn what_is_no_method_is_as_guarded_as_one() {
+        for path in ["", "/", "/x", "/petstore.v1.PetStore/", "/petstore.v1.PetStore/GetPetX"] {
+            assert_eq!(Method::find(path).callers, Clients, "{path}");
+        }
+        assert_eq!(Method::find("/grpc.health.v1.Health/Watch").callers, Everyone);
+        assert_eq!(Method::find("/grpc.health.v1.HealthX/Watch").callers, Clients);
+        assert_eq!(Method::find("/petstore.admin.v1.AdminService/GetUsage").callers, Operators);
+    }
+}
