@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::{KeyDigest, form};
 
-/// Complete token of an operator: `pet_op_`, 30 random base62 characters and 6 of checksum. Also the token of a
-/// session that an operator has opened, which begins with `pet_ses_`. It has no `Display`, and its `Debug`
+/// Complete token of an operator: `pet_op_`, 30 random base62 characters and 6 of checksum. Also the token of
+/// a session that an operator has opened, which begins with `pet_ses_`. It has no `Display`, and its `Debug`
 /// shows only the prefix.
 ///
 /// ```

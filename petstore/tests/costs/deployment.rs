@@ -1,4 +1,4 @@
-//! The service in this process, and what it and its servers count.
+//! The service in this process, and the counters of it and its servers.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,17 +22,17 @@ use crate::{
 };
 
 const FREE: [&str; 4] = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
-/// Without the cache of pets, so that the way to the database is counted.
+/// Flags of the core. It has no cache of pets, so that calls of the database are counted.
 const CORE_FLAGS: [&str; 4] = ["--grpc-addr", "127.0.0.1:0", "--pet-cache", "0"];
 
-/// No account gets so far.
+/// Limits that no account reaches.
 const UNLIMITED: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
-/// Requests in flight within one thread: this test's, the gateway's and the core's, so that it depends on the
-/// machine as little as possible how they meet.
+/// Deployment whose requests in flight share one thread: this test's, the gateway's and the core's. So the
+/// order in which they meet depends on the machine as little as possible.
 #[derive(Debug)]
 pub(crate) struct Deployment {
-    /// Where REST is served.
+    /// Address of REST.
     pub(crate) rest: SocketAddr,
     pub(crate) key: String,
     core: serve::RunningService,
@@ -49,7 +49,7 @@ struct Servers {
 }
 
 impl Deployment {
-    /// `petstore serve` on SQLite, counting in itself.
+    /// Starts `petstore serve` on SQLite, counting in itself.
     pub(crate) async fn one_process() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let core = serve(&format!("sqlite://{}/petstore.db", folder.path().display())).await;
@@ -57,7 +57,7 @@ impl Deployment {
         Self::with_pets(Self { rest, key: key(&core).await, core, servers: None, _folder: folder }).await
     }
 
-    /// A gateway and a core, which speak over TCP, with PostgreSQL and Redis.
+    /// Starts a gateway and a core, which speak over TCP, with PostgreSQL and Redis.
     pub(crate) async fn split() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (postgres, redis) = tokio::join!(
@@ -91,7 +91,7 @@ impl Deployment {
         self
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     pub(crate) async fn counters(&self) -> Counters {
         let counts: &[_] = match &self.servers {
             None => &[("statements", self.statements_by_own_account().await)],
@@ -104,7 +104,7 @@ impl Deployment {
         Counters(counts.iter().copied().collect())
     }
 
-    /// What the core says on its admin port: nothing stands between it and SQLite.
+    /// Returns the count on the core's admin port: there is no proxy between it and SQLite.
     async fn statements_by_own_account(&self) -> u64 {
         let metrics = Client::new(self.core.admin_addr).get("/metrics").await;
         let counts = metrics
@@ -130,14 +130,14 @@ async fn key(core: &serve::RunningService) -> String {
     issued.expect("the account is there").key.expose().to_owned()
 }
 
-/// How many messages of these names were sent to PostgreSQL.
+/// Returns the number of messages of these names that were sent to PostgreSQL.
 fn messages(postgres: &PostgresProxy, names: &[&str]) -> u64 {
     let seen = postgres.seen();
     let sent = seen.iter().filter(|(site, _)| site.side == Side::Frontend && names.contains(&site.message));
     sent.map(|(_, count)| count).sum()
 }
 
-/// How often Redis was asked to run a script.
+/// Returns the number of scripts that Redis was asked to run.
 async fn scripts_run(redis: &RedisServer) -> u64 {
     let stats = redis.cli(&["INFO", "commandstats"]).await;
     let calls = |name: &str| {

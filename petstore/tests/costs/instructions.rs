@@ -15,23 +15,23 @@ use tempfile::TempDir;
 
 use crate::recorded::Costs;
 
-/// Runs every function twice: the first call also prepares what is made once.
+/// Number of calls of every function. The first call also prepares what is made once.
 const CALLS: usize = 2;
 
-/// What callgrind runs: this program again, with this test alone.
+/// Test that callgrind runs, in this program.
 const WORKLOAD: &str = "instructions::every_function";
 
 const BODY: &[u8] =
     br#"{"name":"Rex","categoryId":7,"status":"available","tags":[{"id":1,"name":"a \u00e9"}]}"#;
 
-/// Of each function's second call.
+/// Returns the instructions of each function's second call.
 pub(crate) async fn counted() -> Costs {
     let folder = TempDir::new().expect("a temporary folder");
     let out = folder.path().join("callgrind");
     let run = tokio::task::spawn_blocking(move || {
         Command::new("valgrind")
             .args(["--tool=callgrind", "--collect-atstart=no"])
-            // Two ways to write one pattern, for a pattern has one option.
+            // Two ways to write one pattern, because a pattern has one option.
             .args(["--toggle-collect=*measured_*", "--dump-after=*::measured_*"])
             .arg(format!("--callgrind-out-file={}", out.display()))
             .arg(std::env::current_exe().expect("this program"))

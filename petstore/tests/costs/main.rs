@@ -1,9 +1,9 @@
-//! What requests cost, counted instead of timed, so that a change that makes them dearer fails on any
-//! machine: statements and round trips to the database, calls of Redis, allocations and system calls per
-//! request, and the instructions of functions that every request runs through.
+//! Costs of requests, counted instead of timed, so that a change that increases them fails on any machine:
+//! statements and round trips to the database, calls of Redis, allocations and system calls per request, and
+//! the instructions of functions that every request runs through.
 //!
-//! `costs.json` beside this file has the numbers and their tolerances. After a change that is worth its
-//! price, or that lowers one, accept the new numbers and commit the file with the change:
+//! `costs.json` beside this file has the numbers and their tolerances. After a change that justifies its
+//! costs, or that lowers one, accept the new numbers and commit the file with the change:
 //!
 //! ```sh
 //! PETSTORE_ACCEPT_COSTS=1 cargo test -p petstore --test costs
@@ -38,18 +38,19 @@ use requests::{Connection, Operation};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What is counted is counted for so many parts of the load, and the least of them is taken: so what happens
-/// by the clock does not count, however slow the machine is.
+/// Number of parts of the load. The minimum of the parts is taken, so that periodic work does not count,
+/// however slow the machine is.
 pub(crate) const PARTS: usize = 8;
 
-/// How many requests a part has.
+/// Number of requests in a part.
 const REQUESTS: usize = 50;
 
-/// What arrives at once, and how often in a part.
+/// Number of requests that arrive at once, and of such rounds in a part.
 const AT_ONCE: usize = 16;
 const ROUNDS: usize = 5;
 
-/// The tests of this file count what the process and the machine do, so they take turns.
+/// Takes the lock of the tests of this file. They run in turn, because they count for the process and the
+/// machine.
 async fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
     TURN.lock().await
@@ -79,7 +80,7 @@ async fn functions_that_every_request_runs_through_take_the_recorded_number_of_i
     instructions::counted().await.compare("instructions");
 }
 
-/// Of each operation: one request after the other, and many at once.
+/// Returns the costs of each operation: one request after the other, and many at once.
 async fn counted(deployment: Deployment) -> Costs {
     let mut costs = Costs::default();
     for operation in Operation::ALL {
@@ -122,7 +123,7 @@ async fn counted(deployment: Deployment) -> Costs {
     costs
 }
 
-/// What a deployment has counted so far, by the names of `costs.json`.
+/// Counters of a deployment so far, by the names of `costs.json`.
 #[derive(Debug)]
 pub(crate) struct Counters(BTreeMap<&'static str, u64>);
 

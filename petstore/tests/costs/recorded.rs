@@ -4,22 +4,22 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Set to anything, the numbers that were counted replace the committed ones.
+/// Variable with which the counted numbers replace the committed ones, whatever its value.
 const ACCEPT: &str = "PETSTORE_ACCEPT_COSTS";
 
-/// What was counted: by case, and there by what was counted.
+/// Counted numbers by case and name.
 #[derive(Debug, Default)]
 pub(crate) struct Costs(BTreeMap<String, BTreeMap<String, f64>>);
 
-/// `costs.json`.
+/// Content of `costs.json`.
 #[derive(Deserialize, Serialize)]
 struct File {
-    /// How much more than its number each may be; the first name that the thing counted begins with.
+    /// Tolerance of each number; the first name that the counter's name begins with applies.
     tolerances: BTreeMap<String, Tolerance>,
     costs: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
 }
 
-/// Both are allowed for, one on top of the other.
+/// Relative and absolute tolerance. Both are added.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 struct Tolerance {
     percent: f64,
@@ -41,8 +41,8 @@ impl Costs {
         self.0.insert(case, numbers);
     }
 
-    /// Fails if anything costs more than is committed and tolerated, or is not committed; says so if it costs
-    /// less.
+    /// Fails if a cost exceeds the committed number and its tolerance, or is not committed. Reports lower
+    /// costs.
     pub(crate) fn compare(self, section: &str) {
         let mut file = read();
         if std::env::var_os(ACCEPT).is_some() {
@@ -90,14 +90,14 @@ impl File {
     }
 }
 
-/// `count` per request, to two places.
+/// Returns `count` per request, to two places.
 pub(crate) fn ratio(count: usize, requests: usize) -> f64 {
     let [count, requests] =
         [count, requests].map(|number| f64::from(u32::try_from(number).expect("below 2³²")));
     (count / requests * 100.0).round() / 100.0
 }
 
-/// Of each thing that was counted, the least.
+/// Returns the minimum of each counter.
 pub(crate) fn least(parts: Vec<BTreeMap<String, f64>>) -> BTreeMap<String, f64> {
     let mut least = BTreeMap::new();
     for (what, counted) in parts.into_iter().flatten() {

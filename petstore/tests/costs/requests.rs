@@ -1,4 +1,4 @@
-//! The load: one request after the other on a kept connection, without allocations of its own.
+//! Load: one request after the other on a kept connection, without allocations of its own.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use tokio::{
     net::TcpStream,
 };
 
-/// How many pets a deployment has when the counting begins.
+/// Number of pets of a deployment at the start of the counting.
 pub(crate) const PETS: usize = 100;
 
-/// Room for any answer.
+/// Size of the buffer in bytes, enough for any answer.
 const BUFFER: usize = 64 * 1_024;
 
-/// What is asked of the service.
+/// Operation that is requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     Get,
@@ -32,7 +32,7 @@ impl Operation {
         }
     }
 
-    /// The requests, to be sent in turn: every pet, lists of different lengths, one creation.
+    /// Returns the requests, to be sent in turn: every pet, lists of different lengths, one creation.
     pub(crate) fn requests(self, host: SocketAddr, key: &str) -> Vec<Vec<u8>> {
         let fields = format!("Host: {host}\r\nAuthorization: Bearer {key}\r\n");
         let get = |path: String| format!("GET /v1/pets{path} HTTP/1.1\r\n{fields}\r\n");
@@ -52,7 +52,7 @@ impl Operation {
     }
 }
 
-/// A kept connection.
+/// Connection that is kept.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,

@@ -18,14 +18,14 @@ use crate::{
     requests::{Connection, Operation, PETS},
 };
 
-/// How many requests a part has: each call takes strace some time.
+/// Number of requests in a part. It is small because each call takes strace some time.
 const REQUESTS: usize = 25;
 
-/// What the thread that writes the log calls every few milliseconds, whatever is asked.
+/// System calls that the log writer makes every few milliseconds, independently of requests.
 const BY_THE_CLOCK: [&str; 1] = ["clock_nanosleep"];
 
-/// Of gateway and core, each on one processor, however many there are: it decides how many threads wake each
-/// other.
+/// Returns the costs of gateway and core, each on one processor. The number of processors decides how many
+/// threads wake each other.
 pub(crate) async fn counted() -> Costs {
     let (postgres, redis) = tokio::join!(
         PostgresServer::start(PostgresOptions::default()),
@@ -83,9 +83,9 @@ async fn key(installation: &Installation) -> String {
     key["apiKey"].as_str().expect("the key").to_owned()
 }
 
-/// Runs the binary with the arguments on one processor under strace, which writes what it sees into a file of
-/// the working folder, by the name of the command. With `-D` the process is the binary, which ends by its
-/// signals.
+/// Writes a script that runs the binary with the arguments on one processor under strace. strace writes into
+/// a file of the working folder, by the name of the command. With `-D` the process is the binary, which ends
+/// by its signals.
 fn script(folder: &Path) -> PathBuf {
     let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");
@@ -101,7 +101,7 @@ fn script(folder: &Path) -> PathBuf {
     path
 }
 
-/// How many calls each process has made, and of which.
+/// Number of calls of each process, by name.
 struct Calls([(&'static str, BTreeMap<String, usize>); 2]);
 
 impl Calls {

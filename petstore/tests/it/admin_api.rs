@@ -8,7 +8,7 @@ use serde_json::json;
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer pet_op_0000000000000000000000000000000000");
 
-/// Without a token.
+/// Sends a request without a token.
 async fn send_as_nobody(admin: &Client, method: &str, path: &str) -> Answer {
     admin.send(method, path, &[], "").await
 }
@@ -156,12 +156,13 @@ async fn its_document_describes_every_operation_and_its_errors() {
     assert_eq!(codes["OPERATOR_NOT_PERMITTED"]["status"], 403);
 }
 
-/// An operator's token, as a header field.
+/// Returns an operator's token, as a header field.
 async fn operator(shop: &TestShop, name: &str, role: Role) -> String {
     format!("Bearer {}", shop.operator_token(name, role).await)
 }
 
-/// A change reaches every gateway within five seconds; a busy machine may take longer.
+/// Waits for an answer with this status. A change reaches every gateway within five seconds; a busy machine
+/// may take longer.
 async fn answers_in_time(client: &Client, status: u16) {
     eventually(Duration::from_secs(10), async || match client.get("/v1/pets").await.status() {
         seen if seen == status => Ok(()),
@@ -274,7 +275,7 @@ async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard_at_ever
         refused.assert_error_body(429, "TOO_MANY_ATTEMPTS");
         assert!((1..=60).contains(&refused.retry_after()), "{refused:?}");
     }
-    let token = operator(&shop, "boss", Role::Admin).await; // heard by no gateway yet
+    let token = operator(&shop, "boss", Role::Admin).await; // not known to any gateway yet
     for gateway in [&first, &second] {
         gateway.with_header("authorization", &token).get("/admin/v1/bans").await.assert_status(200);
     }
@@ -296,7 +297,7 @@ async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard_at_ever
     boss.post("/admin/v1/operators/boss/revoke", &json!({ "force": true })).await.assert_status(200);
     for revoked in [&token, &session] {
         let refused = second.with_header("authorization", revoked).get("/admin/v1/bans").await;
-        refused.assert_error_body(429, "TOO_MANY_ATTEMPTS"); // as any other wrong one
+        refused.assert_error_body(429, "TOO_MANY_ATTEMPTS"); // like any other invalid token
     }
     shop.advance(Duration::from_mins(1));
     guess.get("/admin/v1/bans").await.assert_error_body(401, "INVALID_OPERATOR_TOKEN");

@@ -1,4 +1,4 @@
-//! Who may ask at all: `Authorization: Bearer <API_KEY>`.
+//! Authentication of callers: `Authorization: Bearer <API_KEY>`.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use petstore_api_key::{ApiKey, Environment};
 use petstore_testkit::{Answer, Client, Plan, TestShop, raw};
 use serde_json::json;
 
-/// How long a change of a key or an account may take to act.
+/// Time within which a change of a key or an account must act.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Between two questions whether it acts: so long that a minute's requests last.
+/// Interval between two requests, so that a minute's requests last.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const MISSING: &str = r#"Bearer realm="petstore""#;
@@ -273,9 +273,9 @@ fn is_refused(answer: &Answer) -> bool {
     [401, 403].contains(&answer.status())
 }
 
-/// Asks for pets until the answer is as wanted, which it has to be within five seconds. Those are counted in
-/// the pauses between the questions: a busy machine is as late with these as with what the service does every
-/// second.
+/// Sends requests for pets until the answer is as wanted, which it has to be within five seconds. The time is
+/// counted in the pauses between the requests: a busy machine is as late with these as with the service's
+/// work of every second.
 pub(crate) async fn within_five_seconds(client: &Client, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
     let mut paused = Duration::ZERO;
     loop {

@@ -1,4 +1,4 @@
-//! What becomes of a client that ignores 429.
+//! Bans of clients that ignore 429.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn a_client_that_ignores_429_is_banned_for_five_minutes() {
     }
 
     shop.advance(Duration::from_millis(299_999));
-    client.sends(5, "/v1/pets").await.last().unwrap().assert_error(429, "API_KEY_BANNED"); // extends nothing
+    client.sends(5, "/v1/pets").await.last().unwrap().assert_error(429, "API_KEY_BANNED"); // no extension
     shop.advance(Duration::from_millis(1));
     client.get("/v1/pets").await.assert_status(200);
 }

@@ -1,4 +1,4 @@
-//! The verbs that administer a store.
+//! Verbs that administer a store.
 
 use petstore_core::domain::Day;
 use petstore_testkit::{Exit, Installation};
@@ -25,7 +25,7 @@ async fn every_result_is_exactly_one_json_document() {
         &["migrate", "status"],
         &["migrate", "up"],
     ] {
-        json(&installation, args).await; // checks that it is one
+        json(&installation, args).await; // checks that it is JSON
     }
 }
 
@@ -320,7 +320,7 @@ async fn names_are_resolved_when_a_port_is_bound() {
     first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
 }
 
-/// An empty store.
+/// Returns an installation with an empty store.
 async fn petstore_with_a_store() -> Installation {
     let installation = petstore();
     json(&installation, &["migrate", "up"]).await;
@@ -344,7 +344,7 @@ async fn a_key_of_the_other_environment_is_not_rotated() {
     assert!(rotated["apiKey"].as_str().is_some_and(|key| key.starts_with("pet_test_")), "{rotated}");
 }
 
-/// What the verb prints, which must be one JSON document, with success.
+/// Returns the output of the verb, which must be one JSON document, with success.
 async fn json(installation: &Installation, args: &[&str]) -> Value {
     let exit = installation.run(&[args, &["--output", "json"]].concat()).await;
     assert_eq!(exit.code, Some(0), "{args:?}: {exit:?}");

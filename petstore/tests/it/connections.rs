@@ -1,4 +1,4 @@
-//! Connections: how many there may be, how long they are kept, and how they end.
+//! Connections: their number, their idle time, and their end.
 
 use std::{fs, net::SocketAddr, time::Duration};
 
@@ -14,11 +14,11 @@ use tokio::{
 
 use crate::{PORTS, https::Shop, petstore};
 
-/// No limit counts requests there.
+/// Request that no limit counts.
 const GET: &[u8] = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
-/// The same with a short answer.
+/// Request that no limit counts, with a short answer.
 const HEAD: &[u8] = b"HEAD /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
-/// For a busy machine.
+/// Timeout for a busy machine.
 const SOON: Duration = Duration::from_secs(15);
 
 #[tokio::test]
@@ -28,8 +28,8 @@ async fn idle_clients_of_one_address_silence_neither_the_admin_port_nor_the_core
     let mut idle = Vec::new();
     for _ in 0..1_015 {
         let mut stream = raw::connect(server.address("REST")).await;
-        // Without a first request they would be closed after 9 s, and others be served then. An error: the
-        // service has closed this one at once, as one too many.
+        // Without a first request they would be closed after 9 s, and others be served then. An error means
+        // that the service has closed this one at once, as one too many.
         let _ = stream.write_all(HEAD).await;
         idle.push(stream);
     }
@@ -64,7 +64,7 @@ async fn a_trusted_proxy_has_more_connections_than_one_client_may() {
     let mut open = Vec::new();
     for _ in 0..1_030 {
         let mut stream = raw::connect(server.address("REST")).await;
-        stream.write_all(GET).await.unwrap(); // nobody waits for the head of the first request
+        stream.write_all(GET).await.unwrap(); // the head of the first request is not read
         open.push(stream);
     }
     for stream in &mut open {
@@ -103,7 +103,7 @@ async fn an_idle_connection_is_kept_for_the_time_of_the_setting() {
     assert!(begin.elapsed() >= Duration::from_millis(3_900), "{:?}", begin.elapsed());
 }
 
-/// The default: longer than what proxies keep their connections for.
+/// Tests the default, which is longer than proxies keep their connections.
 #[tokio::test]
 async fn an_idle_connection_is_kept_for_longer_than_a_head_may_take() {
     if std::env::var_os("PETSTORE_TEST_LONG").is_none() {
@@ -152,11 +152,11 @@ async fn a_drain_loses_no_request_of_clients_that_heed_it() {
     }
 }
 
-/// What a client has seen that sends one request after another and keeps to `Connection: close`, until it
-/// could not open a connection any more. It panics if a request was not answered.
+/// Result of a client that sends one request after another and obeys `Connection: close`, until it could not
+/// open a connection any more. It panics if a request was not answered.
 struct Heeded {
     answered: usize,
-    /// How many answers told it to open another connection.
+    /// Number of answers that asked it to open another connection.
     told: usize,
 }
 
@@ -187,7 +187,7 @@ where
     heeded
 }
 
-/// The same over HTTP/2, where it is GOAWAY.
+/// Runs such a client over HTTP/2, where the service sends GOAWAY.
 async fn heeding_http2_client(client: &Client) -> Heeded {
     let mut heeded = Heeded { answered: 0, told: 0 };
     while let Some(answered) = client.gets_until_told("/openapi.json").await {
@@ -223,7 +223,7 @@ async fn curl_sees_why_its_body_was_not_read() {
     }
 }
 
-/// Requests that are answered without a look at their body.
+/// Requests that are answered without reading their body.
 const UNREAD: [(&str, &[&str]); 2] = [
     (
         "REST",
@@ -232,7 +232,7 @@ const UNREAD: [(&str, &[&str]); 2] = [
     ("admin", &["POST /nothing", "PUT /livez", "GET /readyz", "POST /admin/v1/accounts", "POST /metrics"]),
 ];
 
-/// Many clients send it so.
+/// Tests a form of request that many clients send.
 #[tokio::test]
 async fn a_body_that_arrives_after_its_refused_head_costs_no_other_request() {
     let installation = petstore();
@@ -249,7 +249,7 @@ async fn a_body_that_arrives_after_its_refused_head_costs_no_other_request() {
                 stream.write_all(b"{\"a\": 1} ").await.unwrap();
                 let answer = whole_answer(&mut stream).await;
                 if answer.contains("connection: close") {
-                    stream = raw::connect(server.address(port)).await; // it took long, and was told so
+                    stream = raw::connect(server.address(port)).await; // it took long, and the answer said so
                 }
             }
         }
@@ -276,7 +276,7 @@ async fn slow_clients_of_the_admin_port_silence_neither_health_nor_operators() {
             answer.assert_status(200);
         }
     }
-    // Those that are still open are refused when their time is up.
+    // Connections that are still open are refused when their time is up.
     let mut last = slow.pop().unwrap();
     let answer = raw::answer(&raw::read_to_end(&mut last).await);
     answer.assert_error_body(408, "REQUEST_TIMEOUT");
@@ -352,7 +352,7 @@ async fn every_answer_has_one_content_type() {
     }
 }
 
-/// The head of the next answer.
+/// Reads the head of the next answer.
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -364,7 +364,7 @@ async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// The head of the next answer, of which the body is read too.
+/// Reads the head and the body of the next answer. Returns the head.
 async fn whole_answer(stream: &mut TcpStream) -> String {
     let head = head(stream).await;
     let lower = head.to_lowercase();
@@ -374,7 +374,7 @@ async fn whole_answer(stream: &mut TcpStream) -> String {
     head
 }
 
-/// The status line of the next answer, of which the body is read too.
+/// Reads the next answer with its body. Returns the status line.
 async fn status(stream: &mut TcpStream) -> String {
     whole_answer(stream).await.lines().next().unwrap().to_owned()
 }
@@ -385,13 +385,13 @@ async fn connect_from(own: &str, address: SocketAddr) -> TcpStream {
     socket.connect(address).await.unwrap()
 }
 
-/// This process opens as many connections as the service is to withstand.
+/// Raises this process's own limit, because it opens as many connections as the service.
 fn raise_own_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// `serve`, started by a shell that has set a limit before.
+/// Starts `serve` from a shell that has set a limit before.
 async fn start_under(limit: &str, flags: &[&str]) -> (Installation, Server) {
     let installation = Installation::of("/bin/sh");
     let script = format!("{limit} && exec \"$0\" \"$@\"");

@@ -6,18 +6,18 @@ use petstore_core::domain::Role;
 use petstore_testkit::{Answer, Client, Plan, TestShop};
 use serde_json::json;
 
-/// What the console's own pages send.
+/// Header field that the console's own pages send.
 const OF_CONSOLE: (&str, &str) = ("petstore-console", "1");
 
-/// A browser at the admin port, signed in with that token; the cookie is in it.
+/// Returns a browser at the admin port, signed in with that token. It has the cookie.
 async fn signed_in(shop: &TestShop, token: &str) -> Client {
     let answer = sign_in(shop, token).await;
     answer.assert_status(200);
     with_cookie(&shop.admin(), &answer)
 }
 
-/// The same browser at that admin port, as if every gateway were at one address: the cookie's name has its
-/// port.
+/// Returns that browser at another admin port, as if every gateway were at one address: the cookie's name has
+/// its port.
 fn with_cookie(admin: &Client, signed_in: &Answer) -> Client {
     let cookie = signed_in.header("set-cookie").split(';').next().unwrap();
     let (_, token) = cookie.split_once('=').unwrap();
@@ -25,7 +25,7 @@ fn with_cookie(admin: &Client, signed_in: &Answer) -> Client {
     admin.with_header(OF_CONSOLE.0, OF_CONSOLE.1).with_header("cookie", &cookie)
 }
 
-/// An Error, without the rate limit headers that are `/v1`'s.
+/// Checks for an Error without the rate limit headers that are `/v1`'s.
 #[track_caller]
 fn assert_refused(answer: &Answer, status: u16, code: &str) {
     answer.assert_status(status);

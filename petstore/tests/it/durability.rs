@@ -1,6 +1,7 @@
-//! What was answered with 201 is there, once, whatever is killed or cut.
+//! Durability: a pet that was answered with 201 is stored once, even if processes are killed or connections
+//! cut.
 //!
-//! `PETSTORE_TEST_LONG=1` (`scripts/test --long`) makes more rounds of it.
+//! `PETSTORE_TEST_LONG=1` (`scripts/test --long`) runs more rounds.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,10 +22,10 @@ use serde_json::json;
 
 use crate::{key_without_limits, pets::created, petstore_on};
 
-/// Within this a gateway goes on when its core is back, on a busy machine.
+/// Time within which a gateway recovers when its core is back, on a busy machine.
 const GOES_ON: Duration = Duration::from_secs(30);
 
-/// How many rounds, in the short and in the long form.
+/// Returns the number of rounds, in the short or in the long form.
 fn rounds(short: usize, long: usize) -> usize {
     if std::env::var_os("PETSTORE_TEST_LONG").is_some() { long } else { short }
 }
@@ -42,9 +43,9 @@ async fn an_answer_that_is_cut_off_after_the_commit_makes_one_pet() {
         let cuts = rounds(30, 200);
         let mut added = HashSet::new();
         for number in 0..cuts {
-            // A gateway repeats a fifth of its calls and no more: these are the other four.
+            // A gateway retries at most a fifth of its calls: these are the other four.
             client.sends(5, "/v1/pets?limit=1").await;
-            // In place of the answer, or at any point of its frames.
+            // Cuts in place of the answer, or at any point of its frames.
             proxy.set(Fault::CutOnce { response_bytes: number as u64 % 40 * 3 }).await;
             let pet = json!({"name": format!("Pet {number}"), "categoryId": 1});
             assert!(added.insert(created(&client.post("/v1/pets", &pet).await)), "{engine:?}: {number}");
@@ -91,7 +92,7 @@ async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
     }
 }
 
-/// Clients that each add one pet after the other, and ask again with the same key until it is acknowledged.
+/// Clients that each add one pet after the other, and retry with the same key until it is acknowledged.
 struct Load {
     is_over: Arc<AtomicBool>,
     acknowledged: Arc<Mutex<HashMap<i64, (String, i64)>>>,
@@ -148,7 +149,7 @@ async fn add(client: &Client, (name, category_id): &(String, i64)) -> i64 {
     panic!("{name} was never added");
 }
 
-/// Every pet that the core keeps, with its name and category.
+/// Returns every pet that the core keeps, with its name and category.
 async fn all_pets(core: &Server) -> HashMap<i64, (String, i64)> {
     let mut pets = grpc::pet_store(core.address("gRPC")).await;
     let (mut all, mut page_token) = (HashMap::new(), String::new());

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{pets::created, redis_outages::says};
 
-/// Each outage that is noticed delays the next try by up to ten seconds.
+/// Timeout of the retries. Each outage that is noticed delays the next try by up to ten seconds.
 const BOUND: Duration = Duration::from_mins(2);
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn of_reads_that_are_refused_one_after_the_other_the_core_does_not_hear() 
     }
 }
 
-/// While Redis is stopped the limiter refuses after a while; but by then, the core has been asked.
+/// Tests while Redis is stopped: the limiter refuses after a while; but by then, the core has been called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_nothing_if_it_is_refused() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
@@ -36,7 +36,7 @@ async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_no
         TestShop::open_on(&SharedCounters::at(&redis.url()), 1, &["--on-redis-failure", "closed"]).await;
     let client = shop.client_with(1_000, 10_000).await;
     says(&shop, "ok").await;
-    // A decision of Redis that comes late is a refusal, also before the outage.
+    // A decision of Redis that arrives late is a refusal, also before the outage.
     let id = eventually(BOUND, async || {
         match client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await {
             added if added.status() == 201 => Ok(created(&added)),
@@ -45,8 +45,8 @@ async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_no
     })
     .await;
     let path = format!("/v1/pets/{id}");
-    // A machine so busy that the outage is noticed before the request comes, or a call counted after its
-    // answer, gets another try.
+    // If the machine is so busy that the outage is noticed before the request arrives, or a call is counted
+    // after its answer, the test tries again.
     eventually(BOUND, async || {
         let admitted = client.get(&path).await;
         if admitted.status() != 200 {
@@ -62,14 +62,14 @@ async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_no
         for answer in [refused, again] {
             answer.assert_error(503, "LIMITER_UNAVAILABLE");
         }
-        // Not for the second: the request before it was refused.
+        // The second is not called early: the request before it was refused.
         let calls = (asked, asked_again);
         if calls == (1, 0) { Ok(()) } else { Err(format!("{calls:?} calls of the core")) }
     })
     .await;
 }
 
-/// One of them is admitted, and one more may have been early.
+/// Tests that one of them is admitted; one more may have been early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_hundred_reads_at_once_with_one_request_left_cost_the_core_two_reads_at_most() {
     let redis = RedisServer::start(RedisOptions::default()).await;
@@ -83,7 +83,7 @@ async fn three_hundred_reads_at_once_with_one_request_left_cost_the_core_two_rea
     assert!((1..=2).contains(&cost), "{cost} reads");
 }
 
-/// How many calls for single pets the core has answered.
+/// Returns the number of calls for single pets that the core has answered.
 async fn gets(shop: &TestShop) -> u64 {
     let series = r#"rpc_server_call_duration_seconds_count{rpc_method="GetPet"} "#;
     let metrics = shop.admin().get("/metrics").await.text().to_owned();

@@ -1,4 +1,4 @@
-//! What an operator sees of the store, on SQLite and on PostgreSQL.
+//! Operation of the store, on SQLite and on PostgreSQL.
 
 use std::{path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{PORTS, key_of_new_account, pets::created, petstore, petstore_on};
 
-/// A refusal to start must not take longer, with the start of the process on a busy machine.
+/// Timeout of a refusal to start, with the start of the process on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_migration_that_was_killed_is_completed_by_the_next() {
                 || format!("sqlite://{}", folder.path().join("petstore.db").display()),
                 |database| database.url(),
             );
-            // At ten moments from its start until it would have ended.
+            // At ten moments between its start and its end.
             let moment = format!("{:.3}", (took * part / 5).as_secs_f64());
             let killed = Installation::of("timeout").with_variable("PETSTORE_DATABASE_URL", &url);
             killed.run(&["--signal=KILL", &moment, env!("CARGO_BIN_EXE_petstore"), "migrate", "up"]).await;

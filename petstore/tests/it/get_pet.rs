@@ -1,4 +1,4 @@
-//! `GET /v1/pets/{petId}`. That it is deprecated is told in `deprecation.rs`.
+//! `GET /v1/pets/{petId}`. Its deprecation is tested in `deprecation.rs`.
 
 use petstore_testkit::{Plan, TestShop};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The gRPC edge: the same verdicts as REST, without plans.
+//! The gRPC edge: its outcomes are those of REST, without plans.
 
 use petstore_testkit::{
     Plan, TestShop,
@@ -202,7 +202,7 @@ async fn reflection_lists_the_public_services() {
 async fn health_is_told_per_service() {
     let shop = TestShop::open().await;
     for service in SERVICES.into_iter().chain([""]) {
-        // From the first moment: the service has said that it is there.
+        // The service is listed from the first moment.
         assert_eq!(
             grpc::health(shop.grpc_addr(), service).await.unwrap(),
             ServingStatus::Serving,

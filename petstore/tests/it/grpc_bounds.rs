@@ -1,4 +1,4 @@
-//! What one caller of the gRPC port cannot take away from all others.
+//! Bounds that keep one caller of the gRPC port from harming all others.
 
 use std::{fs, time::Duration};
 
@@ -14,23 +14,23 @@ use tokio::{
 
 use crate::{PORTS, petstore};
 
-/// Calls at once on one connection.
+/// Maximum number of concurrent calls on one connection.
 const MOST_STREAMS: usize = 256;
-/// Imports that are open at once, over all connections.
+/// Maximum number of open imports, over all connections.
 const MOST_IMPORTS: usize = 16;
-/// How long an import may bring nothing before it is ended.
+/// Idle timeout of an import.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long a call may take to bring its message.
+/// Timeout of a call's message.
 const RECEIVED: Duration = Duration::from_secs(5);
-/// Longer than that, on a busy machine.
+/// Timeout longer than that, for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
-/// Long enough for the messages of hundreds of calls. No longer than each message of a stream may take, which
-/// is not what these calls are given.
+/// Timeout that is enough for the messages of hundreds of calls. It is not longer than the timeout of each
+/// message of a stream, which these calls do not have.
 const ALL_ENDED: Duration = Duration::from_secs(30);
-/// How long the change feed may take to tell, on a busy machine.
+/// Timeout of a notification by the change feed, on a busy machine.
 const TOLD: Duration = Duration::from_secs(15);
-/// What the calls of two connections may hold, 16 MiB each, and what the allocator has not given back yet.
-/// That is two thirds of what the calls below take without a bound.
+/// Memory of the calls of two connections, 16 MiB each, and of what the allocator has not returned yet. That
+/// is two thirds of what the calls below take without a bound.
 const MAX_GROWTH: u64 = 192 << 20;
 
 #[tokio::test]
@@ -57,8 +57,8 @@ async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
         let end = end.unwrap_or_else(|_| panic!("{} stay open", imports.len()));
         let status = end.unwrap().unwrap().unwrap_err();
         if status.code() == Code::DeadlineExceeded {
-            // A busy machine may still be refusing when the first ones end because they bring nothing, and
-            // others take their places. If nobody is refused any more, the others were all let in.
+            // A busy machine may still refuse when the first ones end because they are idle, and others take
+            // their places. If there are no more refusals, the others were all admitted.
             assert!(last_refusal.elapsed() < IDLE / 2, "{} more were open: {status:?}", imports.len());
         } else {
             assert_overloaded(&status);
@@ -138,7 +138,7 @@ fn assert_overloaded(status: &Status) {
     );
 }
 
-/// The memory of the process, in bytes.
+/// Returns the memory of the process, in bytes.
 fn memory(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

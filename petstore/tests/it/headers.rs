@@ -1,4 +1,4 @@
-//! What every response under /v1 carries, whatever its status or method.
+//! Header fields of every response under /v1, for any status or method.
 
 use petstore_testkit::{Answer, Client, Plan, TestShop};
 
@@ -75,15 +75,14 @@ fn assert_common(answer: &Answer, what: &str) {
     }
 }
 
-/// What `RateLimit` and `RateLimit-Policy` tell of a window.
+/// Window in `RateLimit` and `RateLimit-Policy`.
 #[derive(Debug)]
 struct Window {
     limit: u64,
     remaining: u64,
 }
 
-/// Both windows, as a client reads them that knows the draft and structured fields (RFC 9651) and nothing
-/// else.
+/// Returns both windows, read only by the draft and by structured fields (RFC 9651).
 #[track_caller]
 fn both_windows(answer: &Answer) -> [Window; 2] {
     let [policies, states] = ["ratelimit-policy", "ratelimit"].map(|field| {
@@ -100,7 +99,7 @@ fn both_windows(answer: &Answer) -> [Window; 2] {
     })
 }
 
-/// The parameters of the list's item of that name, all of them, each an integer that is not negative.
+/// Returns all parameters of the list's item of that name, each an integer that is not negative.
 #[track_caller]
 fn parameters<const N: usize>(list: &sfv::List, name: &str, keys: [&str; N]) -> [u64; N] {
     let named = |item: &&sfv::Item| item.bare_item.as_string().is_some_and(|text| text.as_str() == name);

@@ -1,4 +1,4 @@
-//! REST over HTTPS: the same promises, over HTTP/1.1 and HTTP/2.
+//! REST over HTTPS, with HTTP/1.1 and HTTP/2.
 
 use std::{fs, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::{FIRST_KEY, PORTS, pets::created, petstore};
 
-/// How long a new certificate may take to be in use.
+/// Time within which a new certificate must be in use.
 const REPLACED: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
     }
 }
 
-/// The service with an HTTPS port.
+/// Service with an HTTPS port.
 pub(crate) struct Shop {
     pub(crate) authority: Authority,
     certificate: Certificate,
@@ -248,7 +248,7 @@ impl Shop {
         Self { authority, certificate, installation, server }
     }
 
-    /// When the certificate ends, as the metric tells.
+    /// Returns the expiry of the certificate, by the metric.
     async fn expiry(&self) -> i64 {
         let metrics = self.server.admin().get("/metrics").await;
         let name = "petstore_https_certificate_expiry_timestamp_seconds ";

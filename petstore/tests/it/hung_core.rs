@@ -1,4 +1,4 @@
-//! What clients see while the core hangs, and what counts as hanging.
+//! Answers of a gateway while the core hangs, and the criteria of a hang.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use serde_json::json;
 
 use crate::{pets::created, petstore, split::Split};
 
-/// A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms, on an idle machine.
-/// On a busy one it is enough that the first is below the 5 s that a call may take, and the others below the
-/// 1.1 s of a call to a core that is not yet known to hang.
+/// Bound of the calls. A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms,
+/// on an idle machine. On a busy one it is enough that the first is below the 5 s of a call's deadline, and
+/// the others below the 1.1 s of a call to a core that is not yet known to hang.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 const AT_ONCE: Duration = Duration::from_millis(900);
 const FOUND_OUT: Duration = Duration::from_secs(3);
-/// A core that answers again is called again within a second, on an idle machine.
+/// Time within which a core that answers again is called again. On an idle machine it is a second.
 const BACK: Duration = Duration::from_secs(10);
-/// The log is written a moment later.
+/// Timeout of a line in the log, which is written a moment later.
 const LOGGED: Duration = Duration::from_secs(10);
 const GONE: &str = "the core does not answer: calls to it fail";
 const CAME_BACK: &str = "the core answers again";
@@ -55,7 +55,7 @@ async fn calls_to_a_core_that_hangs_fail_soon_then_at_once_and_are_served_again_
         log => Err(log),
     })
     .await;
-    // After 2 s the gateway gives its question for changes up by itself, and says so.
+    // After 2 s the gateway ends its request for changes by itself, and logs that.
     if found_out < Duration::from_millis(1_500) {
         assert!(!log.contains("accounts changed"), "one line for one outage: {log}");
     }
@@ -73,7 +73,7 @@ async fn calls_to_a_core_that_hangs_fail_soon_then_at_once_and_are_served_again_
         if told == [outages; 2] && !is_open { Ok(outages) } else { Err(format!("{outages} outages: {log}")) }
     })
     .await;
-    // A machine that stalls may make a second outage of it, but not one of each call that failed.
+    // A machine that stalls may make a second outage of it, but not one for each call that failed.
     assert!((1..5).contains(&outages), "{outages} outages");
 }
 
@@ -122,7 +122,7 @@ fn is_told_that_it_is_away(answer: &Answer) {
     assert!(answer.retry_after() >= 1, "{answer:?}");
 }
 
-/// Asks a few times a second, so that the minute's requests last.
+/// Sends a few requests a second, so that the minute's requests last.
 async fn is_served_again(client: &Client, path: &str) {
     eventually(BACK, async || {
         let answer = client.get(path).await;

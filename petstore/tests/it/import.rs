@@ -1,4 +1,4 @@
-//! `petstore import`: the lines of a file, each once, whatever happens in between.
+//! `petstore import`: the lines of a file, each once, also after interruptions.
 
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{PORTS, key_of_new_account, petstore, petstore_on};
 
-/// Longer than a part of an import takes on a busy machine.
+/// Timeout longer than a part of an import takes on a busy machine.
 const LONG: Duration = Duration::from_mins(1);
 
 const NDJSON: &str = r#"{"name": "Rex", "categoryId": 7, "status": "available"}
@@ -19,7 +19,7 @@ const NDJSON: &str = r#"{"name": "Rex", "categoryId": 7, "status": "available"}
 const CSV: &str = "status,name,colour,categoryId\r\navailable,Rex,brown,7\r\n\
                    ,Tom 🐈,grey,-9223372036854775808\r\n\r\nsold,\"a \"\"quoted\"\", name\",,0\r\n";
 
-/// What both say, without identifiers.
+/// Returns the pets of both files, without identifiers.
 fn pets() -> [Value; 3] {
     [
         json!({"name": "Rex", "categoryId": 7, "status": "available"}),
@@ -34,7 +34,7 @@ async fn a_file_is_imported_in_its_order_on_either_engine_in_either_format_compr
         let installation = with_store(engine).await;
         fs::write(installation.folder().join("pets.ndjson"), NDJSON).unwrap();
         fs::write(installation.folder().join("pets.csv.gz"), gzip(CSV)).unwrap();
-        fs::write(installation.folder().join("pets"), gzip(NDJSON)).unwrap(); // whatever it is called
+        fs::write(installation.folder().join("pets"), gzip(NDJSON)).unwrap(); // the name does not matter
         for args in [&["pets.ndjson"][..], &["pets.csv.gz"], &["pets", "--format", "ndjson"]] {
             let exit = import(&installation, args).await;
             assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{engine:?} {args:?}: {exit:?}");
@@ -109,7 +109,7 @@ async fn a_line_that_is_not_allowed_is_told_as_rest_tells_it_and_the_others_are_
 
 #[tokio::test]
 async fn a_strict_import_ends_at_the_first_bad_line_and_goes_on_once_that_is_corrected() {
-    // Of what only the file shows, of what only the core knows, and of both.
+    // Lines that only the file shows to be wrong, that only the core refuses, and both.
     for (third, fifth) in
         [("{", ok(5)), (r#"{"name":"","categoryId":1}"#, "{".to_owned()), ("{", "{".to_owned())]
     {
@@ -141,7 +141,7 @@ async fn an_import_that_was_ended_goes_on_where_it_was() {
         for (signal, code) in [("KILL", None), ("INT", Some(1))] {
             let installation = with_store(engine).await;
             let args = ["import", "-", "--import-id", "ended"];
-            // The lines that are brought at once, and some more; the rest never comes.
+            // The lines that are sent at once, and some more; the rest never arrives.
             let moment = eventually(LONG, async || match exported(&installation).await.len() {
                 8_000 => Ok(()),
                 count => Err(format!("{count} pets")),
@@ -149,7 +149,7 @@ async fn an_import_that_was_ended_goes_on_where_it_was() {
             let ended = installation.run_until(&args, lines(9_000).as_bytes(), moment, signal).await;
             assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
             if signal == "INT" {
-                // It may not have heard yet of what the store has.
+                // It may not know yet which lines the store has.
                 let told: Vec<_> = ["0", "8000"].map(told_of_an_end).into();
                 assert!(told.contains(&ended.stderr), "{ended:?}");
             }
@@ -275,7 +275,7 @@ fn told_of_an_end(line: &str) -> String {
     )
 }
 
-/// An empty store on this engine.
+/// Returns an installation with an empty store on this engine.
 async fn with_store(engine: Engine) -> Installation {
     let installation = petstore_on(engine).await;
     let exit = installation.run(&["migrate", "up"]).await;
@@ -287,14 +287,14 @@ async fn import(installation: &Installation, args: &[&str]) -> Exit {
     installation.run(&[&["import"], args].concat()).await
 }
 
-/// Every pet in the store, in the order of their identifiers.
+/// Returns every pet in the store, in the order of their identifiers.
 async fn exported(installation: &Installation) -> Vec<Value> {
     let exit = installation.run(&["export"]).await;
     assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
     exit.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The store has the pets of so many lines, in their order, each once.
+/// Checks that the store has the pets of this number of lines, in their order, each once.
 async fn assert_lines(installation: &Installation, lines: usize) {
     let names: Vec<_> = exported(installation).await.iter().map(|pet| pet["name"].clone()).collect();
     assert_eq!(names.len(), lines);

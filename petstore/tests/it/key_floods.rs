@@ -1,4 +1,4 @@
-//! Floods of keys that nobody has: what they cost the core, and that they lock nobody out.
+//! Floods of unknown keys: their cost for the core, and the keys that remain usable.
 
 use std::{
     fmt::Write as _,
@@ -9,19 +9,19 @@ use futures_util::future::join_all;
 use petstore_api_key::{ApiKey, Environment};
 use petstore_testkit::{Client, Plan, TestShop, eventually, raw};
 
-/// The most calls a second with which one gateway asks the core about keys.
+/// Maximum number of calls per second with which one gateway asks the core about keys.
 const MAX_LOOKUP_CALLS: f64 = 200.0;
 
-/// Keys that nobody has used before, while strangers flood.
+/// Number of keys that are used for the first time during the flood.
 const FRESH_KEYS: usize = 12;
 
-/// Within this a key that is used for the first time is served, on a busy machine.
+/// Time within which a key that is used for the first time is served, on a busy machine.
 const SERVED: Duration = Duration::from_secs(20);
 
-/// How long a look-up waits for its turn, before it is refused because too many wait.
+/// Timeout of a look-up's wait for its turn. After it the look-up is refused because too many wait.
 const TURN: Duration = Duration::from_secs(2);
 
-/// More than could wait for their turn, if each had to be looked up by itself.
+/// Number of connections: more than could wait for their turn, if each key had to be looked up by itself.
 const CONNECTIONS: usize = 250;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +36,7 @@ async fn a_flood_of_unknown_keys_from_a_thousand_addresses_locks_out_no_key_that
 async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbours() {
     let shop = TestShop::open().await;
     let flooded = flood(&shop, 4, |_| None).await;
-    // Those who were told nothing of their key did not count: there may be no more than are let in.
+    // Requests whose key was not judged did not count: there may be no more than the limit.
     let told = counts(&flooded);
     let ([("INVALID_API_KEY", refused)] | [("INVALID_API_KEY", refused), ("RATE_LIMITED", _)]) = told[..]
     else {
@@ -45,9 +45,9 @@ async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbou
     assert!(refused <= 600, "{told:?}");
 }
 
-/// Sends requests with keys that nobody has over many connections at once, so many one after another on each,
-/// as fast as they are answered. Meanwhile keys are used for the first time, all of which have to be served.
-/// The codes that strangers were answered, but for those whose key could not be looked up.
+/// Sends requests with unknown keys over many connections at once, several one after another on each, as fast
+/// as they are answered. Meanwhile keys are used for the first time, all of which have to be served. Returns
+/// the codes of the unknown keys' answers, except those of keys that could not be looked up.
 async fn flood(
     shop: &TestShop,
     requests: usize,
@@ -92,7 +92,7 @@ async fn flood(
     let calls = lookup_calls(&shop.admin()).await - calls;
     let answers = answers.into_iter().flat_map(Result::unwrap);
     let codes: Vec<_> = answers.map(|answer| answer.json()["code"].as_str().unwrap().to_owned()).collect();
-    // On a busy machine some may wait for too long, and are told nothing of the key.
+    // On a busy machine some may wait for too long, and get no judgement of the key.
     let told: Vec<_> =
         codes.iter().filter(|code| !matches!(code.as_str(), "UNAVAILABLE" | "OVERLOADED")).cloned().collect();
     assert!(told.len() * 2 > codes.len(), "{:?}", counts(&codes));
@@ -105,7 +105,7 @@ async fn flood(
 }
 
 /// Uses a key until it is served. A busy machine may be late with the core's answer, or with the turn to ask
-/// for one. But a place to wait for it is there for every key: who gets none is refused at once.
+/// for one. But every key has a place to wait for it: a key without one is refused at once.
 async fn first_use(client: &Client) {
     eventually(SERVED, async || {
         let sent = Instant::now();
@@ -120,7 +120,7 @@ async fn first_use(client: &Client) {
     .await;
 }
 
-/// How often the core was asked about keys.
+/// Returns the number of calls to the core about keys.
 async fn lookup_calls(admin: &Client) -> f64 {
     let metrics = admin.get("/metrics").await;
     let series = "rpc_server_call_duration_seconds_count{rpc_method=\"ResolveKeys\"} ";

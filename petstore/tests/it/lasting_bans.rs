@@ -1,4 +1,4 @@
-//! Bans outlive the process that imposed them, hold on every gateway, and obey operators.
+//! Bans that outlive the process that imposed them, hold on every gateway, and can be changed by operators.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::{PORTS, petstore};
 
-/// How long what an operator does, or another gateway, may take to act on a busy machine; the promise is 5
+/// Time within which a change by an operator or another gateway acts on a busy machine; the promise is 5
 /// seconds.
 const WITHIN: Duration = Duration::from_secs(15);
 
-/// Between questions, so that a minute's requests last.
+/// Interval between requests, so that a minute's requests last.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn with_redis_a_ban_that_a_gateway_imposed_is_listed_and_lifted_also_after
     assert_eq!((&ban["account"], &ban["origin"]), (&"small".into(), &"limiter".into()), "{ban}");
     server.terminate().await;
 
-    run(&installation, &["ban", "lift", ban["keyId"].as_str().unwrap()]).await; // no gateway hears it now
+    run(&installation, &["ban", "lift", ban["keyId"].as_str().unwrap()]).await; // no gateway is notified now
     let server = serve_on(&installation, &redis).await;
     let answer = server.client(&key).get("/v1/pets").await;
     assert_ne!(answer.json()["code"], "API_KEY_BANNED", "Redis brings nothing back: {answer:?}");
@@ -145,7 +145,7 @@ async fn a_ban_imposed_while_redis_is_away_is_listed_and_lifted_and_one_in_force
 
     run(&installation, &["ban", "add", ban["keyId"].as_str().unwrap(), "--for", "1h"]).await;
     first_with("API_KEY_BANNED", &client).await;
-    redis.restart().await; // and knows nothing
+    redis.restart().await; // without its data
     crate::redis_operation::says(&server, "ok").await;
     for _ in 0..3 {
         client.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
@@ -239,8 +239,8 @@ async fn provoke_a_ban(shop: &TestShop, client: &Client) {
     client.sends(101, "/v1/pets").await.last().unwrap().assert_error(429, "API_KEY_BANNED");
 }
 
-/// The same where the clock cannot be moved. With Redis the ban may come later than with the 101st request
-/// that counts: where Redis answers too late, the gateway decides by itself and counts apart.
+/// Provokes a ban where the clock cannot be moved. With Redis the ban may come later than with the 101st
+/// request that counts: if Redis answers too late, the gateway decides by itself and counts apart.
 async fn provoke_a_ban_in_real_time(client: &Client) {
     let is_banned = |answer: &Answer| answer.status() == 429 && answer.json()["code"] == "API_KEY_BANNED";
     client.sends(2, "/v1/nothing").await;
@@ -284,7 +284,7 @@ async fn first_without(code: &str, client: &Client) {
     .await;
 }
 
-/// The only ban, once it is listed.
+/// Returns the only ban, once it is listed.
 async fn the_ban(installation: &Installation) -> Value {
     eventually(WITHIN, async || match <[Value; 1]>::try_from(bans(installation).await) {
         Ok([ban]) => Ok(ban),
@@ -301,7 +301,7 @@ async fn serve(installation: &Installation) -> Server {
     installation.start(&[["serve"].as_slice(), &PORTS].concat()).await
 }
 
-/// A key of the new account `small`, which may send one request a minute.
+/// Returns a key of the new account `small`, which may send one request a minute.
 async fn key_of_small_account(installation: &Installation) -> String {
     let plan = ["--plan", "enterprise", "--per-minute", "1", "--per-day", "1000000"];
     run(installation, &[["account", "create", "small"].as_slice(), &plan].concat()).await;
@@ -313,7 +313,7 @@ async fn bans(installation: &Installation) -> Vec<Value> {
     run(installation, &["ban", "list"]).await["bans"].as_array().expect("a list").clone()
 }
 
-/// What a command prints as JSON.
+/// Returns the JSON that a command prints.
 async fn run(installation: &Installation, args: &[&str]) -> Value {
     let exit = installation.run(&[args, &["--output", "json"]].concat()).await;
     assert_eq!(exit.code, Some(0), "{args:?}: {}", exit.stderr);

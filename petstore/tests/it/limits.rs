@@ -9,7 +9,7 @@ use crate::authentication::within_five_seconds;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A body that the service does not take.
+/// Header field of a body that the service does not accept.
 const PLAIN: [(&str, &str); 1] = [("content-type", "text/plain")];
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn a_higher_plan_acts_in_the_running_window_within_five_seconds() {
     shop.set_plan(&account, Plan::Pro).await;
     let admitted = within_five_seconds(&client, |answer| answer.status() == 200).await;
     let Rate { limit, remaining, .. } = admitted.rate();
-    assert_eq!((limit, remaining), (300, 300 - 61), "{admitted:?}"); // what was used stays used
+    assert_eq!((limit, remaining), (300, 300 - 61), "{admitted:?}"); // used requests stay used
 }
 
 #[tokio::test]

@@ -264,7 +264,7 @@ async fn a_cursor_damaged_in_any_character_is_refused() {
     add(&client, 3).await;
     let cursor = cursor_of(&client.get("/v1/pets?limit=1").await);
     for at in 0..cursor.len() {
-        // Another digit of the cursor's own alphabet, so that only a checksum can tell.
+        // Another digit of the cursor's own alphabet, so that only a checksum can detect it.
         for digit in ["0", "1"].into_iter().filter(|digit| !cursor[at..].starts_with(digit)) {
             let mut damaged = cursor.clone();
             damaged.replace_range(at..=at, digit);
@@ -309,7 +309,8 @@ proptest! {
     }
 }
 
-/// The pets that were there before, and what a walk with these page sizes saw while so many others came.
+/// Returns the pets that were there before, and those that a walk with these page sizes saw while others were
+/// added.
 async fn walk_while_others_insert(before: usize, pages: &[(usize, usize)]) -> (Vec<i64>, Vec<i64>) {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Business).await;

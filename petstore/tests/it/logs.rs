@@ -1,4 +1,4 @@
-//! What is logged, as an operator's tools read it.
+//! Lines of the log, as an operator's tools read them.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{PORTS, first_client, petstore};
 
-/// Lines are written by a thread of their own.
+/// Timeout of a line, which a separate thread writes.
 const WRITTEN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn an_operators_request_is_one_line_that_says_who_did_what_from_where() {
     assert!(!server.stderr().contains(token.trim()) && !server.stderr().contains("pet_op_0000"));
 }
 
-/// The admin port for the first operator.
+/// Returns a client of the admin port for the first operator.
 fn first_operator(installation: &Installation, server: &Server) -> Client {
     let token = installation.read("data/first-operator-token");
     server.admin().with_header("authorization", &format!("Bearer {}", token.trim()))
@@ -199,7 +199,7 @@ async fn one_query_finds_the_lines_of_gateway_and_core() {
     .await;
 }
 
-/// Every member that a line of ours may have, as the operator's guide has them.
+/// Tests every member of the service's own lines against the operator's guide.
 #[tokio::test]
 async fn a_line_has_no_members_but_those_of_the_guide() {
     let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
@@ -277,7 +277,7 @@ fn request_id(answer: &Answer) -> &str {
     answer.header("x-request-id")
 }
 
-/// The line of a request in the log, which is JSON.
+/// Returns the line of a request in the log, which is JSON.
 async fn line_of(server: &Server, request_id: &str) -> Value {
     eventually(WRITTEN, async || {
         let log = server.stderr();

@@ -1,7 +1,7 @@
-//! The service from the street: every test is a sentence that a client or an operator may rely on.
+//! Black-box tests of the service: every test is a sentence that a client or an operator may rely on.
 //!
-//! What a client sees is tested on a [`petstore_testkit::TestShop`], in this process, so that its clock can
-//! be moved; what an operator sees is tested on the binary.
+//! Behaviour for clients is tested on a [`petstore_testkit::TestShop`], in this process, so that its clock
+//! can be moved. Behaviour for operators is tested on the binary.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -73,22 +73,22 @@ mod waiting_writes;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
 
-/// Where the key of a fresh store is.
+/// File with the key of a fresh store.
 const FIRST_KEY: &str = "data/first-api-key";
 
-/// Free ports for `serve`.
+/// Flags that select free ports for `serve`.
 const PORTS: [&str; 6] =
     ["--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
 
-/// The account of [`key_of_new_account`].
+/// Account of [`key_of_new_account`].
 const ACCOUNT: &str = "acme";
 
-/// The binary in an empty folder.
+/// Returns the binary in an empty folder.
 fn petstore() -> Installation {
     Installation::of(env!("CARGO_BIN_EXE_petstore"))
 }
 
-/// The binary in an empty folder, with an empty store on this engine.
+/// Returns the binary in an empty folder, with an empty store on this engine.
 async fn petstore_on(engine: Engine) -> Installation {
     match engine {
         Engine::Sqlite => petstore(),
@@ -99,12 +99,12 @@ async fn petstore_on(engine: Engine) -> Installation {
     }
 }
 
-/// Speaks REST with the key of the fresh store.
+/// Returns a REST client with the key of the fresh store.
 fn first_client(installation: &Installation, server: &Server) -> Client {
     server.client(installation.read(FIRST_KEY).trim())
 }
 
-/// A key of a new account on the plan Free, as the operator's command prints it.
+/// Returns a key of a new account on the plan Free, as the operator's command prints it.
 async fn key_of_new_account(installation: &Installation) -> String {
     let account = installation.run(&["account", "create", ACCOUNT, "--plan", "free"]).await;
     assert_eq!(account.code, Some(0), "{account:?}");
@@ -114,7 +114,7 @@ async fn key_of_new_account(installation: &Installation) -> String {
     key["apiKey"].as_str().expect("the key").to_owned()
 }
 
-/// A key that no limit is in the way of.
+/// Returns a key of an account without effective limits.
 async fn key_without_limits(installation: &Installation) -> String {
     let limits = ["--plan", "enterprise", "--per-minute", "1000000", "--per-day", "1000000"];
     let account = installation.run(&[["account", "create", "load"].as_slice(), &limits].concat()).await;
@@ -124,7 +124,7 @@ async fn key_without_limits(installation: &Installation) -> String {
     key["apiKey"].as_str().expect("the key").to_owned()
 }
 
-/// The identifier of the account's only key.
+/// Returns the identifier of the account's only key.
 async fn only_key_id(installation: &Installation, account: &str) -> String {
     let keys = installation.run(&["key", "list", "--account", account, "--output", "json"]).await;
     let keys: serde_json::Value = serde_json::from_str(&keys.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! The memory of a core under load is bounded.
+//! Bound of a core's memory under load.
 
 use std::{fs, time::Duration};
 
@@ -9,8 +9,8 @@ use petstore_testkit::{
 
 use crate::{PORTS, petstore};
 
-/// Bytes that the core may keep after any load: page caches of five SQLite connections (10 MiB), prepared
-/// statements, and 10,000 pets (`--pet-cache`).
+/// Maximum number of bytes that the core may keep after any load: page caches of five SQLite connections (10
+/// MiB), prepared statements, and 10,000 pets (`--pet-cache`).
 const CEILING: u64 = 24 * 1024 * 1024;
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What an operator reads at `/metrics` on the admin port.
+//! Metrics at `/metrics` on the admin port.
 
 use std::{env, fmt::Write as _, fs, time::Duration};
 
@@ -116,7 +116,7 @@ async fn calls_statements_and_connections_are_counted() {
              db_system_name=\"{system}\"}}"
         )
     };
-    // Reports of usage are statements too, and come by the clock.
+    // Reports of usage are statements too, and are sent periodically.
     for (operation, least) in [("INSERT", 1.0), ("SELECT", 2.0)] {
         assert!(metrics.value(&statements(operation)) >= least, "{operation}: {}", metrics.0);
     }
@@ -226,7 +226,7 @@ async fn nothing_that_a_stranger_sends_becomes_a_label() {
     );
 }
 
-/// With `UPDATE_PAGES=1` in its environment this test writes the table instead of judging it.
+/// Checks the table. With `UPDATE_PAGES=1` in its environment this test writes it instead.
 #[tokio::test]
 async fn every_metric_is_in_the_operators_guide() {
     let shop = TestShop::open().await;
@@ -250,7 +250,7 @@ async fn every_metric_is_in_the_operators_guide() {
     }
 }
 
-/// A scrape.
+/// Text of a scrape.
 struct Metrics(String);
 
 impl Metrics {
@@ -260,7 +260,7 @@ impl Metrics {
         Self(answer.text().to_owned())
     }
 
-    /// Waits until `is_so` holds: for what changes a moment after an answer.
+    /// Waits until `is_so` holds, for values that change a moment after an answer.
     async fn until(admin: &Client, is_so: impl Fn(&Self) -> bool) {
         eventually(Duration::from_secs(20), async || {
             let metrics = Self::of(admin).await;

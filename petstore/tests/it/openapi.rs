@@ -88,7 +88,7 @@ async fn the_bounds_of_the_description_are_those_that_are_enforced() {
     with_key(longest + 1).post("/v1/pets", &pet(1)).await.assert_error(400, "INVALID_IDEMPOTENCY_KEY");
 }
 
-/// What a `$ref` into the document stands for; anything else stands for itself.
+/// Returns the value that a `$ref` into the document refers to, or else the value itself.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(place) => document.pointer(place.trim_start_matches('#')).unwrap_or(&Value::Null),

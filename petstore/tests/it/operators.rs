@@ -10,7 +10,7 @@ use crate::{ACCOUNT, PORTS, key_of_new_account, petstore};
 
 const FIRST_TOKEN: &str = "data/first-operator-token";
 
-/// A service, and a machine without its store, on which an operator has a token.
+/// Service, and a machine without its store, on which an operator has a token.
 struct TwoMachines {
     service: Installation,
     server: Server,
@@ -28,7 +28,7 @@ impl TwoMachines {
         Self { service, server, desk, core_url }
     }
 
-    /// Runs a command at the operator's desk.
+    /// Runs a command on the operator's machine.
     async fn run(&self, args: &[&str]) -> Exit {
         self.run_with("token", args).await
     }
@@ -278,7 +278,8 @@ async fn an_operator_elsewhere_finds_out_why_a_request_was_refused_and_how_busy_
     machines.json(&["account", "suspend", ACCOUNT, "--reason", "open invoice"]).await;
     let mut refused = client.get("/v1/pets").await;
     eventually(Duration::from_secs(15), async || {
-        // So seldom that the minute's requests last: no other cause may be refused more often than this one.
+        // The interval is long enough that the minute's requests last: no other cause may be refused more
+        // often.
         tokio::time::sleep(Duration::from_millis(300)).await;
         refused = client.get("/v1/pets").await;
         if refused.status() == 403 { Ok(()) } else { Err(format!("{refused:?}")) }
@@ -399,7 +400,7 @@ async fn the_version_names_the_build() {
     assert!(long.stdout.contains(" build for ") && long.stdout.lines().count() == 1, "{long:?}");
 }
 
-/// Runs a command in a terminal, types `typed` there, and returns its exit code and all that it shows.
+/// Runs a command in a terminal, types `typed` there, and returns its exit code and all its output.
 async fn in_a_terminal(installation: &Installation, args: &[&str], typed: &str) -> (i32, String) {
     const TERMINAL: &str = "import os, pty, sys
 typed = sys.argv[1].encode()

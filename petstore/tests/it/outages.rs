@@ -1,4 +1,4 @@
-//! What clients see while PostgreSQL is unreachable, and that nothing has to be restarted afterwards.
+//! Answers while PostgreSQL is unreachable, and recovery without a restart.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::{PORTS, key_without_limits, pets::created, petstore};
 
-/// An outage is told within 1.6 s and its end is noticed within 2 s, on an idle machine. Here it is enough
-/// that both come before the deadline of a request: that would be answered 504.
+/// Timeout of the change. On an idle machine an outage is reported within 1.6 s and its end is noticed within
+/// 2 s. Here it is enough that both happen before the deadline of a request, which would be answered 504.
 const TOLD: Duration = Duration::from_secs(5);
 const NOTICED: Duration = Duration::from_secs(20);
 
@@ -99,7 +99,7 @@ async fn while_the_servers_disk_is_full_reads_go_on_and_what_was_acknowledged_st
     created(&add(&client).await);
 }
 
-/// The service on this database, and a client that no limit is in the way of.
+/// Returns the service on this database, and a client without effective limits.
 async fn shop(database: &Database) -> (Server, Client) {
     let installation = petstore().with_variable("PETSTORE_DATABASE_URL", &database.url());
     let server = installation.start(&[["serve"].as_slice(), &PORTS].concat()).await;

@@ -1,7 +1,7 @@
-//! REST and gRPC judge alike: what both can express has the same outcome, reason and text.
+//! Parity of REST and gRPC: requests that both can express have the same outcome, reason and text.
 //!
-//! What only one of them can express is left out: other page sizes than 1 to 100, an empty cursor, a name
-//! that is absent or no string, a status that is a number or an unknown word, and keys of repeatable
+//! Requests that only one of them can express are left out: other page sizes than 1 to 100, an empty cursor,
+//! a name that is absent or no string, a status that is a number or an unknown word, and keys of repeatable
 //! requests, which each edge names in its own way.
 
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use petstore_testkit::{
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use serde_json::{Value, json};
 
-/// How many random cases of each kind. Every run takes the same.
+/// Number of random cases of each kind. Every run takes the same.
 const CASES: usize = 150;
 
 const STATUSES: [(Option<&str>, PetStatus); 4] = [
@@ -93,7 +93,7 @@ fn samples<S: Strategy>(strategy: &S) -> Vec<S::Value> {
     (0..CASES).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// What an edge answered, in terms that both have: a body, or the reason and the text of a refusal.
+/// Answer of an edge, in terms that both have: a body, or the reason and the text of a refusal.
 type Verdict = Result<Value, (String, String)>;
 
 /// Both edges of one service.
@@ -186,7 +186,7 @@ fn pet_json(pet: &pb::Pet) -> Value {
     body
 }
 
-/// Each edge adds a pet of its own.
+/// Removes the identifier, because each edge adds its own pet.
 fn without_id(mut pet: Value) -> Value {
     assert!(pet.as_object_mut().unwrap().remove("id").is_some());
     pet

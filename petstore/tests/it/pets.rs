@@ -1,9 +1,9 @@
-//! Pets for the tests, and what is read from a list of them.
+//! Pets for the tests, and parsing of their lists.
 
 use petstore_testkit::{Answer, Client};
 use serde_json::json;
 
-/// Adds so many pets without a status; their ids, in order.
+/// Adds `count` pets without a status. Returns their ids, in order.
 pub(crate) async fn add(client: &Client, count: usize) -> Vec<i64> {
     let mut ids = Vec::new();
     for number in 0..count {
@@ -14,7 +14,7 @@ pub(crate) async fn add(client: &Client, count: usize) -> Vec<i64> {
     ids
 }
 
-/// Adds so many pets with this status; their ids, in order.
+/// Adds `count` pets with this status. Returns their ids, in order.
 pub(crate) async fn add_with_status(client: &Client, count: usize, status: &str) -> Vec<i64> {
     let mut ids = Vec::new();
     for _ in 0..count {
@@ -24,14 +24,14 @@ pub(crate) async fn add_with_status(client: &Client, count: usize, status: &str)
     ids
 }
 
-/// The id of the pet that was created.
+/// Returns the id of the pet that was created.
 #[track_caller]
 pub(crate) fn created(answer: &Answer) -> i64 {
     answer.assert_status(201);
     answer.json()["id"].as_i64().unwrap_or_else(|| panic!("no int64 id: {answer:?}"))
 }
 
-/// The ids of a page, in its order.
+/// Returns the ids of a page, in its order.
 #[track_caller]
 pub(crate) fn ids(answer: &Answer) -> Vec<i64> {
     let page = answer.json();
@@ -39,13 +39,13 @@ pub(crate) fn ids(answer: &Answer) -> Vec<i64> {
     pets.iter().map(|pet| pet["id"].as_i64().unwrap_or_else(|| panic!("no int64 id: {answer:?}"))).collect()
 }
 
-/// Where the `Link` field with `rel="next"` leads, as a path on this service.
+/// Returns the target of the `Link` field with `rel="next"`, as a path on this service.
 #[track_caller]
 pub(crate) fn next_link(answer: &Answer) -> Option<String> {
     link(answer, "next")
 }
 
-/// Where the `Link` with this relation leads, as a path on this service (RFC 8288).
+/// Returns the target of the `Link` with this relation, as a path on this service (RFC 8288).
 #[track_caller]
 pub(crate) fn link(answer: &Answer, relation: &str) -> Option<String> {
     let links = answer.values("link").join(", ");

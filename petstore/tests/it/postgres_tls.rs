@@ -1,4 +1,4 @@
-//! The way to PostgreSQL, encrypted (libpq's `sslmode`).
+//! Encrypted connections to PostgreSQL (libpq's `sslmode`).
 
 use petstore_testkit::{
     Authority, Exit, Installation,
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{PORTS, key_of_new_account, pets::created, petstore};
 
-/// Whether the service's connections are encrypted, one a line.
+/// Query that shows if the service's connections are encrypted, one a line.
 const ENCRYPTED: &str = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                          WHERE application_name = 'petstore' AND datname = current_database()";
 

@@ -1,4 +1,4 @@
-//! What requests cost the Redis that all gateways count in.
+//! Costs of requests in the Redis that all gateways count in.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use petstore_testkit::{
     servers::{RedisOptions, RedisServer},
 };
 
-/// How often a second the limiter asks Redis how it is.
+/// Number of probes of Redis per second.
 const PROBES: u64 = 5;
 
-/// A quarter of the requests: what more of them cost Redis anything is too much.
+/// Maximum number of requests that may cost Redis anything, a quarter of all.
 const FEW: u64 = 150;
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_refused_address_costs_redis_nothing_until_its_window_ends() {
     assert_eq!(next.assert_status(401).rate().remaining, 599, "{next:?}");
 }
 
-/// How often Redis was asked to run the script.
+/// Returns the number of scripts that Redis was asked to run.
 async fn steps(redis: &RedisServer) -> u64 {
     let stats = redis.cli(&["INFO", "commandstats"]).await;
     let calls = |line: &str| -> Option<u64> {

@@ -1,8 +1,8 @@
 //! Any number of gateways on one Redis admit exactly the limit, in every window.
 //!
-//! Here over HTTP, the whole way of a request; the limiter alone is tested, with many more decisions, where
-//! it is. The checker is `petstore_testkit::history`; that it finds a limiter that is not exact is tested
-//! there.
+//! These tests are over HTTP, the whole path of a request. The limiter alone is tested, with many more
+//! decisions, beside its code. The checker is `petstore_testkit::history`, whose own tests show that it
+//! finds a limiter that is not exact.
 
 use std::time::{Duration, Instant};
 
@@ -13,22 +13,22 @@ use petstore_testkit::{
     servers::{RedisOptions, RedisServer},
 };
 
-/// How many times as long the test is: `scripts/test --long` sets it.
+/// Variable with the factor of the test's length: `scripts/test --long` sets it.
 const FACTOR: &str = "PETSTORE_TEST_FACTOR";
 
-/// Longer than any load here takes.
+/// Timeout longer than any load here takes.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// How long a request takes, roughly: where the middle of the first load is.
+/// Approximate time of a request, which gives the middle of the first load.
 const REQUEST: Duration = Duration::from_micros(300);
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// So far away that only the minute limits.
+/// Day limit that is never reached, so that only the minute limits.
 const PER_DAY: u64 = 1_000_000_000;
 
-/// Accounts that are asked for three times their limit in each of two windows, over and over; the end of the
-/// first window comes in mid-load.
+/// Accounts that are sent three times their limit in each of two windows, repeatedly; the end of the first
+/// window is in mid-load.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     accounts: usize,
@@ -41,7 +41,7 @@ impl Case {
         Self { accounts, per_minute, edges }
     }
 
-    /// Requests between two edges.
+    /// Returns the number of requests between two edges.
     fn requests(self) -> usize {
         6 * self.accounts * usize::try_from(self.per_minute).unwrap()
     }
@@ -53,7 +53,7 @@ impl Case {
 
 const CASES: [Case; 3] = [Case::new(10, 1, 3), Case::new(5, 2, 3), Case::new(1, 60, 3)];
 
-/// Too much for every day over HTTP; without it there, such a limit is tested every day.
+/// Case that takes too long over HTTP for every day. Without HTTP such a limit is tested every day.
 const LARGE: Case = Case::new(1, 5_000, 1);
 
 fn cases() -> Vec<Case> {
@@ -81,7 +81,7 @@ async fn gateways_admit_exactly_the_limit_in_every_window() {
     }
 }
 
-/// Runs the load again and again; the clock moves to the next minute in the middle of it, and at its end.
+/// Runs the load repeatedly; the clock moves to the next minute in the middle of it, and at its end.
 async fn across_edges<F: Future<Output = Vec<Record>>>(
     case: Case,
     load: impl Fn() -> F,

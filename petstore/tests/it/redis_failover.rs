@@ -1,4 +1,4 @@
-//! Faults of Redis that are no clean outage: answers that are late now and then, a replica that takes over,
+//! Faults of Redis that are no clean outage: answers that are late at times, a replica that is promoted,
 //! gateways whose clocks jump.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -15,10 +15,10 @@ use crate::redis_outages::says;
 
 const GATEWAYS: u16 = 2;
 
-/// For what a busy machine does late.
+/// Timeout for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// An account and the requests a day that it may make: the day, so that no test is too slow for it.
+/// Account and its requests a day. The day is used so that no test is too slow for the window.
 struct Account {
     sender: Sender,
     per_day: u64,
@@ -30,7 +30,7 @@ impl Account {
         Self { sender: Sender { account: number, key }, per_day }
     }
 
-    /// The most that may be admitted, if gateways decide alone now and then.
+    /// Returns the maximum number of admitted requests, if gateways decide alone at times.
     fn bound(&self) -> u64 {
         self.per_day + u64::from(GATEWAYS) * (self.per_day / u64::from(GATEWAYS)).max(1)
     }
@@ -57,7 +57,7 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
     says(&shop, "ok").await;
     let mut accounts = Vec::new();
     for number in 0..6 {
-        // A limit of its own for each, so that its answers are recognised.
+        // Each account has a different limit, so that its answers are recognised.
         accounts.push(Account::open(&shop, number, 50 + number as u64).await);
     }
     let mut records = Vec::new();
@@ -67,7 +67,7 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
         let by = mean.next().unwrap();
         proxy.set(Fault::Delay { by, jitter: by }).await;
         records.extend(load(&shop, &accounts, 60).await);
-        // Only after an answer that came too late can one be taken for another.
+        // Only after an answer that arrived too late can one be taken for another.
         let (shared, alone): (Vec<_>, Vec<_>) =
             records.iter().skip_while(|record| is_shared(record)).partition(|record| is_shared(record));
         let (shared, alone) = (shared.len(), alone.len());
@@ -88,8 +88,8 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
         assert!(admitted(&mine) <= account.bound(), "{} of {}", admitted(&mine), account.per_day);
     }
     let shared: Vec<_> = records.into_iter().filter(is_shared).collect();
-    // What Redis counted and the gateway did not wait for may be missing; nothing may be there twice or out
-    // of order.
+    // Requests that Redis counted and the gateway did not wait for may be missing; none may be there twice or
+    // out of order.
     let wrong = |violation: &Violation| !matches!(violation, Violation::UnderAdmitted(..));
     let violations: Vec<_> = check(&shared).violations.into_iter().filter(wrong).collect();
     assert_eq!(violations, [], "{} shared answers", shared.len());

@@ -1,4 +1,4 @@
-//! What an operator sees of a Redis that comes and goes.
+//! Operation with a Redis that fails and recovers.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -29,7 +29,7 @@ async fn each_change_is_one_line_of_the_log_and_the_password_is_in_none() {
     }
     redis.restart().await;
     says(&server, "ok").await;
-    // A machine that stalls may make a second outage of it, but not one of each request.
+    // A machine that stalls may make a second outage of it, but not one for each request.
     let outages = outages_told(&server).await - before;
     assert!((1..5).contains(&outages), "{outages} outages: {}", server.stderr());
     let exit = server.terminate().await;
@@ -66,7 +66,7 @@ async fn a_redis_url_that_cannot_be_used_is_refused_and_not_repeated() {
     }
 }
 
-/// The service with the URL of Redis in a file.
+/// Starts the service with the URL of Redis in a file.
 async fn serve_with(installation: &Installation, redis: &RedisServer) -> Server {
     let file = installation.folder().join("redis-url");
     fs::write(&file, redis.url()).unwrap();
@@ -82,7 +82,7 @@ pub(crate) async fn says(server: &Server, expected: &str) {
     .await;
 }
 
-/// How often Redis has gone away, once the log has one line for each time that it went and that it came back.
+/// Returns the number of outages of Redis, once the log has one line for each start and each end.
 async fn outages_told(server: &Server) -> u64 {
     eventually(NOTICED, async || {
         let told = [GONE, BACK].map(|line| count(server, line));

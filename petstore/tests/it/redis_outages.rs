@@ -1,4 +1,4 @@
-//! Redis goes and comes back: requests are answered, and never without limit.
+//! Outages of Redis: requests are answered, and never without limit.
 
 use std::{
     cell::Cell,
@@ -13,23 +13,23 @@ use petstore_testkit::{
     servers::{RedisCluster, RedisOptions, RedisServer},
 };
 
-/// What the account may ask for in the window under test: the day, so that no test is too slow for it.
+/// Limit of the account in the window under test. The day is used so that no test is too slow for the window.
 const LIMIT: u64 = 60;
 const GATEWAYS: u16 = 2;
 const SHARE: u64 = LIMIT / GATEWAYS as u64;
 
-/// The most that a change may take on a machine that is busy with other things. How long it took is printed;
-/// the promise is within 1 s when Redis goes, and within 2 s when it comes back.
+/// Timeout of a change on a machine that is busy with other work. The measured time is printed; the promise
+/// is within 1 s for an outage, and within 2 s for a recovery.
 const NOTICED: Duration = Duration::from_secs(10);
 
-/// As long as many decisions that each wait for Redis would take. A busy machine may hold up a few requests
-/// for longer.
+/// Time that many decisions that each wait for Redis would take. A busy machine may delay a few requests for
+/// longer.
 const FAR_TOO_LONG: Duration = Duration::from_secs(1);
 
-/// What takes so long is not held up by the machine.
+/// Time that a request takes only if it hangs, not because of the machine.
 const HANGS: Duration = Duration::from_secs(5);
 
-/// Ways for Redis to be away.
+/// Kinds of outages of Redis.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     Killed,
@@ -189,7 +189,7 @@ async fn open_admits_everything_while_redis_is_away() {
 async fn closed_refuses_everything_while_redis_is_away() {
     let mut rig = Rig::open(&["--on-redis-failure", "closed"]).await;
     let client = rig.shop.client_with(1_000, 10_000).await;
-    // A decision of Redis that comes late is a refusal, too.
+    // A decision of Redis that arrives late is a refusal, too.
     let is_admitted = async || {
         eventually(NOTICED, async || match client.get("/v1/pets").await {
             answer if answer.status() == 200 => Ok(()),
@@ -225,7 +225,7 @@ async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shar
         is_counted_in_redis(&client).await;
         clients.push(client);
     }
-    // Each key is of one account: those that this node does not have are of living nodes.
+    // Each key is of one account: those that are not on this node are on living nodes.
     let kept =
         cluster.nodes()[0].cli(&["KEYS", "pet:*"]).await.lines().filter(|key| !key.contains("probe")).count();
     assert!((1..30).contains(&kept), "{kept} of 30 accounts");
@@ -234,7 +234,7 @@ async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shar
     let is_shared = async |client: &Client| {
         client.get("/v1/pets").await.assert_status(200).find("x-ratelimit-scope").is_none()
     };
-    // The cluster's own nodes take a moment to agree that they go on without it.
+    // The cluster's own nodes take a moment to agree that they continue without it.
     let shared = eventually(NOTICED, async || {
         let mut shared = Vec::new();
         for client in &clients {
@@ -285,8 +285,8 @@ fn admitted(records: &[Record]) -> u64 {
     records.iter().filter(|record| record.status == Ok(200)).count() as u64
 }
 
-/// Redis decides on requests of the client, if not on each: where its answer comes late, the gateway decides
-/// by itself.
+/// Waits until Redis decides on requests of the client, if not on each: if its answer is late, the gateway
+/// decides by itself.
 pub(crate) async fn is_counted_in_redis(client: &Client) {
     eventually(NOTICED, async || {
         let answer = client.get("/v1/pets").await;
@@ -329,19 +329,20 @@ impl Rig {
         Self { redis, proxy, shop, senders: Cell::default() }
     }
 
-    /// A new account with that many requests a day.
+    /// Returns a new account with that many requests a day.
     async fn account(&self, per_day: u64) -> Sender {
         let account = self.senders.replace(self.senders.get() + 1);
         Sender { account, key: self.shop.client_with(1_000_000, per_day).await.key().to_owned() }
     }
 
-    /// So many requests of the account, by both gateways in turn.
+    /// Sends this number of requests of the account, by both gateways in turn.
     async fn load(&self, account: &Sender, requests: usize) -> Vec<Record> {
         let load = Load::new(&self.shop.gateways(), std::slice::from_ref(account)).over(4);
         load.closed_loop(Bounds { requests, time: Duration::from_secs(30) }).await
     }
 
-    /// Requests of the account until Redis itself has told each gateway that the limit is used up.
+    /// Sends requests of the account until Redis itself has reported to each gateway that the limit is used
+    /// up.
     async fn load_until_used_up(&self, account: &Sender) -> Vec<Record> {
         let mut all = Vec::new();
         eventually(NOTICED, async || {
@@ -359,7 +360,7 @@ impl Rig {
     async fn begin(&mut self, outage: Outage) {
         match outage {
             Outage::Killed => {
-                // What the append-only file lacks of the last second is not what is tested here.
+                // This test is not about the last second that the append-only file may lack.
                 self.redis.cli(&["CONFIG", "SET", "appendfsync", "always"]).await;
                 self.redis.kill9().await;
             }

@@ -1,4 +1,4 @@
-//! The way to Redis, encrypted (`rediss://`).
+//! Encrypted connections to Redis (`rediss://`).
 
 use petstore_testkit::{
     Authority, Installation, Server,
@@ -33,7 +33,7 @@ async fn with_certificate(authority: &Authority) -> RedisServer {
     RedisServer::start(RedisOptions { certificate, ..RedisOptions::default() }).await
 }
 
-/// The service, which trusts one authority.
+/// Starts the service, which trusts one authority.
 async fn serve(redis: &RedisServer, trusted: &Authority) -> (Installation, Server) {
     let installation = petstore().with_variable("SSL_CERT_FILE", &trusted.file());
     let url = format!("rediss://{}", redis.tls_address());

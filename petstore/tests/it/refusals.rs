@@ -1,4 +1,4 @@
-//! Why was I refused? Operators are told, of each request.
+//! Explanations of refusals, for operators.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use petstore_core::domain::Role;
 use petstore_testkit::{Answer, Client, Plan, TestShop, eventually};
 use serde_json::{Value, json};
 
-/// An operator who reads on the admin port.
+/// Returns an operator who reads on the admin port.
 async fn viewer(shop: &TestShop) -> Client {
     let token = shop.operator_token("vera", Role::Viewer).await;
     shop.admin().with_header("authorization", &format!("Bearer {token}"))
 }
 
-/// Gateways report every five seconds; a busy machine takes longer.
+/// Waits for an answer in which `is_there` holds. Gateways report every five seconds; a busy machine takes
+/// longer.
 async fn in_time(viewer: &Client, path: &str, mut is_there: impl FnMut(&Value) -> bool) -> Value {
     let mut told = Value::Null;
     eventually(Duration::from_secs(20), async || {
@@ -23,7 +24,7 @@ async fn in_time(viewer: &Client, path: &str, mut is_there: impl FnMut(&Value) -
     told
 }
 
-/// The one explanation of a refused request.
+/// Returns the only explanation of a refused request.
 async fn explanation(viewer: &Client, refused: &Answer) -> Value {
     let path = format!("/admin/v1/refusals?requestId={}", refused.header("x-request-id"));
     let told = in_time(viewer, &path, |told| told["explanations"][0].is_object()).await;
@@ -145,7 +146,7 @@ async fn the_overview_and_usage_by_minute_and_key_show_what_was_answered_a_momen
     shop.advance(Duration::from_mins(1));
     client.get("/v1/nothing").await.assert_status(404);
     shop.anonymous().get("/v1/pets").await.assert_status(401);
-    // What a request counts and why it was refused may come in two reports.
+    // The count and the reason of a request may be in two reports.
     let overview = in_time(&viewer, "/admin/v1/overview", |told| {
         let counts = |minute: usize| &told["minutes"][minute]["counts"];
         told["refusals"].as_array().is_some_and(|it| it.len() == 2)

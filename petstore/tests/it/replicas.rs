@@ -1,4 +1,4 @@
-//! What clients and operators see of a store with a replica.
+//! Behaviour of a store with a replica.
 
 use std::time::Duration;
 

@@ -1,17 +1,17 @@
-//! Requests that are wrong as such: before authentication, so that they count nothing.
+//! Malformed requests. They are refused before authentication, so that they count nothing.
 
 use std::time::{Duration, Instant};
 
 use petstore_testkit::{Answer, Client, Plan, TestShop, raw};
 use tokio::io::AsyncWriteExt;
 
-/// What the service gives a request's body to arrive.
+/// Time in which a request's body has to arrive.
 const GIVEN: Duration = Duration::from_secs(5);
 
-/// Within this a connection is closed on which no whole head arrives.
+/// Time within which a connection without a complete head is closed.
 const CLOSED: Duration = Duration::from_secs(10);
 
-/// For a busy machine.
+/// Additional time for a busy machine.
 const SLACK: Duration = Duration::from_secs(10);
 
 #[tokio::test]

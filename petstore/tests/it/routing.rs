@@ -1,4 +1,4 @@
-//! Which paths and methods exist.
+//! Paths and methods of the service.
 
 use std::collections::BTreeSet;
 

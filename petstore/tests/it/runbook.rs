@@ -1,4 +1,4 @@
-//! The operator's guide, "Why was an account refused in the last hour?", walked with nothing but what it
+//! The operator's guide, "Why was an account refused in the last hour?", followed with only the means that it
 //! names: the log, the metrics and the operator's commands.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::{
     usage::{MINUTE, begin_within_one_day},
 };
 
-/// The log is written, and what was counted reported, a few seconds later.
+/// Timeout of the log and of reports, which are written a few seconds later.
 const TOLD: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     })
     .await;
 
-    // 1. Its limits and its usage. Windows and days belong to the account, whatever happens to its key.
+    // 1. Its limits and its usage. Windows and days belong to the account, even if its key changes.
     let token = installation.read("data/first-operator-token");
     let admin = server.admin().with_header("authorization", &format!("Bearer {}", token.trim()));
     eventually(TOLD, async || {
@@ -59,7 +59,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
         assert_eq!(limits["minute"]["used"], 60, "{limits}");
     }
 
-    // 2. Request by request: which codes, with which key, from where.
+    // 2. Each request: its code, its key, its address.
     let accounts = operator(&installation, &["account", "list"]).await;
     let account =
         accounts["accounts"].as_array().unwrap().iter().find(|account| account["name"] == ACCOUNT).unwrap();
@@ -78,7 +78,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     );
 
     // 3. Without a valid key the line names no account: the address finds it, and the state of the key
-    //    explains it.
+    // explains it.
     let strangers = eventually(TOLD, async || {
         let is_401 = |line: &Value| line["status"] == 401 && line["client"] == "127.0.0.1";
         let strangers = lines(&server.stderr(), is_401);
@@ -89,7 +89,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     let keys = operator(&installation, &["key", "list", "--account", ACCOUNT]).await;
     assert_eq!(keys["keys"][0]["state"], "revoked", "{keys}");
 
-    // 4. How many are concerned. The 401 was the last request, so that all lines before it are written.
+    // 4. Number of refusals. The 401 was the last request, so that all lines before it are written.
     let metrics = server.admin().get("/metrics").await;
     let refused = lines(&server.stderr(), is_refused);
     let rate_limited = codes(&refused)["RATE_LIMITED"];
@@ -100,20 +100,20 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     assert!(metrics.text().contains("petstore_redis_breaker_open 0"), "{}", metrics.text());
 }
 
-/// What a command of the operator's prints.
+/// Returns the output of an operator's command.
 async fn operator(installation: &Installation, args: &[&str]) -> Value {
     let exit = installation.run(&[args, &["--output", "json"]].concat()).await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
     serde_json::from_str(&exit.stdout).unwrap_or_else(|error| panic!("{error}: {}", exit.stdout))
 }
 
-/// The lines of the log that are of requests like this.
+/// Returns the lines of the log about matching requests.
 fn lines(log: &str, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| is_wanted(line)).collect()
 }
 
-/// How often each code is in the lines.
+/// Returns the count of each code in the lines.
 fn codes(lines: &[Value]) -> BTreeMap<&str, usize> {
     let mut codes = BTreeMap::new();
     for code in lines.iter().filter_map(|line| line["code"].as_str()) {

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, only_key_id, petstore};
 
-/// A key that nobody has: its checksum is wrong.
+/// Key that does not exist: its checksum is wrong.
 const GUESS: &str = "pet_live_canarycanarycanarycanarycanary000000";
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -22,7 +22,7 @@ const REDIS_PASSWORD: &str = "canaryQ7w8e9Rt5Zu6Iop3As";
 const POSTGRES_PASSWORD: &str = "canaryY5x4C3v2B1n0M9l8K7j6";
 const SERVICE_TOKEN: &str = "canaryH6g5F4d3S2a1P0o9I8u7Z6t5R4e3W2q1";
 
-/// The files that are there to hold a secret.
+/// Files that may hold a secret.
 const SECRET_FILES: [&str; 3] = [FIRST_KEY, "redis-url", "service-token"];
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
     let database = postgres.database().await;
     let installation = petstore()
         .with_variable("PETSTORE_DATABASE_URL", &database.url())
-        // Nobody listens there: what a failed login says is searched, too.
+        // The port is closed: the message of a failed login is searched, too.
         .with_variable("PETSTORE_REPLICA_URL", &database.url_at("127.0.0.1:1".parse().unwrap()));
     secret_file(&installation, "service-token", SERVICE_TOKEN);
     let receiver = TraceReceiver::start().await;
@@ -105,7 +105,7 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
     sweep.assert_clean();
 }
 
-/// Only root can give a file away, so without root there is nothing to test.
+/// Tests files that are given away, which only root can do. Without root there is nothing to test.
 #[tokio::test]
 async fn a_secret_that_another_user_has_planted_is_not_adopted() {
     let nobody = 65_534;
@@ -147,11 +147,11 @@ fn secret_file(installation: &Installation, name: &str, content: &str) {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// All that the service has said, and what must not be in it.
+/// All output of the service, and the texts that must not be in it.
 struct Sweep {
-    /// What betrays a secret, with the secret's name.
+    /// Texts that reveal a secret, with the secret's name.
     traces: Vec<(String, String)>,
-    /// Where something was said, and what.
+    /// Source and text of each output.
     said: Vec<(String, String)>,
 }
 
@@ -165,7 +165,7 @@ impl Sweep {
         Self { traces: traces.collect(), said: Vec::new() }
     }
 
-    /// Sends what a client may send, and what it should not, and keeps the answers.
+    /// Sends valid and invalid requests of a client, and keeps the answers.
     async fn session(&mut self, server: &Server, client: &Client) {
         let (key, anonymous) = (client.key(), server.anonymous());
         let encoded = key.replace('_', "%5f");
@@ -217,7 +217,7 @@ impl Sweep {
         self.said.push(("an answer".to_owned(), String::from_utf8_lossy(&refused).into_owned()));
     }
 
-    /// What whoever operates the service sees of it.
+    /// Collects the output for operators.
     async fn observe(&mut self, server: &Server) {
         for path in ["/metrics", "/readyz", "/log-level"] {
             self.said.push((path.to_owned(), format!("{:?}", server.admin().get(path).await)));
@@ -226,7 +226,7 @@ impl Sweep {
         self.said.push(("argv".to_owned(), String::from_utf8_lossy(&argv).into_owned()));
     }
 
-    /// What a receiver of traces was told.
+    /// Collects the spans of a receiver of traces.
     fn spans(&mut self, receiver: &TraceReceiver) {
         let spans = receiver.spans();
         assert!(spans.len() > 100, "the session was traced: {} spans", spans.len());
@@ -239,7 +239,7 @@ impl Sweep {
         self.said.push((format!("{command}: stderr"), exit.stderr.clone()));
     }
 
-    /// Every file of the installation but those that are there to hold a secret.
+    /// Collects every file of the installation except those that may hold a secret.
     fn files(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             let path = entry.path();
@@ -264,7 +264,7 @@ impl Sweep {
     }
 }
 
-/// Every twelve characters of the secret, as they are and in hexadecimal.
+/// Returns every twelve characters of the secret, as they are and in hexadecimal.
 fn encodings(secret: &str) -> Vec<String> {
     let parts: Vec<_> = (0..=secret.len() - 12).map(|at| &secret[at..at + 12]).collect();
     let hex = |part: &&str| {

@@ -1,4 +1,4 @@
-//! Who may call the gRPC port.
+//! Authentication of callers of the gRPC port.
 
 use petstore_proto::internal::v1::{ListChangesRequest, key_service_client::KeyServiceClient};
 use petstore_testkit::{
@@ -47,8 +47,8 @@ async fn without_a_certificate_of_the_authority_nothing_but_health_is_served() {
     let channel = grpc::tls_channel(address, &authority, Some(&known)).await.unwrap();
     list_with(&channel, &[]).await.unwrap();
 
-    // The server's refusal comes after the client's part of the handshake: with the connection, or the first
-    // call.
+    // The server's refusal arrives after the client's part of the handshake: with the connection, or the
+    // first call.
     let forged = stranger.issue("gateway");
     if let Ok(channel) = grpc::tls_channel(address, &authority, Some(&forged)).await {
         list_with(&channel, &[]).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Core and gateway as two processes that prove themselves to each other, or share a Unix socket.
+//! Core and gateway as two processes that authenticate each other, or share a Unix socket.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{key_of_new_account, pets::created, petstore};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-/// How long the service may take to see that a part is there.
+/// Time within which the service must notice that a part is there.
 const NOTICED: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn start_gateway(installation: &Installation, core: &str, flags: &[&str]) 
     installation.start(&[["gateway", "--core-url", core].as_slice(), &ports, flags].concat()).await
 }
 
-/// The gateway is ready, and adds a pet with the key.
+/// Checks that the gateway is ready, and adds a pet with the key.
 async fn assert_serves(gateway: &Server, key: &str) {
     eventually(NOTICED, async || {
         let ready = gateway.admin().get("/readyz").await;
@@ -199,7 +199,7 @@ async fn assert_serves(gateway: &Server, key: &str) {
     created(&gateway.client(key).post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
 }
 
-/// The gateway answers 503, and says why in its log.
+/// Checks that the gateway answers 503, with the reason in its log.
 async fn assert_says_that_the_core_is_away(gateway: &Server, key: &str, line: &str) {
     gateway.client(key).get("/v1/pets").await.assert_error(503, "UNAVAILABLE");
     eventually(NOTICED, async || {

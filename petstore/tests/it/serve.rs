@@ -8,7 +8,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, process::Command};
 
 use crate::{FIRST_KEY, PORTS, first_client, pets::created, petstore};
 
-/// A refusal to start must not take longer, nor an end without requests in flight, on a busy machine. Shorter
+/// Timeout of a refusal to start, or of an end without requests in flight, on a busy machine. It is shorter
 /// than the 20 s that requests in flight may take.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
@@ -153,10 +153,10 @@ async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
 
 #[tokio::test]
 async fn a_signal_that_comes_twice_at_once_still_ends_the_service_in_order() {
-    // As coreutils' timeout does it; with a pause, so that the service sees both.
+    // Sent as by coreutils' timeout, with a pause, so that the service sees both.
     let twice = "kill -TERM \"$0\" && sleep 0.02 && kill -TERM \"$0\"";
-    // On a machine that stalls for 200 ms between the two, the second is a wish of its own: then it is tried
-    // again.
+    // On a machine that stalls for 200 ms between the two, the second counts as a separate request to stop:
+    // then the test tries again.
     eventually(Duration::from_secs(30), async || {
         let installation = petstore();
         let server = installation.start(&serve(&["--drain-delay", "1s"])).await;
@@ -214,7 +214,7 @@ async fn sigterm_ends_the_service_also_under_idle_and_half_sent_connections() {
 #[tokio::test]
 async fn while_it_drains_requests_are_served_and_readiness_is_down() {
     let installation = petstore();
-    // Longer than the test: nothing waits for its end.
+    // The delay is longer than the test: nothing waits for its end.
     let server = installation.start(&serve(&["--drain-delay", "5m"])).await;
     let (client, admin) = (first_client(&installation, &server), server.admin());
     server.signal("TERM").await;
@@ -261,7 +261,7 @@ async fn two_services_on_one_port_do_not_both_run() {
 async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
     for (flags, named) in [
         (["--http-addr", "8080"].as_slice(), "--http-addr"),
-        // No server is asked for a name with such a beginning: that may take long.
+        // No DNS server is asked for a name with such a beginning, which could take long.
         (&["--http-addr=-nowhere.invalid:80"], "--http-addr: cannot resolve -nowhere.invalid:80"),
         (&["--grpc-addr", "0.0.0.0:0"], "--grpc-addr"),
         (&["--environment", "test"], "--environment"),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{authentication::within_five_seconds, key_of_new_account, pets::created, petstore, petstore_on};
 
-/// How long the service may take to notice that a part is unreachable or back.
+/// Time within which the service must notice that a part is unreachable or back.
 const NOTICED: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn readiness(server: &Server) -> Answer {
     server.admin().get("/readyz").await
 }
 
-/// Asks a few times a second, so that the minute's requests last.
+/// Sends a few requests a second, so that the minute's requests last.
 async fn first_with(status: u16, client: &Client) -> Answer {
     eventually(NOTICED, async || {
         let answer = client.get("/v1/pets").await;

@@ -1,4 +1,4 @@
-//! A SQLite store in trouble: a full disk, a limit on files, a folder that is read-only, a file that is
+//! Faults of a SQLite store: a full disk, a limit on files, a folder that is read-only, a file that is
 //! replaced, removed or damaged while the service runs.
 
 use std::{
@@ -20,11 +20,11 @@ use crate::{FIRST_KEY, PORTS, first_client, key_without_limits, pets::created, p
 
 const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
-/// A file of 1 MiB in the way, on a disk of 3 MiB that only this process sees.
+/// Shell command with a file of 1 MiB in the way, on a disk of 3 MiB that only this process sees.
 const ON_A_SMALL_DISK: &str = "mkdir data && mount -t tmpfs -o size=3m tmpfs data && \
                                head -c 1048576 /dev/zero > data/filler && exec \"$@\"";
 
-/// Files of at most 1 MiB, and an error in place of the signal that usually comes with that.
+/// Shell command that limits files to 1 MiB, with an error in place of the usual signal.
 const WITH_A_LIMIT_ON_FILES: &str = "trap '' XFSZ && ulimit -S -f 2048 && exec \"$@\"";
 
 #[tokio::test]
@@ -55,14 +55,14 @@ async fn a_file_that_may_not_grow_is_an_outage_for_those_who_add_and_passes_by_i
     .await;
 }
 
-/// Adds until nothing more can be written, makes room, and goes on.
+/// Adds pets until no more can be written, makes room, and continues.
 async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl FnOnce()) {
     let mut pets = grpc::pet_store(server.address("gRPC")).await;
     let mut added = Vec::new();
     let refusal = loop {
         assert!(added.len() < 5_000, "nothing is ever full");
         let pet = new_pet("x".repeat(255), Some(1), 0);
-        let is_named = added.len() % 2 == 0; // another way through the store
+        let is_named = added.len() % 2 == 0; // another path through the store
         let request_id = if is_named { format!("pet-{}", added.len()) } else { String::new() };
         match pets.create_pet(pb::CreatePetRequest { pet: Some(pet), request_id }).await {
             Ok(created) => added.push(created.into_inner().pet.unwrap().id),
@@ -213,7 +213,8 @@ async fn a_folder_or_a_file_that_is_read_only_is_refused_at_the_start_and_left_a
     }
 }
 
-/// How to run the binary so that permissions hold for it: root has to give up the right to pass over them.
+/// Returns the command that runs the binary so that permissions hold for it: root has to give up the right to
+/// bypass them.
 fn bound_by_permissions() -> (&'static str, &'static [&'static str]) {
     if fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).unwrap() == 0 {
         ("setpriv", &["--bounding-set=-dac_override", "--", PETSTORE])

@@ -1,4 +1,4 @@
-//! What a receiver of traces is told of requests.
+//! Traces of requests, as a receiver gets them.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::{PORTS, first_client, key_of_new_account, petstore};
 
-/// A `traceparent` of a sender that wants its request recorded; it does not with `00` at the end.
+/// Field `traceparent` of a sender that wants its request recorded. With `00` at the end it does not.
 const SENDER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_request_is_one_tree_from_its_head_to_the_database() {
     named("second-one").get("/v1/pets/404").await.assert_status(404);
     named("third-one").get("/v1/pets?limit=0").await.assert_status(400);
 
-    // The key is looked up once, and remembered.
+    // The key is looked up once, and cached.
     let created = "
 petstore: POST /v1/pets
   petstore: petstore.internal.v1.KeyService/ResolveKeys
@@ -163,8 +163,8 @@ async fn a_receiver_that_does_not_answer_holds_up_no_request_and_no_end() {
     let anonymous = server.anonymous();
     let dropped = eventually(Duration::from_mins(5), async || {
         let start = Instant::now();
-        // At once, because more spans have to end than are given up meanwhile: 512 every 3 s. If each request
-        // waited for the receiver, a hundred in a row would take 5 minutes.
+        // Sent at once, because more spans have to end than are given up meanwhile: 512 every 3 s. If each
+        // request waited for the receiver, a hundred in a row would take 5 minutes.
         join_all((0..8).map(|_| anonymous.sends(100, "/v1/pets"))).await;
         assert!(start.elapsed() < Duration::from_mins(1), "8 times 100 requests took {:?}", start.elapsed());
         let metrics = server.admin().get("/metrics").await;

@@ -1,4 +1,4 @@
-//! What an account is told of its own usage.
+//! Usage of an account, as it sees it.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ async fn it_needs_a_valid_key() {
     shop.anonymous().with_key("x").get("/v1/usage").await.assert_error(401, "INVALID_API_KEY");
 }
 
-/// The answer, which says that the operation may change.
+/// Returns the answer, which must say that the operation may change.
 async fn usage(client: &Client) -> Answer {
     let answer = client.get("/v1/usage").await;
     answer.assert_status(200);
@@ -150,7 +150,7 @@ pub(crate) async fn begin_within_one_day() {
 }
 
 mod operators {
-    //! What operators see of it.
+    //! Usage, as operators see it.
 
     use petstore_testkit::{Installation, eventually};
     use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Requests in JSON, held against the gRPC contract's descriptors.
+//! Checks of JSON requests against the gRPC contract's descriptors.
 
 use petstore_proto::FILE_DESCRIPTOR_SET;
 use prost::Message as _;
@@ -42,7 +42,7 @@ fn assert_message(contract: &Contract, message: &str, json: &Value) {
     }
 }
 
-/// Every file of the contract. Names are looked up as descriptors write them: `.package.Name`.
+/// Contract with all its files. Names are looked up as descriptors write them: `.package.Name`.
 #[derive(Debug)]
 struct Contract(FileDescriptorSet);
 

@@ -1,4 +1,4 @@
-//! What the README and `docs/` claim, held against the code; and what CONTRIBUTING asks of the code's text.
+//! Checks of the claims in the README and `docs/`, and of the rules in CONTRIBUTING about the code's text.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The paths of the files under a folder of the repository.
+/// Returns the paths of the files under a folder of the repository.
 fn paths(folder: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
@@ -34,7 +34,7 @@ fn paths(folder: &str) -> Vec<String> {
     paths
 }
 
-/// The files under a folder of the repository, with their text. Pictures are left out.
+/// Returns the files under a folder of the repository, with their text. Pictures are left out.
 fn files(folder: &str) -> Vec<(String, String)> {
     let is_picture = |path: &String| Path::new(path).extension().is_some_and(|extension| extension == "png");
     paths(folder)
@@ -47,7 +47,7 @@ fn files(folder: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Every page for people: in the root, in `deploy` and below `docs`.
+/// Returns every page for people: in the root, in `deploy` and below `docs`.
 fn pages() -> Vec<(String, String)> {
     let in_root =
         fs::read_dir(ROOT).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());

@@ -1,4 +1,4 @@
-//! What pages and code refer to: links, files, functions, and sections of the contract.
+//! References of pages and code: links, files, functions, and sections of the contract.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -21,7 +21,7 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     }
 }
 
-/// The anchors of a page, as GitHub makes them of its headings.
+/// Returns the anchors of a page, as GitHub makes them of its headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut in_code = false;
     let headings = page.lines().filter(|line| {
@@ -39,11 +39,11 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The folders with code.
+/// Folders with code.
 const CODE: [&str; 7] =
     ["core-service", "crates", "migrations", "petstore", "proto", "rest-gateway", "testing"];
 
-/// What a page names in code type that looks like a path: a file by the end of its path, or a folder.
+/// Returns the paths in code type on a page: a file by the end of its path, or a folder.
 fn named_paths(page: &str) -> Vec<String> {
     const EXTENSIONS: [&str; 4] = ["lua", "md", "proto", "rs"];
     let is_file = |word: &str| {
@@ -94,7 +94,8 @@ fn the_main_line_of_a_get_names_files_and_functions_that_exist() {
     assert!(found >= 7, "only {found} steps were found");
 }
 
-/// The numbers in `docs/contract.md, 4.1 and 5`, which stand in doc comments, also over the end of a line.
+/// Returns the numbers in `docs/contract.md, 4.1 and 5`, which stand in doc comments, also over the end of a
+/// line.
 fn cited_sections(code: &str) -> impl Iterator<Item = &str> {
     code.split("docs/contract.md, ").skip(1).flat_map(|cited| {
         let end = cited.find(|c: char| !(c.is_ascii_digit() || " .and".contains(c))).unwrap_or(cited.len());

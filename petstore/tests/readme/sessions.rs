@@ -1,4 +1,4 @@
-//! The sessions of the pages: every line is executed, and the calls of gRPC exist.
+//! Sessions of the pages: every line is executed, and the calls of gRPC exist.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -9,10 +9,10 @@ use petstore_testkit::{
 
 use crate::{ROOT, descriptor, pages, read};
 
-/// The sessions that the tests of this file execute, each on the page that has its marker.
+/// Sessions that the tests of this file execute, each on the page that has its marker.
 const EXECUTED_HERE: [&str; 6] = ["curl", "operate", "operator", "operator-elsewhere", "bulk", "production"];
 
-/// The sessions that `scripts/test --full` executes, because they need tools of their own.
+/// Sessions that `scripts/test --full` executes, because they need other tools.
 const EXECUTED_BY_SCRIPTS: [&str; 4] = ["grpc", "certificates", "core", "gateway"];
 
 /// Executes a session of a page.
@@ -78,14 +78,15 @@ fn every_session_of_a_page_is_executed() {
     assert_eq!(sessions, executed);
 }
 
-/// A call of a gRPC method as a page shows it.
+/// Call of a gRPC method as a page shows it.
 #[derive(Debug, PartialEq, Eq)]
 struct Call {
     method: String,
     data: Option<serde_json::Value>,
 }
 
-/// The calls that a page makes with a program: its commands, and in them the last argument and that of `-d`.
+/// Returns the calls that a page makes with a program: its commands, and in them the last argument and that
+/// of `-d`.
 fn calls(page: &str, program: &str) -> Vec<Call> {
     let page = read(page).replace("\\\n", " ");
     let commands = page.lines().filter(|line| line.starts_with(program));

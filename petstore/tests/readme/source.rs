@@ -1,4 +1,4 @@
-//! What CONTRIBUTING asks of the text of the code.
+//! Checks of the rules in CONTRIBUTING about the text of the code.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::files;
 
-/// The crates, whose code is in `src` below.
+/// Crates, whose code is in `src` below.
 const CRATES: [&str; 11] = [
     "core-service",
     "crates/api-key",
@@ -40,10 +40,10 @@ fn no_line_of_rust_is_wider_than_the_style_allows() {
     assert!(wide.is_empty(), "more than {MAX_WIDTH} characters: {wide:#?}");
 }
 
-/// A module by its path in the crate; the crate itself has none.
+/// Path of a module in the crate. The crate itself has an empty one.
 type Module = Vec<String>;
 
-/// The modules of a crate that have files of their own, with their text, without tests.
+/// Returns the modules of a crate that have their own files, with their text, without tests.
 fn modules(name: &str) -> BTreeMap<Module, String> {
     let src = format!("{name}/src/");
     let is_test = |part: &String| part == "tests" || part.ends_with("_tests");
@@ -60,7 +60,7 @@ fn modules(name: &str) -> BTreeMap<Module, String> {
         .collect()
 }
 
-/// The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Returns the paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn flatten(tree: &str) -> Vec<String> {
     let Some((prefix, rest)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
     let group = rest.rsplit_once('}').map_or(rest, |(group, _)| group);
@@ -72,7 +72,7 @@ fn flatten(tree: &str) -> Vec<String> {
     members.flat_map(flatten).map(|path| format!("{}{path}", prefix.trim())).collect()
 }
 
-/// The paths that begin with `crate`, `self` or `super`, wherever a file names them.
+/// Returns the paths in a file that begin with `crate`, `self` or `super`.
 fn named_paths(code: &str) -> Vec<String> {
     let lines = code.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     let code = lines.collect::<Vec<_>>().join(" ");
@@ -89,7 +89,7 @@ fn named_paths(code: &str) -> Vec<String> {
     named
 }
 
-/// The module that a path leads to from another one, as far as modules go.
+/// Returns the module that a path leads to from another one, as far as modules go.
 fn resolve(path: &str, from: &Module, modules: &BTreeMap<Module, String>) -> Module {
     let mut found = from.clone();
     for part in path.split("::") {
@@ -109,7 +109,7 @@ fn resolve(path: &str, from: &Module, modules: &BTreeMap<Module, String>) -> Mod
     found
 }
 
-/// Which modules each module needs, among those beside it: `a::b` needs `a::c` if anything below the first
+/// Returns the modules beside it that each module needs: `a::b` needs `a::c` if anything below the first
 /// names anything below the second.
 fn needs(modules: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut needs = BTreeMap::<_, BTreeSet<_>>::new();
@@ -144,7 +144,7 @@ fn no_modules_beside_each_other_import_each_other_in_a_circle() {
     assert!(imports > 300, "only {imports} imports were found");
 }
 
-/// The types that a file declares for its whole crate or for others.
+/// Returns the types that a file declares for its whole crate or for others.
 fn declared_types(code: &str) -> impl Iterator<Item = &str> {
     code.lines().map(str::trim_start).filter_map(|line| {
         let line = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) "))?;

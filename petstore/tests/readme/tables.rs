@@ -1,4 +1,4 @@
-//! The tables of the pages: settings, routes, error codes.
+//! Tables of the pages: settings, routes, error codes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::{ROOT, files, read};
 
 const SETTINGS: &str = "docs/settings.md";
 
-/// With `UPDATE_PAGES=1` in its environment this test writes the table instead of judging it.
+/// Checks the table. With `UPDATE_PAGES=1` in its environment this test writes it instead.
 #[test]
 fn the_settings_table_is_the_one_that_the_flags_make() {
     let page = read(SETTINGS);
@@ -52,7 +52,7 @@ fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
     assert!(named > 30, "only {named} settings were found");
 }
 
-/// The cells of the rows of every table under a heading, without the table's head.
+/// Returns the cells of the rows of every table under a heading, without the table's head.
 fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     let section = document.split_once(heading).unwrap().1;
     let section = section.split("\n## ").next().unwrap();
@@ -80,10 +80,10 @@ fn the_readmes_routes_are_the_documented_ones() {
     assert_eq!(listed, documented);
 }
 
-/// What no operation of REST answers with, and the status that the gRPC code stands for.
+/// Codes that no operation of REST answers with, and the status that the gRPC code stands for.
 const GRPC_ONLY: [(&str, &str); 2] = [("ORDER_NOT_FOUND", "404"), ("INVALID_ORDER_TRANSITION", "400")];
 
-/// Every code, with its status. The OpenAPI document has those of REST from [`ErrorReason`].
+/// Returns every code, with its status. The OpenAPI document has those of REST from [`ErrorReason`].
 fn codes() -> BTreeMap<String, String> {
     fn collect(value: &serde_json::Value, codes: &mut BTreeMap<String, String>) {
         if let Some(examples) = value.get("examples").filter(|_| value.get("schema").is_some()) {
@@ -107,7 +107,7 @@ fn codes() -> BTreeMap<String, String> {
     codes
 }
 
-/// Every code with the gRPC code that its comment in the contract of gRPC names, or a dash.
+/// Returns every code with the gRPC code that its comment in the contract of gRPC names, or a dash.
 fn grpc_codes() -> BTreeMap<String, String> {
     let proto = read("proto/petstore/v1/error_reason.proto");
     let mut comment = String::new();

@@ -1,4 +1,4 @@
-//! Peers that ask for more than they may have, or take less than they asked for.
+//! Peers that ask for more than the limits allow, or read less than they asked for.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
     },
 };
 
-/// Longer than a connection is kept whose peer takes nothing, by far.
+/// Timeout of closing a connection whose peer reads nothing, far longer than necessary.
 const CLOSED: Duration = Duration::from_mins(1);
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn answers_for_which_there_is_no_window_wait_within_bounds() {
             for number in 0..most {
                 peer.send(&page_request(port, 2 * number + 1, &key)).await.unwrap();
             }
-            // Every answer has begun, and none goes on.
+            // Every answer has begun, and none continues.
             let (mut begun, mut taken) = (0, 0);
             while begun < most {
                 let frame = peer.next().await;

@@ -1,4 +1,4 @@
-//! Frames without end.
+//! Floods of frames.
 
 use std::time::Duration;
 
@@ -15,42 +15,42 @@ use super::{
     },
 };
 
-/// A flood is over when so many frames were sent: then nothing has stopped it.
+/// Maximum number of frames in a flood: a flood of this length was not stopped.
 const MOST_FRAMES: u32 = 200_000;
-/// So many are enough to show that a flood is taken in its turn.
+/// Number of frames that shows that a flood is processed in turn.
 const SOME_FRAMES: u32 = 50_000;
-/// How long the service may take over a flood, on a busy machine and in a build that is not optimized.
+/// Timeout of a flood, on a busy machine and in a build that is not optimized.
 const OVER: Duration = Duration::from_mins(3);
 
-/// What a ping behind the flood carries: when it is answered, everything was taken.
+/// Payload of a ping after the flood: its answer means that all frames were processed.
 const LAST: &[u8; 8] = b"the end!";
 
-/// The n-th frames of a flood.
+/// Function that returns the n-th frames of a flood.
 type Flood = fn(u32) -> Vec<u8>;
 
-/// CVE-2023-44487: every request is taken back at once.
+/// Returns frames of CVE-2023-44487: every request is reset at once.
 fn rapid_reset(number: u32) -> Vec<u8> {
     let stream = 2 * number + 1;
     let reset = frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
     [frame(HEADERS, END_HEADERS | END_STREAM, stream, FIELDS), reset].concat()
 }
 
-/// RUSTSEC-2024-0332: header fields that never end.
+/// Returns frames of RUSTSEC-2024-0332: header fields that never end.
 fn continuations(number: u32) -> Vec<u8> {
     if number == 0 { frame(HEADERS, 0, 1, FIELDS) } else { frame(CONTINUATION, 0, 1, &[]) }
 }
 
-/// RUSTSEC-2026-0258: a body of nothing that never ends.
+/// Returns frames of RUSTSEC-2026-0258: an empty body that never ends.
 fn empty_data(number: u32) -> Vec<u8> {
     if number == 0 { frame(HEADERS, END_HEADERS, 1, FIELDS) } else { frame(DATA, 0, 1, &[]) }
 }
 
-/// CVE-2019-9512: each has to be answered.
+/// Returns frames of CVE-2019-9512: each has to be answered.
 fn pings(number: u32) -> Vec<u8> {
     frame(PING, 0, 0, &u64::from(number).to_be_bytes())
 }
 
-/// CVE-2019-9515: each has to be acknowledged.
+/// Returns frames of CVE-2019-9515: each has to be acknowledged.
 fn settings(_: u32) -> Vec<u8> {
     frame(SETTINGS, 0, 0, &[])
 }
@@ -96,8 +96,8 @@ async fn assert_taken_or_cut_off(name: &'static str, flood: Flood, wire: Box<dyn
     send(name, flood, SOME_FRAMES, wire).await;
 }
 
-/// Sends so many frames and takes all answers. Whether the service closed the connection before it had them
-/// all, and what it had to say.
+/// Sends this number of frames and reads all answers. Returns `true` if the service closed the connection
+/// before it had all frames, and its answers.
 async fn send(name: &str, flood: Flood, frames: u32, wire: Box<dyn Wire>) -> (bool, Vec<u8>) {
     let (mut reader, mut writer) = split(wire);
     let sending = async {
@@ -125,7 +125,7 @@ async fn send(name: &str, flood: Flood, frames: u32, wire: Box<dyn Wire>) -> (bo
     over.await.unwrap_or_else(|_| panic!("{name}: not over in {OVER:?}"))
 }
 
-/// The kinds of the frames in the bytes.
+/// Returns the kinds of the frames in the bytes.
 fn kinds(mut bytes: &[u8]) -> Vec<u8> {
     let mut kinds = Vec::new();
     while let [a, b, c, kind, rest @ ..] = bytes {

@@ -10,7 +10,7 @@ use tokio::{
 use super::{Port, Wire};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// `:method: POST`, `:scheme: https`, `:path: /`, `:authority: a` (RFC 7541, appendix A and §6.2.1).
+/// Fields `:method: POST`, `:scheme: https`, `:path: /`, `:authority: a` (RFC 7541, appendix A and §6.2.1).
 pub(super) const FIELDS: &[u8] = &[0x83, 0x87, 0x84, 0x41, 0x01, b'a'];
 
 pub(super) const DATA: u8 = 0;
@@ -25,15 +25,15 @@ pub(super) const CONTINUATION: u8 = 9;
 pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 
-/// A setting (RFC 9113 §6.5.2).
+/// Identifier of a setting (RFC 9113 §6.5.2).
 pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
-/// An error code (RFC 9113 §7).
+/// Error code (RFC 9113 §7).
 pub(super) const PROTOCOL_ERROR: u32 = 1;
 pub(super) const REFUSED_STREAM: u32 = 7;
 pub(super) const CANCEL: u32 = 8;
 
-/// Longer than any deadline of the service.
+/// Timeout longer than any deadline of the service.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -41,13 +41,13 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What a client says first, with one setting or none.
+/// Returns the client's preface, with one setting or none.
 pub(super) fn greeting(setting: Option<(u16, u32)>) -> Vec<u8> {
     let settings = setting.map(|(name, value)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat());
     [PREFACE, &frame(SETTINGS, 0, 0, &settings.unwrap_or_default())].concat()
 }
 
-/// The field blocks of requests (RFC 7541): every field literally, for no table has to be kept then.
+/// Returns the field block of a request (RFC 7541). Every field is literal, so that no table has to be kept.
 fn fields(port: Port, method: u8, path: &str, key: &str) -> Vec<u8> {
     let literal =
         |name: &[u8], value: &str| [name, &[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
@@ -58,7 +58,7 @@ fn fields(port: Port, method: u8, path: &str, key: &str) -> Vec<u8> {
     }
 }
 
-/// A whole field block, for a request without a body.
+/// Returns the complete field block of a request without a body.
 pub(super) fn request_fields(port: Port, key: &str) -> Vec<u8> {
     match port {
         Port::Https => fields(port, 0x82, "/v1/pets", key),
@@ -66,13 +66,13 @@ pub(super) fn request_fields(port: Port, key: &str) -> Vec<u8> {
     }
 }
 
-/// One more field of a block, as it is.
+/// Returns one more field of a block, as it is.
 pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     [vec![0], text(name), text(value)].concat()
 }
 
-/// A request whose body does not come.
+/// Returns a request whose body does not arrive.
 pub(super) fn unfinished_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
     let path = match port {
         Port::Https => "/v1/pets",
@@ -81,7 +81,7 @@ pub(super) fn unfinished_request(port: Port, stream: u32, key: &str) -> Vec<u8> 
     frame(HEADERS, END_HEADERS, stream, &fields(port, 0x83, path, key))
 }
 
-/// A request for a page of a hundred pets.
+/// Returns a request for a page of a hundred pets.
 pub(super) fn page_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
     match port {
         Port::Https => {
@@ -96,7 +96,7 @@ pub(super) fn page_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
     }
 }
 
-/// A frame, as the service sent it.
+/// Frame, as the service sent it.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: u8,
@@ -105,12 +105,12 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A number of the payload. The reason is the first of `RST_STREAM`, and the second of `GOAWAY`.
+    /// Returns a number of the payload. The reason is the first of `RST_STREAM`, and the second of `GOAWAY`.
     pub(super) fn number(&self, at: usize) -> u32 {
         u32::from_be_bytes(self.payload[4 * at..][..4].try_into().unwrap())
     }
 
-    /// What a SETTINGS frame says of this setting.
+    /// Returns the value of this setting in a SETTINGS frame.
     pub(super) fn setting(&self, name: u16) -> Option<u32> {
         let mut settings = self.payload.chunks_exact(6);
         let setting = settings.find(|setting| setting.starts_with(&name.to_be_bytes()))?;
@@ -118,11 +118,11 @@ impl Frame {
     }
 }
 
-/// A peer that says what it wants.
+/// Peer that sends its own frames.
 pub(super) struct Peer(Box<dyn Wire>);
 
 impl Peer {
-    /// Greets the service.
+    /// Sends the preface to the service.
     pub(super) async fn greet(mut wire: Box<dyn Wire>, setting: Option<(u16, u32)>) -> Self {
         wire.write_all(&greeting(setting)).await.unwrap();
         Self(wire)
@@ -133,7 +133,7 @@ impl Peer {
         self.0.flush().await
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     pub(super) async fn next(&mut self) -> Frame {
         timeout(DEADLINE, self.read()).await.expect("a frame in time").expect("a frame")
     }

@@ -1,5 +1,5 @@
-//! Requests that are none (RFC 9113 §8.1.1, §8.2): what could be taken for two requests by whoever translates
-//! it to HTTP/1.1, and the like.
+//! Malformed requests (RFC 9113 §8.1.1, §8.2), such as one that a translation to HTTP/1.1 could turn into
+//! two.
 
 use super::{
     Port, Target,
@@ -41,7 +41,7 @@ async fn what_is_malformed_is_not_answered_but_reset() {
     }
 }
 
-/// What comes of a request with these fields: the head of an answer, or a refusal.
+/// Returns the outcome of a request with these fields: the head of an answer, or a refusal.
 async fn outcome(target: &Target, fields: &[u8]) -> Frame {
     let mut peer = Peer::greet(target.connect().await, None).await;
     peer.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, fields)).await.unwrap();

@@ -1,5 +1,5 @@
-//! What HTTP/2 lets a peer do to a server, done to the HTTPS port and to the gRPC port. Each time the service
-//! stays within bounds, and nobody else notices.
+//! Abuses of HTTP/2, at the HTTPS port and at the gRPC port. Each time the service stays within bounds, and
+//! other clients do not notice.
 
 mod bounds;
 mod floods;
@@ -20,13 +20,13 @@ use tokio::{
 
 use crate::{FIRST_KEY, PORTS, petstore};
 
-/// How long somebody else may wait for an answer meanwhile. Generous: the machine may be busy with other
-/// tests.
+/// Timeout of another client's answer meanwhile. It is generous: the machine may be busy with other tests.
 const SERVED: Duration = Duration::from_secs(10);
-/// How much more memory one hostile connection may cost the whole service, in a build that is not optimized.
+/// Maximum growth of the service's memory by one hostile connection, in bytes, in a build that is not
+/// optimized.
 const MEMORY: u64 = 64 << 20;
 
-/// A port that speaks HTTP/2.
+/// Port that speaks HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
     Https,
@@ -36,7 +36,7 @@ enum Port {
 impl Port {
     const ALL: [Self; 2] = [Self::Https, Self::Grpc];
 
-    /// Requests at once on one connection.
+    /// Returns the maximum number of concurrent requests on one connection.
     fn most_streams(self) -> u32 {
         match self {
             Self::Https => 100,
@@ -45,12 +45,12 @@ impl Port {
     }
 }
 
-/// Bytes in both directions.
+/// Stream of bytes in both directions.
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
 
-/// The service, attacked at one of its ports.
+/// Service that is attacked at one of its ports.
 struct Target {
     port: Port,
     authority: Authority,
@@ -76,7 +76,7 @@ impl Target {
         Self { port, authority, installation, server }
     }
 
-    /// A hundred pets with the longest names, so that a page of them is more than 100 KiB.
+    /// Adds a hundred pets with the longest names, so that a page of them is more than 100 KiB.
     async fn fill(&self) {
         let mut client = grpc::pet_store(self.server.address("gRPC")).await;
         for _ in 0..100 {
@@ -87,7 +87,7 @@ impl Target {
         }
     }
 
-    /// A connection on which HTTP/2 can begin.
+    /// Opens a connection on which HTTP/2 can begin.
     async fn connect(&self) -> Box<dyn Wire> {
         match self.port {
             Port::Https => {
@@ -102,7 +102,7 @@ impl Target {
         self.installation.read(FIRST_KEY).trim().to_owned()
     }
 
-    /// Somebody else is answered at the same port, over a connection of his own.
+    /// Checks that another client is answered at this port, over its own connection.
     async fn serves_others(&self) {
         let begin = Instant::now();
         match self.port {
@@ -119,8 +119,8 @@ impl Target {
         assert!(begin.elapsed() < SERVED, "{:?}: answered after {:?}", self.port, begin.elapsed());
     }
 
-    /// Others are served as long as the attack goes on, and once more when it is over. No memory is lost to
-    /// it.
+    /// Checks that others are served as long as the attack continues, and once more when it is over. No
+    /// memory leaks.
     async fn withstands(&self, name: &str, attack: impl Future<Output = ()> + Send + 'static) {
         self.serves_others().await;
         let before = self.memory();
@@ -134,14 +134,14 @@ impl Target {
         assert!(grown < MEMORY, "{name} at {:?}: {} KiB more are in use", self.port, grown >> 10);
     }
 
-    /// The memory of the process, in bytes.
+    /// Returns the memory of the process, in bytes.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
         let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// The service ends in order, and not much later than at the end of its drain.
+    /// Checks that the service ends in order, and not much later than at the end of its drain.
     async fn ends_in_order(self) {
         let exit = self.server.terminate().await;
         assert_eq!(exit.code, Some(0), "{:?}: {exit:?}", self.port);

@@ -1,4 +1,4 @@
-//! Those who make every kind of call, and remember what they were told.
+//! Callers that make every kind of call, and record the answers.
 
 use std::{
     collections::BTreeMap,
@@ -28,15 +28,16 @@ use pets::create_request;
 
 mod pets;
 
-/// After a refusal, so that it is not repeated a thousand times a second.
+/// Pause after a refusal, so that it is not repeated a thousand times a second.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Longer than any outage of the tests: what is repeated until it succeeds succeeds within it.
+/// Maximum number of retries. It takes longer than any outage of the tests, so that every retried call
+/// succeeds.
 const REPEATED: u32 = 1_500;
-/// Longer than any call may take.
+/// Deadline longer than any call may take.
 const CALL: Duration = Duration::from_secs(20);
 
-/// Every kind of call that callers make of the core and the gateway,
-/// but those of the impatient, which may never succeed on a busy machine.
+/// Kinds of calls that callers make to the core and the gateway, except those of the impatient, which may
+/// never succeed on a busy machine.
 const KINDS: [&str; 16] = [
     "create with a key",
     "create without a key",
@@ -55,7 +56,7 @@ const KINDS: [&str; 16] = [
     "report use",
     "resolve a key",
 ];
-/// Those that the operator's command makes of the database.
+/// Kinds of calls that the operator's command makes to the database.
 const OPERATORS_KINDS: [&str; 3] = ["create an account", "change a plan", "create a key"];
 
 /// Callers, until they are stopped.
@@ -65,7 +66,7 @@ pub(super) struct Callers {
     tasks: JoinSet<()>,
 }
 
-/// What all callers share.
+/// State that all callers share.
 #[derive(Clone)]
 struct Caller {
     is_over: Arc<AtomicBool>,
@@ -77,7 +78,7 @@ struct Caller {
 }
 
 impl Callers {
-    /// Begins to make calls on the first core. Accounts are changed by the operator's command, in that
+    /// Begins to make calls to the first core. Accounts are changed by the operator's command, in that
     /// installation.
     pub(super) async fn start(cores: &TwoCores, operator: Option<Arc<Installation>>, counted: i64) -> Self {
         let caller = Caller {
@@ -108,22 +109,22 @@ impl Callers {
         Self { caller, changes_accounts, tasks }
     }
 
-    /// How many calls of each kind succeeded, and how many were refused.
+    /// Returns the numbers of successes and refusals of each kind of call.
     pub(super) fn calls(&self) -> BTreeMap<&'static str, (u64, u64)> {
         self.caller.told().calls.clone()
     }
 
-    /// The kinds of calls that are made.
+    /// Returns the kinds of calls that are made.
     pub(super) fn kinds(&self) -> Vec<&'static str> {
         if self.changes_accounts { [&KINDS[..], &OPERATORS_KINDS].concat() } else { KINDS.to_vec() }
     }
 
-    /// How many pets were acknowledged.
+    /// Returns the number of acknowledged pets.
     pub(super) fn acknowledged(&self) -> usize {
         self.caller.told().pets.len()
     }
 
-    /// Lets each caller finish what it has begun.
+    /// Lets each caller finish its current call.
     pub(super) async fn stop(mut self) -> Outcome {
         self.caller.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -146,7 +147,7 @@ impl Caller {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts a call, and waits a moment if it was refused. Whether it succeeded.
+    /// Counts a call, and waits a moment if it was refused. Returns `true` if it succeeded.
     async fn count(&self, kind: &'static str, succeeded: bool) -> bool {
         {
             let mut told = self.told();
@@ -159,7 +160,7 @@ impl Caller {
         succeeded
     }
 
-    /// Places an order, takes it a step further, and looks at it.
+    /// Places an order, advances it, and reads it.
     async fn order(self) {
         let mut orders = pb::store_service_client::StoreServiceClient::new(self.first.clone());
         let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
@@ -198,7 +199,7 @@ impl Caller {
         }
     }
 
-    /// Each report again and again until it is answered, as a gateway does.
+    /// Sends each report again until it is answered, as a gateway does.
     async fn report_usage(self, counted: i64) {
         let mut usage = UsageServiceClient::new(self.first.clone());
         let minute = i64::try_from(Clock::system().now().as_secs() / 60).unwrap();
@@ -259,7 +260,7 @@ impl Caller {
     }
 }
 
-/// A request that tells its deadline.
+/// Returns a request with its deadline.
 fn within<T>(deadline: Duration, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(deadline);

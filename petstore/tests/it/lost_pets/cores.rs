@@ -10,12 +10,12 @@ use crate::key_without_limits;
 
 const PORTS: [&str; 4] = ["--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
 
-/// The first core is the one that suffers; the second tells what the database keeps.
+/// Two cores. Faults strike the first; the second shows what the database keeps.
 pub(super) struct TwoCores {
     pub(super) first: Server,
     pub(super) second: Server,
     pub(super) gateway: Server,
-    /// Speaks REST to the gateway, without limits.
+    /// REST client of the gateway, without limits.
     pub(super) client: Client,
 }
 
@@ -44,12 +44,12 @@ impl TwoCores {
     }
 }
 
-/// The command of the first core, for this address.
+/// Returns the command of the first core, for this address.
 fn first_core(address: &str) -> [&str; 5] {
     ["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"]
 }
 
-/// The identifier of a new account.
+/// Returns the identifier of a new account.
 pub(super) async fn account_id(operator: &Installation, name: &str) -> i64 {
     let account = operator.run(&["account", "create", name, "--plan", "free", "--output", "json"]).await;
     assert_eq!(account.code, Some(0), "{account:?}");
@@ -57,7 +57,7 @@ pub(super) async fn account_id(operator: &Installation, name: &str) -> i64 {
     account["id"].as_i64().unwrap_or_else(|| panic!("no id: {account}"))
 }
 
-/// Every pet that a core tells of.
+/// Returns every pet that a core lists.
 pub(super) async fn all_pets(core: &Server) -> Vec<StoredPet> {
     let mut pets = grpc::pet_store(core.address("gRPC")).await;
     let (mut all, mut page_token) = (Vec::new(), String::new());
@@ -73,7 +73,7 @@ pub(super) async fn all_pets(core: &Server) -> Vec<StoredPet> {
     }
 }
 
-/// Every order that a core tells of.
+/// Returns every order that a core lists.
 pub(super) async fn all_orders(core: &Server) -> Vec<pb::Order> {
     let mut orders = grpc::store_service(core.address("gRPC")).await;
     let (mut all, mut page_token) = (Vec::new(), String::new());

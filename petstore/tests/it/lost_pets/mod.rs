@@ -1,4 +1,5 @@
-//! What was answered with success is kept, once, whatever happens between a core and its database.
+//! Durability of acknowledged calls: each is kept once, even if faults strike between a core and its
+//! database.
 //!
 //! Callers make every kind of call on one of two cores, and a fault strikes its database: on PostgreSQL at
 //! single messages of the protocol, on SQLite at the file. What was acknowledged must be seen through the

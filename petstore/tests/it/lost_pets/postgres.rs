@@ -16,17 +16,17 @@ use petstore_testkit::{
 use super::{callers::Callers, cores::TwoCores};
 use crate::petstore;
 
-/// Longer than the core waits for an answer (1.4 s).
+/// Delay longer than the core waits for an answer (1.4 s).
 const HELD: Duration = Duration::from_millis(1_800);
-/// Longer than everything: the deadlines of the core, and those that PostgreSQL has.
+/// Delay longer than the deadlines of the core, and those that PostgreSQL has.
 const HELD_LONG: Duration = Duration::from_secs(3);
-/// Longer than it takes until some call begins a transaction.
+/// Timeout longer than it takes until some call begins a transaction.
 const BEGUN: Duration = Duration::from_secs(20);
-/// Shorter than the core waits.
+/// Delay shorter than the core waits.
 const DELAYED: Duration = Duration::from_millis(300);
-/// How many messages are disturbed at once; a core has more connections than that.
+/// Number of messages that are disturbed at once; a core has more connections than that.
 const AT_ONCE: usize = 10;
-/// How many faults the long form injects at least.
+/// Minimum number of faults in the long form.
 const FAULTS: usize = 1_000;
 
 fn is_long() -> bool {
@@ -68,7 +68,7 @@ async fn whatever_message_is_held_cut_or_halved_nothing_is_lost_or_doubled() {
     shop.close(callers).await;
 }
 
-/// Each action at each message of each statement that was seen.
+/// Returns each action at each message of each statement that was seen.
 fn every_fault(sites: &[MessageSite]) -> Vec<MessageFault> {
     let actions = [
         Action::Hold(HELD),
@@ -86,7 +86,7 @@ fn every_fault(sites: &[MessageSite]) -> Vec<MessageFault> {
     (0..sites.len() * actions.len()).filter_map(fault).collect()
 }
 
-/// Each kind of message, of whatever statement, cut before, within or after it; and those of a transaction
+/// Returns each kind of message, of any statement, cut before, within or after it; and those of a transaction
 /// and of a creation held.
 fn one_fault_of_each_kind(sites: &[MessageSite]) -> Vec<MessageFault> {
     let kinds: BTreeSet<_> = sites.iter().map(|site| (site.side, site.message)).collect();
@@ -127,13 +127,13 @@ struct Shop {
     cores: TwoCores,
     proxy: PostgresProxy,
     database: Database,
-    /// On the database.
+    /// Installation on the database.
     direct: Installation,
-    /// Behind the proxy.
+    /// Installation behind the proxy.
     proxied: Arc<Installation>,
-    /// The account whose usage is reported.
+    /// Account whose usage is reported.
     counted: i64,
-    /// What the proxy has seen when calls began: the schema was made, too.
+    /// Messages that the proxy had seen when calls began, those of the schema among them.
     seen_before: BTreeMap<MessageSite, u64>,
 }
 
@@ -155,7 +155,7 @@ impl Shop {
         Callers::start(&self.cores, operator, self.counted).await
     }
 
-    /// Every place of a message of the calls.
+    /// Returns every site of a message of the calls.
     fn sites(&self) -> Vec<MessageSite> {
         let is_of_calls = |site: &MessageSite, count: u64| {
             site.message != "Terminate" && self.seen_before.get(site).is_none_or(|before| *before < count)
@@ -199,7 +199,7 @@ impl Shop {
         println!("{} of {planned} faults injected", injected.await);
     }
 
-    /// Ends the faults and the calls, kills the first core, and holds what was acknowledged against what is
+    /// Ends the faults and the calls, kills the first core, and compares what was acknowledged with what is
     /// kept.
     async fn close(self, callers: Callers) {
         self.proxy.nothing_held().await;
@@ -221,8 +221,9 @@ impl Shop {
         assert_eq!(left_open, 0, "connections were left in a transaction");
     }
 
-    /// Waits until no connection is inside a transaction, or some are that were left there: what is under way
-    /// goes on or is given up within 2.5 s, and PostgreSQL itself ends after 5 s what was left. How many.
+    /// Waits until no connection is inside a transaction, or some were left there. Calls in flight continue
+    /// or are given up within 2.5 s, and PostgreSQL itself ends abandoned transactions after 5 s. Returns
+    /// their number.
     async fn left_open(&self) -> u32 {
         const OPEN: &str = "SELECT count(*), \
                             count(*) FILTER (WHERE clock_timestamp() - state_change > interval '4 s') \

@@ -8,11 +8,11 @@ use tokio::process::Command;
 use super::{callers::Callers, cores::TwoCores};
 use crate::petstore;
 
-/// Starts the core so that a limit on the size of files is an error and no signal.
+/// Shell command that starts the core so that a limit on the size of files is an error and no signal.
 const UNSIGNALLED: [&str; 4] = ["-c", "trap '' XFSZ && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_petstore")];
-/// Longer than the core waits for the lock (2 s).
+/// Time longer than the core waits for the lock (2 s).
 const LOCKED: Duration = Duration::from_millis(2_500);
-/// Longer than a call may take altogether (4 s).
+/// Time longer than a call may take altogether (4 s).
 const LOCKED_LONG: Duration = Duration::from_millis(4_500);
 const FULL: Duration = Duration::from_millis(200);
 
@@ -55,14 +55,14 @@ async fn a_locked_or_full_file_and_kills_lose_and_double_nothing() {
     outcome.assert_accounts_kept(&operator).await;
 }
 
-/// Whoever adds finds the file full where it would grow beyond so many bytes.
+/// Limits the size of the file: writes beyond this number of bytes fail as if it were full.
 async fn allow_files_of(core: &Server, bytes: &str) {
     let fsize = format!("--fsize={bytes}:");
     let changed = Command::new("prlimit").args(["--pid", &core.pid().to_string(), &fsize]).status().await;
     assert!(changed.unwrap().success(), "prlimit fails");
 }
 
-/// Another process holds the write lock for so long.
+/// Holds the write lock in another process for this time.
 async fn lock(file: &Path, time: Duration) {
     const LOCK: &str = "import sqlite3, sys, time; \
                         store = sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None); \

@@ -1,4 +1,4 @@
-//! What the callers were told, and whether that is kept.
+//! Record of the answers to the callers, and its comparison with what is kept.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use petstore_testkit::{Installation, Server, grpc, ledger::Ledger};
 
 use super::cores::{all_orders, all_pets};
 
-/// What the callers were told.
+/// Record of the answers to the callers.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) pets: Ledger,
-    /// Pets that were acknowledged and that the other core did not know of right then; and orders that the
-    /// first did not know of.
+    /// Pets that were acknowledged and that the other core did not have right then; and orders that the first
+    /// did not have.
     pub(super) invisible: Vec<String>,
-    /// By quantity, which no two orders share: the identifier and the last status.
+    /// Identifier and last status of each order, by quantity, which no two orders share.
     pub(super) orders: BTreeMap<i32, (i64, i32)>,
-    /// Reports of usage.
+    /// Number of reports of usage.
     pub(super) reports: i64,
-    /// Accounts, and whether they were put on another plan.
+    /// Accounts, with `true` if they were moved to another plan.
     pub(super) accounts: BTreeMap<String, bool>,
-    /// How many calls of each kind succeeded, and how many were refused.
+    /// Numbers of successes and refusals of each kind of call.
     pub(super) calls: BTreeMap<&'static str, (u64, u64)>,
 }
 
-/// What the callers were told, to be held against what a core tells now.
+/// Record of the answers, to be compared with what a core has.
 pub(super) struct Outcome {
     pub(super) told: Told,
 }
 
 impl Outcome {
-    /// How many calls of each kind succeeded, and how many were refused.
+    /// Returns the numbers of successes and refusals of each kind of call.
     pub(super) fn calls(&self) -> String {
         let calls = self.told.calls.iter();
         let calls: Vec<_> =
@@ -38,7 +38,7 @@ impl Outcome {
         format!("calls that succeeded (and were refused): {}", calls.join(", "))
     }
 
-    /// Fails unless this core tells of everything that was acknowledged, and of nothing twice.
+    /// Fails unless this core has everything that was acknowledged, and nothing twice.
     pub(super) async fn assert_kept(&self, core: &Server, counted: i64) {
         let verdict = self.told.pets.judge(&all_pets(core).await);
         println!("pets: {verdict}; {} not visible at once", self.told.invisible.len());
@@ -66,7 +66,7 @@ impl Outcome {
         assert_eq!(succeeded, self.told.reports, "every report counts once");
     }
 
-    /// Fails unless the operator's command tells of every account that was acknowledged.
+    /// Fails unless the operator's command lists every account that was acknowledged.
     pub(super) async fn assert_accounts_kept(&self, operator: &Installation) {
         let list = operator.run(&["account", "list", "--output", "json"]).await;
         let accounts: serde_json::Value = serde_json::from_str(&list.stdout).unwrap();

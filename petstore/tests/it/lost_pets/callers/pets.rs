@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{CALL, Caller, PAUSE, REPEATED, within};
 
 impl Caller {
-    /// Takes note of a pet that was acknowledged, and looks for it through the other core.
+    /// Records a pet that was acknowledged, and looks for it through the other core.
     async fn acknowledge(&self, id: i64, name: String, category_id: i64) {
         let found = get_pet(&self.second, id).await;
         let mut told = self.told();
@@ -21,7 +21,7 @@ impl Caller {
         told.pets.acknowledge(StoredPet { id, name, category_id });
     }
 
-    /// With an `Idempotency-Key`, again and again until it is acknowledged.
+    /// Creates pets with an `Idempotency-Key`, and retries until each is acknowledged.
     pub(super) async fn create_with_key(self) {
         while self.goes_on() {
             let number = self.next_number();
@@ -41,7 +41,7 @@ impl Caller {
         }
     }
 
-    /// Without one, and once: only the gateway repeats it.
+    /// Creates pets without a key, and without retries: only the gateway retries.
     pub(super) async fn create_without_key(self) {
         while self.goes_on() {
             let number = self.next_number();
@@ -68,7 +68,7 @@ impl Caller {
         }
     }
 
-    /// Gives up at any moment of the call: the client hangs up, or its deadline passes.
+    /// Gives up at any moment of the call: the client closes the connection, or its deadline passes.
     pub(super) async fn create_impatiently(self) {
         let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
         while self.goes_on() {
@@ -109,7 +109,7 @@ impl Caller {
         }
     }
 
-    /// Sends the same lines again and again until they are acknowledged.
+    /// Sends the same lines again until they are acknowledged.
     pub(super) async fn import(self) {
         let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
         let mut last_line = 0;
