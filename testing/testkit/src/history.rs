@@ -8,7 +8,7 @@
 //! - exactly as many, if one was refused because the window was used up (less those whose fate is unknown);
 //! - none was admitted after a refusal;
 //! - no two requests show one number remaining, and a request that was sent after another's answer shows
-//! fewer.
+//!   fewer.
 //!
 //! Only answers whose order is certain are compared: one had returned before the other was sent.
 //!

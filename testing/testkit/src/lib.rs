@@ -1,14 +1,14 @@
 //! Starts the service, talks to it and moves its clock, for tests.
 //!
 //! - [`TestShop`] is the whole service in this process, on its own store, with a clock that stands still
-//! until the test moves it.
+//!   until the test moves it.
 //! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
 //! - [`Client`] speaks REST with one identity and returns an [`Answer`]; [`raw`] sends bytes; [`grpc`] speaks
-//! gRPC.
+//!   gRPC.
 //! - [`Authority`] issues the certificates that a test needs.
 //! - [`eventually`] waits for asynchronous work of the service, with a deadline.
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`]
-//! occur between them and the service: a proxy that delays, holds, cuts and refuses.
+//!   occur between them and the service: a proxy that delays, holds, cuts and refuses.
 //! - [`TraceReceiver`] receives the traces that the service sends.
 //! - [`load`] sends and records many requests; [`history`] checks that the limits were exact.
 //! - [`ledger`] checks that the pets that were acknowledged are kept, each once.
