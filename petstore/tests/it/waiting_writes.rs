@@ -1,4 +1,4 @@
-//! Writes that wait for a lock of the database hold up nobody's reads.
+//! Writes that wait for a lock of the database do not delay reads.
 
 use std::{
     path::PathBuf,
@@ -18,12 +18,13 @@ use tokio::{process::Command, task::JoinSet};
 
 use crate::{PORTS, key_of_new_account, key_without_limits, pets::created, petstore, split::Split};
 
-/// Writes of one account that wait: more than a gateway has permits for calls of one kind. Each is made again
-/// when it ends, and not so many that a busy machine has no time for reads.
+/// Number of waiting writes of one account: more than a gateway has permits for calls of one kind. Each is
+/// made again when it ends. There are few enough that a busy machine has time for reads.
 const WRITES: usize = 200;
-/// Reads of another account that are answered meanwhile; the plan of the account allows 60 a minute.
+/// Number of reads of another account that are answered meanwhile; the plan of the account allows 60 a
+/// minute.
 const READS: usize = 40;
-/// Longer than all the writes take to come, on a busy machine.
+/// Timeout longer than all the writes take to arrive, on a busy machine.
 const ALL_WAIT: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,8 +46,8 @@ async fn a_gateway_of_its_own_answers_reads_while_two_hundred_writes_of_another_
     }
 }
 
-/// A read needs no place that only the end of a write makes free: reads are answered between two moments at
-/// which the same writes wait.
+/// Checks that reads are answered between two moments at which the same writes wait. A read needs no place
+/// that only the end of a write frees.
 async fn answers_reads_while_writes_wait(installation: &Installation, lock: Lock, reader: &Client) {
     let id = created(&reader.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
     let path = format!("/v1/pets/{id}");
@@ -94,14 +95,14 @@ async fn answers_reads_while_writes_wait(installation: &Installation, lock: Lock
     assert!(took.len() > READS / 4, "reads waited for the end of writes: {took:?}");
 }
 
-/// What locks a store for writing.
+/// Lock of a store for writing.
 enum Lock {
-    /// The file.
+    /// Lock of the file.
     Sqlite(PathBuf),
     Postgres(Database),
 }
 
-/// The binary in an empty folder, and the lock of its store.
+/// Returns the binary in an empty folder, and the lock of its store.
 async fn lockable(engine: Engine) -> (Installation, Lock) {
     match engine {
         Engine::Sqlite => {
