@@ -19,7 +19,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tonic::transport::server::Connected;
 
-use super::receive::Budgets;
+use super::budgets::Budgets;
 
 /// A peer that is alive acknowledges a ping more often than this.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -22,6 +22,7 @@ use crate::Core;
 mod access;
 mod admin;
 mod batch_service;
+mod budgets;
 mod call;
 mod call_id;
 mod capacity;

@@ -29,87 +29,17 @@ use tower::{Layer, Service};
 use super::{
     CallMetrics,
     call_id::CallId,
-    capacity::MAX_IMPORTS,
+    budgets::{Budgets, HeldBytes},
     connection::ConnectionInfo,
     methods::{Class, MAX_BULK, MAX_MESSAGE, Method},
     status,
 };
 use crate::domain::PetStoreError;
 
-const MIB: usize = 1024 * 1024;
 /// Bytes of a call that has brought nothing yet: its header fields and its place.
 const CALL_OVERHEAD: usize = 2 * 1024;
-/// One connection may take this part of a budget, so that others are left the rest.
-const CONNECTION_SHARE: usize = 4;
 /// Time that a method has to give its own answer at the end of its deadline.
 const MARGIN: Duration = Duration::from_millis(100);
-
-/// The bytes of calls that are not answered yet, by kind: a flood of one kind never refuses another, health
-/// least of all. Clones share them; none is ever closed.
-#[derive(Clone, Debug)]
-pub(super) struct Budgets {
-    /// Calls about pets and orders, alone or in batches: 8 of the largest messages on one connection. With
-    /// the messages of imports, which are bounded in number, that makes 64 MiB.
-    data: Arc<Semaphore>,
-    /// Calls of gateways and operators: 16 of the largest messages on one connection.
-    internal: Arc<Semaphore>,
-    /// Health, which every peer may ask for, and reflection.
-    tools: Arc<Semaphore>,
-}
-
-impl Budgets {
-    /// Returns the budgets of one connection.
-    pub(super) fn for_connection() -> Self {
-        Self::divided_by(CONNECTION_SHARE)
-    }
-
-    fn divided_by(divisor: usize) -> Self {
-        let budget = |bytes: usize| Arc::new(Semaphore::new(bytes / divisor));
-        Self { data: budget(DATA), internal: budget(16 * MIB), tools: budget(16 * MIB) }
-    }
-
-    fn of(&self, class: Class) -> &Arc<Semaphore> {
-        match class {
-            Class::Read | Class::Write | Class::Import | Class::Batch => &self.data,
-            Class::Internal | Class::Admin => &self.internal,
-            Class::Tool => &self.tools,
-        }
-    }
-}
-
-const DATA: usize = 44 * MIB;
-const _: () = assert!(DATA + MAX_BULK * MAX_IMPORTS <= 64 * MIB);
-const _: () = assert!(MAX_BULK * 8 <= DATA / CONNECTION_SHARE);
-const _: () = assert!(MAX_MESSAGE * 16 <= 16 * MIB / CONNECTION_SHARE);
-
-/// Bytes that a call holds of the server's and of its connection's budget, until it is dropped.
-#[derive(Debug)]
-struct HeldBytes {
-    budgets: [Option<Arc<Semaphore>>; 2],
-    bytes: AtomicUsize,
-}
-
-impl HeldBytes {
-    /// Takes more bytes of every budget. Returns `false`, and takes of none, if one has too few.
-    fn take(&self, bytes: usize) -> bool {
-        let Ok(permits) = u32::try_from(bytes) else { return false };
-        let [server, connection] = self.budgets.each_ref().map(|budget| match budget {
-            Some(budget) => budget.try_acquire_many(permits).map(Some),
-            None => Ok(None),
-        });
-        let (Ok(server), Ok(connection)) = (server, connection) else { return false };
-        [server, connection].into_iter().flatten().for_each(SemaphorePermit::forget);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        true
-    }
-}
-
-impl Drop for HeldBytes {
-    fn drop(&mut self) {
-        let bytes = *self.bytes.get_mut();
-        self.budgets.iter().flatten().for_each(|budget| budget.add_permits(bytes));
-    }
-}
 
 /// Puts the bounds around every service of a server. A connection's own budgets are an extension of its
 /// requests.

@@ -247,8 +247,8 @@ async fn where_no_refusal_is_kept_the_answer_says_what_is_sampled_and_where_to_l
     let (account_id, key_id) = acme(&shop).await;
     let sampled = "is kept, but there may have been one: refusals are sampled, and reported every 5 \
                    seconds. A sample is kept for 24 hours of each account's refusals for each limit, ban or \
-                   suspension, and for keys that are missing, unknown, revoked or expired; answers 400, 404, 405, 413, \
-                   415 and 5xx are only in the log.";
+                   suspension, and for keys that are missing, unknown, revoked or expired; answers 400, 404, \
+                   405, 413, 415 and 5xx are only in the log.";
     let healthy = "Account acme is not suspended, and the state of its keys refuses nothing now.";
     let of_request =
         |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
