@@ -57,11 +57,16 @@ const _: () = assert!(MAX_MESSAGE * 16 <= 16 * MIB / CONNECTION_SHARE);
 /// Bytes that a call holds of the server's and of its connection's budget, until it is dropped.
 #[derive(Debug)]
 pub(super) struct HeldBytes {
-    pub(super) budgets: [Option<Arc<Semaphore>>; 2],
-    pub(super) bytes: AtomicUsize,
+    budgets: [Option<Arc<Semaphore>>; 2],
+    bytes: AtomicUsize,
 }
 
 impl HeldBytes {
+    /// Returns a hold on these budgets that holds nothing yet.
+    pub(super) fn new(budgets: [Option<Arc<Semaphore>>; 2]) -> Self {
+        Self { budgets, bytes: AtomicUsize::new(0) }
+    }
+
     /// Takes more bytes of every budget. Returns `false`, and takes of none, if one has too few.
     pub(super) fn take(&self, bytes: usize) -> bool {
         let Ok(permits) = u32::try_from(bytes) else { return false };
@@ -80,5 +85,33 @@ impl Drop for HeldBytes {
     fn drop(&mut self) {
         let bytes = *self.bytes.get_mut();
         self.budgets.iter().flatten().for_each(|budget| budget.add_permits(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_takes_of_every_budget_or_of_none_and_gives_all_back() {
+        let budgets = [10, 5].map(|bytes| Arc::new(Semaphore::new(bytes)));
+        let held = HeldBytes::new(budgets.clone().map(Some));
+        let left = || budgets.each_ref().map(|budget| budget.available_permits());
+        assert!(held.take(4) && !held.take(2));
+        assert_eq!(left(), [6, 1]);
+        drop(held);
+        assert_eq!(left(), [10, 5]);
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_leaves_the_others_their_budget() {
+        let budgets = Budgets::for_connection();
+        let kinds = [Class::Read, Class::Internal, Class::Tool];
+        for (at, kind) in kinds.into_iter().enumerate() {
+            let budget = budgets.of(kind);
+            let _all = budget.try_acquire_many(u32::try_from(budget.available_permits()).unwrap());
+            let free = kinds.map(|kind| budgets.of(kind).available_permits() > 0);
+            assert_eq!(free, [0, 1, 2].map(|other| other != at));
+        }
     }
 }

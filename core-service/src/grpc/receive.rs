@@ -7,10 +7,7 @@
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -19,19 +16,16 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
 use super::{
     CallMetrics,
-    call_id::CallId,
     budgets::{Budgets, HeldBytes},
+    call_id::CallId,
     connection::ConnectionInfo,
-    methods::{Class, MAX_BULK, MAX_MESSAGE, Method},
+    methods::Method,
     status,
 };
 use crate::domain::PetStoreError;
@@ -95,7 +89,7 @@ where
         let connection = request.extensions().get::<ConnectionInfo>().map(|connection| &connection.budgets);
         let budgets =
             [Some(&self.bounds.budgets), connection].map(|it| Some(Arc::clone(it?.of(method.class))));
-        let held = HeldBytes { budgets, bytes: AtomicUsize::new(0) };
+        let held = HeldBytes::new(budgets);
         let is_refused = !held.take(CALL_OVERHEAD);
         let id = CallId::from_headers(request.headers());
         let call = Arc::new(Call { method, id, begin, calls: self.bounds.calls.clone(), held });
@@ -181,33 +175,5 @@ impl http_body::Body for ReceivedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_takes_of_every_budget_or_of_none_and_gives_all_back() {
-        let budgets = [10, 5].map(|bytes| Arc::new(Semaphore::new(bytes)));
-        let held = HeldBytes { budgets: budgets.clone().map(Some), bytes: AtomicUsize::new(0) };
-        let left = || budgets.each_ref().map(|budget| budget.available_permits());
-        assert!(held.take(4) && !held.take(2));
-        assert_eq!(left(), [6, 1]);
-        drop(held);
-        assert_eq!(left(), [10, 5]);
-    }
-
-    #[test]
-    fn a_flood_of_one_kind_leaves_the_others_their_budget() {
-        let budgets = Budgets::for_connection();
-        let kinds = [Class::Read, Class::Internal, Class::Tool];
-        for (at, kind) in kinds.into_iter().enumerate() {
-            let budget = budgets.of(kind);
-            let _all = budget.try_acquire_many(u32::try_from(budget.available_permits()).unwrap());
-            let free = kinds.map(|kind| budgets.of(kind).available_permits() > 0);
-            assert_eq!(free, [0, 1, 2].map(|other| other != at));
-        }
     }
 }
