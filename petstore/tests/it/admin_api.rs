@@ -290,6 +290,7 @@ async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard_at_ever
         .await
         .assert_error_body(429, "TOO_MANY_ATTEMPTS");
 
+    let _other = operator(&shop, "deputy", Role::Admin).await; // without it, boss would be the last admin
     let boss = first.with_header("authorization", &token);
     let refused = boss.post("/admin/v1/operators/boss/revoke", &json!({})).await;
     refused.assert_error_body(409, "FORCE_REQUIRED");
