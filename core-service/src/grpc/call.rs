@@ -1,4 +1,4 @@
-//! What holds for every call: a deadline, a bound on the calls in flight, and no panic that reaches the
+//! Bounds of every call: a deadline, a limit on the calls in flight, and no panic that reaches the
 //! connection.
 
 use std::{panic::AssertUnwindSafe, time::Duration};

@@ -84,7 +84,7 @@ pub(super) fn accept(
     (connections, close_all)
 }
 
-/// What the calls of a connection have in common.
+/// State that the calls of a connection share.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionInfo {
     /// Bounds on what they may bring at once.

@@ -28,7 +28,7 @@ pub(super) struct Method {
     pub(super) is_batched: bool,
 }
 
-/// Who may call a method.
+/// Access that a method requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callers {
     /// Load balancers and orchestrators, which have no credentials.
