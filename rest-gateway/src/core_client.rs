@@ -1,5 +1,5 @@
-//! The way to the core, in the same process or across a network: how calls travel, how long they may take,
-//! and what happens when an answer is lost or the core does not answer at all.
+//! Calls to the core, in the same process or across a network: their transport, their deadlines, and the
+//! handling of lost answers and of a core that does not answer.
 
 mod batch;
 mod breaker;

@@ -1,4 +1,4 @@
-//! A queue whose senders take turns, however many items each of them has.
+//! Queue whose senders take turns, regardless of the number of items each of them has.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -85,7 +85,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever others send, a sender's first item is popped within as many items as there are senders.
+        /// A sender's first item is popped within as many items as there are senders, whatever others send.
         #[test]
         fn an_item_waits_for_one_item_of_each_other_sender_at_most(sent in vec(0_u8..20, 0..400)) {
             let mut queue = FairQueue::default();

@@ -1,9 +1,10 @@
-//! Calls that wait at the same moment travel to the core in one message, and their answers come back as they
-//! are known.
+//! Batches of calls: calls that wait at the same time are sent to the core in one message, and each answer
+//! returns as soon as it is known.
 //!
-//! Nobody waits for company: the first call goes at once, in a batch of its own. What comes while the core
-//! has not begun to answer gathers, and goes as the next batch. A batch that is slow to answer holds up the
-//! next one for [`HOLD`] at most. Each call keeps its own deadline, and giving one up cancels no other.
+//! No call waits for others: the first one is sent at once, in a batch with no other. Calls that arrive
+//! before the core has begun to answer are queued, and sent as the next batch. A batch that is slow to answer
+//! delays the next one for [`HOLD`] at most. Each call keeps its own deadline, and cancelling one cancels no
+//! other.
 
 use std::{
     collections::VecDeque,
@@ -40,17 +41,18 @@ mod under_way;
 #[cfg(test)]
 mod tests;
 
-/// Batches that the core has not begun to answer; while there are so many, calls gather.
+/// Maximum number of batches that the core has not begun to answer. Beyond it, calls are queued.
 const MAX_UNANSWERED: usize = 2;
-/// For so long such a batch makes others wait: what it does takes longer than gathering is worth.
+/// Maximum time for which an unanswered batch delays others. A batch that takes longer does work that is not
+/// worth waiting for.
 const HOLD: Duration = Duration::from_millis(2);
-/// Turns of the scheduler in which whoever is about to call comes along, unless there is only one call: each
-/// serves what has arrived on sockets meanwhile, and takes no longer than that.
+/// Scheduler turns that a batch yields before it is sent, so that tasks that are ready can join it. A single
+/// call yields fewer. Each turn handles what has arrived on sockets meanwhile, and takes no longer than that.
 const GATHERING: usize = 3;
-/// Calls in one batch; a core takes no more.
+/// Maximum number of calls in one batch; a core accepts no more.
 const MAX_CALLS: usize = 128;
-/// What a batch comes to in bytes, unless its only call is larger: so that with one more call, whose body has
-/// 64 KiB at most, it stays below the 256 KiB that a core takes.
+/// Size of a batch in bytes at which it is closed, unless its only call is larger. With one more call, whose
+/// body has 64 KiB at most, it stays below the 256 KiB that a core accepts.
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Makes calls in batches. Must be used inside a tokio runtime.
@@ -64,15 +66,15 @@ pub(super) struct Batcher {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Whether a task is about to take what waits.
+    /// `true` while a task is about to take the waiting calls.
     is_gathering: bool,
-    /// Batches that hold up others.
+    /// Batches that delay others.
     unanswered: usize,
-    /// Calls that were sent and are not answered.
+    /// Calls that were sent and are not answered yet.
     under_way: usize,
 }
 
-/// A call that is to be sent, without its timeout.
+/// A call in the queue, without its timeout.
 #[derive(Debug)]
 struct Waiting {
     call: Call,
@@ -80,11 +82,11 @@ struct Waiting {
     answer: oneshot::Sender<Reply>,
 }
 
-/// How a call ended.
+/// Result of a call.
 pub(super) type Reply = Result<Outcome, Status>;
 
 impl Queue {
-    /// Whether the caller is to begin a batch; it then holds a [`Turn`].
+    /// Returns `true` if the caller is to begin a batch; it then holds a [`Turn`].
     fn begin(&mut self) -> bool {
         let begins = !self.is_gathering && !self.waiting.is_empty() && self.unanswered < MAX_UNANSWERED;
         if begins {
@@ -94,12 +96,13 @@ impl Queue {
         begins
     }
 
-    /// Whether there is one call, and none under way.
+    /// Returns `true` if there is one call at most in the queue, and none in flight.
     fn is_single_call(&self) -> bool {
         self.waiting.len() <= 1 && self.under_way == 0
     }
 
-    /// The next batch: what waits, within the bounds. Calls that nobody waits for any more are left out.
+    /// Takes the next batch from the queue, within the bounds. Calls whose callers have given up are left
+    /// out.
     fn take(&mut self) -> Vec<Waiting> {
         self.is_gathering = false;
         let (mut batch, mut size) = (Vec::with_capacity(self.waiting.len().min(MAX_CALLS)), 0);
@@ -122,7 +125,7 @@ impl Batcher {
         Arc::new(Self { client: BatchServiceClient::new(core), breaker, queue: Mutex::default() })
     }
 
-    /// Makes a call, which the core has until `deadline` to answer.
+    /// Makes a call, which the core must answer by `deadline`.
     pub(super) async fn call(self: &Arc<Self>, call: Call, deadline: Instant) -> Reply {
         let (answer, answered) = oneshot::channel();
         {
@@ -153,7 +156,7 @@ impl Batcher {
     }
 }
 
-/// One batch's right to hold up the next.
+/// One batch's right to delay the next.
 #[derive(Debug)]
 struct Turn {
     batcher: Arc<Batcher>,
@@ -161,7 +164,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Sends what waits, and hands out the answers.
+    /// Sends the queued calls, and delivers the answers.
     async fn carry(self) {
         for _ in 0..GATHERING {
             yield_now().await;
@@ -190,7 +193,8 @@ impl Turn {
         under_way.end(ended.map_err(Status::from));
     }
 
-    /// An error is a lost answer; whatever else ends the exchange was handed out.
+    /// Sends the batch and delivers its answers. An error means that an answer was lost; every other end of
+    /// the exchange has already been delivered.
     async fn exchange(&self, request: CallRequest, under_way: &mut UnderWay) -> Result<(), TransportError> {
         let mut client = self.batcher.client.clone();
         let exchange = async {
@@ -230,7 +234,7 @@ impl Drop for Turn {
 impl Waiting {
     fn split(self, now: Instant) -> (Call, oneshot::Sender<Reply>) {
         let left = self.deadline.saturating_duration_since(now).as_millis();
-        let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1); // 0 means another thing
+        let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1); // 0 means "no timeout given"
         (Call { timeout_ms, ..self.call }, self.answer)
     }
 }

@@ -1,14 +1,14 @@
-//! Whether the core is called at all: a circuit breaker.
+//! Circuit breaker that decides if the core is called at all.
 //!
-//! A call that takes long does not prove that the core hangs: its database may be slow, and a creation may
-//! have to wait for others. So a call that was not answered within [`PATIENCE`], or whose answer was lost,
-//! raises a suspicion, and the core is sent a probe that it answers from memory: gRPC's health check,
-//! whatever its answer is. Only when no probe is answered for [`WINDOW`] does the breaker open. Then the
-//! calls under way are given up, others fail without being sent, and one probe at a time goes on until one is
-//! answered: that closes the breaker.
+//! A slow call does not prove that the core hangs: its database may be slow, and a creation may have to wait
+//! for others. So a call that is not answered within [`PATIENCE`], or whose answer is lost, only raises a
+//! suspicion, and the core is sent a probe that it answers from memory: gRPC's health check, whatever its
+//! result. The breaker opens only if no probe is answered for [`WINDOW`]. Then calls in flight are given up,
+//! other calls fail without being sent, and one probe at a time is sent until one is answered, which closes
+//! the breaker.
 //!
-//! It has no hold as the breaker of the limiter has, because nobody steps in for the core: what it answers
-//! again is asked for at once.
+//! Unlike the limiter's breaker it closes at once, without a hold time, because nothing replaces the core
+//! meanwhile.
 
 use std::{
     fmt,
@@ -33,38 +33,38 @@ use tower::ServiceExt;
 
 use super::transport::{NamedTransport, TransportError};
 
-/// How long a call waits before the core is suspected to hang; and how old the last good probe has to be by
-/// then.
+/// Time after which an unanswered call raises the suspicion that the core hangs, unless a probe was answered
+/// within that time.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// For so long no probe is answered before the breaker opens. With [`PATIENCE`] and the time that machines
-/// take, a call to a core that hangs fails within 1.2 s.
+/// Time without an answered probe after which the breaker opens. With [`PATIENCE`] and scheduling delays, a
+/// call to a core that hangs fails within 1.2 s.
 const WINDOW: Duration = Duration::from_millis(800);
 
-/// Between two probes, while the breaker is open: so the core's return is noticed within a second.
+/// Interval between probes while the breaker is open, so that the core's return is noticed within a second.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Between a probe that failed and the next, while it is not decided yet.
+/// Pause after a failed probe while the breaker has not been opened yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Answered by every core, to everybody.
+/// Method of the probe. Every core answers it, without credentials.
 pub(super) const PROBE: &str = "/grpc.health.v1.Health/Check";
 
 /// A message without fields, as gRPC frames it.
 const EMPTY_MESSAGE: [u8; 5] = [0; 5];
 
-/// The breaker of one way to the core. Must be used inside a tokio runtime.
+/// Circuit breaker of one transport to the core. Must be used inside a tokio runtime.
 pub(crate) struct CoreBreaker {
     core: NamedTransport,
     is_open: watch::Sender<bool>,
-    /// Whether a task probes the core.
+    /// `true` while a task probes the core.
     is_probed: AtomicBool,
-    /// When the last probe was sent that was answered.
+    /// Time at which the last answered probe was sent.
     last_answered: Mutex<Option<Instant>>,
     outages: AtomicU64,
 }
 
-/// The core was not called, or its answer not awaited any longer, because it answers nobody.
+/// The core was not called, or its answer was no longer awaited, because it answers no calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the core does not answer")]
 pub(super) struct CoreNotAnswering;
@@ -80,12 +80,12 @@ impl CoreBreaker {
         })
     }
 
-    /// Whether calls fail without being sent.
+    /// Returns `true` if calls fail without being sent.
     pub(crate) fn is_open(&self) -> bool {
         *self.is_open.borrow()
     }
 
-    /// The call's answer, unless the core answers nobody.
+    /// Returns the call's answer, or [`CoreNotAnswering`] if the breaker is open or opens meanwhile.
     pub(super) async fn guard<T>(
         self: &Arc<Self>,
         call: impl Future<Output = Result<T, TransportError>>,
@@ -116,7 +116,7 @@ impl CoreBreaker {
         answer.unwrap_or_else(refused)
     }
 
-    /// Has the core probed, unless it is already, or was lately with success.
+    /// Starts to probe the core, unless that is already done or a recent probe was answered.
     fn suspect(self: &Arc<Self>) {
         let last_answered = *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner);
         if last_answered.is_some_and(|moment| moment.elapsed() < PATIENCE) {
@@ -127,7 +127,7 @@ impl CoreBreaker {
         }
     }
 
-    /// Whether the core answers, whatever it says.
+    /// Sends one probe. Any answer is a success.
     async fn probe(&self) -> Result<(), TransportError> {
         let sent = Instant::now();
         let mut request = Request::new(Body::new(Full::new(Bytes::from_static(&EMPTY_MESSAGE))));
@@ -140,7 +140,7 @@ impl CoreBreaker {
         Ok(())
     }
 
-    /// Why no probe is answered for [`WINDOW`]; `None` if one is.
+    /// Returns the reason why no probe is answered for [`WINDOW`], or `None` if one is.
     async fn silence(&self) -> Option<String> {
         let mut cause = "no answer in time".to_owned();
         let answered = async {
@@ -171,7 +171,7 @@ impl CoreBreaker {
         self.is_open.send_replace(false);
     }
 
-    /// What an operator is shown of it.
+    /// Returns the breaker's metrics.
     pub(crate) fn metrics(self: &Arc<Self>) -> Collectors {
         let (state, count) = (Arc::clone(self), Arc::clone(self));
         vec![
@@ -192,8 +192,8 @@ impl CoreBreaker {
     }
 }
 
-/// Waits for [`WINDOW`], in steps that come late while this process gets too little processor time: an answer
-/// that has come and is not read yet is no silence of the core.
+/// Waits for [`WINDOW`], in steps that are late while this process gets too little processor time: an answer
+/// that has arrived and is not read yet does not count as silence of the core.
 async fn window() {
     const STEPS: u32 = 16;
 
@@ -202,7 +202,7 @@ async fn window() {
     }
 }
 
-/// Probes the core until it answers or the breaker is gone, and opens and closes the breaker meanwhile.
+/// Probes the core until it answers or the breaker is dropped, and opens and closes the breaker meanwhile.
 async fn probe_until_answered(breaker: Weak<CoreBreaker>) {
     let Some(suspected) = breaker.upgrade() else { return };
     if let Some(cause) = suspected.silence().await {

@@ -1,4 +1,4 @@
-//! Calls on behalf of callers: their deadline, the second attempt, and the log line of a failure.
+//! Calls on behalf of clients: their deadline, the second attempt, and the log line of a failure.
 
 use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -23,15 +23,15 @@ use crate::{
     error::{self, ApiError, is_transport_failure},
 };
 
-/// How long a call to the core may take.
+/// Time that a call to the core may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Makes calls to a core in the same process, without a message on its way.
+/// Makes calls to a core in the same process, without a network message.
 pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// Where the core is.
+/// Connection to a core, in this process or elsewhere.
 #[derive(Clone)]
 pub struct CoreConnection {
     transport: CoreTransport,
@@ -39,15 +39,15 @@ pub struct CoreConnection {
 }
 
 impl CoreConnection {
-    /// A core in the same process: what it is often called for takes no message, the rest goes over
-    /// `transport`.
+    /// Returns a connection to a core in the same process. Frequent calls are made directly, the others go
+    /// over `transport`.
     #[must_use]
     pub fn in_process(transport: CoreTransport, calls: InProcessCalls) -> Self {
         Self { transport, in_process: Some(calls) }
     }
 }
 
-/// A core elsewhere.
+/// Connection to a core in another process.
 impl From<CoreTransport> for CoreConnection {
     fn from(transport: CoreTransport) -> Self {
         Self { transport, in_process: None }
@@ -71,7 +71,7 @@ pub(crate) struct CoreClient {
     retries: RetryBudget,
 }
 
-/// How the calls of clients reach the core.
+/// Route of clients' calls to the core.
 enum Route {
     InProcess(InProcessCalls),
     Batches(Arc<Batcher>),
@@ -95,23 +95,23 @@ impl From<CoreConnection> for CoreClient {
 }
 
 impl CoreClient {
-    /// For clients of other services.
+    /// Returns the transport, for clients of other services.
     pub(crate) fn transport(&self) -> &TracedTransport {
         &self.transport
     }
 
-    /// Whether the core is called at all.
+    /// Returns the breaker, which decides if the core is called at all.
     pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
         self.transport.breaker()
     }
 
-    /// The budget of second attempts.
+    /// Returns the budget of second attempts.
     pub(crate) fn retries(&self) -> &RetryBudget {
         &self.retries
     }
 
-    /// Calls the core on behalf of `caller`, together with what else waits to be called, as [`call_alone`]
-    /// does.
+    /// Calls the core on behalf of `caller`, in a batch with other waiting calls. Otherwise behaves as
+    /// [`call_alone`].
     pub(crate) async fn call<M: BatchedMessage>(
         &self,
         message: M,
@@ -158,7 +158,7 @@ impl Route {
     async fn call(&self, call: Call, deadline: Instant) -> Reply {
         match self {
             Self::Batches(batches) => batches.call(call, deadline).await,
-            // Nobody else is between here and the deadline.
+            // No queue lies between here and the core.
             Self::InProcess(core) => {
                 let left = deadline.saturating_duration_since(Instant::now()).as_millis();
                 let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
@@ -179,9 +179,8 @@ fn traceparent(trace: &HeaderMap) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Calls the core on behalf of `caller`, within the deadline also when the core does not keep to it, and once
-/// more if the answer is lost: `rpc` has to mean the same when it arrives twice. A failure is logged here,
-/// once.
+/// Calls the core on behalf of `caller`. The deadline holds even if the core does not keep to it. If the
+/// answer is lost, the call is made once more, so `rpc` must be idempotent. A failure is logged here, once.
 pub(crate) async fn call_alone<M, T, F>(
     message: M,
     caller: &Caller,
@@ -219,7 +218,7 @@ async fn within<T>(
         }
     }
 }
-/// A request that carries the time that is left and the request's name.
+/// Returns a request with the remaining time and the request id.
 fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(left);
@@ -229,7 +228,8 @@ fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> 
     request
 }
 
-/// A client's mistake is of interest to nobody else; an outage may pass; a fault of ours needs someone.
+/// Logs a failure. A client's mistake concerns only that client (debug), an outage may pass (warn), and a
+/// fault of the service needs an operator (error).
 fn log(error: &ApiError, status: &Status, caller: &Caller) {
     let (request_id, account_id) = (caller.request_id.as_str(), caller.account_id);
     let (code, grpc_status) = (error::code(error.reason()), status.code());
@@ -238,7 +238,7 @@ fn log(error: &ApiError, status: &Status, caller: &Caller) {
             let error = failure_text(status);
             tracing::error!(request_id, account_id, code, ?grpc_status, error, "a call to the core failed");
         }
-        // The breaker has told already, once for all requests.
+        // The breaker has logged this already, once for all requests.
         _ if is_caused_by::<CoreNotAnswering>(status) => {
             tracing::debug!(request_id, account_id, code, "the core does not answer");
         }

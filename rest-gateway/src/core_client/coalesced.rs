@@ -1,4 +1,4 @@
-//! Frames that become ready one after the other leave in one write.
+//! Coalesces frames that become ready one after the other into one write.
 
 use std::{
     io,
@@ -8,15 +8,15 @@ use std::{
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-/// A connection that begins to write one turn of the scheduler later than it is told to.
+/// Connection that begins each write one scheduler turn later than requested.
 ///
-/// HTTP/2 opens a stream, and flushes its HEADERS, before the task that sends the DATA may go on: two writes
-/// for one call, and a core that wakes up twice. In between that task has its turn here, and so have those of
+/// HTTP/2 opens a stream, and flushes its HEADERS, before the task that sends the DATA can run. That makes
+/// two writes for one call, and wakes the core twice. The extra turn lets that task run first, and those of
 /// other calls.
 #[derive(Debug)]
 pub(super) struct CoalescedWrites<T> {
     socket: T,
-    /// Whether what is to be written has waited for its turn.
+    /// `true` if the pending write has waited for its turn.
     has_waited: bool,
 }
 
@@ -71,7 +71,7 @@ impl<T: Write + Unpin> Write for CoalescedWrites<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.has_waited = false; // all is written: what comes next waits again
+        self.has_waited = false; // all is written: the next write waits again
         Pin::new(&mut self.socket).poll_flush(context)
     }
 

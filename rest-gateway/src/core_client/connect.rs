@@ -17,39 +17,39 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{breaker::PROBE, coalesced::CoalescedWrites, transport::CoreTransport};
 
-/// How long a TCP connection to the core may take to open, and then the TLS handshake.
+/// Timeout of opening a TCP connection to the core. The TLS handshake follows.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A silent core is noticed after an interval and a timeout, also when no call is under way.
+/// A silent core is noticed after an interval and a timeout, also when no call is in flight.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Metadata with the service token of a call whose bearer credential is an operator's token.
 const SERVICE_TOKEN: HeaderName = HeaderName::from_static("petstore-service-token");
 
-/// Where a core is, and how gateway and core prove themselves to each other.
+/// Address of a core, and the credentials that gateway and core show to each other.
 #[derive(Debug)]
 pub struct CoreAddress {
     /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`. With https, the core's certificate must be
     /// for `HOST`.
     pub url: String,
-    /// What https needs.
+    /// TLS files, required with https.
     pub tls: Option<CoreTls>,
-    /// Sent with every call.
+    /// Service token, sent with every call.
     pub token: Option<ServiceToken>,
 }
 
-/// PEM files, read.
+/// Contents of PEM files.
 pub struct CoreTls {
-    /// The authorities that the core's certificate may come from.
+    /// Authorities that may have signed the core's certificate.
     pub authority: Vec<u8>,
     /// The certificate that the gateway shows, and its private key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The address of a core that cannot be used.
+/// Address of a core that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidCoreAddress {
-    /// The URL is none.
+    /// The URL is malformed.
     #[error(
         "must be a URL such as http://127.0.0.1:50051, https://core.example:50051 or unix:///run/core.sock"
     )]
@@ -57,23 +57,23 @@ pub enum InvalidCoreAddress {
     /// https without an authority to trust.
     #[error("https needs the authority of the core's certificate, in --core-ca")]
     NoAuthority,
-    /// An authority, but nothing that it could vouch for.
+    /// An authority without https, where there is no certificate to verify.
     #[error("there is no TLS without https:// in --core-url")]
     NotEncrypted,
     /// The authority is no certificate.
     #[error("must be certificates in PEM")]
     Authority,
-    /// The rest of the files cannot be used.
+    /// The certificate and its key cannot be used.
     #[error("the certificate and its key cannot be used: they must be PEM and belong together")]
     Tls(#[source] tonic::transport::Error),
 }
 
-/// The transport to the core at `address`. It connects with the first call and again whenever the connection
-/// is lost. What a gateway asks by itself has a connection of its own, and does not wait behind the calls of
-/// clients when these are as many as a connection carries. To be called inside a Tokio runtime.
+/// Returns a transport to the core at `address`. It connects with the first call and again whenever the
+/// connection is lost. The gateway's own calls have a separate connection, so that they do not wait behind
+/// the calls of clients when these fill theirs. Must be called inside a Tokio runtime.
 ///
 /// # Errors
-/// [`InvalidCoreAddress`] when the address contradicts itself or cannot be read.
+/// [`InvalidCoreAddress`] if the address contradicts itself or cannot be read.
 pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress> {
     let CoreAddress { url, tls, token } = address;
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
@@ -132,18 +132,18 @@ async fn connect_unix(path: String) -> io::Result<CoalescedWrites<TokioIo<UnixSt
     UnixStream::connect(path).await.map(TokioIo::new).map(CoalescedWrites::from)
 }
 
-/// Whether a gateway makes the call by itself, or to find out who a client is.
+/// Returns `true` if the gateway makes the call for itself, or to authenticate a client.
 fn is_its_own(path: &str) -> bool {
     path == PROBE || path.starts_with("/petstore.internal.") && !is_batch(path)
 }
 
-/// Whether these are calls of clients.
+/// Returns `true` if the path is that of a batch, which carries calls of clients.
 fn is_batch(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|rpc| rpc.starts_with(batch_service_server::SERVICE_NAME))
 }
 
-/// Whether the URL is `SCHEME://HOST:PORT` without a user and a path, which would be passed over, or
-/// `unix://` with a path from the root, for a relative one would depend on where the process was started.
+/// Returns `true` if the URL is `SCHEME://HOST:PORT` without a user and a path, which would be ignored, or
+/// `unix://` with an absolute path, since a relative one would depend on the working directory.
 fn names_a_port_and_nothing_else(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     if scheme.eq_ignore_ascii_case("unix") {
@@ -170,7 +170,7 @@ fn credentials(token: &ServiceToken) -> Option<(HeaderValue, HeaderValue)> {
 
 impl CoreTls {
     fn into_config(self) -> Result<ClientTlsConfig, InvalidCoreAddress> {
-        // tonic passes over what it cannot read, and would then trust nobody.
+        // tonic ignores what it cannot read, and would then trust no authority.
         let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.authority).collect();
         if authorities.map_or(true, |found| found.is_empty()) {
             return Err(InvalidCoreAddress::Authority);
@@ -185,7 +185,7 @@ impl CoreTls {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for CoreTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CoreTls")

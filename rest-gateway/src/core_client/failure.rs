@@ -1,11 +1,11 @@
-//! What went wrong between here and the core, for people.
+//! Readable texts of failed calls to the core.
 
 use std::error::Error;
 
 use tonic::{Code, Status};
 
-/// Why a call to the core failed, in one line: what the core said or, if it was not reached, the first cause
-/// that is known, as in `connection refused`. Without details, which are for programs.
+/// Returns the reason why a call to the core failed, in one line: the core's message or, if it was not
+/// reached, the innermost known cause, such as `connection refused`. Omits details, which are for programs.
 #[must_use]
 pub fn failure_text(status: &Status) -> String {
     let mut innermost: Option<&(dyn Error + 'static)> = status.source();
@@ -22,7 +22,7 @@ pub fn failure_text(status: &Status) -> String {
     }
 }
 
-/// Whether the core refuses the request itself, so that it would refuse the same one again.
+/// Returns `true` if the core refuses the request itself, so that a retry would be refused too.
 pub(crate) fn is_final_refusal(status: &Status) -> bool {
     matches!(status.code(), Code::InvalidArgument | Code::OutOfRange)
 }

@@ -1,4 +1,4 @@
-//! The methods that travel in batches.
+//! Methods that can be called in batches.
 
 use petstore_proto::{
     internal::v1::{answer::Outcome, call::Method},
@@ -8,7 +8,7 @@ use petstore_proto::{
     },
 };
 
-/// The methods that a gateway needs of its core.
+/// Methods that a gateway needs its core to have.
 pub(crate) const METHODS: [&str; 10] = [
     GetPetRequest::METHOD,
     ListPetsRequest::METHOD,
@@ -22,10 +22,9 @@ pub(crate) const METHODS: [&str; 10] = [
     "petstore.internal.v1.UsageService/GetUsage",
 ];
 
-/// The message of a unary method that may be called in a batch. Called twice, it has to mean the same as
-/// once.
+/// Message of a unary method that may be called in a batch. The method must be idempotent.
 pub(crate) trait BatchedMessage: Clone + Send + 'static {
-    /// The method's answer.
+    /// Answer of the method.
     type Response: Send;
     /// `package.Service/Method`.
     const METHOD: &'static str;

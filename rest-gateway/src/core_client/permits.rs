@@ -1,5 +1,5 @@
-//! Permits of calls in flight. Reads and writes have permits of their own, and accounts share them fairly:
-//! one account's waiting writes hold up neither the reads of others nor their writes.
+//! Permits of calls in flight. Reads and writes have separate permits, and accounts share them fairly: one
+//! account's waiting writes delay neither the reads nor the writes of others.
 
 use std::{
     collections::HashMap,
@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 
 use crate::fair_queue::FairQueue;
 
-/// Calls of one kind in flight; more wait. Those of both kinds fit onto one connection to a core, even if
-/// each is a batch of its own.
+/// Maximum number of calls of one kind in flight; more wait. Calls of both kinds fit onto one connection to a
+/// core, even if each is in a separate batch.
 pub(super) const MAX_IN_FLIGHT: usize = 128;
 
-/// Of these, calls of one account: the others always find some permits that it cannot hold.
+/// Maximum number of these that one account may hold, so that some permits are left for others.
 pub(super) const MAX_OF_ACCOUNT: usize = 96;
 
 /// Permits of one kind of call.
@@ -47,7 +47,7 @@ impl Permits {
     pub(super) async fn acquire(self: &Arc<Self>, account_id: i64) -> Permit {
         let granted = {
             let mut state = self.state();
-            // If there is room for the account, none of its calls waits.
+            // If there is room for the account, its queue is empty.
             if state.in_flight < MAX_IN_FLIGHT && state.of_account(account_id) < MAX_OF_ACCOUNT {
                 state.enter(account_id);
                 return Permit { permits: Arc::clone(self), account_id };
@@ -112,7 +112,7 @@ impl Drop for Permit {
             state.next()
         };
         if let Some(Waiting { account_id, permit }) = next {
-            // An error: the caller has given up just now. The permit comes back in it, and is passed on.
+            // An error: the caller has just given up. The permit comes back in it, and is passed on.
             let _ = permit.send(Self { permits: Arc::clone(&self.permits), account_id });
         }
     }
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Permits for so many calls of the account, which there is room for.
+    /// Takes permits for `calls` calls of the account, all of which are free.
     fn held(permits: &Arc<Permits>, account_id: i64, calls: usize) -> Vec<Permit> {
         (0..calls).map(|_| permits.acquire(account_id).now_or_never().unwrap()).collect()
     }
@@ -151,7 +151,7 @@ mod tests {
         assert!(poll!(&mut busy).is_pending());
         let mut other = Box::pin(permits.acquire(3));
         assert!(poll!(&mut other).is_pending());
-        held[1].pop(); // the first account has its most, and is passed over
+        held[1].pop(); // the first account is at its maximum, and is passed over
         assert!(poll!(&mut other).is_ready());
     }
 

@@ -1,4 +1,4 @@
-//! What the core answers to the reports of a gateway.
+//! Handling of the core's answers to the reports of a gateway.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,11 +6,11 @@ use tonic::Status;
 
 use super::failure::{failure_text, is_final_refusal};
 
-/// Judges the answers to reports of one kind. The log gets one line when the core begins to refuse them, not
-/// one for each.
+/// Judges the answers to reports of one kind. The log gets one line when the core begins to refuse them,
+/// instead of one for each.
 #[derive(Debug)]
 pub(crate) struct ReportAnswers {
-    /// What the log says that the core refuses, and what that means.
+    /// Description of the refused reports for the log, and the consequence.
     reports: &'static str,
     is_refused: AtomicBool,
 }
@@ -20,7 +20,7 @@ impl ReportAnswers {
         Self { reports, is_refused: AtomicBool::new(false) }
     }
 
-    /// The answer to a report; `None` if the core refuses it, and would refuse it again.
+    /// Returns the answer to a report, or `None` if the core refuses it and would refuse it again.
     pub(crate) fn judge<T>(&self, answer: Result<T, Status>) -> Result<Option<T>, Status> {
         match answer {
             Ok(answer) => {

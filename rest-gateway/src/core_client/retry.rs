@@ -1,4 +1,4 @@
-//! Asking the core once more when an answer was lost on its way.
+//! Retries of calls to the core whose answer was lost.
 
 use std::{
     error::Error,
@@ -13,14 +13,15 @@ use tonic::{ConnectError, Status, TimeoutExpired};
 use super::{breaker::CoreNotAnswering, failure_text};
 use crate::error::is_transport_failure;
 
-/// Between the two attempts, so that gateways that lost the same core do not all come back at once.
+/// Pause between the two attempts in milliseconds, random so that gateways that lost the same core do not
+/// return all at once.
 const PAUSE_MILLIS: std::ops::RangeInclusive<u64> = 25..=75;
 
-/// A fifth of the calls may be repeated, so that an outage is not answered with twice the load. Beyond that a
-/// few, and never more than a burst's worth.
+/// Budget of retries: a fifth of the calls may be repeated, so that an outage does not double the load. A few
+/// more are allowed at first, and the budget never exceeds one burst.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
-    /// In tenths of a retry.
+    /// Budget in tenths of a retry.
     tenths: AtomicU32,
 }
 
@@ -36,7 +37,7 @@ impl RetryBudget {
 
     fn earn(&self) {
         let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(PER_CALL).min(MOST));
-        // An error: it is full.
+        // An error: the budget is full.
         let _ = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
     }
 
@@ -46,8 +47,8 @@ impl RetryBudget {
     }
 }
 
-/// Makes the attempt, and once more if the connection broke after the question was sent. An attempt is handed
-/// the time that is left. Only for calls that mean the same when they arrive twice.
+/// Makes the attempt, and a second one if the connection broke after the request was sent. Each attempt is
+/// passed the remaining time. Only for idempotent calls.
 pub(crate) async fn retry_once<T, F>(
     budget: &RetryBudget,
     deadline: Instant,
@@ -73,8 +74,9 @@ where
     }
 }
 
-/// Whether the answer was lost. A core that cannot be reached at all was not asked, and is not back in
-/// milliseconds; whoever waited in vain waits no second time; and one that answers nobody is not asked.
+/// Returns `true` if the answer was lost. There is no retry if the core cannot be reached (the request was
+/// not sent, and the core will not be back within milliseconds), after a timeout, or while the breaker is
+/// open.
 fn was_lost(status: &Status) -> bool {
     is_transport_failure(status)
         && !is_caused_by::<ConnectError>(status)
@@ -82,7 +84,7 @@ fn was_lost(status: &Status) -> bool {
         && !is_caused_by::<CoreNotAnswering>(status)
 }
 
-/// Whether an error of this type led to the status.
+/// Returns `true` if an error of type `E` led to the status.
 pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! The transport of calls that are made one by one.
+//! Transport of calls that are not batched.
 
 use std::{
     sync::Arc,
@@ -16,8 +16,8 @@ use super::{
     transport::{CoreTransport, NamedTransport, TransportError},
 };
 
-/// A [`CoreTransport`] whose calls are parts of the request that they are made for, and that gives up calls
-/// while the core answers nobody. Clones share the breaker.
+/// [`CoreTransport`] whose calls are spans of the request that they belong to, and that gives up calls while
+/// the breaker is open. Clones share the breaker.
 #[derive(Clone, Debug)]
 pub(crate) struct TracedTransport {
     core: NamedTransport,
@@ -25,7 +25,7 @@ pub(crate) struct TracedTransport {
 }
 
 impl TracedTransport {
-    /// Whether calls are made at all.
+    /// Returns the breaker, which decides if calls are made at all.
     pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
         &self.breaker
     }
@@ -62,7 +62,7 @@ impl Service<Request<Body>> for TracedTransport {
     }
 }
 
-/// The span of a call of `package.Service/Method`.
+/// Returns the span of a call of `package.Service/Method`.
 pub(super) fn span(method: impl Into<std::borrow::Cow<'static, str>>) -> Span {
     Span::child(SpanKind::Client, || {
         let name = method.into();
@@ -70,7 +70,8 @@ pub(super) fn span(method: impl Into<std::borrow::Cow<'static, str>>) -> Span {
     })
 }
 
-/// An answer without status in its head goes well so far: a failure has no more to say than that.
+/// Ends the span with the answer's status. An answer without a status in its header fields has not failed so
+/// far.
 fn describe_end(span: &Span, answered: &Result<Response<Body>, TransportError>) {
     let Ok(response) = answered else { return span.fail("transport error") };
     let status =
@@ -78,7 +79,7 @@ fn describe_end(span: &Span, answered: &Result<Response<Body>, TransportError>) 
     describe_status(span, status.unwrap_or_default());
 }
 
-/// Says with which status code a call was answered.
+/// Adds the status code of the answer to the span.
 pub(super) fn describe_status(span: &Span, code: i32) {
     span.describe(|| grpc::answered(code));
     if code != 0 {

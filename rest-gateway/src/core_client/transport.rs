@@ -1,4 +1,4 @@
-//! A transport for the generated clients, and what its failures are.
+//! Transport for the generated clients, and its errors.
 
 use std::{
     error::Error,
@@ -11,11 +11,11 @@ use http::{Request, Response, StatusCode};
 use tonic::{Status, body::Body};
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
-/// Carries gRPC calls to the core. The all-in-one process passes the core's own service, so that a call costs
-/// no socket; a gateway of its own passes what [`connect()`](super::connect()) returns.
+/// Transport of gRPC calls to the core. The all-in-one process passes the core's own service, so that no
+/// socket is needed; a separate gateway passes the result of [`connect()`](super::connect()).
 pub type CoreTransport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
-/// The call did not get through to the core, or its answer not back.
+/// The call did not reach the core, or its answer did not return.
 #[derive(Debug, thiserror::Error)]
 #[error("transport error")]
 pub(crate) struct TransportError(#[source] BoxError);
@@ -25,7 +25,7 @@ impl TransportError {
         Self(cause.into())
     }
 
-    /// The innermost cause, which says most.
+    /// Returns the innermost cause, which is the most specific.
     pub(super) fn cause(&self) -> String {
         let mut cause: &(dyn Error + 'static) = &*self.0;
         while let Some(inner) = cause.source() {
@@ -35,7 +35,7 @@ impl TransportError {
     }
 }
 
-/// As the generated clients make it; a status that was the cause is itself.
+/// Converts the error as the generated clients do. If its cause is a status, returns that status.
 impl From<TransportError> for Status {
     fn from(error: TransportError) -> Self {
         match error.0.downcast::<Self>() {
@@ -45,8 +45,8 @@ impl From<TransportError> for Status {
     }
 }
 
-/// A [`CoreTransport`] whose error has a name. With a boxed error, the compiler cannot see that the futures
-/// of the generated clients are `Send` (rust-lang/rust#110338).
+/// [`CoreTransport`] with a named error type. With a boxed error, the compiler cannot see that the futures of
+/// the generated clients are `Send` (rust-lang/rust#110338).
 #[derive(Clone)]
 pub(super) struct NamedTransport(pub(super) CoreTransport);
 
@@ -72,8 +72,8 @@ impl fmt::Debug for NamedTransport {
     }
 }
 
-/// Lets through what a gRPC server says: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC
-/// over HTTP2, "HTTP2 Transport Mapping"). Anything else was said by a proxy on the way, and its body is no
+/// Accepts answers of a gRPC server: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC over
+/// HTTP2, "HTTP2 Transport Mapping"). Any other answer is from a proxy on the way, and its body is not a
 /// message.
 fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
     if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {

@@ -27,9 +27,9 @@ use crate::{
     request_id::RequestId,
 };
 
-/// A pet that there is none of.
+/// Id of a pet that does not exist.
 const MISSING: i64 = 404;
-/// A pet that is looked for without end.
+/// Id of a pet whose look-up never ends.
 const ENDLESS: i64 = 1_000;
 const LONG: Duration = Duration::from_mins(1);
 
@@ -37,7 +37,7 @@ const LONG: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 struct Core {
     batches: watch::Sender<Vec<Vec<Call>>>,
-    /// While true, no answer but a failure is known.
+    /// While `true`, only failures are answered.
     is_held: watch::Sender<bool>,
     given_up: watch::Sender<usize>,
 }
@@ -65,7 +65,7 @@ impl Core {
         CoreClient::from(CoreConnection::from(self.transport()))
     }
 
-    /// How many calls each batch had, once there are so many batches.
+    /// Returns the number of calls in each batch, once there are that many batches.
     async fn sizes(&self, batches: usize) -> Vec<usize> {
         let mut seen = self.batches.subscribe();
         let seen = seen.wait_for(|seen| seen.len() >= batches).await.unwrap();
@@ -149,7 +149,7 @@ async fn the_first_call_goes_at_once_and_what_comes_meanwhile_goes_together() {
     let calls = (2..=41).map(|pet_id| {
         let (core, batcher) = (core.clone(), Arc::clone(&batcher));
         tokio::spawn(async move {
-            // The first two go by themselves, one after the other.
+            // The first two are sent alone, one
             if pet_id > 2 {
                 core.sizes(2).await;
             }

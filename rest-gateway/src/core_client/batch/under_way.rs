@@ -13,17 +13,18 @@ use tonic::{Code, Status};
 
 use super::{Batcher, Reply};
 
-/// Who waits for the answers of a batch.
+/// Callers that wait for the answers of a batch.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     batcher: Arc<Batcher>,
-    /// By the call's place in the batch; `None` once it has its answer or is given up.
+    /// Callers by the position of their call in the batch; `None` once a call is answered or its caller has
+    /// given up.
     callers: Vec<Option<oneshot::Sender<Reply>>>,
-    /// Calls that are not answered, also those that are given up.
+    /// Calls that are not answered, including those whose callers have given up.
     unanswered: usize,
-    /// Before this place nobody waits any more.
+    /// Position before which no caller waits any more.
     first: usize,
-    /// Whether anybody has given up.
+    /// `true` if a caller has given up.
     is_given_up: bool,
 }
 
@@ -33,19 +34,19 @@ impl UnderWay {
         Self { batcher, unanswered: callers.len(), callers, first: 0, is_given_up: false }
     }
 
-    /// Hands out answers.
+    /// Delivers answers to their callers.
     pub(super) fn answer(&mut self, answers: Vec<Answer>) {
         let answered = answers.len().min(self.unanswered);
         for Answer { call, outcome } in answers {
             let caller = usize::try_from(call).ok().and_then(|place| self.callers.get_mut(place)?.take());
             if let Some(caller) = caller {
-                let _ = caller.send(reply(outcome)); // an error: it has given up
+                let _ = caller.send(reply(outcome)); // an error: the caller has given up
             }
         }
         self.settle(answered);
     }
 
-    /// Tells those who still wait that no more answers come, and why.
+    /// Fails the calls that are still unanswered, with the reason why no more answers come.
     pub(super) fn end(&mut self, ended: Result<(), Status>) {
         if self.unanswered == 0 {
             return;
@@ -65,7 +66,7 @@ impl UnderWay {
         self.batcher.change(|queue| queue.under_way -= answered);
     }
 
-    /// What the future gives, or `None` if it is given up because nobody waits for an answer any more.
+    /// Returns the future's output, or `None` if every caller has given up before it is ready.
     pub(super) async fn unless_abandoned<F: Future>(&mut self, work: F) -> Option<F::Output> {
         let mut work = pin!(work);
         poll_fn(|context| match work.as_mut().poll(context) {
@@ -75,7 +76,7 @@ impl UnderWay {
         .await
     }
 
-    /// Ready when everybody has given up who had no answer. It is enough to watch one of those who wait.
+    /// Ready when every caller without an answer has given up. Watching one caller that waits is enough.
     fn poll_abandoned(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Some(place) = self.callers.get_mut(self.first) {
             if let Some(caller) = place {
@@ -97,7 +98,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// What an answer in a batch means.
+/// Returns the result that an answer in a batch stands for.
 pub(in super::super) fn reply(outcome: Option<Outcome>) -> Reply {
     match outcome {
         Some(Outcome::Failure(failure)) => {

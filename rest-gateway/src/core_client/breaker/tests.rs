@@ -7,7 +7,7 @@ use tower::{BoxError, service_fn};
 use super::*;
 use crate::core_client::CoreTransport;
 
-/// What the core does with probes.
+/// The core's reaction to probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     Answers,
@@ -62,7 +62,7 @@ impl Rig {
     }
 }
 
-/// Counts a probe while it is under way, also when it is given up.
+/// Counts a probe while it is in flight, also when it is given up.
 struct UnderWay(Arc<Probes>);
 
 impl UnderWay {
@@ -143,7 +143,7 @@ async fn a_gateway_that_is_late_itself_has_time_to_read_the_answer() {
     let mut call = Box::pin(rig.call_that_hangs());
     assert!(timeout(PATIENCE + WINDOW / 4, &mut call).await.is_err());
     assert_eq!(rig.probes(), 1);
-    std::thread::sleep(WINDOW); // nothing of this process runs
+    std::thread::sleep(WINDOW); // nothing in this process runs
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }
