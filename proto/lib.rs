@@ -6,7 +6,7 @@ pub mod v1 {
     tonic::include_proto!("petstore.v1");
 }
 
-/// What operators do, package `petstore.admin.v1`.
+/// API of operators, package `petstore.admin.v1`.
 pub mod admin {
     /// Version 1.
     pub mod v1 {
@@ -14,7 +14,7 @@ pub mod admin {
     }
 }
 
-/// What gateways ask the core, package `petstore.internal.v1`. Not public.
+/// API of the core for gateways, package `petstore.internal.v1`. Not public.
 pub mod internal {
     /// Version 1.
     pub mod v1 {

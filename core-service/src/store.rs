@@ -1,15 +1,15 @@
-//! The database. The only place that names `SeaORM`.
+//! The database. Only this module uses `SeaORM`.
 //!
 //! On SQLite the store has one connection that writes (SQLite has one writer at a time anyway) and four that
-//! only read, in WAL mode, so that reads go on while a write waits. A write is on the disk before it is
-//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL five connections
-//! write, five only read, which their server enforces, and six more are for calls that are answered together;
-//! the server decides what an acknowledged write survives
-//! (`synchronous_commit`). Each `connection` has one owner, which finishes what it began even when its caller
-//! gives up. No caller waits for ever: not for a connection, not for a lock, not for an answer.
+//! only read, in WAL mode, so that reads continue while a write waits. A write is on disk before it is
+//! acknowledged (`synchronous = FULL`): it survives a power cut. On PostgreSQL five connections write, five
+//! only read, which the server enforces, and six more serve batched calls; the server decides what an
+//! acknowledged write survives (`synchronous_commit`). Each `connection` has one owner, which finishes what
+//! it began even if its caller gives up. Every wait is bounded: for a connection, for a lock, and for an
+//! answer.
 //!
-//! Single pets, pages of them and creations are most of what is asked. Those that wait are answered together,
-//! by one statement or in one transaction (`connection::batches`).
+//! Most calls read single pets or pages, or create pets. Waiting calls of these kinds are batched into one
+//! statement or one transaction (`connection::batches`).
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -74,18 +74,18 @@ use in_flight::CreationsInFlight;
 use pets::{PetCache, PetCreates, PetReads};
 use replicas::Replicas;
 
-/// How long a call to SQLite may take, whatever its caller is ready to wait for: longer than the waits for a
-/// connection (1 s) and for the write lock (2 s) together.
+/// Deadline of a call to SQLite, even if its caller would wait longer: more than the waits for a connection
+/// (1 s) and for the write lock (2 s) together.
 const SQLITE_DEADLINE: Duration = Duration::from_secs(4);
-/// How long a call to PostgreSQL may take. The server's own limits do not hold while it is frozen or cut off,
+/// Deadline of a call to PostgreSQL. The server's own timeouts have no effect while it is frozen or cut off,
 /// and callers should learn of that soon.
 const POSTGRES_DEADLINE: Duration = Duration::from_millis(1_400);
 /// Time between two comparisons of a SQLite file with the one at its path.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How long closing may take.
+/// Deadline of closing the store.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Who changes something, unless that is said.
+/// Actor of changes, unless another one is given.
 static LOCAL: Actor = Actor::LOCAL;
 
 /// The database. Clones share the connections.
@@ -102,7 +102,7 @@ pub struct Store {
     health: Health,
 }
 
-/// What the store keeps: one file for each.
+/// Accessors of the store's parts, one file for each.
 impl Store {
     pub(crate) fn pets(&self) -> Pets<'_> {
         Pets(self)
@@ -120,26 +120,26 @@ impl Store {
         Orders(self)
     }
 
-    /// The accounts. Whoever changes them is recorded as the local operator, unless [`Accounts::by`] says
-    /// otherwise.
+    /// Returns the accounts. Changes are recorded as made by the local operator, unless [`Accounts::by`]
+    /// names another.
     #[must_use]
     pub fn accounts(&self) -> Accounts<'_> {
         Accounts { store: self, actor: &LOCAL }
     }
 
-    /// Their API keys; changed as [`Self::accounts`].
+    /// Returns the API keys of the accounts. Changes are recorded as in [`Self::accounts`].
     #[must_use]
     pub fn keys(&self) -> Keys<'_> {
         Keys { store: self, actor: &LOCAL }
     }
 
-    /// The bans of keys; changed as [`Self::accounts`].
+    /// Returns the bans of keys. Changes are recorded as in [`Self::accounts`].
     #[must_use]
     pub fn bans(&self) -> Bans<'_> {
         Bans { store: self, actor: &LOCAL }
     }
 
-    /// Who may administer the service; changed as [`Self::accounts`].
+    /// Returns the operators, who may administer the service. Changes are recorded as in [`Self::accounts`].
     #[must_use]
     pub fn operators(&self) -> Operators<'_> {
         Operators { store: self, actor: &LOCAL }
@@ -149,7 +149,7 @@ impl Store {
         Audit(self)
     }
 
-    /// What accounts have used.
+    /// Returns the usage of accounts.
     #[must_use]
     pub fn usage(&self) -> Usage<'_> {
         Usage(self)
@@ -170,7 +170,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Why it cannot be opened.
+    /// If the store cannot be opened.
     pub async fn open(url: &DatabaseUrl, options: OpenOptions) -> Result<Self, OpenError> {
         // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's
         // bounds.
@@ -180,8 +180,8 @@ impl Store {
         }
     }
 
-    /// The same store, which keeps so many of the pets that were read last in memory, for a minute each.
-    /// Without this, and for 0, it keeps none.
+    /// Returns the store with a cache of the `pets` pets that were read last, for a minute each. By default,
+    /// and for 0, there is no cache.
     #[must_use]
     pub fn with_pet_cache(self, pets: u32) -> Self {
         Self { pet_cache: PetCache::of(pets), ..self }
@@ -215,7 +215,7 @@ impl Store {
         }
     }
 
-    /// Every handle to connections, to be set up before they are used.
+    /// Returns every handle to connections, for setup before their first use.
     fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connections> {
         let Self { writer, reader, pet_reads, creates, replicas, .. } = self;
         [writer, reader]
@@ -225,8 +225,8 @@ impl Store {
             .chain(replicas.connections_mut())
     }
 
-    /// Closes every connection, once the calls under way are done, or after 5 s. The writer goes last, since
-    /// it tidies a file up.
+    /// Closes every connection once the calls in flight are done, or after 5 s. The writer is closed last,
+    /// since it checkpoints a SQLite file.
     pub async fn close(self) {
         if !self.health.is_replaced() && !self.health.is_file_in_place().await {
             self.give_up_file().await;
@@ -247,9 +247,9 @@ impl Store {
         }
     }
 
-    /// Compares the file of a SQLite store with the one at its path, four times a second, and gives it up if
-    /// it was replaced or removed: what would be acknowledged from then on, the next start would not find.
-    /// Never ends.
+    /// Compares the file of a SQLite store with the one at its path, four times a second, and refuses all
+    /// calls once it was replaced or removed: writes acknowledged after that would be missing at the next
+    /// start. Never returns.
     pub(crate) async fn watch_file(&self) -> Infallible {
         if self.health.path().is_some() {
             let mut ticks = time::interval(FILE_CHECK_INTERVAL);
@@ -263,8 +263,8 @@ impl Store {
         std::future::pending().await
     }
 
-    /// Refuses all calls from now on. Moves what was acknowledged from the write-ahead log into the open
-    /// file, wherever that is now: SQLite would take a log that is left for that of the file in its place.
+    /// Refuses all calls from now on. Moves acknowledged writes from the write-ahead log into the open file,
+    /// wherever that is now: SQLite would take a remaining log for that of the file that replaced it.
     async fn give_up_file(&self) {
         let Some(path) = self.health.path() else { return };
         self.health.give_up_file();
@@ -279,13 +279,14 @@ impl Store {
         }
     }
 
-    /// Returns `true` if the database has called its content damaged: what it can still read is served.
+    /// Returns `true` if the database has reported that its content is damaged. Reads that still succeed are
+    /// served.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.health.is_damaged()
     }
 
-    /// Asks the database something that it can only answer by reading.
+    /// Runs a query that the database can only answer by reading.
     ///
     /// # Errors
     ///
@@ -295,18 +296,17 @@ impl Store {
         self.read(move |db| Box::pin(revision.clone().all(db))).await.map(drop)
     }
 
-    /// The name that the store was given when it was made, or brought up to date by the first release that
-    /// names stores. A copy of the database has the same.
+    /// Returns the name that the store was given when it was created, or when it was migrated to the first
+    /// release that names stores. A copy of the database has the same name.
     pub(crate) async fn installation(&self) -> Result<String, PetStoreError> {
         let find = entity::installation::Entity::find().filter(entity::installation::Column::Id.eq(1));
         let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         row.map(|row| row.name).ok_or_else(|| PetStoreError::Bug("the installation has no name".into()))
     }
 
-    /// The result of work in a transaction that no other of its kind runs beside: one that read first and
-    /// asked for a lock later could fail half-way, or decide on what has changed meanwhile. On SQLite it
-    /// holds the write lock, on PostgreSQL the lock of the revision's row. It is committed if the result is
-    /// `Ok`.
+    /// Returns the result of work in an exclusive transaction. A transaction that read first and locked later
+    /// could fail half-way, or decide on stale data. On SQLite it holds the write lock, on PostgreSQL the
+    /// lock of the revision's row. It is committed if the result is `Ok`.
     async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -326,8 +326,8 @@ impl Store {
         .await
     }
 
-    /// The result of work in a transaction that others may run beside on PostgreSQL: for one that only
-    /// inserts.
+    /// Returns the result of work in a transaction that may run concurrently with others on PostgreSQL: for
+    /// work that only inserts.
     async fn transaction_beside_others<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -337,7 +337,7 @@ impl Store {
         self.within(self.writer.transaction(work)).await
     }
 
-    /// The result of statements that change nothing. They are tried once more if the connection was lost.
+    /// Returns the result of a read. It is retried once if the connection was lost.
     async fn read<T, F>(&self, query: F) -> Result<T, PetStoreError>
     where
         T: Send + 'static,
@@ -354,7 +354,7 @@ impl Store {
         self.read(move |db| Box::pin(sea_orm::PaginatorTrait::count(find.clone(), db))).await
     }
 
-    /// The same of any reading.
+    /// Returns the result of any read, with the same retry.
     async fn retry_read<T, F>(&self, read: impl Fn() -> F) -> Result<T, PetStoreError>
     where
         F: Future<Output = Result<T, DbErr>>,
@@ -368,8 +368,8 @@ impl Store {
         .await
     }
 
-    /// The work's result, or [`PetStoreError::Unavailable`] if it takes too long: what it asked of the
-    /// database is then still finished or undone there. Every call to the database goes through here.
+    /// Returns the work's result, or [`PetStoreError::Unavailable`] if it takes too long; the database then
+    /// still finishes it or rolls it back. Every call to the database goes through here.
     async fn within<T, E: From<PetStoreError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -388,7 +388,7 @@ impl Store {
     }
 }
 
-/// Shows nothing of where the database is: an address may hold a password.
+/// Omits the address of the database, which may hold a password.
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! What decisions in Redis cost: `cargo bench -p petstore-gateway --bench redis_limiter [SECONDS]`.
+//! Cost of decisions in Redis: `cargo bench -p petstore-gateway --bench redis_limiter [SECONDS]`.
 //!
 //! It starts a `redis-server` of its own, so that generator and server share the machine. Each row is so many
 //! callers at once, each of which waits for its decision before it asks again, over a million accounts.
@@ -48,7 +48,7 @@ fn limiter(redis: &RedisServer) -> Arc<RedisLimiter> {
     Arc::new(limiter)
 }
 
-/// Lets every account send one request, and tells what it costs Redis to remember that.
+/// Lets every account send one request, and prints the memory that Redis uses for each.
 async fn memory(redis: &RedisServer, limiter: &Arc<RedisLimiter>) {
     let before = info(redis, "memory", "used_memory").await;
     let senders = (0..64).map(|sender| {
@@ -119,7 +119,7 @@ async fn info(redis: &RedisServer, section: &str, name: &str) -> f64 {
     figures.map(|(_, figure)| figure.trim().parse::<f64>().expect("a figure")).sum()
 }
 
-/// What this process used, in the kernel's ticks of 10 ms.
+/// Returns the CPU time that this process used, in the kernel's ticks of 10 ms.
 fn cpu_secs() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();

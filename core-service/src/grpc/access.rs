@@ -1,5 +1,5 @@
-//! Who may call: clients that show the credentials that the operator requires. Health alone is open, because
-//! load balancers and orchestrators ask for it and have nothing to show.
+//! Access control: clients must show the credentials that the operator requires. Only health is open, because
+//! load balancers and orchestrators have no credentials.
 
 use std::{
     net::IpAddr,
@@ -21,7 +21,7 @@ use super::{
 /// Metadata with the service token of a call whose bearer credential is an operator's token.
 const SERVICE_TOKEN: &str = "petstore-service-token";
 
-/// The token that callers must show. Clones share it: it can be replaced while the port is served.
+/// Token that callers must show. Clones share it, so it can be replaced while the port is served.
 #[derive(Clone, Debug)]
 pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
 
@@ -42,7 +42,7 @@ impl RequiredToken {
     }
 }
 
-/// The credentials that a caller must show, all of them.
+/// Credentials that a caller must show, all of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     /// This token, as bearer credential.
@@ -52,7 +52,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Returns what is known of the caller, if it may call.
+    /// Returns the caller if it may call; `None` if the method is open to everyone.
     fn check(&self, request: &Request<Body>) -> Result<Option<Peer>, Status> {
         let callers = Method::find(request.uri().path()).callers;
         if callers == Callers::Everyone {
@@ -86,13 +86,13 @@ pub(super) struct Peer {
     pub(super) is_gateway: bool,
 }
 
-/// Without the TLS layer there is no such extension, so that nothing is shown.
+/// Returns `true` if the caller showed a certificate. Without the TLS layer the extension is missing.
 fn shows_certificate(request: &Request<Body>) -> bool {
     let connection = request.extensions().get::<TlsConnectInfo<ConnectionInfo>>();
     connection.and_then(TlsConnectInfo::peer_certs).is_some_and(|chain| !chain.is_empty())
 }
 
-/// Returns `true` if the token is there, once, beside the credential of an operator.
+/// Returns `true` if the token is present exactly once, in addition to the credential of an operator.
 fn shows_token_beside(headers: &HeaderMap, token: &RequiredToken) -> bool {
     let mut shown = headers.get_all(SERVICE_TOKEN).into_iter();
     matches!((shown.next(), shown.next()), (Some(shown), None) if token.is(shown.as_bytes()))
@@ -106,7 +106,7 @@ impl<S> Layer<S> for Access {
     }
 }
 
-/// Every service of the port, behind the check.
+/// Every service of the port, behind the access check.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded<S> {
     access: Access,
@@ -134,8 +134,8 @@ where
                 Either::Right(self.inner.call(request))
             }
             Err(refusal) => {
-                // Nothing in the caller's words, which could hold a key, and no line that it could repeat at
-                // will above debug.
+                // No text of the caller, which could hold a key, and no line above debug that it could repeat
+                // at will.
                 tracing::debug!("refused a call: {}", refusal.message());
                 Either::Left(ready(Ok(refusal.into_http())))
             }

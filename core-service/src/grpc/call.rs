@@ -17,24 +17,24 @@ use super::{
 };
 use crate::{Core, domain::PetStoreError};
 
-/// An answer given so long before the caller's deadline still finds the caller listening; and tonic's own
-/// timer, whose answer has no reason, does not come first.
+/// Time before the caller's deadline by which the answer is given, so that the caller still receives it, and
+/// before tonic's own timer, whose answer has no reason.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// What a caller says of a call, besides its message.
+/// Metadata of a call that its caller sent.
 #[derive(Debug)]
 pub(super) struct CallContext {
     pub(super) id: Option<CallId>,
-    /// How long the caller waits; as long as the method allows if it does not say.
+    /// Time for which the caller waits; `None` stands for the maximum of the method.
     pub(super) timeout: Option<Duration>,
-    /// The span that the call belongs to (`traceparent`).
+    /// Span that the call belongs to (`traceparent`).
     pub(super) trace: HeaderMap,
-    /// When the first byte of the call had come.
+    /// Time at which the first byte of the call arrived.
     pub(super) started: time::Instant,
 }
 
 impl CallContext {
-    /// Takes what the request says, and leaves it the rest.
+    /// Takes the metadata out of the request.
     fn take<M>(request: &mut Request<M>) -> Self {
         let started = started(request);
         let timeout = request.metadata().get("grpc-timeout");
@@ -45,13 +45,13 @@ impl CallContext {
     }
 }
 
-/// When the first byte of a call had come.
+/// Returns the time at which the first byte of a call arrived.
 pub(super) fn started<M>(request: &Request<M>) -> time::Instant {
     request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin)
 }
 
 impl Core {
-    /// Does the work of a call that came in a batch, or from this process.
+    /// Runs the work of a call from a batch, or from this process.
     pub(super) async fn answer_call<T, F>(
         &self,
         method: &'static Method,
@@ -65,7 +65,7 @@ impl Core {
         answered.map_err(|error| to_status(method.path, context.id.as_ref(), &error))
     }
 
-    /// Does the work of one call, and turns its failure into a status.
+    /// Runs the work of one call, and converts its failure into a status.
     pub(super) async fn answer<M, T, F>(
         &self,
         method: &'static Method,
@@ -78,7 +78,7 @@ impl Core {
         self.answer_as(self.capacity.of(method.class), method, request, work).await
     }
 
-    /// Does the work of one call with one of these permits.
+    /// Runs the work of one call with one of these permits.
     pub(super) async fn answer_as<M, T, F>(
         &self,
         capacity: &Semaphore,
@@ -118,12 +118,12 @@ impl Core {
         span.describe(|| grpc::call(method.path));
         let bounded = async {
             let _permit = capacity.try_acquire().map_err(|_| PetStoreError::Overloaded)?;
-            // Nothing is shared with the work that a panic could leave half changed: the store undoes what
-            // was not committed.
+            // The work shares no state that a panic could leave half changed: the store rolls back
+            // uncommitted changes.
             let work = AssertUnwindSafe(async { work().await }).catch_unwind();
             match time::timeout(deadline, work).await {
                 Ok(Ok(result)) => result,
-                // The panic hook has logged where.
+                // The panic hook has logged the location.
                 Ok(Err(_payload)) => Err(PetStoreError::Bug("the call panicked".into())),
                 Err(_) => Err(PetStoreError::DeadlineExceeded),
             }
@@ -135,7 +135,7 @@ impl Core {
     }
 }
 
-/// What gateways ask for by themselves belongs to no request, unless it says so.
+/// Returns the root of a span. Internal calls of gateways belong to no request, unless they say so.
 fn root(class: Class) -> Root {
     if class == Class::Internal { Root::Never } else { Root::Sampled }
 }
@@ -158,8 +158,8 @@ fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
     }
 }
 
-/// The duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). `None` if it is
-/// malformed: the field is then passed over, as tonic does.
+/// Returns the duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). Returns
+/// `None` if it is malformed; the field is then ignored, as in tonic.
 fn grpc_timeout(value: &str) -> Option<Duration> {
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {

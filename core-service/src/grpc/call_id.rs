@@ -1,4 +1,4 @@
-//! The id that a caller gives a call (`x-request-id`), so that both sides' logs can be matched.
+//! Id that a caller gives a call (`x-request-id`), so that both sides' logs can be matched.
 
 use http::HeaderMap;
 use petstore_api_key::ApiKey;
@@ -6,24 +6,24 @@ use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 const KEY: &str = "x-request-id";
 
-/// An id of the form that REST takes too: 8 to 64 letters, digits, `.`, `_` or `-`. It comes back in the
+/// Id of the form that REST accepts too: 8 to 64 letters, digits, `.`, `_` or `-`. It is returned in the
 /// answer's metadata, and with a failure as `google.rpc.RequestInfo`.
 #[derive(Clone, Debug)]
 pub(super) struct CallId(MetadataValue<Ascii>);
 
 impl CallId {
-    /// The call's id, if it has one. Ignores an id of another form, which could be meant to forge a log line,
-    /// and one that contains an API key, which must not be logged.
+    /// Returns the call's id, if it has one. Ignores an id of another form, which could be meant to forge a
+    /// log line, and one that contains an API key, which must not be logged.
     pub(super) fn from_metadata(metadata: &MetadataMap) -> Option<Self> {
         Self::parse(metadata.get(KEY)?.as_bytes())
     }
 
-    /// The same, before the header fields have become metadata.
+    /// Returns the call's id before the header fields have become metadata.
     pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         Self::parse(headers.get(KEY)?.as_bytes())
     }
 
-    /// The same for an id of a call in a batch.
+    /// Parses the id of a call in a batch.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let is_id = (8..=64).contains(&bytes.len()) && bytes.iter().all(allowed);

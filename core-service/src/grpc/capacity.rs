@@ -1,4 +1,4 @@
-//! How much the core works on at once, over all its transports.
+//! Limits on concurrent work in the core, over all its transports.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use tokio::sync::Semaphore;
 
 use super::methods::Class;
 
-/// Calls that read pets and orders at once, and as many that change them: calls that wait for a lock of the
-/// database take no permit of a read. Calls beyond a bound are refused at once.
+/// Maximum number of calls in flight that read pets and orders, and of calls that change them: calls that
+/// wait for a lock of the database take no permit of a read. Calls beyond a limit are refused at once.
 pub(super) const MAX_CALLS: usize = 512;
-/// Calls of gateways about keys, bans and usage at once.
+/// Maximum number of calls in flight of gateways about keys, bans and usage.
 pub(super) const MAX_INTERNAL_CALLS: usize = 256;
-/// Calls of operators at once.
+/// Maximum number of calls in flight of operators.
 const MAX_OPERATOR_CALLS: usize = 64;
-/// Calls at once whose credential has yet to turn out to be an operator's.
+/// Maximum number of calls in flight whose credential is not yet known to be an operator's.
 const MAX_GUESSES: usize = 1_024;
-/// Streams of imports that are open at once, most of them waiting for their caller. Each may hold two
-/// messages of [`super::methods::MAX_BULK`].
+/// Maximum number of open import streams, most of which wait for their caller. Each may hold two messages of
+/// [`super::methods::MAX_BULK`].
 pub(super) const MAX_IMPORTS: usize = 16;
-/// Chunks of up to 1,000 pets that are written at once; others wait, in their order. These keep two cores and
-/// a database busy, and leave connections for calls that want one pet.
+/// Maximum number of chunks of up to 1,000 pets that are written concurrently; others wait, in their order.
+/// These keep two CPU cores and a database busy, and leave connections for calls about single pets.
 pub(super) const MAX_CHUNKS: usize = 4;
 
 /// Permits for each kind of work. Clones share them; none is ever closed.

@@ -1,4 +1,4 @@
-//! Accepting connections, and bounds that tonic has no setting for.
+//! Accepts connections, with limits that tonic has no setting for.
 
 use std::{
     io,
@@ -21,14 +21,14 @@ use tonic::transport::server::Connected;
 
 use super::budgets::Budgets;
 
-/// A peer that is alive acknowledges a ping more often than this.
+/// Read timeout. A peer that is alive acknowledges a ping more often than this.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a peer may leave an answer lying.
+/// Time for which a peer may leave an answer unread.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, most likely because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where connections come from: bound by the process that calls [`serve`](super::serve).
+/// Listener, bound by the process that calls [`serve`](super::serve).
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
@@ -37,7 +37,7 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-/// The bytes of a connection, wherever it comes from.
+/// Byte stream of a connection of either kind.
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
@@ -59,7 +59,7 @@ impl Listener {
 /// Closes every connection of one [`accept`] when it is dropped.
 pub(super) type CloseAll = watch::Sender<()>;
 
-/// Accepts connections for ever, so many at once; more wait until one closes.
+/// Accepts connections without end, up to a maximum number of open ones; more wait until one closes.
 pub(super) fn accept(
     listener: Listener,
     at_once: usize,
@@ -84,16 +84,16 @@ pub(super) fn accept(
     (connections, close_all)
 }
 
-/// State that the calls of a connection share.
+/// State shared by the calls of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionInfo {
-    /// Bounds on what they may bring at once.
+    /// Limits on the bytes that the calls may hold.
     pub(super) budgets: Budgets,
     /// `None` for a Unix socket.
     pub(super) peer: Option<IpAddr>,
 }
 
-/// A connection that a silent peer cannot keep open, and that ends when it is cut.
+/// Connection that a silent peer cannot keep open, and that ends when it is cut.
 pub(super) struct Connection {
     socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
@@ -116,7 +116,7 @@ impl Connection {
         Self { socket: Box::pin(socket), cut: cut.boxed(), info, _place: place }
     }
 
-    /// HTTP/2 always has a read pending, so that a cut is noticed at once.
+    /// Fails if the connection is cut. HTTP/2 always has a read pending, so a cut is noticed at once.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match self.cut.poll_unpin(context) {
             Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),

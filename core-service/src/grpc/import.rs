@@ -1,4 +1,4 @@
-//! `ImportPets`: a stream of chunks, each of which takes effect by itself.
+//! `ImportPets`: a stream of chunks, each of which takes effect separately.
 
 use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
@@ -10,7 +10,7 @@ use crate::{
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},
 };
 
-/// The rejected lines that an answer names: with the longest texts they fit into a message.
+/// Maximum number of rejected lines that an answer names. With the longest texts they fit into a message.
 const NAMED: usize = 8_000;
 
 /// One call.
@@ -25,14 +25,14 @@ struct Import<'a> {
     rejected_lines: Vec<RejectedLine>,
 }
 
-/// Takes the stream to its end. A stream that breaks ends with the status that tonic gives it; what had
-/// arrived has taken effect.
+/// Reads the stream to its end. A broken stream ends with tonic's status; the chunks that had arrived have
+/// taken effect.
 pub(super) async fn import(
     core: &Core,
     mut messages: Streaming<ImportPetsRequest>,
 ) -> Result<Result<ImportPetsResponse, Status>, PetStoreError> {
     let first = match next(core, &mut messages).await? {
-        Ok(first) => first.unwrap_or_default(), // without a name, that is
+        Ok(first) => first.unwrap_or_default(), // an empty stream has no name
         Err(broken) => return Ok(Err(broken)),
     };
     let id = ImportId::parse(&first.import_id).map_err(invalid)?;
@@ -63,8 +63,8 @@ async fn next(
         .map_err(|_| PetStoreError::DeadlineExceeded)
 }
 
-/// Does a piece of work of a stream in its turn, with the deadline of a call. Only meanwhile the stream holds
-/// a permit.
+/// Runs a piece of a stream's work in its turn, with the deadline of a call. The stream only holds a permit
+/// meanwhile.
 async fn in_turn<T>(
     core: &Core,
     work: impl Future<Output = Result<T, PetStoreError>>,
@@ -81,7 +81,7 @@ fn invalid(violation: Violation) -> PetStoreError {
 }
 
 impl Import<'_> {
-    /// Whether a line was rejected that ends the call.
+    /// Returns `true` if a rejected line ends the call.
     fn is_over(&self) -> bool {
         self.strict && self.rejected > 0
     }
@@ -92,7 +92,7 @@ impl Import<'_> {
         }
         let chunk = self.judge(message)?;
         if chunk.last_line == 0 {
-            return Ok(()); // it asks for the position, or is rejected from the first line on
+            return Ok(()); // it asks for the position, or its first line is rejected
         }
         let work = self.core.store.imports().add(&self.id, chunk, self.core.clock.now());
         let imported = in_turn(self.core, work).await?;
@@ -101,7 +101,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Leaves out what is not allowed; what is not to come any more as well, if that ends the call.
+    /// Validates the lines and leaves out the rejected ones. If a rejection ends the call, the lines after it
+    /// are left out as well.
     fn judge(&mut self, message: ImportPetsRequest) -> Result<ImportChunk, PetStoreError> {
         let numbers: Vec<i64> = message.lines.iter().map(|line| line.line).collect();
         let mut last_line = ImportChunk::end(&numbers, message.last_line)?;

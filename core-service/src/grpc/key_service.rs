@@ -17,14 +17,14 @@ use crate::{
     domain::{PetStoreError, Violation},
 };
 
-/// How many accounts one answer lists.
+/// Maximum number of accounts in one answer.
 const MAX_CHANGES: usize = 1_000;
-/// How many keys one question may be about.
+/// Maximum number of keys in one request.
 pub(super) const MAX_DIGESTS: usize = 1_000;
-/// The largest answer about keys. What is known of one takes at most 1.8 KiB: the reasons of a suspension and
-/// of a ban have 200 characters each, and so up to 800 bytes.
+/// Maximum size of an answer about keys in bytes. One key takes at most 1.8 KiB: the reasons of a suspension
+/// and of a ban have 200 characters each, and so up to 800 bytes.
 pub(super) const MAX_ANSWER: usize = MAX_DIGESTS * 2 * 1024;
-/// How many keys one report may be about.
+/// Maximum number of keys in one report.
 const MAX_USES: usize = 1_000;
 
 #[tonic::async_trait]

@@ -1,7 +1,7 @@
-//! The core over gRPC. The only place that names tonic.
+//! The core over gRPC. Only this module uses tonic.
 //!
-//! A method parses its request, calls the store and answers; `call` puts the same bounds around each, on
-//! every transport, and `status` turns a failure into a `Status`.
+//! A method parses its request, calls the store and answers; `call` applies the same limits to each, on every
+//! transport, and `status` converts a failure into a `Status`.
 
 use std::convert::Infallible;
 
@@ -54,16 +54,16 @@ pub(crate) use metrics::CallMetrics;
 pub use security::{InvalidTls, Security, TlsFiles};
 pub use server::{GrpcServerLimits, serve};
 
-/// The public and the internal services, health and reflection. Health says that all is well: only [`serve`]
-/// keeps asking.
+/// Returns the public and the internal services, health and reflection. Health is always "serving": only
+/// [`serve`] updates it.
 #[must_use]
 pub fn routes(core: &Core) -> Routes {
     let (health, _) = health::service(ServingStatus::Serving);
     reflection::add_to(services(core).add_service(health))
 }
 
-/// The public and the internal services for a client in the same process: the same code, the same answers,
-/// without a socket.
+/// Returns the public and the internal services for a client in the same process. Code and answers are those
+/// of a remote server, without a socket.
 #[must_use]
 pub fn in_memory(
     core: &Core,
@@ -79,8 +79,8 @@ pub fn in_memory(
     ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(services(core).prepare())
 }
 
-/// The same for a program that has the store itself, and so needs no token: its calls of `AdminService` are
-/// those of the operator `local`. It must not forward anybody else's calls.
+/// Returns these services for a program that has opened the store itself, and so needs no token: its calls of
+/// `AdminService` are those of the operator `local`. It must not forward calls of others.
 #[must_use]
 pub fn in_memory_as_local_operator(
     core: &Core,

@@ -17,7 +17,7 @@ use crate::{
     domain::{Created, PetId, PetStoreError},
 };
 
-/// What the methods do that also travel in batches.
+/// Work of the methods that can also be called in batches.
 impl Core {
     pub(super) async fn page_of_pets(
         &self,

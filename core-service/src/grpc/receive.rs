@@ -1,9 +1,9 @@
-//! Bounds on messages that are still on their way to a method.
+//! Limits on messages that are still being received.
 //!
-//! tonic and tower bound calls, not bytes. The calls that a few gateways may have in flight, each with the
+//! tonic and tower limit calls, not bytes. The calls that a few gateways may have in flight, each with the
 //! largest message, would take a multiple of 64 MiB, although nearly all of them have some hundred bytes. So
-//! the bytes themselves are counted here, as they come. tonic's timeout is one for all methods and gives a
-//! status without a reason: so the deadline of a message is here too.
+//! the bytes are counted here, as they arrive. tonic's timeout is the same for all methods and gives a status
+//! without a reason, so the deadline of a message is enforced here too.
 
 use std::{
     pin::Pin,
@@ -30,13 +30,13 @@ use super::{
 };
 use crate::domain::PetStoreError;
 
-/// Bytes of a call that has brought nothing yet: its header fields and its place.
+/// Bytes counted for a call before its message arrives: its header fields and its bookkeeping.
 const CALL_OVERHEAD: usize = 2 * 1024;
-/// Time that a method has to give its own answer at the end of its deadline.
+/// Time after the deadline in which a method may still give its own answer.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// Puts the bounds around every service of a server. A connection's own budgets are an extension of its
-/// requests.
+/// Layer that applies the limits to every service of a server. A connection's own budgets are an extension of
+/// its requests.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiveBounds {
     budgets: Budgets,
@@ -57,12 +57,12 @@ impl<S> Layer<S> for ReceiveBounds {
     }
 }
 
-/// When the first header fields of a call had come, as an extension of its request: its deadline runs from
-/// then on.
+/// Time at which the first header fields of a call arrived, as an extension of its request. Its deadline runs
+/// from then on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallBegin(pub(super) Instant);
 
-/// A service whose messages come within the bounds.
+/// Service whose messages are received within the limits.
 #[derive(Clone, Debug)]
 pub(super) struct Bounded<S> {
     bounds: ReceiveBounds,
@@ -98,10 +98,10 @@ where
         let is_counted = method.timeout.is_some();
         let receive = |body| ReceivedBody { body, call: of_body, is_refused, is_counted };
         let answer = self.inner.call(request.map(|body| Body::new(receive(body))));
-        // What the message became stays in memory until the call is answered: `call` holds its bytes.
+        // The parsed message stays in memory until the call is answered: `call` holds its bytes.
         async move {
             let Some(timeout) = method.timeout else { return answer.await };
-            // A message that is whole makes a call, which answers in time by itself.
+            // Once the message is complete, the call itself answers in time.
             match timeout_at(begin + timeout + MARGIN, answer).await {
                 Ok(answer) => answer,
                 Err(_) => Ok(call.refuse(&PetStoreError::DeadlineExceeded).into_http()),
@@ -111,7 +111,7 @@ where
     }
 }
 
-/// A call whose message may still be on its way.
+/// Call whose message may still be incomplete.
 #[derive(Debug)]
 struct Call {
     method: &'static Method,
@@ -123,8 +123,8 @@ struct Call {
 }
 
 impl Call {
-    /// Returns the status for a call whose message does not come. Any caller could repeat it at will: so
-    /// there is no line in the log above debug.
+    /// Returns the status for a call whose message is not received. Any caller could repeat it at will, so no
+    /// log line is above debug.
     fn refuse(&self, error: &PetStoreError) -> Status {
         tracing::debug!(rpc = self.method.path, "a call failed before its message was whole: {error}");
         self.calls.answered(self.method, self.begin.elapsed(), Some(error));
@@ -136,12 +136,12 @@ impl Call {
     }
 }
 
-/// The body of a request, which fails with a status when it is too much.
+/// Body of a request, which fails with a status if it is too large.
 struct ReceivedBody {
     body: Body,
     call: Arc<Call>,
-    /// `true` if there was no room for the call at all. The status is given when the message is asked for,
-    /// which only known methods do.
+    /// `true` if there was no room for the call. The status is given when the message is read, which only
+    /// known methods do.
     is_refused: bool,
     is_counted: bool,
 }

@@ -1,4 +1,4 @@
-//! How the gRPC port is protected: TLS, client certificates, a token.
+//! Protection of the gRPC port: TLS, client certificates, a token.
 
 use std::{fmt, time::Duration};
 
@@ -7,24 +7,24 @@ use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use super::access::{Access, RequiredToken};
 
-/// How long a TLS handshake may take.
+/// Timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How the gRPC port is protected. By default it is not: then only the machine's own users should reach it.
+/// Protection of the gRPC port. By default there is none: then only local users should be able to reach it.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
     tls: Option<ServerTlsConfig>,
     access: Access,
 }
 
-/// PEM files, read.
+/// Contents of PEM files.
 #[derive(Clone)]
 pub struct TlsFiles {
-    /// The server's certificate, followed by those between it and its authority's.
+    /// Certificate of the server, followed by the intermediate ones up to its authority's.
     pub certificate: Vec<u8>,
-    /// The private key of the certificate.
+    /// Private key of the certificate.
     pub key: Vec<u8>,
-    /// The authorities whose certificates callers must show; without it, none is asked for.
+    /// Authorities whose certificates callers must show; `None` if no certificate is required.
     pub client_ca: Option<Vec<u8>>,
 }
 
@@ -34,17 +34,17 @@ pub struct TlsFiles {
 pub struct InvalidTls(#[source] tonic::transport::Error);
 
 impl Security {
-    /// Serves over TLS, and with `client_ca` only those who show a certificate of that authority.
+    /// Serves over TLS, and with `client_ca` only callers that show a certificate of that authority.
     ///
     /// # Errors
     ///
-    /// When the files cannot be used.
+    /// If the files cannot be used.
     pub fn with_tls(mut self, files: &TlsFiles) -> Result<Self, InvalidTls> {
         let mut tls = ServerTlsConfig::new()
             .identity(Identity::from_pem(&files.certificate, &files.key))
             .timeout(HANDSHAKE_TIMEOUT);
         if let Some(authority) = &files.client_ca {
-            // A wrong certificate ends the handshake. None at all is refused by the call instead, so that
+            // A wrong certificate ends the handshake. A missing one is refused by the call instead, so that
             // health stays open and the caller learns the reason.
             tls = tls.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true);
         }
@@ -54,20 +54,20 @@ impl Security {
         Ok(self)
     }
 
-    /// Serves only those who send this token along.
+    /// Serves only callers that send this token.
     #[must_use]
     pub fn with_token(mut self, token: ServiceToken) -> Self {
         self.access.token = Some(RequiredToken::new(token));
         self
     }
 
-    /// The token that callers must show, if there is one.
+    /// Returns the token that callers must show, if there is one.
     #[must_use]
     pub fn token(&self) -> Option<RequiredToken> {
         self.access.token.clone()
     }
 
-    /// Whether a caller must prove who it is.
+    /// Returns `true` if callers must authenticate.
     #[must_use]
     pub fn knows_its_callers(&self) -> bool {
         self.access.certificate || self.access.token.is_some()
@@ -78,7 +78,7 @@ impl Security {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for TlsFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsFiles")

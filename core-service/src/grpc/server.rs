@@ -8,32 +8,34 @@ use tonic::transport::Server;
 use super::{Listener, Security, connection, health, receive::ReceiveBounds, reflection, services};
 use crate::Core;
 
-/// Calls at once on one connection: room for a gateway's reads and writes, 128 each, as batches of one call.
+/// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
+/// batches of one call.
 const MAX_STREAMS: u32 = 256;
-/// The header fields of a call, in bytes.
+/// Maximum size of the header fields of a call, in bytes.
 const MAX_HEADERS: u32 = 8 * 1024;
 /// Streams that a peer may open and reset before it is taken for an attacker.
 const MAX_PENDING_RESETS: usize = 20;
-/// Frames of streams that we have reset before the peer is taken for an attacker. A caller whose calls were
-/// refused sends what is on its way, up to the connection's window: 64 frames of 16 KiB at a time.
+/// Frames of streams already reset by the server before the peer is taken for an attacker. A caller whose
+/// calls were refused still sends what is in flight, up to the connection's window: 64 frames of 16 KiB.
 const MAX_ERROR_RESETS: usize = 1_024;
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long connections that were cut have to end.
+/// Time for connections that were cut to end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-/// The bounds of a server that its process chooses.
+/// Limits of a server that its process chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct GrpcServerLimits {
-    /// Connections at once; more wait until one closes. Gateways hold two each; others call over a few.
+    /// Maximum number of open connections; more wait until one closes. A gateway holds two, another client a
+    /// few.
     pub connections: usize,
-    /// How long the calls under way may take at the end before they are cut off.
+    /// Time for calls in flight to end at shutdown before they are cut off.
     pub drain_deadline: Duration,
 }
 
-/// Serves every service, with health and reflection, to those whom `security` lets in, until `shutdown`. Then
-/// no connection is accepted any more, callers are told that theirs ends (GOAWAY), and the calls under way
-/// have [`GrpcServerLimits::drain_deadline`] to end before they are cut off.
+/// Serves every service, with health and reflection, to callers that `security` admits, until `shutdown`.
+/// Then no connection is accepted any more, clients are sent GOAWAY, and the calls in flight have
+/// [`GrpcServerLimits::drain_deadline`] to end before they are cut off.
 ///
 /// # Errors
 ///
@@ -56,7 +58,7 @@ pub async fn serve(
         shutdown.await;
         watching.shutdown().await;
         health::mark_not_serving(reporter).await;
-        let _ = draining.send(()); // nobody listens if the server has failed
+        let _ = draining.send(()); // there is no receiver if the server has failed
     };
 
     let (connections, close_all) = connection::accept(listener, limits.connections);
@@ -84,7 +86,7 @@ pub async fn serve(
         if drain_begins.await.is_ok() {
             time::sleep(limits.drain_deadline).await;
         } else {
-            std::future::pending::<()>().await; // the server has failed: its own result says how
+            std::future::pending::<()>().await; // the server has failed: its own result has the cause
         }
     };
     tokio::select! {
@@ -92,7 +94,7 @@ pub async fn serve(
         () = drained => {
             tracing::warn!("calls were still under way at the end of the drain, and were cut off");
             drop(close_all);
-            let _ = time::timeout(CUT_GRACE, serving).await; // a connection that will not end is left behind
+            let _ = time::timeout(CUT_GRACE, serving).await; // a connection that does not end is abandoned
             Ok(())
         }
     }

@@ -9,17 +9,18 @@ use tonic_types::{ErrorDetails, StatusExt};
 use super::call_id::CallId;
 use crate::domain::{PetStoreError, Violation};
 
-/// When to try again after an outage.
+/// Delay before a retry after an outage.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The status for a failure of the call `rpc`, which its caller may have named. Its cause, if somebody should
-/// look into it, goes to the log here, and nowhere else.
+/// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
+/// an operator, it is logged here, and only here.
 pub(super) fn to_status(rpc: &'static str, call_id: Option<&CallId>, error: &PetStoreError) -> Status {
     log(rpc, call_id.map(CallId::as_str), reason(error), error);
     without_log(call_id, error)
 }
 
-/// The same, for a failure that has no cause and that anybody could repeat at will.
+/// Returns the status without logging, for a failure that has no cause and that any caller could repeat at
+/// will.
 pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason(error), ERROR_DOMAIN, [] as [(String, String); 0]);
@@ -49,12 +50,12 @@ pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> St
     Status::with_error_details(code(error), error.to_string(), details)
 }
 
-/// The gRPC code of a failure.
+/// Returns the gRPC code of a failure.
 pub(super) const fn code(error: &PetStoreError) -> Code {
     classify(error).0
 }
 
-/// The machine-readable reason of a failure.
+/// Returns the machine-readable reason of a failure.
 pub(super) fn reason(error: &PetStoreError) -> &'static str {
     match classify(error).1 {
         Reason::Public(reason) => reason.as_str_name().trim_start_matches("ERROR_REASON_"),
@@ -102,7 +103,8 @@ fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
     details.add_bad_request_violation(violation.field, violation.rule);
 }
 
-/// A fault of the service needs someone, an outage may pass, and a refusal is of interest to its caller only.
+/// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
+/// its caller.
 fn log(rpc: &'static str, call_id: Option<&str>, reason: &str, error: &PetStoreError) {
     let cause = error.source().map(chain);
     match code(error) {
@@ -116,7 +118,7 @@ fn log(rpc: &'static str, call_id: Option<&str>, reason: &str, error: &PetStoreE
     }
 }
 
-/// The cause and what it came from, each once: many libraries repeat the source in their own text.
+/// Returns the cause and its sources, each once: many libraries repeat the source in their own text.
 fn chain(cause: &(dyn Error + 'static)) -> String {
     let mut text = cause.to_string();
     let mut next = cause.source();

@@ -12,7 +12,7 @@ use crate::{
     domain::{ListOrders, NewOrder, Order, OrderId, OrderStatus, PetStoreError},
 };
 
-/// What the method does that also travels in batches.
+/// Work of the method that can also be called in batches.
 impl Core {
     pub(super) async fn page_of_orders(
         &self,
@@ -73,7 +73,7 @@ impl StoreService for Core {
 }
 
 fn new_order(request: &PlaceOrderRequest) -> Result<NewOrder, PetStoreError> {
-    let order = request.order.unwrap_or_default(); // an order without members says best what it lacks
+    let order = request.order.unwrap_or_default(); // an empty order fails with all its missing members
     let ship_date = order.ship_date.map(|date| (date.seconds, date.nanos));
     NewOrder::parse(order.pet_id, order.quantity, ship_date)
 }
@@ -103,7 +103,7 @@ fn wire(order: &Order) -> v1::Order {
     }
 }
 
-/// Milliseconds up to the year 9999 fit both fields.
+/// Converts Unix milliseconds. Up to the year 9999 they fit both fields.
 fn timestamp(millis: u64) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: i64::try_from(millis / 1_000).unwrap_or(i64::MAX),

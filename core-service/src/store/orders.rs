@@ -47,7 +47,7 @@ impl Orders<'_> {
         if let Some(after) = list.after {
             query = query.filter(order::Column::Id.gt(after.0));
         }
-        let query = query.limit(list.size.get() as u64 + 1); // one more tells whether another page follows
+        let query = query.limit(list.size.get() as u64 + 1); // one more shows if another page follows
         let rows = self.0.read(move |db| Box::pin(query.clone().all(db))).await?;
         let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))

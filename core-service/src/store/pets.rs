@@ -61,7 +61,7 @@ impl Pets<'_> {
     /// Returns one page, from a replica if there is one. The cost does not depend on the position: the page
     /// begins by key where the page before ended.
     pub(crate) async fn list(self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
-        let limit = list.size.get() + 1; // one more tells whether another page follows
+        let limit = list.size.get() + 1; // one more shows if another page follows
         let on_replica = self.0.read_from_replica(|replica| async move { replica.list(list, limit).await });
         let rows = match on_replica.await {
             Some(rows) => self.confirm_end(list, rows).await?,

@@ -1,6 +1,6 @@
-//! Bans of keys (docs/contract.md, 6.8). A ban is a state of its key, as its revocation is: the core keeps
-//! it, and tells it with the key. A gateway that sees too many strikes bans the key at once and reports the
-//! ban, so that the core tells it to the others.
+//! Bans of keys (docs/contract.md, 6.8). A ban is a state of its key, like its revocation: the core stores
+//! it, and returns it with the key. A gateway that counts too many strikes bans the key at once and reports
+//! the ban, so that the core passes it to the other gateways.
 
 use std::{
     collections::HashMap,
@@ -19,12 +19,12 @@ use crate::rate_limit::{BanCause, BanPeriod};
 pub(crate) enum LastBan {
     /// In force, or over.
     Banned(BanPeriod, BanCause),
-    /// Every ban imposed until this moment is lifted.
+    /// Every ban imposed until this time is lifted.
     Lifted(UnixMillis),
 }
 
 impl LastBan {
-    /// Reads what the core tells of a key's bans.
+    /// Converts the core's message about a key's bans.
     pub(super) fn from_core(ban: Option<internal::Ban>, lifted_at_ms: Option<i64>) -> Option<Self> {
         let moment = |millis: i64| u64::try_from(millis).ok().map(UnixMillis);
         let Some(ban) = ban else { return lifted_at_ms.and_then(moment).map(Self::Lifted) };
@@ -46,7 +46,7 @@ impl LastBan {
         }
     }
 
-    /// Returns the moment before which the key's refusals are settled: they make nothing a strike any more.
+    /// Returns the time before which the key's refusals are settled: they no longer make a request a strike.
     pub(crate) const fn settled_at(&self) -> UnixMillis {
         match self {
             Self::Banned(period, _) => period.until,
@@ -54,7 +54,7 @@ impl LastBan {
         }
     }
 
-    /// Returns `true` if a ban that a gateway imposed takes the place of this one, by the rule of the core:
+    /// Returns `true` if a ban that a gateway imposed replaces this one, by the rule of the core:
     /// `BanNote::gives_way_to`.
     fn gives_way_to(&self, imposed: BanPeriod) -> bool {
         match self {
@@ -64,7 +64,7 @@ impl LastBan {
     }
 }
 
-/// A ban that this gateway imposed and the core does not know yet.
+/// A ban that this gateway imposed and that the core does not know yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImposedBan {
     pub(super) key_id: Arc<str>,
@@ -75,7 +75,7 @@ pub(super) struct ImposedBan {
 }
 
 impl ImposedBan {
-    /// Returns the ban in the core's words.
+    /// Returns the ban as a message to the core.
     pub(super) fn to_core(&self) -> internal::ReportBanRequest {
         let millis = |moment: UnixMillis| i64::try_from(moment.0).unwrap_or(i64::MAX);
         let BanPeriod { from, until } = self.period;
@@ -88,7 +88,7 @@ impl ImposedBan {
     }
 }
 
-/// The bans that this gateway imposed and the core does not know yet, by key.
+/// Bans that this gateway imposed and that the core does not know yet, by key.
 #[derive(Debug, Default)]
 pub(super) struct ImposedBans {
     by_key: RwLock<HashMap<Arc<str>, ImposedBan>>,
@@ -101,7 +101,7 @@ impl ImposedBans {
         last_ban(&self.read(), key)
     }
 
-    /// Bans a key whose strikes were too many at `from`. Returns `false` if that moment is settled already.
+    /// Bans a key that had too many strikes at `from`. Returns `false` if that time is already settled.
     pub(super) fn impose(&self, key: &KnownKey, from: UnixMillis, now: UnixMillis) -> bool {
         let mut by_key = self.write();
         let last = match last_ban(&by_key, key) {
@@ -110,7 +110,7 @@ impl ImposedBans {
             Some(LastBan::Banned(last, _)) => Some(last),
             Some(LastBan::Lifted(_)) | None => None,
         };
-        // Those that the core refused.
+        // Removes bans that the core refused, once they are over.
         by_key.retain(|_, ban| now < ban.period.until.plus(BanPeriod::MEMORY));
         let (key_id, period) = (Arc::clone(&key.key_id), BanPeriod::following(last, from));
         let ban =
@@ -120,7 +120,7 @@ impl ImposedBans {
         true
     }
 
-    /// Returns the bans that are to be reported.
+    /// Returns the bans to report.
     pub(super) fn unreported(&self) -> Vec<ImposedBan> {
         self.read().values().filter(|ban| !ban.is_refused).cloned().collect()
     }
@@ -130,7 +130,7 @@ impl ImposedBans {
         self.added.notified().await;
     }
 
-    /// Forgets a ban that the core knows now.
+    /// Removes a ban that the core knows now.
     pub(super) fn reported(&self, ban: &ImposedBan) {
         let mut by_key = self.write();
         if by_key.get(&ban.key_id) == Some(ban) {
@@ -138,14 +138,14 @@ impl ImposedBans {
         }
     }
 
-    /// Keeps a ban whose report the core refuses from being reported again.
+    /// Marks a ban whose report the core refuses, so that it is not reported again.
     pub(super) fn refused(&self, ban: &ImposedBan) {
         if let Some(imposed) = self.write().get_mut(&ban.key_id).filter(|imposed| *imposed == ban) {
             imposed.is_refused = true;
         }
     }
 
-    // Neither is ever held over an await.
+    // Neither lock is held over an await.
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<Arc<str>, ImposedBan>> {
         self.by_key.read().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What is remembered of one key, and when it was last used.
+//! A cached key, and the time of its last use.
 
 use std::{
     collections::HashMap,
@@ -15,22 +15,22 @@ use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
 use super::{KeyError, KnownKey, LastBan, changes::Stamp, early_reads::EarlyReads};
 use crate::rate_limit::Quota;
 
-/// The core's answer about a key that exists, or did.
+/// The core's answer about a key that exists, or did exist.
 #[derive(Debug)]
 pub(super) struct CachedKey {
     pub(super) key: Arc<KnownKey>,
-    /// How new the answer is.
+    /// Revision and time of the answer.
     pub(super) stamp: Stamp,
     usability: Result<(), KeyError>,
     expires_at: Option<UnixMillis>,
     /// Unix milliseconds of the last use; 0 before the first.
     last_used_at: AtomicU64,
-    /// Whether the use is due to be reported.
+    /// `true` if the last use is to be reported.
     reported_soon: AtomicBool,
 }
 
 impl CachedKey {
-    /// The answer as it came; `None` if it makes no sense.
+    /// Converts the core's answer. Returns `None` if it is invalid.
     pub(super) fn read(answer: ResolvedKey, early_reads: Arc<EarlyReads>, stamp: Stamp) -> Option<Self> {
         let usability = match KeyState::try_from(answer.state).ok()? {
             KeyState::Unspecified => return None,
@@ -43,7 +43,7 @@ impl CachedKey {
         };
         let positive = |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0);
         let quota = Quota { per_minute: positive(answer.per_minute)?, per_day: positive(answer.per_day)? };
-        // A newer core may have plans that this gateway has no name for: the quota is what counts.
+        // A newer core may have plans that this gateway does not know: only the quota matters.
         let plan = Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified);
         let last_ban = LastBan::from_core(answer.last_ban, answer.bans_lifted_at_ms);
         let key = KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota);
@@ -58,7 +58,7 @@ impl CachedKey {
         })
     }
 
-    /// The key, if it may be used now; expiry is judged here, without asking the core again.
+    /// Returns the key if it may be used now. Expiry is checked here, without asking the core again.
     pub(super) fn usable(&self, now: UnixMillis) -> Result<&Arc<KnownKey>, KeyError> {
         self.usability.clone()?;
         if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
@@ -67,38 +67,39 @@ impl CachedKey {
         Ok(&self.key)
     }
 
-    /// Notes a use. True for the first one since [`Self::take_use`].
+    /// Notes a use. Returns `true` for the first one since [`Self::take_use`].
     pub(super) fn note_use(&self, now: UnixMillis) -> bool {
         self.last_used_at.fetch_max(now.0, Ordering::Relaxed);
-        // Read first: of many threads that use one key, only the first has to write.
+        // Reads first, so that of many threads that use one key only the first one writes.
         !self.reported_soon.load(Ordering::Relaxed) && !self.reported_soon.swap(true, Ordering::AcqRel)
     }
 
-    /// The last use, to be reported now.
+    /// Returns the last use, which is to be reported now.
     pub(super) fn take_use(&self) -> UnixMillis {
         self.reported_soon.store(false, Ordering::Release);
         UnixMillis(self.last_used_at.load(Ordering::Relaxed))
     }
 }
 
-/// What is remembered of a digest.
+/// State of a digest in the cache.
 pub(super) enum CacheState {
     Key(Arc<CachedKey>),
     UnknownKey,
-    /// There was a key, but what was known of it may no longer hold.
+    /// The key is cached, but may be stale.
     Outdated,
     Missing,
 }
 
-/// The most entries that wait to be reported; more are not noted. Twice what the resolver remembers.
+/// Maximum number of entries that wait to be reported; further ones are not noted. Twice the size of the
+/// resolver's cache.
 const MAX_WAITING: usize = 100_000;
 
-/// The keys used since the last report.
+/// Keys used since the last report.
 #[derive(Debug, Default)]
 pub(super) struct LastUsed(Mutex<Vec<Arc<CachedKey>>>);
 
 impl LastUsed {
-    /// Notes a use. Only a key's first one since the last report takes the lock.
+    /// Notes a use. Only a key's first use since the last report takes the lock.
     pub(super) fn note(&self, entry: &Arc<CachedKey>, now: UnixMillis) {
         if entry.note_use(now) {
             let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,10 +109,10 @@ impl LastUsed {
         }
     }
 
-    /// What there is to report, each key once.
+    /// Takes the uses to report, one for each key.
     pub(super) fn take(&self) -> Vec<KeyUse> {
         let waiting = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        // A key that was resolved anew meanwhile has two entries.
+        // A key that was resolved again meanwhile has two entries.
         let mut uses = HashMap::with_capacity(waiting.len());
         for entry in &waiting {
             let last_use: &mut u64 = uses.entry(&*entry.key.key_id).or_default();

@@ -1,4 +1,4 @@
-//! What the core's change feed told: which remembered keys may still be trusted.
+//! The core's change feed, by which cached keys are confirmed or become stale.
 
 use std::{
     collections::HashMap,
@@ -9,41 +9,42 @@ use std::{
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::ListChangesResponse;
 
-/// How long a remembered key is trusted after it was last confirmed.
+/// Time for which a cached key is trusted after its last confirmation.
 const TRUST: Duration = Duration::from_secs(30);
 
-/// How far a confirmation may lie ahead of now; one further ahead was made before the clock was set back.
+/// Maximum time by which a confirmation may be ahead of now. One further ahead was made before the clock was
+/// set back.
 const SKEW: Duration = Duration::from_secs(1);
 
-/// The most accounts whose changes are remembered one by one.
+/// Maximum number of accounts whose changes are stored individually.
 const MAX_CHANGED: usize = 10_000;
 
-/// How new an answer of the core is.
+/// Version of an answer of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// The account it is about.
+    /// Account of the answer.
     pub(super) account_id: i64,
     /// The core's revision of the answer.
     pub(super) revision: i64,
-    /// Which history of the core that revision belongs to; see [`Changes::history`].
+    /// The core's history that the revision belongs to; see [`Changes::history`].
     pub(super) history: u64,
-    /// When the core was asked: what it answered held then or later.
+    /// Time at which the core was asked: its answer was valid then or later.
     pub(super) asked_at: UnixMillis,
 }
 
-/// The changes that the core told of.
+/// Changes that the core has reported.
 #[derive(Debug, Default)]
 pub(super) struct Changes(RwLock<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The last revision told of.
+    /// Last reported revision.
     revision: i64,
-    /// When the last successful question was asked.
+    /// Time at which the last successful request was sent.
     confirmed_at: UnixMillis,
-    /// The revision of an account's last change.
+    /// Revision of the last change, by account.
     changed: HashMap<i64, i64>,
-    /// No older answer holds, about whatever account.
+    /// Revision below which no answer is valid, whatever its account.
     floor: i64,
     history: u64,
 }
@@ -56,18 +57,18 @@ impl Known {
 }
 
 impl Changes {
-    /// The revision to ask the core for changes after.
+    /// Returns the revision after which to ask the core for changes.
     pub(super) fn revision(&self) -> i64 {
         self.read().revision
     }
 
-    /// A number that changes when the core's revisions run backwards: its database was put back to an older
-    /// state, and nothing learnt before means anything.
+    /// Returns a number that changes when the core's revisions run backwards: its database was restored to an
+    /// older state, and everything learnt before is invalid.
     pub(super) fn history(&self) -> u64 {
         self.read().history
     }
 
-    /// Takes note of the changes after `after`, which the core was asked for at `asked_at`.
+    /// Applies the changes after `after`, for which the core was asked at `asked_at`.
     pub(super) fn learn(&self, answer: &ListChangesResponse, after: i64, asked_at: UnixMillis) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if answer.revision < after {
@@ -85,8 +86,8 @@ impl Changes {
         known.confirmed_at = asked_at;
     }
 
-    /// Takes note of a change that the core told of before the feed did, in an answer with this stamp:
-    /// answers about its account that are older do not hold any more.
+    /// Applies a change that another answer of the core, with this stamp, contained before the feed did:
+    /// older answers about its account become stale.
     pub(super) fn learn_early(&self, answer: Stamp) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if answer.history == known.history {
@@ -95,15 +96,16 @@ impl Changes {
         }
     }
 
-    /// Whether an answer still holds: its account has not changed since, and that was confirmed lately.
+    /// Returns `true` if an answer is still valid: its account has not changed since, and that was confirmed
+    /// recently.
     pub(super) fn confirm(&self, stamp: Stamp, now: UnixMillis) -> bool {
         let known = self.read();
         let confirmed_at = known.confirmed_at.max(stamp.asked_at);
         known.is_current(stamp) && confirmed_at <= now.plus(SKEW) && now < confirmed_at.plus(TRUST)
     }
 
-    /// Whether an answer that has just come holds: no change of its account was told of that it does not
-    /// know. It needs no other confirmation, whatever has happened to the clock.
+    /// Returns `true` if a new answer is valid: it is not older than any reported change of its account. It
+    /// needs no other confirmation, even after a jump of the clock.
     pub(super) fn admit(&self, stamp: Stamp) -> bool {
         self.read().is_current(stamp)
     }

@@ -19,17 +19,17 @@ use crate::{
     error::is_transport_failure,
 };
 
-/// How long one call may take.
+/// Deadline of one call.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// How long a call for changes may take: longer than a core waits for its database, and than it takes
-/// to find out that a core answers nothing.
+/// Deadline of a call for changes: longer than a core waits for its database, and than it takes to detect
+/// that a core does not answer.
 const CHANGES_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The most uses in one report.
+/// Maximum number of uses in one report.
 const MAX_REPORT: usize = 1_000;
 
-/// The core did not answer, or not as it should.
+/// The core did not answer, or answered with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CoreAway;
 
@@ -39,7 +39,7 @@ pub(super) struct KeyService {
     client: KeyServiceClient<TracedTransport>,
     retries: RetryBudget,
     answered_once: AtomicBool,
-    /// Whether it failed to answer when it was last asked for changes.
+    /// `true` if it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
     /// `true` if the core lacked a method when it was last asked for changes.
     is_too_old: AtomicBool,
@@ -76,8 +76,8 @@ impl KeyService {
         self.answered_once.load(Ordering::Relaxed) && !self.is_away.load(Ordering::Relaxed)
     }
 
-    /// What is known of keys, at most 1,000. While the core is known to be away it is not even asked, so that
-    /// nobody waits for the deadline: [`Self::list_changes`] finds out when it is back.
+    /// Returns what the core knows of at most 1,000 keys. While the core is known to be away it is not asked,
+    /// so that no request waits for the deadline. [`Self::list_changes`] detects its return.
     pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, CoreAway> {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
@@ -112,8 +112,8 @@ impl KeyService {
         let answer = answer.unwrap_or_else(|_| Err(overdue())).map(Response::into_inner);
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Relaxed);
-        // One line when it begins to refuse and one when it is back, not one a second. That it answers nobody
-        // is told by the breaker of the transport.
+        // Logs one line when the core begins to refuse and one when it is back, instead of one a second. The
+        // breaker of the transport logs that the core does not answer.
         match &answer {
             Ok(answer) => {
                 self.note_methods(&answer.methods);
@@ -134,7 +134,7 @@ impl KeyService {
         answer.map_err(|_| CoreAway)
     }
 
-    /// Notes which methods the core has. Logs one line when it lacks some, and one when it has them.
+    /// Notes the methods that the core has. Logs one line when it lacks some, and one when it has them all.
     fn note_methods(&self, methods: &[String]) {
         let is_missing = |method: &&str| !methods.iter().any(|has| has == method);
         let missing: Vec<_> = METHODS.into_iter().filter(is_missing).collect();
@@ -149,8 +149,8 @@ impl KeyService {
         }
     }
 
-    /// Reports a ban, and returns what holds then: `None` if the core refuses this report, and would refuse
-    /// it again.
+    /// Reports a ban, and returns the resulting ban, or `None` if the core refuses this report and would
+    /// refuse it again.
     pub(super) async fn report_ban(&self, ban: &ImposedBan) -> Result<Option<ReportBanResponse>, CoreAway> {
         let answer = within_deadline(self.client.clone().report_ban(request(ban.to_core()))).await;
         self.ban_reports.judge(answer).map_err(|status| {
@@ -159,8 +159,8 @@ impl KeyService {
         })
     }
 
-    /// Reports uses, in batches, until the core does not answer or the deadline passes. What is refused or
-    /// left is dropped, because an operator reads "last used" by the day.
+    /// Reports uses, in batches, until the core does not answer or the deadline passes. Uses that are refused
+    /// or not sent are dropped, because "last used" is only precise to the day.
     pub(super) async fn report(&self, uses: &[KeyUse]) {
         let report = async {
             for batch in uses.chunks(MAX_REPORT) {
@@ -177,7 +177,8 @@ impl KeyService {
     }
 }
 
-/// The deadline is sent along (`grpc-timeout`), so that the core stops working when nobody waits any more.
+/// Returns a request with the deadline (`grpc-timeout`), so that the core stops working when the gateway has
+/// given up.
 fn request<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(DEADLINE);

@@ -1,5 +1,5 @@
-//! Stands in for the core's key service, to count its calls and to take it away. It keeps the contract of
-//! `key_service.proto`; how the real core does is tested with the real core.
+//! Test double of the core's key service, to count its calls and to make it unavailable. It keeps the
+//! contract of `key_service.proto`; the contract is also tested with the real core.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,11 +19,11 @@ use tower::ServiceBuilder;
 
 use crate::core_client::{CoreTransport, METHODS};
 
-/// A core with a handle on it. Clones are the same core.
+/// Core that a test controls. Clones are the same core.
 #[derive(Clone)]
 pub(super) struct CoreDouble {
     state: Arc<Mutex<State>>,
-    /// While true, answers about keys are ready but do not arrive.
+    /// While `true`, answers about keys are ready but do not arrive.
     held: watch::Sender<bool>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) asked_for_changes: usize,
     pub(super) reports: Vec<Vec<KeyUse>>,
     pub(super) ban_reports: Vec<String>,
-    /// Reports about these keys are refused.
+    /// Keys about which reports are refused.
     pub(super) refused: HashSet<String>,
     /// Methods that the core lacks.
     pub(super) lacks: HashSet<&'static str>,

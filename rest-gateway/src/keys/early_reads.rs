@@ -7,8 +7,8 @@ use std::sync::{
 
 use crate::rate_limit::{Decision, Outcome};
 
-/// Upper bound of the quota that is remembered: more reads of an account are never in flight. While more is
-/// left, no request changes what is remembered.
+/// Upper bound of the remembered quota: an account never has more reads in flight. While more is left, no
+/// request changes the remembered value.
 const MAX_LEFT: u64 = 128;
 
 /// The early reads of an account: no more than it was last seen to have requests left.
@@ -33,7 +33,8 @@ impl EarlyReads {
         begun.is_ok().then(|| EarlyRead(Arc::clone(self)))
     }
 
-    /// Notes what a decision left to the account. `None` is a refusal of another cause, such as a ban.
+    /// Notes the quota that a decision left to the account. `None` is a refusal of another cause, such as a
+    /// ban.
     pub(crate) fn note_decision(&self, decision: Option<&Decision>) {
         let left = match decision {
             Some(Decision { outcome: Outcome::Admitted, minute, day, .. }) => {
@@ -41,7 +42,8 @@ impl EarlyReads {
             }
             _ => 0,
         };
-        // Read first: most requests of a large account change nothing that other threads read.
+        // Reads first: most requests of a large account need no write, which would invalidate the caches of
+        // other threads.
         if left != self.left.load(Ordering::Relaxed) {
             self.left.store(left, Ordering::Relaxed);
         }

@@ -1,11 +1,11 @@
-//! Look-ups of keys in the core: those that wait share calls, so that guessing costs the guesser and not the
-//! core.
+//! Look-ups of keys in the core. Waiting look-ups share calls, so that guessing keys burdens the guesser
+//! instead of the core.
 //!
-//! A call begins at once when none has begun lately, and takes all who wait. So a gateway looks up as many
-//! keys as it can accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second.
-//! Only while the core answers more slowly than that do keys wait for another call. Then keys that were known
-//! go first, and the client addresses take turns, so that a flood of unknown keys from one address delays no
-//! other address.
+//! A call begins at once if none has begun in the last few milliseconds, and takes all waiting look-ups. So a
+//! gateway looks up as many keys as it can accept requests: 200 calls a second with 1,000 keys each are
+//! 200,000 look-ups a second. Only while the core answers more slowly than that do look-ups wait for another
+//! call. Then refreshes of known keys go first, and client addresses take turns, so that a flood of unknown
+//! keys from one address delays no other address.
 
 use std::{
     collections::VecDeque,
@@ -23,42 +23,41 @@ use tokio::{
 
 use crate::{client_address::ClientAddress, fair_queue::FairQueue};
 
-/// The most calls under way at once.
+/// Maximum number of calls in flight.
 const IN_FLIGHT: usize = 16;
 
-/// The time between the beginnings of two calls, at least: 200 calls a second.
+/// Minimum time between the beginnings of two calls: 200 calls a second.
 const CALL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The most digests in one call; the core takes no more.
+/// Maximum number of digests in one call; the core accepts no more.
 const MAX_BATCH: usize = 1_000;
 
-/// How long a look-up may wait for its turn. Only a core or a machine with too much to do makes it wait for
-/// so long.
+/// Maximum time for which a look-up waits for its turn. It is only reached if the core or this machine is
+/// overloaded.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// The most look-ups that wait, each some 100 bytes.
+/// Maximum number of waiting look-ups, each about 100 bytes.
 const MAX_WAITING: usize = 100_000;
 
-/// Why a key is looked up.
+/// Reason of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Nothing is known of it; a client at this address sent it.
+    /// The key is not cached; a client at this address sent it.
     Unknown(ClientAddress),
-    /// It was known, but what is known may no longer hold.
+    /// The key is cached, but stale.
     Refresh,
 }
 
-/// Too many look-ups wait.
+/// Too many look-ups are waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overloaded;
 
-/// Makes calls about many digests, with answers of type `T`. Clones of the answer go to all who waited for
-/// it.
+/// Makes calls about many digests, with answers of type `T`. All look-ups of a call get clones of its answer.
 pub(super) struct Lookups<T>(Arc<Shared<T>>)
 where
     T: Clone;
 
-/// A call under way. It runs in those who wait for it: if all of them go away, it ends.
+/// A call in flight. It is driven by the look-ups that wait for it, and ends if all of them are dropped.
 type Call<T> = SharedFuture<BoxFuture<'static, T>>;
 
 struct Shared<T: Clone> {
@@ -70,13 +69,13 @@ struct Shared<T: Clone> {
 struct Queue<T: Clone> {
     refreshes: VecDeque<Waiting<T>>,
     unknown: FairQueue<ClientAddress, Waiting<T>>,
-    /// Whether a [`Dispatcher`] runs.
+    /// `true` while a [`Dispatcher`] runs.
     is_dispatched: bool,
 }
 
 struct Waiting<T: Clone> {
     digest: KeyDigest,
-    /// Is told of the call that the digest is part of.
+    /// Receives the call that the digest is part of.
     turn: oneshot::Sender<Call<T>>,
 }
 
@@ -92,11 +91,11 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
         }))
     }
 
-    /// The answer of a call that this digest is part of. Must be called inside a tokio runtime. If the future
-    /// is dropped before its turn comes, the digest is not asked about.
+    /// Returns the answer of a call that this digest is part of. Must be called inside a tokio runtime. If
+    /// the future is dropped before its turn, the core is not asked about the digest.
     ///
     /// # Errors
-    /// [`Overloaded`] when its turn does not come within [`MAX_WAIT`], or too many wait already.
+    /// [`Overloaded`] if its turn does not come within [`MAX_WAIT`], or too many look-ups wait already.
     pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, Overloaded> {
         let (turn, my_turn) = oneshot::channel();
         if self.0.queue().push(purpose, Waiting { digest, turn })? {
@@ -110,14 +109,14 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Never held over an await.
+    /// Locks the queue. The lock is never held over an await.
     fn queue(&self) -> MutexGuard<'_, Queue<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: Clone> Queue<T> {
-    /// Whether a dispatcher has to be started.
+    /// Adds a look-up. Returns `true` if the caller has to start a dispatcher.
     fn push(&mut self, purpose: Purpose, waiting: Waiting<T>) -> Result<bool, Overloaded> {
         if self.refreshes.len() + self.unknown.len() >= MAX_WAITING {
             return Err(Overloaded);
@@ -129,7 +128,7 @@ impl<T: Clone> Queue<T> {
         Ok(!std::mem::replace(&mut self.is_dispatched, true))
     }
 
-    /// What goes into the next call; without those who do not wait any more.
+    /// Takes the look-ups of the next call, without those that were dropped.
     fn next_batch(&mut self) -> Vec<Waiting<T>> {
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
@@ -143,7 +142,7 @@ impl<T: Clone> Queue<T> {
     }
 }
 
-/// The task that begins the calls, for as long as somebody waits. However it ends, another may be started.
+/// Task that begins calls while look-ups wait. However it ends, another one may be started.
 struct Dispatcher<T: Clone> {
     shared: Arc<Shared<T>>,
     is_running: bool,
@@ -159,7 +158,8 @@ impl<T: Clone + Send + Sync + 'static> Dispatcher<T> {
         }
     }
 
-    /// `None` when no look-up waits. From then on the next look-up has to start another dispatcher.
+    /// Takes the next batch. Returns `None` if no look-up waits; the next look-up then starts another
+    /// dispatcher.
     fn next_batch(&mut self) -> Option<Vec<Waiting<T>>> {
         let mut queue = self.shared.queue();
         let batch = queue.next_batch();
@@ -179,7 +179,7 @@ impl<T: Clone + Send + Sync + 'static> Dispatcher<T> {
         };
         let call = call.boxed().shared();
         for waiting in batch {
-            let _ = waiting.turn.send(call.clone()); // unless it went away just now
+            let _ = waiting.turn.send(call.clone()); // an error: it has just been dropped
         }
     }
 }
@@ -192,7 +192,7 @@ impl<T: Clone> Drop for Dispatcher<T> {
     }
 }
 
-/// Shows nothing of what is looked up.
+/// Omits the keys that are looked up.
 impl<T: Clone> fmt::Debug for Lookups<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookups").finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! How often keys were remembered, and how often the core was asked for one.
+//! Metrics of the key cache and of look-ups in the core.
 
 use petstore_telemetry::metrics::{Collectors, IntCounterVec, counters};
 
@@ -42,7 +42,7 @@ impl KeyMetrics {
         self.cache.with_label_values(&[result]).inc();
     }
 
-    /// A key was looked up; `error` says why there is none.
+    /// Counts a look-up; `error` is the reason if it found no usable key.
     pub(super) fn looked_up(&self, error: Option<&KeyError>) {
         let result = match error {
             None => "found",

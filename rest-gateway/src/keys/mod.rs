@@ -1,5 +1,5 @@
-//! API keys at the edge (docs/contract.md, 5): read from the request, judged by their form, resolved by the
-//! core, and remembered for as long as that may be trusted.
+//! API keys at the edge (docs/contract.md, 5): read from the request, checked for their form, resolved by the
+//! core, and cached for as long as they may be trusted.
 
 mod bans;
 mod cached_key;
@@ -22,31 +22,31 @@ pub(crate) use self::early_reads::{EarlyRead, EarlyReads};
 pub use self::resolver::KeyResolver;
 use crate::rate_limit::Quota;
 
-/// A key that may be used now.
+/// API key that may be used now.
 #[derive(Debug)]
 pub struct KnownKey {
-    /// The key's identifier; not secret.
+    /// Identifier of the key; not secret.
     pub key_id: Arc<str>,
-    /// The account that it belongs to.
+    /// Account that the key belongs to.
     pub account_id: i64,
-    /// The account's plan.
+    /// Plan of the account.
     pub plan: Plan,
-    /// What the account may ask for.
+    /// Request quota of the account.
     pub quota: Quota,
-    /// The key's last ban that the core knows of.
+    /// Last ban of the key that the core knows of.
     last_ban: Option<LastBan>,
-    /// The reads of its account that need not wait for the limiter.
+    /// Reads of the account that need not wait for the limiter.
     pub(crate) early_reads: Arc<EarlyReads>,
 }
 
 impl KnownKey {
-    /// Returns a key that was never banned, and whose account has not asked for anything yet.
+    /// Returns a key that was never banned, of an account without requests so far.
     pub(crate) fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
         Self { key_id, account_id, plan, quota, last_ban: None, early_reads: Arc::default() }
     }
 }
 
-/// `true` for the same key with the same plan, limits and last ban, whatever its requests did.
+/// Equal if key, plan, limits and last ban are equal, whatever its requests did.
 impl PartialEq for KnownKey {
     fn eq(&self, other: &Self) -> bool {
         (&self.key_id, self.account_id, self.plan, self.quota, &self.last_ban)
@@ -59,7 +59,7 @@ impl Eq for KnownKey {}
 /// A well-formed key that cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableKey {
-    /// Why.
+    /// Reason why it cannot be used.
     pub error: KeyError,
     /// The key, if it is known.
     pub key: Option<Arc<KnownKey>>,
@@ -71,18 +71,18 @@ impl From<KeyError> for UnusableKey {
     }
 }
 
-/// Why a well-formed key cannot be used now.
+/// Reason why a well-formed key cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// There is no such key.
     Unknown,
     /// Its owner or an operator revoked it.
     Revoked,
-    /// It had an expiry, and that has passed.
+    /// Its expiry has passed.
     Expired,
     /// Its account is suspended, for this reason if it is not empty.
     AccountSuspended(Arc<str>),
-    /// The core cannot be asked, and what is remembered of the key may no longer be trusted.
+    /// The core cannot be reached, and the key is not cached, or stale.
     CoreAway,
     /// Too many keys wait to be looked up.
     Overloaded,

@@ -23,34 +23,35 @@ use super::{
 };
 use crate::{client_address::ClientAddress, core_client::TracedTransport, rate_limit::RateLimiter};
 
-/// The most keys that are remembered.
+/// Maximum number of cached keys.
 const MAX_KNOWN: u64 = 50_000;
 
-/// The most digests of which it is remembered that no key has them.
+/// Maximum number of cached digests that belong to no key.
 const MAX_UNKNOWN: u64 = 10_000;
 
-/// How long that is remembered.
+/// Time for which such a digest is cached.
 const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 
-/// How often the core is asked for changes.
+/// Interval between requests for changes to the core.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often while it does not answer, so that its return is soon noticed.
+/// Interval while the core does not answer, shorter so that its return is noticed soon.
 const POLL_INTERVAL_AWAY: Duration = Duration::from_millis(250);
 
-/// How often uses are reported.
+/// Interval between reports of uses.
 const USE_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long after a failure the core is told of bans again.
+/// Pause after a failed report of bans.
 const BAN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the core may answer a question with what it has itself declared outdated.
+/// Maximum number of attempts if the core answers with data that it has itself declared stale.
 const ATTEMPTS: usize = 3;
 
-/// Resolves keys, and remembers them for as long as that may be trusted: until their account changes, or
-/// thirty seconds after they were last confirmed. Clones share what they know.
+/// Resolves keys, and caches them until their account changes, or until thirty seconds after they were last
+/// confirmed. Clones share the cache.
 ///
-/// Keys are compared by their SHA-256 digest alone, so that no time tells how much of a guess was right.
+/// Keys are only compared by their SHA-256 digest, so that response times do not reveal how much of a guess
+/// was right.
 #[derive(Clone)]
 pub struct KeyResolver(Arc<Inner>);
 
@@ -59,9 +60,9 @@ struct Inner {
     clock: Clock,
     changes: Arc<Changes>,
     known: Cache<KeyDigest, Arc<CachedKey>>,
-    /// Until when a digest is unknown.
+    /// Time until which a digest is taken for unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
-    /// By account.
+    /// Early reads by account.
     early_reads: Cache<i64, Arc<EarlyReads>>,
     single_flight: SingleFlight<Result<Arc<CachedKey>, KeyError>>,
     lookups: Lookups<Result<Arc<Found>, CoreAway>>,
@@ -71,18 +72,18 @@ struct Inner {
     imposed: ImposedBans,
 }
 
-/// What the core knows of the digests that it was asked about together.
+/// Answer of the core about the digests of one call.
 struct Found {
     keys: HashMap<KeyDigest, ResolvedKey>,
-    /// The core's revision of the answer, and which history that belongs to.
+    /// Revision of the answer, and the history that it belongs to.
     revision: i64,
     history: u64,
-    /// When the core was asked.
+    /// Time at which the core was asked.
     asked_at: UnixMillis,
 }
 
 impl KeyResolver {
-    /// A resolver that knows no key yet. It tells `limiter` the name of the installation.
+    /// Returns a resolver with an empty cache. It passes the name of the installation to `limiter`.
     pub(crate) fn new(core: TracedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
         let (core, changes) = (Arc::new(KeyService::new(core)), Arc::<Changes>::default());
         Self(Arc::new(Inner {
@@ -101,9 +102,9 @@ impl KeyResolver {
         }))
     }
 
-    /// The key, if it may be used now. Asks the core if need be, once for all who ask at the same time, and
-    /// together with others that wait. Waits for two seconds at most for its turn, and for a second for each
-    /// answer. While more wait than can be asked about, addresses such as `from` take turns.
+    /// Returns the key if it may be used now. If it is not cached, asks the core, once for all requests with
+    /// this key, and in one call with other keys. Waits for two seconds at most for its turn, and for one
+    /// second for each answer. While look-ups queue, addresses such as `from` take turns.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -120,7 +121,7 @@ impl KeyResolver {
             }
         };
         if !self.0.limiter.knows_installation() {
-            Box::pin(self.0.poll_changes()).await; // the first answer names it; keys are not counted before
+            Box::pin(self.0.poll_changes()).await; // its first answer names it; no request is counted before
         }
         let now = self.0.clock.now();
         let known = match entry.usable(now) {
@@ -136,21 +137,20 @@ impl KeyResolver {
         self.0.imposed.last_ban(key)
     }
 
-    /// Bans a key whose strikes were too many at `from`, and has that reported to the core. Returns `false`
-    /// if that moment is settled already, by a ban or its lifting.
+    /// Bans a key that had too many strikes at `from`, and reports the ban to the core. Returns `false` if
+    /// that time is already settled, by a ban or its lifting.
     pub(crate) fn ban(&self, key: &KnownKey, from: UnixMillis) -> bool {
         self.0.imposed.impose(key, from, self.0.clock.now())
     }
 
-    /// Asks the core which accounts changed, and for the name of the installation: once, for a core in the
-    /// same process.
+    /// Asks the core once for changed accounts and the name of the installation, for a core in the same
+    /// process.
     pub async fn poll_once(&self) {
         self.0.poll_changes().await;
     }
 
-    /// Asks the core once a second which accounts changed, and tells it of bans, and now and then when keys
-    /// were last used, until `shutdown`. Without this, keys are trusted for thirty seconds whatever happens
-    /// to them.
+    /// Polls the core once a second for changed accounts, reports bans at once, and last uses every ten
+    /// seconds, until `shutdown`. Without it, keys are trusted for thirty seconds even if they change.
     pub async fn keep_current(self, shutdown: impl Future<Output = ()>) {
         let follow = async {
             let mut reported = Instant::now();
@@ -180,7 +180,7 @@ impl KeyResolver {
         self.0.report_uses().await;
     }
 
-    /// How often keys were remembered, and how often the core was asked.
+    /// Returns the metrics of the cache and of look-ups.
     pub(crate) fn metrics(&self) -> Collectors {
         self.0.metrics.collectors()
     }
@@ -192,7 +192,7 @@ impl KeyResolver {
         self.0.core.has_been_ready()
     }
 
-    /// Returns `true` if it listed them when it was last asked.
+    /// Returns `true` if it listed them the last time.
     #[must_use]
     pub fn core_is_up(&self) -> bool {
         self.0.core.is_up()
@@ -236,7 +236,8 @@ impl Inner {
         found
     }
 
-    /// The core's answer, if it holds: one that was overtaken by a change already told of must not be kept.
+    /// Returns the core's answer if it is valid. An answer that is older than a change already reported must
+    /// not be cached.
     async fn call(&self, digest: KeyDigest, purpose: Purpose) -> Result<Arc<CachedKey>, KeyError> {
         for _ in 0..ATTEMPTS {
             let answer = self.lookups.find(digest, purpose).await;
@@ -266,8 +267,8 @@ impl Inner {
         }
     }
 
-    /// Reports new bans, until the core does not answer. Its answer is as good as the change feed's: the key
-    /// is looked up again, with the ban that holds then.
+    /// Reports new bans, until the core does not answer. Its answer counts as a change: the key is looked up
+    /// again, with the ban that is then in force.
     async fn report_bans(&self) -> Result<(), CoreAway> {
         for ban in self.imposed.unreported() {
             let (asked_at, history) = (self.clock.now(), self.changes.history());
@@ -287,7 +288,7 @@ impl Inner {
     }
 }
 
-/// Asks the core about many keys at once.
+/// Returns look-ups that ask the core about many keys at once.
 fn lookups(
     core: Arc<KeyService>,
     changes: Arc<Changes>,
@@ -298,7 +299,7 @@ fn lookups(
         let call = async move {
             let (asked_at, history) = (clock.now(), changes.history());
             let answer = core.resolve(&digests).await?;
-            // What does not fit is no answer about a key that was asked about.
+            // Malformed entries are skipped.
             let keys = answer
                 .keys
                 .into_iter()
@@ -309,7 +310,7 @@ fn lookups(
     })
 }
 
-/// Shows nothing of what it knows.
+/// Omits the keys.
 impl fmt::Debug for KeyResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyResolver").finish_non_exhaustive()

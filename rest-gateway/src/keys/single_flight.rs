@@ -1,4 +1,4 @@
-//! Single flight: of concurrent look-ups of one key, one runs, and all get its answer.
+//! Single flight: concurrent look-ups of one key are coalesced into one, and all get its answer.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use petstore_api_key::KeyDigest;
 
-/// The look-ups under way. A look-up is driven by the tasks that wait for it, and ends when all of them are
+/// Look-ups in flight. A look-up is driven by the tasks that wait for it, and ends when all of them are
 /// dropped.
 #[derive(Debug)]
 pub(super) struct SingleFlight<T>(Arc<UnderWay<T>>);
@@ -22,7 +22,7 @@ struct UnderWay<T> {
     last_number: AtomicU64,
 }
 
-/// Each look-up with its number.
+/// Look-ups and their numbers, by digest.
 type ByDigest<T> = HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>;
 
 impl<T> Default for SingleFlight<T> {
@@ -32,8 +32,8 @@ impl<T> Default for SingleFlight<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
-    /// Joins the look-up of `digest`, or starts it. `look_up` must begin by checking whether the answer is
-    /// there by now: another look-up may have ended just before.
+    /// Joins the look-up of `digest`, or starts it. `look_up` must first check if the answer is already
+    /// cached: another look-up may just have ended.
     pub(super) fn join<F>(
         &self,
         digest: KeyDigest,
@@ -72,7 +72,7 @@ impl<T> UnderWay<T> {
     }
 }
 
-/// Removes a look-up at its end, whatever the end was.
+/// Removes a look-up when it ends, however it ends.
 struct RemoveAtEnd<T> {
     under_way: Arc<UnderWay<T>>,
     digest: KeyDigest,
@@ -82,7 +82,7 @@ struct RemoveAtEnd<T> {
 impl<T> Drop for RemoveAtEnd<T> {
     fn drop(&mut self) {
         let mut flights = self.under_way.lock();
-        // Another one may have started since the last task that waited for this one was dropped.
+        // Another look-up may have started since the last task that waited for this one was dropped.
         if flights.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
             flights.remove(&self.digest);
         }

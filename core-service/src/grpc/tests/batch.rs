@@ -177,7 +177,7 @@ async fn a_drain_loses_no_call_of_a_batch_that_is_under_way() {
     let address = server.address;
     let stopping = tokio::spawn(server.stop());
     while tokio::net::TcpStream::connect(address).await.is_ok() {
-        tokio::task::yield_now().await; // until nobody is let in any more
+        tokio::task::yield_now().await; // until no call is admitted any more
     }
     lock.rollback().await.unwrap();
     let (answers, _) = all(batch.await.unwrap().unwrap().into_inner()).await;

@@ -71,7 +71,7 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
     let address = server.address;
     let stopping = tokio::spawn(server.stop());
     while TcpStream::connect(address).await.is_ok() {
-        tokio::task::yield_now().await; // until nobody is let in any more
+        tokio::task::yield_now().await; // until no call is admitted any more
     }
     lock.rollback().await.unwrap();
     assert_eq!(call.await.unwrap().unwrap().into_inner().pet.unwrap().id, 2);

@@ -14,14 +14,14 @@ use tokio::{
 
 use super::*;
 
-/// When a call began, and what it was about.
+/// Time at which a call began, and its digests.
 type NotedCall = (Instant, Vec<KeyDigest>);
 
-/// A core that notes what it is asked, and answers with the number of the call.
+/// Core that records its calls, and answers with the number of the call.
 struct Rig {
     lookups: Lookups<usize>,
     calls: Arc<Mutex<Vec<NotedCall>>>,
-    /// While true, answers do not arrive.
+    /// While `true`, answers do not arrive.
     held: watch::Sender<bool>,
 }
 
@@ -49,7 +49,7 @@ impl Rig {
         self.calls.lock().unwrap().iter().map(|(_, digests)| digests.len()).collect()
     }
 
-    /// So many calls, each about one digest, none of which is answered.
+    /// Starts `calls` calls, each about one digest, none of which is answered.
     async fn occupied(&self, calls: u32) -> Vec<BoxFuture<'_, Result<usize, Overloaded>>> {
         self.held.send_replace(true);
         let mut waiting = Vec::new();

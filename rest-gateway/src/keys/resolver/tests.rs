@@ -35,7 +35,7 @@ impl Rig {
         self.hand.advance(Duration::from_secs(secs));
     }
 
-    /// A key of the account that the core knows.
+    /// Creates a key of the account that the core knows.
     fn new_key(&self, account_id: i64) -> ApiKey {
         let key = ApiKey::generate(Environment::Production);
         self.core.set(&key, account_id, |_| {});

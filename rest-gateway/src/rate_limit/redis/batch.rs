@@ -108,7 +108,7 @@ impl Sender {
             match self.shared.connection.run(&steps).await {
                 Ok(replies) => {
                     for (answer, reply) in answers.into_iter().zip(replies) {
-                        let _ = answer.send(reply); // unless nobody waits any more
+                        let _ = answer.send(reply); // an error: the caller has given up
                     }
                 }
                 Err(error) => {

@@ -103,7 +103,7 @@ async fn a_drain_loses_no_request_of_clients_that_heed_it() {
             first_answers.push(told);
         }
         for first_answer in first_answers {
-            let _ = first_answer.await; // what befell a client without one is told below
+            let _ = first_answer.await; // clients without an answer are asserted below
         }
         server.drain();
         if round % 2 == 0 {
