@@ -225,7 +225,7 @@ fn operators() -> Vec<TableCreateStatement> {
             .col(unix_millis("revoked_at").null())
             .col(unix_millis("last_used_at").null())
             .take(),
-        // Changes by operators. There are no foreign keys: an event records the past, whatever happens to its
+        // Changes by operators. There are no foreign keys: an event records the past, and outlives its
         // subject.
         Table::create()
             .table("audit_events")
@@ -255,7 +255,7 @@ fn indexes() -> Vec<IndexCreateStatement> {
     [
         // A page of one status; a page of all is served by the primary key.
         ("pets_status_id", "pets", &["status", "id"][..]),
-        // The accounts that changed since a revision. Every gateway asks for them once a second.
+        // Accounts that changed since a revision. Every gateway requests them once a second.
         ("accounts_revision", "accounts", &["revision"]),
         ("api_keys_account_id", "api_keys", &["account_id"]),
         // The foreign key: without it, a change of one pet would read all orders.

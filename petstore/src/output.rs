@@ -56,7 +56,7 @@ pub(crate) fn print(result: &str) -> Result<(), PrintError> {
     stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(PrintError)
 }
 
-/// Starts the log of a command that ends by itself: only warnings and errors.
+/// Starts the log of a command that is not a server: only warnings and errors.
 pub(crate) fn command_log() {
     let _ = logs::init("warn", LogFormat::Pretty); // the filter is valid
 }
@@ -86,7 +86,7 @@ impl Confirmation {
         !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks whether to go on, if a person can answer. Scripts are not asked.
+    /// Asks for confirmation on a terminal. Scripts are not asked.
     pub(crate) fn ask(self, question: &str) -> Result<(), Declined> {
         let (stdin, mut stderr) = (io::stdin(), io::stderr());
         if !self.can_ask() {
@@ -167,7 +167,7 @@ fn member<'a>(object: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(object, |value, name| &value[name])
 }
 
-/// Returns a value for people: a moment to the second.
+/// Returns a value for people: a time to the second.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -1,7 +1,7 @@
 //! Cost of decisions in Redis: `cargo bench -p petstore-gateway --bench redis_limiter [SECONDS]`.
 //!
-//! It starts a `redis-server` of its own, so that generator and server share the machine. Each row is so many
-//! callers at once, each of which waits for its decision before it asks again, over a million accounts.
+//! It starts a separate `redis-server`, so that generator and server share the machine. Each row is a number
+//! of concurrent callers, each of which waits for its decision before it asks again, over a million accounts.
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ async fn main() {
     }
 }
 
-/// By a clock that stands still, so that no window ends meanwhile.
+/// Uses a manual clock, so that no window ends meanwhile.
 fn limiter(redis: &RedisServer) -> Arc<RedisLimiter> {
     let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
     let limiter = RedisLimiter::new(RedisSettings {

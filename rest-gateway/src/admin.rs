@@ -157,7 +157,7 @@ async fn answer(
     finished(response, record)
 }
 
-/// Completes an answer. It belongs to one operator and one moment, and may hold a key that was made just now.
+/// Completes an answer. It is not cacheable: it belongs to one operator, and may hold a new key.
 fn finished(mut response: Response, record: CallRecord) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(record);

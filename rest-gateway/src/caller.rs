@@ -4,7 +4,7 @@ use petstore_proto::internal::v1::Plan;
 
 use crate::request_id::RequestId;
 
-/// Authenticated sender of a request. Only a request with a valid key has one, so a handler that asks for it
+/// Authenticated sender of a request. Only a request with a valid key has one, so a handler that takes it
 /// cannot be reached without a valid key. Its limits allow the request, or will before a read is answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {

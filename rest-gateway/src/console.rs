@@ -71,7 +71,7 @@ const PRIVATE: [(HeaderName, HeaderValue); 2] = [
 
 #[derive(Clone, Debug)]
 struct Console {
-    /// Serves `/admin/v1/…`, and asks for the token of an operator or of a session.
+    /// Serves `/admin/v1/…`, and requires the token of an operator or of a session.
     admin_api: Router,
 }
 
@@ -188,7 +188,7 @@ async fn forward(State(console): State<Console>, request: Request) -> Response {
     head.uri = uri;
     let answer = console.ask(Request::from_parts(head, body), session.expose()).await;
     if answer.status() == StatusCode::UNAUTHORIZED {
-        return signed_out(&cookie, &headers, answer); // it has ended, by itself or with the operator's token
+        return signed_out(&cookie, &headers, answer); // it has ended, or the operator's token was revoked
     }
     answer
 }

@@ -120,7 +120,7 @@ impl ApiError {
             Self::ApiKeyExpired => ErrorReason::ApiKeyExpired,
             Self::AccountSuspended { .. } => ErrorReason::AccountSuspended,
             Self::OverLimit(decision) => match decision.outcome {
-                // `Admitted` is no refusal, so this error is never made of it.
+                // `Admitted` is not a refusal, so this error is never made from it.
                 Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
                 Outcome::QuotaExceeded => ErrorReason::QuotaExceeded,
             },
@@ -153,7 +153,7 @@ impl ApiError {
     }
 
     /// Returns `Retry-After` in whole seconds: at least 1 if the table of codes promises the field, and
-    /// otherwise the value that the core asks for.
+    /// otherwise the value from the core.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
             Self::OverLimit(decision) => decision.retry_after_secs(),
@@ -201,7 +201,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let reason = self.reason();
         let mut response = error_response(self.status(), code(reason), &self.to_string());
-        response.extensions_mut().insert(reason); // for those who count what was answered
+        response.extensions_mut().insert(reason); // for the layers that count answers
         let headers = response.headers_mut();
         if let Ok(help) = HeaderValue::try_from(help_link(reason)) {
             headers.insert(header::LINK, help);

@@ -31,7 +31,7 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
         self.len += 1;
     }
 
-    /// Removes the next item of a sender that may have its turn now. The other senders keep their places.
+    /// Removes the next item of a sender that may have its turn now. The other senders keep their positions.
     pub(crate) fn pop(&mut self, may_have_turn: impl Fn(S) -> bool) -> Option<T> {
         let place = self.turns.iter().position(|sender| may_have_turn(*sender))?;
         let sender = self.turns.remove(place)?;
@@ -85,7 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// A sender's first item is popped within as many items as there are senders, whatever others send.
+        /// A sender's first item is popped within as many items as there are senders, regardless of the items
+        /// of others.
         #[test]
         fn an_item_waits_for_one_item_of_each_other_sender_at_most(sent in vec(0_u8..20, 0..400)) {
             let mut queue = FairQueue::default();

@@ -85,8 +85,8 @@ impl Gateway {
         }))
     }
 
-    /// Keeps the cache of keys up to date and reports usage, until `shutdown`, and then reports the rest.
-    /// Without it, revoked keys are not noticed.
+    /// Keeps the cache of keys up to date and reports usage, until `shutdown`, and then reports the remaining
+    /// usage. Without it, revoked keys are not noticed.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send + 'static) {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
         drop(self); // only these are needed while the process ends

@@ -21,7 +21,7 @@ use crate::{
 /// Returns the document, OpenAPI 3.1.
 ///
 /// A response that operations share is a component. Where an operation has header fields of its own, the
-/// component is copied into the operation and these are added: written out, that is a thousand lines.
+/// component is copied into the operation and these are added, which saves a thousand lines.
 #[must_use]
 pub fn document() -> Value {
     // The document is part of the program, and a test parses it.
@@ -89,7 +89,7 @@ fn failure_headers(row: &Operation) -> &'static [(&'static str, &'static str)] {
 }
 
 /// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new
-/// release shows at once and an unchanged document costs a 304.
+/// release is visible at once and an unchanged document is answered with 304.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
     const REVALIDATED: (HeaderName, HeaderValue) =
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

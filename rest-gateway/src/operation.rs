@@ -66,7 +66,7 @@ const X_STABILITY: HeaderName = HeaderName::from_static("x-stability");
 pub(crate) enum Stability {
     /// Changes are additions only.
     Stable,
-    /// It is meant to stay, but may still change incompatibly.
+    /// It is intended to stay, but may still change incompatibly.
     Beta,
     /// It may change or go away at any time.
     Experimental,
@@ -121,8 +121,8 @@ impl Deprecation {
     }
 }
 
-/// All operations that a handler serves. Access, counts, stability and deprecation belong to the path,
-/// whatever the method, so its rows agree in them.
+/// All operations that a handler serves. Access, counts, stability and deprecation belong to the path, so its
+/// rows agree in them for every method.
 #[rustfmt::skip]
 pub(crate) static OPERATIONS: [Operation; 6] = {
     use Access::{ApiKey, Everybody};

@@ -83,7 +83,7 @@ where
                 });
                 at_once(admission, pin!(answer(Some(caller), None))).await
             };
-            // Boxed, or else every request would be as large as a decision and a call together.
+            // Boxed, because otherwise every request would be as large as a decision and a call together.
             let (key, decision, answered) = Box::pin(both).await;
             (key, None, decision, answered)
         } else {

@@ -56,7 +56,7 @@ async fn list_orders(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Resu
     .await
 }
 
-/// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this costs no quota.
+/// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.
 async fn get_usage(
     gateway: &GatewayState,
     caller: &Caller,

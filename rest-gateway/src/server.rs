@@ -1,8 +1,8 @@
 //! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory. HTTP/1.1
 //! in plain text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
 //!
-//! `axum::serve` is not used: it has no timeout for half-sent heads, and its graceful shutdown waits for ever
-//! for a client that neither sends nor closes.
+//! `axum::serve` is not used: it has no timeout for half-sent heads, and its graceful shutdown waits without
+//! end for a client that neither sends nor closes.
 
 mod activity;
 mod certificate;
@@ -83,7 +83,7 @@ pub struct Server {
 /// After the end of `draining` each answer announces that the connection closes (HTTP/1.1 `Connection:
 /// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts only
 /// the connections that clients have opened before, and lets every request in flight finish. It returns when
-/// the last connection is closed or [`ServerLimits::drain_deadline`] has passed, whatever clients do.
+/// the last connection is closed or [`ServerLimits::drain_deadline`] has passed.
 ///
 /// # Errors
 /// None at present: a failed accept is logged and tried again.

@@ -17,13 +17,13 @@ mod validity;
 
 pub(crate) use validity::not_after;
 
-/// Reason why a file is no certificate, or no key. It shows nothing of the content.
+/// Reason why a file is not a certificate, or not a key. It shows no part of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
     /// The file has no certificate.
     #[error("holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
-    /// The PEM is broken, or its content is no certificate.
+    /// The PEM is broken, or its content is not a certificate.
     #[error("holds a certificate that cannot be read: it is damaged")]
     BadCertificate,
     /// The file has no key.

@@ -1,5 +1,5 @@
 //! Request counts per account, by key and minute, and a sample of refusals. They are in memory while a
-//! request is answered, and reported to the core every few seconds. A request costs a hash and a lock that is
+//! request is answered, and reported to the core every few seconds. A request needs a hash and a lock that is
 //! seldom contended, never a call.
 
 mod ledger;
@@ -160,12 +160,12 @@ impl Unreported {
     }
 }
 
-/// Returns the minute of a moment: minutes since 1970-01-01T00:00Z.
+/// Returns the minute of a time: minutes since 1970-01-01T00:00Z.
 fn utc_minute(moment: UnixMillis) -> i64 {
     i64::try_from(moment.as_secs() / 60).unwrap_or(i64::MAX)
 }
 
-/// Returns the UTC day of a moment: days since 1970-01-01.
+/// Returns the UTC day of a time: days since 1970-01-01.
 fn utc_day(moment: UnixMillis) -> i64 {
     i64::try_from(moment.as_secs() / DAY_SECS).unwrap_or(i64::MAX)
 }

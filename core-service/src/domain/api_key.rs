@@ -36,7 +36,7 @@ impl FromStr for KeyId {
     }
 }
 
-/// State of a key at a moment.
+/// State of a key at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
     /// The key may be used.
@@ -92,7 +92,7 @@ impl KeyLabel {
         parse_line("label", raw, Self::MAX_CHARS, "must be 1 to 64 characters long and not blank").map(Self)
     }
 
-    /// Parses the label of a message, in which an empty one means that there is none.
+    /// Parses the label in a message, in which an empty label stands for none.
     pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
         Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
     }
@@ -135,7 +135,7 @@ pub struct ApiKeyRecord {
 }
 
 impl ApiKeyRecord {
-    /// Returns the key's state at that moment.
+    /// Returns the key's state at that time.
     #[must_use]
     pub fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
@@ -189,7 +189,7 @@ impl NewApiKey {
 pub enum NewExpiry {
     /// Lifetime of the old key, counted from now on.
     SameLifetime,
-    /// This moment.
+    /// Expires at this time.
     At(UnixMillis),
     /// No expiry.
     Never,

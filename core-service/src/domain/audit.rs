@@ -60,9 +60,9 @@ pub(crate) struct ListAuditEvents {
     /// Only changes to the account that has this name, or had it then.
     pub(crate) account: Option<String>,
     pub(crate) key_id: Option<String>,
-    /// Only events from this moment on.
+    /// Only events at or after this time.
     pub(crate) since: Option<UnixMillis>,
-    /// Only events before this moment.
+    /// Only events before this time.
     pub(crate) until: Option<UnixMillis>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn account_json(account: &Account) -> Value {
     }))
 }
 
-/// Returns a key as the audit shows it: nothing of the key itself, not even its last characters.
+/// Returns a key as the audit shows it: without any part of the key itself, not even its last characters.
 pub(crate) fn key_json(key: &ApiKeyRecord) -> Value {
     object(json!({
         "id": key.id.to_string(),

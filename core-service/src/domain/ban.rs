@@ -91,7 +91,7 @@ impl Ban {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BanNote {
     Banned(Ban),
-    /// Bans imposed up to this moment are lifted, also those that are reported later.
+    /// Time up to which imposed bans are lifted, including those that are reported later.
     Lifted(UnixMillis),
 }
 
@@ -114,7 +114,7 @@ impl BanNote {
         }
     }
 
-    /// Returns the moment up to which bans are lifted, if they are.
+    /// Returns the time up to which bans are lifted, if they are.
     pub(crate) const fn lifted_at(&self) -> Option<UnixMillis> {
         match self {
             Self::Banned(_) => None,

@@ -1,4 +1,4 @@
-//! Adding several pets at once, all or none (AIP-233).
+//! Creation of several pets in one call, all or none (AIP-233).
 
 use std::fmt;
 

@@ -103,7 +103,7 @@ pub enum PetStoreError {
         /// The key's state.
         state: KeyState,
     },
-    /// A key of another installation than the operator meant.
+    /// A key of another installation than the operator intended.
     #[error("key {id} is of {environment}")]
     KeyOfAnotherEnvironment {
         /// The key.

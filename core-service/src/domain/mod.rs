@@ -1,5 +1,5 @@
-//! Domain types and their rules. Each rule stands here once: both edges, REST and gRPC, answer with its
-//! verdict and its words.
+//! Domain types and their rules. Each rule is defined here once: both edges, REST and gRPC, answer with its
+//! result and its text.
 
 mod account;
 mod api_key;

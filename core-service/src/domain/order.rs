@@ -87,7 +87,7 @@ impl Quantity {
     }
 }
 
-/// Ship date of an order: a moment from 1970 to 9999, so that every client can write it as RFC 3339.
+/// Ship date of an order: a time from 1970 to 9999, so that every client can write it as RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShipDate(UnixMillis);
 
@@ -99,7 +99,7 @@ impl ShipDate {
     ///
     /// # Errors
     ///
-    /// If the moment is before 1970 or after 9999, or the nanoseconds are not those of one second.
+    /// If the time is before 1970 or after 9999, or the nanoseconds are not those of one second.
     pub fn parse(secs: i64, nanos: i32) -> Result<Self, Violation> {
         Self::read(secs, nanos).ok_or(Violation::new("shipDate", "must be a moment from 1970 to 9999"))
     }
@@ -110,7 +110,7 @@ impl ShipDate {
         Self::stored(UnixMillis(secs.checked_mul(1_000)?.checked_add(nanos / 1_000_000)?))
     }
 
-    /// Returns the moment.
+    /// Returns the time.
     #[must_use]
     pub const fn get(self) -> UnixMillis {
         self.0
@@ -137,7 +137,7 @@ impl OrderStatus {
     /// Every status, in the order of an order's life.
     pub const ALL: [Self; 3] = [Self::Placed, Self::Approved, Self::Delivered];
 
-    /// Violation for a status that is none of them.
+    /// Violation for an invalid status.
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of placed, approved, delivered");
 
     /// Returns the one status that an order must have to enter this one. An order begins as placed.

@@ -52,8 +52,8 @@ impl ListPets {
     /// # Errors
     ///
     /// [`PetStoreError::InvalidCursor`] if only the token is invalid. [`PetStoreError::Invalid`] if the
-    /// status is none, which only gRPC can express. [`PetStoreError::InvalidParameter`] otherwise. Each has
-    /// every violation.
+    /// status is invalid, which only gRPC can express. [`PetStoreError::InvalidParameter`] otherwise. Each
+    /// has every violation.
     pub fn parse(
         page_size: i32,
         page_token: &str,
@@ -120,8 +120,8 @@ fn parse_token<T>(
     Ok(Some((accept(token.list)?, token.last_id)))
 }
 
-/// Returns the parameters, or one error with every violation. A violation of the cursor has an error kind of
-/// its own if it is the only one. `rest` is `None` if there are violations.
+/// Returns the parameters, or one error with every violation. A violation of the cursor has a separate error
+/// kind if it is the only one. `rest` is `None` if there are violations.
 fn judge<R, S>(
     rest: Option<R>,
     start: Result<S, Violation>,

@@ -166,7 +166,7 @@ impl PetStatus {
     /// Every status.
     pub const ALL: [Self; 3] = [Self::Available, Self::Pending, Self::Sold];
 
-    /// Violation for a status that is none of them.
+    /// Violation for an invalid status.
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of available, pending, sold");
 
     /// Returns the number that stands for the status in the store and in page tokens; never 0.

@@ -23,7 +23,7 @@ pub enum RefusalCause {
     KeyRevoked = 6,
     /// The key has expired.
     KeyExpired = 7,
-    /// There is no such key.
+    /// The key does not exist.
     InvalidKey = 8,
     /// The request had no key.
     MissingKey = 9,

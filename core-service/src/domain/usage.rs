@@ -15,7 +15,7 @@ impl Day {
     /// 9999-12-31.
     const MAX: i64 = 2_932_896;
 
-    /// Returns the day that the moment belongs to.
+    /// Returns the day of a time.
     #[must_use]
     pub fn containing(moment: UnixMillis) -> Self {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))
@@ -53,7 +53,7 @@ impl Minute {
     /// 9999-12-31T23:59Z.
     const MAX: i64 = (Day::MAX + 1) * 1_440 - 1;
 
-    /// Returns the minute that the moment belongs to.
+    /// Returns the minute of a time.
     #[must_use]
     pub fn containing(moment: UnixMillis) -> Self {
         Self(i64::try_from(moment.as_secs() / Self::SECS).unwrap_or(i64::MAX))

@@ -1,5 +1,4 @@
-//! `petstore.internal.v1.BatchService`: the calls of a gateway that waited at the same moment, in one
-//! message.
+//! `petstore.internal.v1.BatchService`: batches of waiting calls of a gateway, each batch in one message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,11 +23,11 @@ use super::{
 };
 use crate::Core;
 
-/// The most calls in one batch: as many as one connection could carry by themselves.
+/// Maximum number of calls in one batch: as many as one connection could carry as single calls.
 const MAX_CALLS: usize = 128;
 
-/// Answers share a message up to so many bytes. With the largest answer, a page of 110 KiB, that stays below
-/// [`super::methods::MAX_MESSAGE`].
+/// Size of a message in bytes up to which answers are added to it. With the largest answer, a page of 110
+/// KiB, it stays below [`super::methods::MAX_MESSAGE`].
 const MAX_SHARED: usize = 128 * 1024;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -37,8 +36,8 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 impl BatchService for Core {
     type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
 
-    /// Every call is bounded by itself (`Core::answer_call`); all of them end when the gateway gives the
-    /// batch up.
+    /// Every call has separate limits (`Core::answer_call`); all of them are cancelled if the gateway cancels
+    /// the batch.
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let started = started(&request);
         let calls = request.into_inner().calls;
@@ -55,7 +54,7 @@ impl BatchService for Core {
     }
 }
 
-/// Makes single calls in this process: each is what it would be in a batch, without a message on its way.
+/// Makes single calls in this process. Each behaves as in a batch, without a network message.
 pub fn in_process(
     core: &Core,
 ) -> impl Fn(Call) -> BoxFuture<'static, Answer> + Clone + Send + Sync + use<> + 'static {

@@ -13,7 +13,7 @@ use super::{
 };
 
 const MIB: usize = 1024 * 1024;
-/// One connection may take this part of a budget, so that others are left the rest.
+/// Fraction of a budget that one connection may take, so that the rest is left for others.
 const CONNECTION_SHARE: usize = 4;
 
 /// The bytes of calls that are not answered yet, by kind: a flood of one kind never refuses another, health
@@ -25,7 +25,7 @@ pub(super) struct Budgets {
     data: Arc<Semaphore>,
     /// Calls of gateways and operators: 16 of the largest messages on one connection.
     internal: Arc<Semaphore>,
-    /// Health, which every peer may ask for, and reflection.
+    /// Health, which every peer may call, and reflection.
     tools: Arc<Semaphore>,
 }
 

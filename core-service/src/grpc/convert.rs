@@ -144,7 +144,7 @@ pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId, PetStoreEr
     raw.parse().map_err(|_| refused(Violation::new(field, "must be the UUID of a key")))
 }
 
-/// Parses a moment that every column and every client can hold.
+/// Parses a time that every column and every client can hold.
 pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, PetStoreError> {
     /// 9999-12-31T23:59:59.999Z.
     const LAST: u64 = 253_402_300_799_999;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use Callers::{Clients, Everyone, Operators};
 use Class::{Admin, Batch, Import, Internal, Read, Tool, Write};
 
-/// Time for a call, from its first byte, if its caller does not ask for less; and for each step of a stream.
+/// Maximum time for a call, from its first byte, if its caller sets no shorter timeout, and for each step of
+/// a stream.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
 /// Largest message of most methods, either way, in bytes. A page of 100 pets with the longest names has 110
 /// KiB.
@@ -13,10 +14,10 @@ pub(super) const MAX_MESSAGE: usize = 256 * 1024;
 /// Largest message of the methods that carry up to 1,000 pets. With the longest names those have 1.03 MiB.
 pub(super) const MAX_BULK: usize = 1_280 * 1024;
 
-/// A method, or the rest of a service's methods.
+/// A method, or all other methods of a service.
 #[derive(Debug)]
 pub(super) struct Method {
-    /// `package.Service/Method`; of the rest of a service, `package.Service/`.
+    /// `package.Service/Method`, or `package.Service/` for all other methods of a service.
     pub(super) path: &'static str,
     pub(super) callers: Callers,
     pub(super) class: Class,
@@ -31,16 +32,16 @@ pub(super) struct Method {
 /// Access that a method requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callers {
-    /// Load balancers and orchestrators, which have no credentials.
+    /// Any caller, such as load balancers and orchestrators, which have no credentials.
     Everyone,
     /// Callers with the credentials that the operator of the service requires.
     Clients,
-    /// Operators, whose tokens the service itself checks.
+    /// Operators, whose tokens are checked by the service.
     Operators,
 }
 
-/// The kind of work of a call. Each kind has a capacity of its own, so that a flood of one never refuses
-/// another.
+/// Kind of work of a call. Each kind has a separate capacity, so that a flood of one kind never leads to
+/// refusals of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Read,
@@ -50,7 +51,7 @@ pub(super) enum Class {
     Admin,
     /// Calls of gateways about keys, bans and usage.
     Internal,
-    /// Batches, whose calls take capacity each.
+    /// Batches, each of whose calls takes capacity.
     Batch,
     /// Health and reflection.
     Tool,
@@ -69,7 +70,7 @@ macro_rules! methods {
             is_batched: $is_batched,
         };)*
 
-        /// Every method, and then the rest of the services.
+        /// Every method, and then the remaining methods of the services.
         static METHODS: &[&Method] = &[$(&$name),*];
     };
 }
@@ -99,7 +100,7 @@ methods! {
 }
 
 const CALL: Option<Duration> = Some(MAX_DURATION);
-/// Largest question of a tool, which is a name.
+/// Largest request of a tool in bytes; it contains a name.
 pub(super) const MAX_TOOL: usize = 1024;
 
 impl Method {
@@ -108,7 +109,7 @@ impl Method {
         Self { path, ..ADMIN_SERVICE }
     }
 
-    /// Returns the method at the path of a request, or the rest of its service.
+    /// Returns the method at the path of a request, or the entry for the other methods of its service.
     pub(super) fn find(path: &str) -> &'static Self {
         let path = path.strip_prefix('/').unwrap_or(path);
         let fits = |method: &&&Self| {

@@ -1,5 +1,5 @@
-//! `grpc.reflection.v1` and `v1alpha`: what tools such as grpcurl ask for. The public contract and health
-//! only.
+//! `grpc.reflection.v1` and `v1alpha`, for tools such as grpcurl. Only the public contract and health are
+//! listed.
 
 use petstore_proto::FILE_DESCRIPTOR_SET;
 use prost::Message;

@@ -23,7 +23,7 @@ use crate::domain::{
     StatedReason, Subject, ban_json,
 };
 
-/// Maximum number of expired notes that one report deletes. The next report goes on.
+/// Maximum number of expired notes that one report deletes. The next report deletes more.
 const SWEEP: u64 = 100;
 
 /// The bans of the keys of a store.
@@ -102,9 +102,9 @@ impl<'a> Bans<'a> {
         self.set(id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
     }
 
-    /// Bans a key or lifts its bans, whatever note is stored. `decide` makes the note from its time. This is
-    /// `now`, or the time at which the stored ban was imposed if that is later because of clock skew: the
-    /// newer note holds. Returns the key too.
+    /// Bans a key or lifts its bans, regardless of the stored note. `decide` makes the note from its time.
+    /// This is `now`, or the time at which the stored ban was imposed if that is later because of clock skew:
+    /// the newer note holds. Returns the key too.
     async fn set(
         self,
         id: KeyId,

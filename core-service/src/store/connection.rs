@@ -14,8 +14,8 @@
 //! - On connections that read, the database refuses everything else.
 //! - A job that writes is a transaction. Its owner begins it, and commits it if the job succeeds. Nothing
 //!   else can begin or end one. If beginning or ending it was not answered, the connection is closed.
-//! - So on PostgreSQL one statement that writes may be a job by itself ([`Connections::query`]): its
-//!   connection is in no transaction. On SQLite it may be one text that holds a whole transaction
+//! - So on PostgreSQL one statement that writes may be a whole job ([`Connections::query`]): its connection
+//!   is in no transaction. On SQLite it may be one text that holds a whole transaction
 //!   ([`Session::transact`]).
 //! - Waiting calls of one kind may be answered by one job ([`Batches`]).
 
@@ -57,7 +57,7 @@ pub(super) struct Settings {
     /// Maximum run time of a job, after which its connection is closed. `None` if closing would not stop the
     /// job.
     pub(super) job_timeout: Option<Duration>,
-    /// Lifetimes of connections. `None` for a database that does not close them by itself.
+    /// Lifetimes of connections. `None` for a database that does not close them.
     pub(super) lifetimes: Option<Lifetimes>,
     /// Record of damage.
     pub(super) health: Health,
@@ -125,7 +125,7 @@ impl Connections {
         self.owners.shared.usage()
     }
 
-    /// Returns the result of work in which each statement is committed by itself.
+    /// Returns the result of work in which each statement is committed separately.
     pub(super) async fn read<T, F>(&self, work: F) -> Result<T, DbErr>
     where
         T: Send + 'static,
@@ -145,7 +145,7 @@ impl Connections {
         self.submit(Kind::Transaction, work).await
     }
 
-    /// Returns the rows of one statement, which is committed by itself.
+    /// Returns the rows of one statement, which is committed separately.
     pub(super) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         self.submit(Kind::Statements, |session| session.query_all_raw(statement)).await
     }

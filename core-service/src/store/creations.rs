@@ -55,7 +55,7 @@ impl Creations<'_> {
                             };
                         }
                     }
-                    // It is unknown whether the pet was added. The next attempt finds out by the key.
+                    // It is unknown whether the pet was added. The next attempt detects it by the key.
                     Err(NotAdded::Failed(error)) if lost_connections == 0 && fault::is_passing(&error) => {
                         lost_connections += 1;
                     }

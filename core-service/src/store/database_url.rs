@@ -54,8 +54,7 @@ impl DatabaseUrl {
     }
 }
 
-/// Reason for which a text is no database URL. Never shows more of it than the scheme: the rest may hold a
-/// password.
+/// Reason why a text is not a database URL. Shows at most the scheme, because the rest may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
     /// There is no `scheme://`.
@@ -105,7 +104,7 @@ impl FromStr for DatabaseUrl {
                 Err(if is_scheme && scheme.len() <= 20 {
                     DatabaseUrlError::UnsupportedScheme(scheme.to_owned())
                 } else {
-                    DatabaseUrlError::NoScheme // whatever it is, it may be a secret
+                    DatabaseUrlError::NoScheme // it may be a secret
                 })
             }
         }

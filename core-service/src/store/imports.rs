@@ -1,4 +1,4 @@
-//! Imports: chunks of lines, each added once however often it is sent.
+//! Imports: chunks of lines, each added once even if it is sent several times.
 
 use petstore_clock::UnixMillis;
 use sea_orm::{

@@ -100,8 +100,8 @@ impl<'a> Operators<'a> {
         Ok(self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
     }
 
-    /// Revokes an operator's token for good, at once. An operator that is revoked already stays unchanged.
-    /// Without `force` neither the actor nor the last admin is revoked.
+    /// Revokes an operator's token permanently, with immediate effect. An operator that is revoked already
+    /// stays unchanged. Without `force` neither the actor nor the last admin is revoked.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// them for a lock are still answered.
 const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "500ms")];
 
-/// Setting for most statements, which are planned anew for their values: a generic plan could read far more
+/// Setting for most statements, which are planned for each set of values: a generic plan could read far more
 /// rows than necessary.
 const CUSTOM_PLANS: (&str, &str) = ("plan_cache_mode", "force_custom_plan");
 /// Setting for batched calls. Their statements are written so that one plan is right for all values. Planning

@@ -1,4 +1,4 @@
-//! Query plans of the databases: by key or index, whatever the size of the tables.
+//! Query plans of the databases: by key or index, regardless of the size of the tables.
 //!
 //! The tests make the calls, and let the database explain the statements that were sent. So no statement is
 //! missed, and no statement is explained that is not sent.
@@ -250,7 +250,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_postgresql() {
     all_by_key_on_postgresql(&store).await;
 }
 
-/// PostgreSQL's planner uses the current size of a table, whatever its size was when it was analysed.
+/// PostgreSQL's planner uses the current size of a table, not its size when it was analysed.
 #[tokio::test]
 async fn statistics_of_empty_and_of_small_tables_mislead_nobody_on_postgresql() {
     for first in [1, 3] {

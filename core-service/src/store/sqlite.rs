@@ -91,7 +91,7 @@ fn immediate() -> TransactionOptions {
 fn basic(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
-        .create_if_missing(false) // a new file is made before, with a mode of its own
+        .create_if_missing(false) // a new file is created before, with a restricted mode
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .statement_cache_capacity(STATEMENT_CACHE)

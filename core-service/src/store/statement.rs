@@ -18,8 +18,8 @@ fn table_name(word: &str) -> Option<&str> {
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(name)
 }
 
-/// Returns the statement's first word, if it is a known operation. For a statement that begins with WITH, and
-/// for a transaction, returns its first operation that writes.
+/// Returns the statement's first keyword, if it is a known operation. For a statement that begins with WITH,
+/// and for a transaction, returns its first operation that writes.
 pub(super) fn operation(sql: &str) -> &'static str {
     let known = |word: &str| {
         let mut verbs = ["SELECT", "INSERT", "UPDATE", "DELETE"].into_iter();

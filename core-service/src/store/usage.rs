@@ -17,7 +17,7 @@ use crate::domain::{
 
 /// Number of days that are kept, including today.
 const KEPT_DAYS: i64 = 90;
-/// Maximum number of accounts whose old rows are deleted at once.
+/// Maximum number of accounts whose old rows are deleted together.
 const SWEEP: u64 = 1_000;
 /// Time without a report after which a gateway's run is over, and the numbers of its reports are forgotten.
 const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);

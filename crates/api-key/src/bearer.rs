@@ -10,7 +10,7 @@ const MAX_LEN: usize = 512;
 /// Reason why a request carries no usable credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BearerError {
-    /// There is no bearer credential.
+    /// The bearer credential is missing.
     Missing,
     /// There is one, but not in the expected form.
     Invalid,
@@ -52,7 +52,7 @@ impl ApiKey {
     ///
     /// # Errors
     ///
-    /// If [`bearer`] fails, and [`BearerError::Invalid`] if the credential is no such key.
+    /// If [`bearer`] fails, and [`BearerError::Invalid`] if the credential is not such a key.
     pub fn from_headers(headers: &HeaderMap, environment: Environment) -> Result<Self, BearerError> {
         let key = Self::parse(bearer(headers)?).filter(|key| key.environment() == environment);
         key.ok_or(BearerError::Invalid)
@@ -64,7 +64,7 @@ impl OperatorToken {
     ///
     /// # Errors
     ///
-    /// If [`bearer`] fails, and [`BearerError::Invalid`] if the credential is no such token.
+    /// If [`bearer`] fails, and [`BearerError::Invalid`] if the credential is not such a token.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self, BearerError> {
         Self::parse(bearer(headers)?).ok_or(BearerError::Invalid)
     }

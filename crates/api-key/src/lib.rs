@@ -211,7 +211,7 @@ impl fmt::Debug for ApiKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
-/// Shows no digest: it is no secret, but does not belong in a log either.
+/// Omits the digest: it is not secret, but does not belong in a log either.
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyDigest(…)")

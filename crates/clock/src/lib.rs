@@ -28,7 +28,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Moment: whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
+/// Time in whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
 ///
 /// Two moments are compared with [`since`](Self::since), which never goes below zero, because clocks are set
 /// back.
@@ -46,7 +46,7 @@ use std::{
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// Returns the moment this many whole seconds after the epoch.
+    /// Returns the time this many whole seconds after the epoch.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000))
@@ -58,26 +58,25 @@ impl UnixMillis {
         self.0 / 1_000
     }
 
-    /// Returns the whole seconds since the epoch, rounded up: the first second that is not before this
-    /// moment.
+    /// Returns the whole seconds since the epoch, rounded up: the first second that is not before this time.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
-    /// Returns the moment later by `duration`; stops at the end of time.
+    /// Returns the time later by `duration`, saturating at the maximum.
     #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(millis(duration)))
     }
 
-    /// Returns the moment earlier by `duration`; stops at the epoch.
+    /// Returns the time earlier by `duration`, saturating at the epoch.
     #[must_use]
     pub const fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(millis(duration)))
     }
 
-    /// Returns the time from `earlier` to this moment; zero if it is not after it.
+    /// Returns the duration since `earlier`; zero if this time is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -116,7 +115,7 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// Returns a clock that stands still until it is moved, and the handle that moves it.
+    /// Returns a clock that only advances by hand, and the handle that advances it.
     #[must_use]
     pub fn manual(start: UnixMillis) -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(start.0));

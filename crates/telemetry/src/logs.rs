@@ -2,7 +2,7 @@
 //! service as a library.
 //!
 //! Lines go through a bounded queue to a thread that writes them. While stderr is not read, lines are dropped
-//! and counted, and requests go on.
+//! and counted, and requests continue.
 
 mod line;
 mod writer;

@@ -2,8 +2,8 @@
 //!
 //! [`Traces`] begins the span of a request where it enters a service. While that [`Span`] runs a future,
 //! [`Span::child`] and [`Span::past`] find it, so that neither a limiter nor a store takes it as an argument.
-//! Work that moves to another task carries it along ([`Current`]). [`Span::write`] passes it to the next
-//! service. While traces are off, which is the default, a span costs a comparison.
+//! Work that moves to another task takes it along ([`Current`]). [`Span::write`] passes it to the next
+//! service. While traces are off, which is the default, a span is only a comparison.
 //!
 //! The service where a trace begins decides whether it is recorded; services below follow that decision.
 //!

@@ -13,7 +13,7 @@ pub(crate) enum Phase {
     Draining,
     /// The REST port closes, after requests in flight are answered.
     ClosingHttp,
-    /// The gRPC port closes. After the REST port, whose requests need it in a single process.
+    /// The gRPC port closes, after the REST port, whose requests need it in a single process.
     ClosingGrpc,
     /// Background work ends. After the ports, because it keeps API keys up to date for the last requests.
     ClosingBackground,

@@ -15,7 +15,7 @@ use crate::{
     settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr, PlainAddr},
 };
 
-/// Bound port, with its real number if 0 was asked for.
+/// Bound port, with its real number if 0 was requested.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
@@ -70,7 +70,7 @@ pub(crate) struct BoundRest {
     pub(crate) https: Option<(Bound, Certificate)>,
 }
 
-/// Addresses of REST, with the real ports if 0 was asked for.
+/// Addresses of REST, with the real ports if 0 was requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RestAddrs {
     pub(crate) http: Option<SocketAddr>,

@@ -40,7 +40,7 @@ use self::{
 };
 use crate::settings::{HostName, ProcessSettings};
 
-/// Time beyond the drain deadline that a part may take, so that it can cut off the rest by itself. Also the
+/// Time beyond the drain deadline that a part may take, so that it can cut off its remaining work. Also the
 /// time that a part may take if it has to end after the deadline.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -129,7 +129,7 @@ impl Process {
         self.reloads.run().await;
     }
 
-    /// Waits until a part ends by itself, which is a failure.
+    /// Waits until a part ends without shutdown, which is a failure.
     async fn failed(&mut self) -> ProcessError {
         let (at, ended) = poll_fn(|context| {
             for (at, part) in self.parts.iter_mut().enumerate() {

@@ -31,7 +31,7 @@ use crate::settings::{
 };
 
 impl Process {
-    /// Starts to trace requests under this service name, if the settings ask for it.
+    /// Starts to trace requests under this service name, if the settings require it.
     pub(crate) fn trace(
         &mut self,
         service: &'static str,

@@ -59,7 +59,7 @@ async fn until_signal(
     let mut hangups = Hangups::listen().map_err(ProcessError::Runtime)?;
     let (mut process, banner) = tokio::select! {
         started = start(Clock::system()) => started?,
-        _ = signals.received() => return Ok(()), // as safe as a crash at this moment
+        _ = signals.received() => return Ok(()), // as safe as a crash at this point
     };
     banner.print();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT (Ctrl-C), which no longer end the process by themselves.
+/// SIGTERM and SIGINT (Ctrl-C), whose default action is disabled.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -25,7 +25,7 @@ impl Signals {
     }
 }
 
-/// SIGHUP, which no longer ends the process by itself.
+/// SIGHUP, whose default action is disabled.
 #[derive(Debug)]
 pub(crate) struct Hangups(Signal);
 

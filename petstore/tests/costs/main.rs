@@ -39,7 +39,7 @@ use requests::{Connection, Operation};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Number of parts of the load. The minimum of the parts is taken, so that periodic work does not count,
-/// however slow the machine is.
+/// regardless of the machine's speed.
 pub(crate) const PARTS: usize = 8;
 
 /// Number of requests in a part.

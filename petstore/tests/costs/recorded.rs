@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Variable with which the counted numbers replace the committed ones, whatever its value.
+/// Variable that, with any value, lets the counted numbers replace the committed ones.
 const ACCEPT: &str = "PETSTORE_ACCEPT_COSTS";
 
 /// Counted numbers by case and name.

@@ -1,4 +1,4 @@
-//! Load: one request after the other on a kept connection, without allocations of its own.
+//! Load: one request after the other on a kept connection, without allocations.
 
 use std::net::SocketAddr;
 

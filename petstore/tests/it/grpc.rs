@@ -202,7 +202,7 @@ async fn reflection_lists_the_public_services() {
 async fn health_is_told_per_service() {
     let shop = TestShop::open().await;
     for service in SERVICES.into_iter().chain([""]) {
-        // The service is listed from the first moment.
+        // The service is listed immediately.
         assert_eq!(
             grpc::health(shop.grpc_addr(), service).await.unwrap(),
             ServingStatus::Serving,

@@ -169,7 +169,7 @@ async fn silent_connections_do_not_keep_the_service_from_ending() {
     shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
     let exit = shop.server.terminate().await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
-    // Long before the drain would end by default (20 s), or connections would be idle for too long (75 s).
+    // Well before the default drain deadline (20 s) or the idle timeout of connections (75 s).
     assert!(exit.took < Duration::from_secs(15), "{exit:?}");
 }
 

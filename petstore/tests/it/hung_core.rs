@@ -18,7 +18,7 @@ const AT_ONCE: Duration = Duration::from_millis(900);
 const FOUND_OUT: Duration = Duration::from_secs(3);
 /// Time within which a core that answers again is called again. On an idle machine it is a second.
 const BACK: Duration = Duration::from_secs(10);
-/// Timeout of a line in the log, which is written a moment later.
+/// Timeout of a line in the log, which is written shortly after.
 const LOGGED: Duration = Duration::from_secs(10);
 const GONE: &str = "the core does not answer: calls to it fail";
 const CAME_BACK: &str = "the core answers again";
@@ -55,7 +55,7 @@ async fn calls_to_a_core_that_hangs_fail_soon_then_at_once_and_are_served_again_
         log => Err(log),
     })
     .await;
-    // After 2 s the gateway ends its request for changes by itself, and logs that.
+    // After 2 s the gateway's request for changes times out, which is logged.
     if found_out < Duration::from_millis(1_500) {
         assert!(!log.contains("accounts changed"), "one line for one outage: {log}");
     }

@@ -21,7 +21,7 @@ const SERVED: Duration = Duration::from_secs(20);
 /// Timeout of a look-up's wait for its turn. After it the look-up is refused because too many wait.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Number of connections: more than could wait for their turn, if each key had to be looked up by itself.
+/// Number of connections: more than could be served in time if each key had to be looked up separately.
 const CONNECTIONS: usize = 250;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,7 @@ async fn flood(
 }
 
 /// Uses a key until it is served. A busy machine may be late with the core's answer, or with the turn to ask
-/// for one. But every key has a place to wait for it: a key without one is refused at once.
+/// for one. But every key has room in the queue: a key without room is refused at once.
 async fn first_use(client: &Client) {
     eventually(SERVED, async || {
         let sent = Instant::now();

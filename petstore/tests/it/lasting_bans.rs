@@ -240,7 +240,7 @@ async fn provoke_a_ban(shop: &TestShop, client: &Client) {
 }
 
 /// Provokes a ban where the clock cannot be moved. With Redis the ban may come later than with the 101st
-/// request that counts: if Redis answers too late, the gateway decides by itself and counts apart.
+/// counted request: if Redis answers too late, the gateway decides locally and counts separately.
 async fn provoke_a_ban_in_real_time(client: &Client) {
     let is_banned = |answer: &Answer| answer.status() == 429 && answer.json()["code"] == "API_KEY_BANNED";
     client.sends(2, "/v1/nothing").await;
@@ -332,7 +332,7 @@ async fn a_change_of_plan_acts_on_every_gateway_and_keeps_what_was_used() {
     shop.set_plan(&account, Plan::Pro).await;
     for at in on_every_gateway(&shop, &client) {
         let minute = eventually(WITHIN, async || {
-            let minute = at.get("/v1/usage").await.json()["minute"].clone(); // costs no quota
+            let minute = at.get("/v1/usage").await.json()["minute"].clone(); // uses no quota
             tokio::time::sleep(PAUSE).await;
             if minute["limit"] == 300 { Ok(minute) } else { Err(minute.to_string()) }
         })

@@ -260,7 +260,7 @@ impl Metrics {
         Self(answer.text().to_owned())
     }
 
-    /// Waits until `is_so` holds, for values that change a moment after an answer.
+    /// Waits until `is_so` holds, for values that change shortly after an answer.
     async fn until(admin: &Client, is_so: impl Fn(&Self) -> bool) {
         eventually(Duration::from_secs(20), async || {
             let metrics = Self::of(admin).await;

@@ -1,4 +1,4 @@
-//! Faults of Redis that are no clean outage: answers that are late at times, a replica that is promoted,
+//! Faults of Redis that are not a clean outage: answers that are sometimes late, a replica that is promoted,
 //! gateways whose clocks jump.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -109,7 +109,7 @@ async fn a_failover_hands_out_again_no_more_than_the_replica_had_not_seen() {
 
     let mut all = load(&shop, &account, 20).await;
     eventually(PATIENCE, async || match replica.cli(&["EXISTS", "pet:{probe}"]).await.as_str() {
-        "1" => Ok(()), // the gateways' probes have come over, and so has what was before
+        "1" => Ok(()), // the gateways' probes have been replicated, and so has everything before
         other => Err(other.to_owned()),
     })
     .await;

@@ -225,7 +225,7 @@ async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shar
         is_counted_in_redis(&client).await;
         clients.push(client);
     }
-    // Each key is of one account: those that are not on this node are on living nodes.
+    // Each key belongs to one account: the keys of other nodes are on living nodes.
     let kept =
         cluster.nodes()[0].cli(&["KEYS", "pet:*"]).await.lines().filter(|key| !key.contains("probe")).count();
     assert!((1..30).contains(&kept), "{kept} of 30 accounts");
@@ -234,7 +234,7 @@ async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shar
     let is_shared = async |client: &Client| {
         client.get("/v1/pets").await.assert_status(200).find("x-ratelimit-scope").is_none()
     };
-    // The cluster's own nodes take a moment to agree that they continue without it.
+    // The cluster's nodes take some time to agree that they continue without it.
     let shared = eventually(NOTICED, async || {
         let mut shared = Vec::new();
         for client in &clients {
@@ -285,8 +285,8 @@ fn admitted(records: &[Record]) -> u64 {
     records.iter().filter(|record| record.status == Ok(200)).count() as u64
 }
 
-/// Waits until Redis decides on requests of the client, if not on each: if its answer is late, the gateway
-/// decides by itself.
+/// Waits until Redis decides on the client's requests. It may not decide on each of them: if its answer is
+/// late, the gateway decides locally.
 pub(crate) async fn is_counted_in_redis(client: &Client) {
     eventually(NOTICED, async || {
         let answer = client.get("/v1/pets").await;

@@ -26,7 +26,7 @@ async fn an_operator_finds_out_why_an_account_was_refused() {
     let key_id = only_key_id(&installation, ACCOUNT).await;
     let client = server.client(&key);
     begin_within_one_day().await;
-    let opened = Instant::now(); // the account's minute begins now, or a moment later
+    let opened = Instant::now(); // the account's minute begins now, or shortly after
     client.post("/v1/pets", &json!({"name": ""})).await.assert_error(400, "VALIDATION_FAILED");
     client.sends(59, "/v1/pets").await;
     for _ in 0..2 {

@@ -102,7 +102,7 @@ async fn the_admin_port_tells_how_the_service_is() {
     let server = installation.start(&serve(&[])).await;
     let live = server.admin().get("/livez").await;
     live.assert_status(200);
-    // The core has answered once: a moment after the start.
+    // The core has answered once: shortly after the start.
     let ready = server.ready().await;
     assert_eq!(ready.header("content-type"), "application/json");
     assert_eq!(
@@ -137,7 +137,7 @@ async fn a_page_that_lets_its_own_name_point_to_the_admin_port_learns_and_change
     for host in ["localhost", "gateway-1:9090", "known.example:9090", "[::1]:9090", "10.0.0.1"] {
         ask("GET /metrics", host).await.assert_status(200);
     }
-    ask("PUT /log-level", "localhost:9090").await.assert_status(401); // it asks for an operator's token
+    ask("PUT /log-level", "localhost:9090").await.assert_status(401); // it requires an operator's token
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn two_services_on_one_port_do_not_both_run() {
 async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
     for (flags, named) in [
         (["--http-addr", "8080"].as_slice(), "--http-addr"),
-        // No DNS server is asked for a name with such a beginning, which could take long.
+        // No DNS query is sent for a name with this prefix, which could take long.
         (&["--http-addr=-nowhere.invalid:80"], "--http-addr: cannot resolve -nowhere.invalid:80"),
         (&["--grpc-addr", "0.0.0.0:0"], "--grpc-addr"),
         (&["--environment", "test"], "--environment"),
@@ -347,7 +347,7 @@ async fn a_store_damaged_in_the_middle_is_refused_and_left_as_it_is() {
     server.terminate().await;
     let file = installation.folder().join("data/petstore.db");
     let mut damaged = fs::read(&file).unwrap();
-    let header = 4_096; // the first page stays whole: only a check of the rest finds the damage
+    let header = 4_096; // the first page stays intact: only a check of the rest finds the damage
     damaged[header..].iter_mut().step_by(7).for_each(|byte| *byte ^= 0xff);
     fs::write(&file, &damaged).unwrap();
     let exit = installation.run(&serve(&[])).await;

@@ -20,7 +20,7 @@ use crate::{FIRST_KEY, PORTS, first_client, key_without_limits, pets::created, p
 
 const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
-/// Shell command with a file of 1 MiB in the way, on a disk of 3 MiB that only this process sees.
+/// Shell command on a disk of 3 MiB that only this process sees, with a file of 1 MiB on it.
 const ON_A_SMALL_DISK: &str = "mkdir data && mount -t tmpfs -o size=3m tmpfs data && \
                                head -c 1048576 /dev/zero > data/filler && exec \"$@\"";
 

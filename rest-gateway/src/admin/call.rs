@@ -134,8 +134,8 @@ pub(super) async fn call(
 ///
 /// # Errors
 ///
-/// If the core refuses the call: the status names fields as JSON does. If the object is no such request: the
-/// status is `INVALID_ARGUMENT`.
+/// If the core refuses the call: the status names fields as JSON does. If the object is not such a request:
+/// the status is `INVALID_ARGUMENT`.
 pub async fn call_admin(
     core: CoreTransport,
     method: &str,

@@ -78,7 +78,7 @@ pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, te
     faults.pop()
 }
 
-/// Returns the value of a field of that kind, or `None` and one more fault if the JSON is none.
+/// Returns the value of a field of that kind, or `None` and one more fault if the JSON is not such a value.
 fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> Option<Value> {
     let (value, rule) = match kind {
         Kind::Bool => (json.as_bool().map(Value::Bool), "true or false".to_owned()),
@@ -202,7 +202,7 @@ fn value_of(field: &FieldDescriptor, value: &Value) -> Json {
     }
 }
 
-/// Returns the words of an enumeration, without the one that stands for none.
+/// Returns the words of an enumeration, without the unspecified one.
 pub(super) fn words(words: &EnumDescriptor) -> Vec<String> {
     words
         .values()

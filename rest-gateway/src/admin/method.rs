@@ -85,7 +85,7 @@ impl AdminMethod {
     ///
     /// # Errors
     ///
-    /// If the object is no such request. The text names the fault in one line.
+    /// If the object is not such a request. The text names the fault in one line.
     pub(super) fn read(&self, request: &serde_json::Value) -> Result<DynamicMessage, String> {
         let members: Vec<_> = request
             .as_object()

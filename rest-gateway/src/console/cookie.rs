@@ -21,9 +21,9 @@ pub(super) struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Returns the cookie for requests like this one. Cookies belong to a host whatever its port, so the port
-    /// is in the name: two services on one machine have separate sessions. Origin shows if the browser uses
-    /// HTTPS, because the admin port itself speaks plain HTTP, behind a proxy that may not.
+    /// Returns the cookie for requests like this one. Cookies belong to a host regardless of its port, so the
+    /// port is in the name: two services on one machine have separate sessions. Origin shows if the browser
+    /// uses HTTPS, because the admin port itself speaks plain HTTP, behind a proxy that may not.
     pub(super) fn new(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
         let port = text(HOST).rsplit_once(':').map_or("", |(_, port)| port);

@@ -115,7 +115,7 @@ mod tests {
         let (socket, _peer) = duplex(1_024);
         let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
         tokio::select! {
-            biased; // or else the write would be polled once more when the time is over
+            biased; // otherwise the write would be polled once more at the timeout
             () = sleep(Duration::from_secs(10)) => panic!("it is not woken"),
             written = connection.write_all(b"alone") => written.unwrap(),
         }

@@ -60,7 +60,7 @@ pub enum InvalidCoreAddress {
     /// An authority without https, where there is no certificate to verify.
     #[error("there is no TLS without https:// in --core-url")]
     NotEncrypted,
-    /// The authority is no certificate.
+    /// The authority is not a certificate.
     #[error("must be certificates in PEM")]
     Authority,
     /// The certificate and its key cannot be used.

@@ -151,7 +151,7 @@ mod tests {
         assert!(poll!(&mut busy).is_pending());
         let mut other = Box::pin(permits.acquire(3));
         assert!(poll!(&mut other).is_pending());
-        held[1].pop(); // the first account is at its maximum, and is passed over
+        held[1].pop(); // the first account is at its maximum, and is skipped
         assert!(poll!(&mut other).is_ready());
     }
 

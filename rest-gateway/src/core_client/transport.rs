@@ -72,7 +72,7 @@ impl fmt::Debug for NamedTransport {
     }
 }
 
-/// Accepts answers of a gRPC server: HTTP status 200, or a `grpc-status` whatever the HTTP status (gRPC over
+/// Accepts answers of a gRPC server: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over
 /// HTTP2, "HTTP2 Transport Mapping"). Any other answer is from a proxy on the way, and its body is not a
 /// message.
 fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {

@@ -22,7 +22,8 @@ const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
-    // Stored, but revalidated each time: a new release shows at once, and an unchanged file costs a 304.
+    // Stored, but revalidated each time: a new release is visible at once, and an unchanged file is answered
+    // with 304.
     (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
 ];
 

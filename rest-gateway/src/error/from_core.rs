@@ -15,7 +15,7 @@ use super::{
 const TONIC_TIMEOUT: &str = "Timeout expired";
 
 /// Maps a status by its reason if it names one of this service. Otherwise the status is mapped by its code,
-/// and its message is not used, because it may come from anything between the gateway and the core.
+/// and its message is not used, because it may come from a proxy between the gateway and the core.
 impl From<&Status> for ApiError {
     fn from(status: &Status) -> Self {
         let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
@@ -74,9 +74,9 @@ const fn is_from_core(reason: ErrorReason) -> bool {
     row_of(reason).grpc.is_some() && !is_grpc_only(reason) && !is_judged_here
 }
 
-/// Returns `true` if the status was made on this side. It then has a source, whatever its code: a connection
-/// that was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because
-/// the transport was not ready.
+/// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
+/// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
+/// transport was not ready.
 pub(crate) fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
         || status.message() == "transport error"

@@ -3,7 +3,7 @@
 use petstore_proto::v1::{Order, OrderStatus};
 use serde::Serialize;
 
-/// Order object. `shipDate` is RFC 3339 in UTC, and left out if there is none.
+/// Order object. `shipDate` is RFC 3339 in UTC, and omitted if there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OrderBody {
@@ -37,7 +37,7 @@ pub(crate) fn orders_body(orders: &[Order]) -> Vec<u8> {
     serde_json::to_vec(&orders).unwrap_or_default()
 }
 
-/// Returns the word for a status. The core never leaves it out.
+/// Returns the word for a status. The core never omits it.
 const fn status_word(status: OrderStatus) -> Option<&'static str> {
     match status {
         OrderStatus::Unspecified => None,

@@ -17,8 +17,8 @@ pub(crate) const REQUIRED: [&str; 2] = ["name", "categoryId"];
 /// Typical length of a pet with a short name, in bytes, so that a page is seldom copied while it grows.
 const TYPICAL_LEN: usize = 96;
 
-/// Status number for an unknown word. It shows the core that there is a status, but no valid one: the core
-/// judges values, and this module only their shape.
+/// Status number for an unknown word. It shows the core that a status is present but invalid: the core
+/// validates values, and this module only their shape.
 const UNKNOWN_STATUS: i32 = -1;
 
 /// Every status word, for messages.
@@ -154,14 +154,14 @@ fn parse_status(word: &str) -> i32 {
     status_from_word(word).map_or(UNKNOWN_STATUS, i32::from)
 }
 
-/// Returns the status for exactly this word.
+/// Returns the status for exactly this word, or `None`.
 pub(crate) fn status_from_word(word: &str) -> Option<PetStatus> {
     [PetStatus::Available, PetStatus::Pending, PetStatus::Sold]
         .into_iter()
         .find(|status| pet_status_word(*status) == Some(word))
 }
 
-/// Returns the word for a status, or `None` for an unspecified status, which is left out.
+/// Returns the word for a status, or `None` for an unspecified status, which is omitted.
 pub(crate) const fn pet_status_word(status: PetStatus) -> Option<&'static str> {
     match status {
         PetStatus::Unspecified => None,

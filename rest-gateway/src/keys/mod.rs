@@ -74,7 +74,7 @@ impl From<KeyError> for UnusableKey {
 /// Reason why a well-formed key cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// There is no such key.
+    /// The key does not exist.
     Unknown,
     /// Its owner or an operator revoked it.
     Revoked,

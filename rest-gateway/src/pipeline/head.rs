@@ -6,7 +6,7 @@ use http::{HeaderMap, Uri, Version, header, request::Parts};
 
 use crate::{error::ApiError, request_body::check_transfer_coding};
 
-/// Maximum length of a request target in bytes (RFC 9110 §4.1 asks for at least 8000).
+/// Maximum length of a request target in bytes (RFC 9110 §4.1 recommends at least 8000).
 const MAX_TARGET: usize = 8 * 1024;
 /// Maximum number of header fields, and of their bytes, each with its `: ` and line end.
 const MAX_FIELDS: usize = 100;

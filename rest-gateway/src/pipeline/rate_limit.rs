@@ -68,7 +68,8 @@ pub(super) async fn admit(
 }
 
 /// Returns `true` if a request without a usable key is free for its address, because the service is at fault.
-/// A key that was not looked up because too many others wait is not free, or else a flood would be free.
+/// A key that was not looked up because too many others wait is not free, because otherwise a flood would be
+/// free.
 const fn is_free(error: &ApiError) -> bool {
     matches!(error, ApiError::ApiKeyNotChecked)
 }
@@ -134,8 +135,8 @@ fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
     last_ban.map_or(UnixMillis(0), LastBan::settled_at)
 }
 
-/// Counts a request for usage. It costs no quota and is answered even if the quota is used up, and in a ban.
-/// It has a separate limit, which is shown only when it refuses.
+/// Counts a request for usage. It uses no quota and is answered even if the quota is used up, and during a
+/// ban. It has a separate limit, which is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let (limit_key, quota, last_ban) = (limit_key(gateway, &key), key.quota, last_ban(gateway, &key));
@@ -176,8 +177,8 @@ async fn take(
     Ok(Judged { decision, ban_cause: None })
 }
 
-/// Returns the admission of a request. If it is within the limits, it may pass with the key, or else is
-/// refused for the reason in `caller`.
+/// Returns the admission of a request. If it is within the limits, it may pass with the key, and otherwise it
+/// is refused for the reason in `caller`.
 fn admission(
     gateway: &GatewayState,
     limit_key: &LimitKey,

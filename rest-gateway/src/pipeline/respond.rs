@@ -1,5 +1,4 @@
-//! Completes an answer: an Error body if it failed, and the header fields that every answer carries, whatever
-//! the handler did.
+//! Completes an answer: an Error body if it failed, and the header fields that every answer carries.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};

@@ -21,9 +21,9 @@ const SKEW: u64 = MINUTE;
 /// Span of time in Unix milliseconds; the default is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimeSpan {
-    /// First moment in it.
+    /// First time in it.
     pub(crate) from: u64,
-    /// First moment after it.
+    /// First time after it.
     pub(crate) until: u64,
 }
 
@@ -43,7 +43,7 @@ impl TimeSpan {
 pub(crate) struct AbuseState {
     /// Refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
     pub(crate) refused: TimeSpan,
-    /// Ten minutes in which strikes are counted. They begin with the first strike, and anew with the strike
+    /// Ten minutes in which strikes are counted. They begin with the first strike, and again with the strike
     /// that is one too many.
     pub(crate) striking: TimeSpan,
     /// Number of strikes in them; 0 once there were too many.
@@ -93,7 +93,7 @@ impl AbuseState {
 
     fn struck(self, now: u64, per_minute: u64) -> Self {
         if self.struck_out_at().is_some() {
-            return self; // all gateways learn the same moment
+            return self; // all gateways learn the same time
         }
         let striking = if self.strikes == 0 { TimeSpan::new(now, STRIKES_SPAN) } else { self.striking };
         let strikes = self.strikes + 1;

@@ -9,7 +9,7 @@ use petstore_clock::UnixMillis;
 pub struct BanPeriod {
     /// Time at which it was imposed.
     pub from: UnixMillis,
-    /// First moment after it; later than `from`.
+    /// First time after it; later than `from`.
     pub until: UnixMillis,
 }
 

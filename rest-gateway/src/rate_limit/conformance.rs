@@ -34,7 +34,7 @@ const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };
 /// Time of a settlement that never happened.
 const NEVER: UnixMillis = UnixMillis(0);
 
-/// Limiter with control over its clock. The clock must stand still, or advance at the rate of real time.
+/// Limiter with control over its clock. The clock must not advance, or advance at the rate of real time.
 pub(crate) struct Rig {
     limiter: Arc<dyn RateLimiter>,
     advance: Box<dyn Fn(Duration) + Send + Sync>,

@@ -20,8 +20,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the verdict of both windows. If both refuse, it is that of the window that resets later, or of
-    /// the day if both reset at once.
+    /// Returns the outcome of both windows. If both refuse, it is that of the window that resets later, or of
+    /// the day if both reset at the same time.
     pub(super) fn from_windows(minute: WindowView, day: WindowView) -> Self {
         match (minute.remaining, day.remaining) {
             (0, 0) if minute.resets_at > day.resets_at => Self::RateLimited,
@@ -56,8 +56,7 @@ pub struct Decision {
     pub minute: WindowView,
     /// UTC day after this request.
     pub day: WindowView,
-    /// Ban that refuses the request, whatever the outcome. A limiter sets none, because bans are a state of
-    /// keys.
+    /// Ban that refuses the request, with any outcome. A limiter sets none, because bans are a state of keys.
     pub ban: Option<BanPeriod>,
     /// Gateways whose requests were counted.
     pub scope: Scope,
@@ -162,7 +161,7 @@ impl Decision {
     }
 }
 
-/// Returns the moment in RFC 3339, rounded up to the second as in `X-RateLimit-Reset`.
+/// Returns the time in RFC 3339, rounded up to the second as in `X-RateLimit-Reset`.
 fn rounded_up(moment: UnixMillis) -> UnixMillis {
     UnixMillis::from_secs(moment.as_secs_ceil())
 }

@@ -65,10 +65,10 @@ pub enum RedisTime {
     Clock(Clock),
 }
 
-/// Error of settings that cannot be used, whatever Redis does.
+/// Error of settings that cannot be used with any Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisSetupError {
-    /// There is no URL.
+    /// The URL is missing.
     #[error("must name a Redis server")]
     NoUrl,
     /// The URL is not that of a server.
@@ -90,9 +90,9 @@ pub struct RedisHealth {
 /// Limiter that counts in Redis. All gateways of an installation that use the same Redis share the counters.
 /// The limiter makes no decision before the installation is known.
 ///
-/// A failed or late answer is [`LimiterUnavailable`], never a guess, and the request may have been counted
-/// all the same. The only call that is retried is one that Redis reports as without effect. Must be used
-/// inside a tokio runtime.
+/// A failed or late answer is [`LimiterUnavailable`], never a guess, and the request may still have been
+/// counted. The only call that is retried is one that Redis reports as without effect. Must be used inside a
+/// tokio runtime.
 #[derive(Debug)]
 pub struct RedisLimiter {
     shards: Shards,
@@ -117,8 +117,8 @@ impl RedisLimiter {
         Ok(Self { shards: Shards::new(settings)?, deadlines, last_error, installation })
     }
 
-    /// Connects if need be, and asks a Cluster for its shards. On each shard it decides on a request that
-    /// belongs to no account, with all the work of a decision, writing included. Then it asks for the
+    /// Connects if necessary, and asks a Cluster for its shards. On each shard it decides on a request that
+    /// belongs to no account, with all the work of a decision, including the write. Then it reads the
     /// eviction policy. Takes a second at most.
     ///
     /// # Errors
@@ -188,8 +188,8 @@ impl RedisLimiter {
     }
 }
 
-/// Describes a decision, from the moment when it waits for its call of the script to its answer. The call may
-/// serve other requests too. Each has a separate span for it, so that each is one tree.
+/// Describes a decision, from its wait for a call of the script to its answer. The call may serve other
+/// requests too. Each has a separate span for it, so that each is one tree.
 fn describe() -> SpanDescription {
     let attributes =
         vec![KeyValue::new("db.system.name", "redis"), KeyValue::new("db.operation.name", "EVALSHA")];

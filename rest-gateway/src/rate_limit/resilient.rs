@@ -1,4 +1,5 @@
-//! Limits in Redis, or in this process while Redis is unreachable. The gateway returns to Redis by itself.
+//! Limits in Redis, or in this process while Redis is unreachable. The gateway returns to Redis
+//! automatically.
 //!
 //! [`breaker`] decides if a shard of Redis is asked, [`fallback`] decides on requests while it is not, and
 //! [`watch`](ResilientLimiter::watch) notices outages and recoveries even without requests.
@@ -43,10 +44,10 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 /// Treatment of requests while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRedisFailure {
-    /// Each gateway limits by itself, to its share of the limits.
+    /// Each gateway limits on its own, to its share of the limits.
     #[default]
     Local,
-    /// All requests are admitted, whatever the plan.
+    /// All requests are admitted, with every plan.
     Open,
     /// All requests are refused: 503 `LIMITER_UNAVAILABLE`.
     Closed,
@@ -155,8 +156,8 @@ impl ResilientLimiter {
                 let shards = self.redis.shards().await;
                 self.breakers().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
                 let probes = shards.iter().map(async |shard| {
-                    // Asks again at once after a failure: three failures in a row must be detected within a
-                    // second.
+                    // Asks again immediately after a failure: three failures in a row must be detected within
+                    // a second.
                     while !self.probe(shard).await && self.is_closed(shard) {}
                 });
                 join_all(probes).await;
@@ -219,7 +220,7 @@ impl ResilientLimiter {
     }
 
     /// Returns Redis's answer about the key, if Redis is asked and answers in time. Otherwise the request is
-    /// decided without Redis: `locally` by this gateway's own counts, `openly` by no counts at all.
+    /// decided without Redis: `locally` by this gateway's own counts, or `openly` without counts.
     async fn decide<T>(
         &self,
         limit_key: &LimitKey,

@@ -33,11 +33,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns the window if it is running, or else one that has not been opened.
+    /// Returns the window if it is running, and otherwise one that has not been opened.
     ///
     /// A window that begins in the future was opened before the clock was set back. Up to its own length
-    /// ahead it is running all the same, so that no such jump hands requests out twice. Further ahead it is
-    /// void, so that no jump freezes a caller for longer than two windows.
+    /// ahead it is still running, so that no such jump admits requests twice. Further ahead it is void, so
+    /// that no jump freezes a caller for longer than two windows.
     fn at(self, now: u64, length: u64) -> Self {
         let running = self.from <= now.saturating_add(length) && now < self.from.saturating_add(length);
         if running { self } else { Self::default() }
@@ -100,7 +100,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Returns the windows that are still running. A window that has ended starts anew.
+    /// Returns the windows that are still running. A window that has ended starts again.
     pub(crate) fn at(self, now: u64) -> Self {
         Self { minute: self.minute.at(now, MINUTE), day: self.day.at(now, DAY) }
     }

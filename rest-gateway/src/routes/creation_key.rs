@@ -61,7 +61,7 @@ impl CreationKey {
     }
 }
 
-/// Returns a UUID of version 7, with so many random bits that no two gateways choose the same.
+/// Returns a UUID of version 7, with enough random bits that no two gateways choose the same.
 fn uuid_v7(clock: &Clock) -> String {
     Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid().to_string()
 }

@@ -15,7 +15,7 @@ use crate::{error::ApiError, json::pet::pet_status_word};
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
-/// Page that a client asks for, as the core receives it.
+/// Page that a client requests, as the core receives it.
 #[derive(Debug)]
 pub(super) struct PageRequest {
     /// Number of rows. 0 means the core's default. A negative number means none, which the core refuses.

@@ -50,7 +50,7 @@ struct Shared {
 /// Body of the current request of an HTTP/1.1 connection.
 #[derive(Debug, Default)]
 pub(super) enum BodyState {
-    /// There is none, or it was read to its end.
+    /// No body, or it was read to its end.
     #[default]
     Done,
     /// The app has it.
@@ -61,7 +61,7 @@ pub(super) enum BodyState {
     Broken,
 }
 
-/// Activity at one moment. Two are equal only if nothing happened between them.
+/// Activity at one time. Two values are equal only if there was no activity between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot(u64);
 

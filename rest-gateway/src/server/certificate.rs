@@ -37,11 +37,11 @@ pub struct Certificate {
 /// Certificate for handshakes.
 struct InUse {
     acceptor: TlsAcceptor,
-    /// Content of the files at their last check, whatever its result.
+    /// Content of the files at their last check, including a failed one.
     judged: Reading,
 }
 
-/// Reason why files cannot be used. It shows nothing of their content.
+/// Reason why files cannot be used. It shows no part of their content.
 #[derive(Debug, thiserror::Error)]
 #[error("{fault}")]
 pub struct InvalidCertificate {
@@ -70,7 +70,7 @@ impl Certificate {
     /// Reads the files, which blocks, and checks them.
     ///
     /// # Errors
-    /// If they are no certificate and its key.
+    /// If they are not a certificate and its key.
     pub fn read(files: CertificateFiles) -> Result<Self, InvalidCertificate> {
         let pair = files.read()?;
         let expiry = expiry_gauge();
@@ -78,10 +78,10 @@ impl Certificate {
         Ok(Self { files, in_use: Arc::new(Mutex::new(in_use)), expiry })
     }
 
-    /// Reads the files again, which blocks, and takes them into use at once. Open connections continue.
+    /// Reads the files again, which blocks, and uses them immediately. Open connections continue.
     ///
     /// # Errors
-    /// If they are no certificate and its key. The old ones stay in use then.
+    /// If they are not a certificate and its key. The old ones stay in use then.
     pub fn reload(&self) -> Result<(), InvalidCertificate> {
         let pair = self.files.read()?;
         let acceptor = acceptor(&pair, &self.files, &self.expiry)?;

@@ -99,7 +99,7 @@ impl Connections {
     /// because it may have begun before.
     async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
         let Transport::Tls(certificate) = &self.transport else {
-            return Err(io::ErrorKind::Unsupported.into()); // only asked for with TLS
+            return Err(io::ErrorKind::Unsupported.into()); // only requested with TLS
         };
         let over = self.drain.clone().idle_connections_expired(Instant::now(), self.limits.idle_grace);
         tokio::select! {

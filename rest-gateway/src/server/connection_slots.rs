@@ -1,4 +1,4 @@
-//! Connection slots: bounds of the connections that are open at once, in total and from one address.
+//! Connection slots: limits on the number of open connections, in total and from one address.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -40,7 +40,7 @@ use super::{
 pub(super) struct RequestBody {
     /// `None` after its end or an error.
     body: Option<Incoming>,
-    /// `true` once the app has begun to read. The rest that it then leaves is too large, too late or broken.
+    /// `true` once the app has begun to read. What it then leaves unread is too large, too late or broken.
     is_begun: bool,
     owner: BodyOwner,
 }
@@ -183,9 +183,9 @@ pub(super) struct BodyDiscarder {
 
 impl BodyDiscarder {
     pub(super) fn new(limits: Arc<ServerLimits>) -> Self {
-        // Number of bodies at once, over all connections of a port; the rest is refused at once. Each holds
-        // the bytes that its client may send before they are read, 64 KiB, and a connection no more than 1
-        // MiB altogether.
+        // Maximum number of bodies that are discarded concurrently, over all connections of a port; the rest
+        // is refused at once. Each holds the bytes that its client may send before they are read, 64 KiB, and
+        // a connection no more than 1 MiB altogether.
         Self { slots: Arc::new(Semaphore::new(1_024)), limits }
     }
 

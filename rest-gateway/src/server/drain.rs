@@ -80,8 +80,7 @@ impl DrainWatch {
         *self.state.borrow_and_update()
     }
 
-    /// Waits for the moment at which the closing server closes a connection that has been idle since
-    /// `idle_since`.
+    /// Waits until the closing server closes a connection that has been idle since `idle_since`.
     pub(super) async fn idle_connections_expired(mut self, idle_since: Instant, idle_grace: Duration) {
         let mut state = self.now();
         loop {

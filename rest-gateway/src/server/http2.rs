@@ -85,7 +85,7 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 closing = Closing::WithinGrace;
                 age.set(sleep(limits.connection_age_grace));
             }
-            // While the server drains, a new connection may bring a request: it would be of no use otherwise.
+            // While the server drains, a new connection may send one request: otherwise it would be useless.
             () = &mut used, if matches!(at, DrainState::Draining { .. }) && closing == Closing::No => {
                 closing = Closing::ServerStops;
             }

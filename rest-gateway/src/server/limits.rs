@@ -26,14 +26,13 @@ pub struct ServerLimits {
     /// Age of a connection whose next answer is the last, so that clients spread over new instances. Default
     /// 10 min, to which each connection adds up to a tenth.
     pub max_connection_age: Duration,
-    /// Maximum time of a connection without a request. It is longer than the idle timeout of proxies, or else
-    /// they send requests on a connection that is just being closed. Default 75 s.
+    /// Maximum time of a connection without a request. It is longer than the idle timeout of proxies, because
+    /// otherwise they send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
     /// Time without a request after which an HTTP/1.1 connection releases the memory of its buffers. Default
-    /// 250 ms, so that busy clients never pay for new ones.
+    /// 250 ms, so that busy clients are never closed in favour of new ones.
     pub rest_after: Duration,
-    /// Maximum time of an HTTP/2 request, up to the moment when the client has read its answer. Default 1
-    /// min.
+    /// Maximum time of an HTTP/2 request, until the client has read its answer. Default 1 min.
     pub stream_deadline: Duration,
     /// Time for the requests in flight when a connection ends because of its age or because it is idle.
     /// Default 30 s.

@@ -1,4 +1,4 @@
-//! Tests against raw sockets: the answers that a client sees, however it behaves.
+//! Tests against raw sockets: the answers that a client sees, including misbehaving ones.
 
 use axum::{
     Router,
@@ -163,7 +163,7 @@ async fn a_connection_that_rests_answers_the_next_request_however_it_arrives() {
             read_until(&mut stream, &peer).await;
         }
     }
-    // Two at once, of which the second is cut.
+    // Two requests at once, of which the second is cut.
     stream.write_all(format!("{GET_PEER}{}", &GET_PEER[..9]).as_bytes()).await.unwrap();
     read_until(&mut stream, &peer).await;
     sleep(SHORT).await;

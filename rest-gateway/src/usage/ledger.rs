@@ -135,8 +135,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the report to send now: the last one if it was not answered, or else one of the counts since.
-    /// `None` if there is nothing to report.
+    /// Returns the report to send now: the last one if it was not answered, and otherwise one of the counts
+    /// since. `None` if there is nothing to report.
     pub(super) fn next_report(&self) -> Option<ReportUsageRequest> {
         let mut last = self.last_report();
         if last.unanswered.is_none() {
@@ -186,7 +186,7 @@ impl Ledger {
             }
             let room = MAX_ROWS - rows.len();
             for ((_, minute), Counted { key, counts }) in minutes.extract_if(|_, _| true).take(room) {
-                // A key that was resolved anew meanwhile is there twice.
+                // A key that was resolved again meanwhile occurs twice.
                 add_to(&mut rows, (key.account_id, Arc::clone(&key.key_id), minute), &counts);
             }
         }

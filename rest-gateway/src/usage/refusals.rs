@@ -1,5 +1,5 @@
 //! A sample of the refused requests, for operators who ask for the cause, and counts of all of them by minute
-//! and cause. A refusal costs one short lock.
+//! and cause. A refusal takes one short lock.
 
 use std::{
     collections::HashMap,
@@ -85,7 +85,7 @@ impl RefusalLedger {
         }
     }
 
-    /// Takes the refusals and counts that are to be reported now.
+    /// Takes the refusals and counts to report now.
     pub(super) fn take(&self) -> (Vec<internal::Refusal>, Vec<internal::RefusalCount>) {
         let Waiting { of_accounts, of_addresses, counts } = mem::take(&mut *self.lock());
         let refusals = of_accounts.kinds.into_values().chain(of_addresses.kinds.into_values()).flatten();

@@ -1,7 +1,6 @@
-//! Sends HTTP requests at a fixed rate and measures each from the moment at which it was due. So the latency
-//! includes the time that a request waits because the service was slow with those before it. (A load
-//! generator that sends the next request when the last is answered never sees that wait: "coordinated
-//! omission".)
+//! Sends HTTP requests at a fixed rate and measures each from the time at which it was due. So the latency
+//! includes the time that a request waits because the service was slow with earlier ones. (A load generator
+//! that sends the next request when the last is answered never sees that wait: "coordinated omission".)
 //!
 //! ```text
 //! petstore-open-loop ADDRESS[,ADDRESS...] RATE SECONDS CONNECTIONS < REQUESTS

@@ -1,7 +1,7 @@
 //! Checks the records of a [`load`](crate::load): the limits must be exact, and the headers true.
 //!
 //! The records are grouped into windows. A window has the records of one account with one limit and one
-//! reset. A gateway that counts by itself (`X-RateLimit-Scope: node`) has its own windows. Then, in each
+//! reset. A gateway that counts locally (`X-RateLimit-Scope: node`) has separate windows. Then, in each
 //! window:
 //!
 //! - at most as many requests were admitted as the limit;
@@ -31,7 +31,7 @@ pub struct Window {
     pub reset: u64,
     /// Limit that its answers show.
     pub limit: u64,
-    /// Gateway, if each counts by itself.
+    /// Gateway, if each counts locally.
     pub node: Option<usize>,
 }
 

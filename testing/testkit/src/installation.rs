@@ -106,7 +106,7 @@ impl Installation {
     }
 
     /// Runs a command with a standard input that begins with `input` and does not end. When `moment`
-    /// completes, sends a signal, by its name without `SIG`.
+    /// completes, sends a signal, given by its name without `SIG`.
     pub async fn run_until(
         &self,
         args: &[&str],

@@ -1,7 +1,7 @@
 //! Starts the service, talks to it and moves its clock, for tests.
 //!
-//! - [`TestShop`] is the whole service in this process, on its own store, with a clock that stands still
-//!   until the test moves it.
+//! - [`TestShop`] is the whole service in this process, on its own store, with a clock that only the test
+//!   advances.
 //! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
 //! - [`Client`] speaks REST with one identity and returns an [`Answer`]; [`raw`] sends bytes; [`grpc`] speaks
 //!   gRPC.

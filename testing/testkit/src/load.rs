@@ -1,7 +1,7 @@
 //! Load: many requests of many keys over kept connections to one or several gateways, each one recorded.
 //!
 //! [`Load::closed_loop`] sends as fast as the answers arrive. [`Load::open_loop`] sends at a fixed rate
-//! independently of the service, and measures from the moment at which a request was due, so that a stall is
+//! independently of the service, and measures from the time at which a request was due, so that a stall is
 //! not hidden by the requests that it delayed. [`history`](crate::history) checks the records.
 
 mod record;

@@ -16,7 +16,7 @@ use crate::Answer;
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Sends the bytes and reads until the service closes the connection. The request should have `Connection:
-/// close`, unless the service is to close by itself.
+/// close`, unless the service is expected to close the connection for another reason.
 pub async fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address).await;
     stream.write_all(bytes).await.expect("the service takes the bytes");

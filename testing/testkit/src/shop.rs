@@ -38,7 +38,7 @@ const FREE: &str = "127.0.0.1:0";
 /// Timeout within which a further gateway must reach the core.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Service on its own store, listening on free ports of the loopback. Its clock stands still until
+/// Service on its own store, listening on free ports of the loopback. Its clock only advances by
 /// [`TestShop::advance`]. Requests are counted by the limiter that the variable `PETSTORE_TEST_LIMITER`
 /// names, so that one suite tests every limiter. Everything ends when it is dropped.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl TestShop {
         Self::start(START, &[]).await
     }
 
-    /// Opens the shop at this moment (RFC 3339).
+    /// Opens the shop at this time (RFC 3339).
     pub async fn open_at(moment: &str) -> Self {
         Self::start(moment, &[]).await
     }
@@ -93,7 +93,8 @@ impl TestShop {
         shop
     }
 
-    /// Closes the shop, in order, and opens it again on the same store, with one gateway. Its clock goes on.
+    /// Closes the shop, in order, and opens it again on the same store, with one gateway. Its clock
+    /// continues.
     pub async fn reopen(self, counters: &SharedCounters) -> Self {
         for gateway in self.further_gateways {
             gateway.stop().await;
@@ -344,7 +345,7 @@ fn settings(database: &str, flags: &[&str]) -> ServeSettings {
     ServeSettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Parses a moment such as `2026-11-20T10:00:00Z`.
+/// Parses a time such as `2026-11-20T10:00:00Z`.
 fn unix_millis(moment: &str) -> UnixMillis {
     let moment: jiff::Timestamp = moment.parse().expect("an RFC 3339 moment");
     UnixMillis(moment.as_millisecond().try_into().expect("a moment after 1970"))

@@ -11,7 +11,7 @@ use crate::{
     domain::{AdminList, BannedKey, KeyId, PetStoreError, StatedReason, Violation},
 };
 
-/// Maximum duration of a ban. A key that is to be refused for longer is revoked.
+/// Maximum duration of a ban. To refuse a key for longer, revoke it.
 const LONGEST: Duration = Duration::from_hours(24 * 366);
 
 fn wire(record: &BannedKey) -> pb::Ban {

@@ -82,7 +82,7 @@ impl Core {
         let (origin, rpc) = (Origin::of(&request), called.path);
         let is_known =
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
-        // Possible guesses have a capacity of their own, so that they take none from known operators.
+        // Possible guesses have a separate capacity, so that they take none from known operators.
         let capacity = if is_known { &self.capacity.operators } else { &self.capacity.guesses };
         let mut name = None;
         let answered = self

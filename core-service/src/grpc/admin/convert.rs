@@ -12,7 +12,7 @@ use crate::domain::{
     PageTokens, PetStoreError, Plan, Role, StatedReason, Violation, Violations,
 };
 
-/// 9999-12-31T23:59:59.999Z: the last moment that every column and every client can hold.
+/// 9999-12-31T23:59:59.999Z: the last time that every column and every client can hold.
 const LAST_MOMENT: u64 = 253_402_300_799_999;
 
 /// Returns the error for an invalid parameter of the call.
@@ -27,11 +27,11 @@ pub(super) fn timestamp(moment: UnixMillis) -> Timestamp {
     }
 }
 
-/// Returns the moment after a duration in the given field.
+/// Returns the time after a duration in the given field.
 ///
 /// # Errors
 ///
-/// If the moment is after the year 9999.
+/// If the time is after the year 9999.
 pub(super) fn after(
     field: &'static str,
     now: UnixMillis,
@@ -44,7 +44,7 @@ pub(super) fn after(
     Ok(moment)
 }
 
-/// Parses the moment in the given field, to the millisecond.
+/// Parses the time in the given field, to the millisecond.
 pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMillis, PetStoreError> {
     let millis = || {
         let seconds = u64::try_from(timestamp.seconds).ok()?.checked_mul(1_000)?;

@@ -58,7 +58,7 @@ pub(super) async fn explain(
             let account = core.store.accounts().find(&key.account).await?;
             let mut refusals = core.store.refusals().of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
-            // The end of a key that the request names is explained, however long ago it was.
+            // For a key that the request names, its end is explained regardless of its age.
             subjects.push((State::of(core, account, vec![key], UnixMillis(0)).await?, refusals));
             (format!("key {id}"), format!("key_id={id}"))
         }
@@ -124,7 +124,7 @@ struct State {
     keys: Vec<ApiKeyRecord>,
     /// Bans in force, and those that ended recently.
     bans: Vec<(KeyId, Ban)>,
-    /// Revocations and expiries before this moment are left out.
+    /// Revocations and expiries before this time are left out.
     recent: UnixMillis,
 }
 

@@ -1,7 +1,7 @@
 //! Credentials that may be guesses: how they are checked without a look-up for each, and counted.
 //!
-//! A correct credential is always accepted, whatever else comes from its address, because the caller may
-//! share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid
+//! A correct credential is always accepted, regardless of other calls from its address, because the caller
+//! may share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid
 //! recently waits for a fresh list of valid credentials, which is read at most ten times a second for all
 //! callers together.
 
@@ -24,7 +24,7 @@ const LIST_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_ATTEMPTS: u32 = 10;
 /// Length of the window.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Maximum number of addresses that are counted at once. With one more, counting starts anew.
+/// Maximum number of addresses that are counted. With one more, all counts are reset.
 const MAX_ADDRESSES: usize = 10_000;
 
 /// Credentials that were valid recently, and the failed attempts of each address. Clones share them.

@@ -68,7 +68,7 @@ pub(super) async fn revoke(
     Ok(pb::RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }
 
-/// Opens a session for an operator's token. A session cannot open another one, or it could last for ever.
+/// Opens a session for an operator's token. A session cannot open another one, or it could last indefinitely.
 pub(super) async fn open_session(
     core: &Core,
     caller: Caller,

@@ -172,7 +172,7 @@ async fn a_drain_loses_no_call_of_a_batch_that_is_under_way() {
     let calls = (0..10).map(|_| create("Rex")).collect();
     let batch = tokio::spawn(async move { client.call(CallRequest { calls }).await });
     while shop.core.capacity.writes.available_permits() > capacity::MAX_CALLS - 10 {
-        tokio::task::yield_now().await; // until the calls are under way
+        tokio::task::yield_now().await; // until the calls are in flight
     }
     let address = server.address;
     let stopping = tokio::spawn(server.stop());

@@ -1,5 +1,5 @@
 //! Invalid messages that no gateway sends, sent to every internal method. On every engine they are refused or
-//! accepted, and never a fault of the service, which gateways would retry for ever.
+//! accepted, and never lead to a fault of the service, which gateways would retry without end.
 
 use petstore_proto::internal::v1::{
     Ban, GetUsageRequest, KeyUse, ListChangesRequest, ReportBanRequest, ReportUsageRequest, ReportUseRequest,

@@ -66,7 +66,7 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
     let lock = lock_for_writing(&shop.home.url()).await;
     let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
     while shop.core.capacity.writes.available_permits() == capacity::MAX_CALLS {
-        tokio::task::yield_now().await; // until the call is under way
+        tokio::task::yield_now().await; // until the call is in flight
     }
     let address = server.address;
     let stopping = tokio::spawn(server.stop());

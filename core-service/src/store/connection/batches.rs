@@ -154,7 +154,7 @@ impl<B: Batched> Batches<B> {
         answers.get(index).cloned().ok_or_else(no_answer)
     }
 
-    /// Queues the call for its turn, which may begin at once.
+    /// Queues the call. Its batch may begin at once.
     fn enter(&self, call: B::Call, answer: oneshot::Sender<Result<B::Answer, BatchError>>) -> Place<'_, B> {
         let caller = Caller { answer, span: Current::take() };
         let number = {
@@ -277,7 +277,7 @@ impl<B: Batched> Work for Turn<B> {
 
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
         Box::pin(async move {
-            // Yields so that tasks that are ready can join the batch. This costs no wait if there are none.
+            // Yields so that tasks that are ready can join the batch. If none are ready, this does not wait.
             for _ in 0..GATHERING {
                 task::yield_now().await;
                 if self.batches.lane.state().waiting.len() <= 1 {
@@ -287,7 +287,7 @@ impl<B: Batched> Work for Turn<B> {
             let (batch, callers) = self.batches.lane.take();
             self.callers = callers;
             self.has_begun = true;
-            self.batches.begin(); // for those that had no room
+            self.batches.begin(); // for calls that had no room
             let Some((_, first)) = self.callers.first() else { return };
             session.begin_job(self.observer.take());
             let mut answering = pin!(first.span.within(B::answer(session, batch)));

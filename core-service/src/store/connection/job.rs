@@ -7,10 +7,10 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{Observer, session::Session};
 
-/// The way in which the statements of a job are committed.
+/// Mode in which the statements of a job are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Each statement by itself.
+    /// Each statement separately.
     Statements,
     /// All statements together, in a transaction around the job.
     Transaction,

@@ -195,7 +195,7 @@ impl OpenConnection {
         matches!(time::timeout_at(deadline, self.session.ping()).await, Ok(Ok(())))
     }
 
-    /// Closes the connection in the way the protocol requires.
+    /// Closes the connection as the protocol requires.
     async fn close(self) {
         let closed = time::timeout(CLOSE_TIMEOUT, self.session.close()).await;
         if let Ok(Err(error)) = closed {

@@ -1,5 +1,5 @@
-//! Tests that a connection is reused only if it is in order, and that acknowledged work is committed,
-//! whatever happens to a caller or a job.
+//! Tests that a connection is reused only if it is in order, and that acknowledged work is committed even if
+//! a caller gives up or a job fails.
 
 mod lifetimes;
 
@@ -58,7 +58,7 @@ fn one_connection(url: &crate::DatabaseUrl) -> Settings {
     Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None, health: Health::default() }
 }
 
-/// Returns the number of pets that another process sees: those that are committed.
+/// Returns the number of committed pets, which another process sees.
 async fn committed(home: &Home) -> u64 {
     let other = Connections::new(one_connection(&home.url()));
     other.read(|db| Box::pin(pet::Entity::find().count(db))).await.unwrap()

@@ -25,8 +25,8 @@ fn reported(error: &sqlx::Error) -> Option<&PgDatabaseError> {
     error.try_downcast_ref()
 }
 
-/// Returns `true` if the error can pass without a new release of this service; `None` if it is no error of
-/// PostgreSQL.
+/// Returns `true` if the error can pass without a new release of this service; `None` if it is not an error
+/// of PostgreSQL.
 ///
 /// These errors are: connections (08), resources (53: full disk, too many connections), operators (57:
 /// shutdown, cancelled by a timeout), the system (58: I/O); transactions that lost against others (40), a

@@ -36,8 +36,8 @@ pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     matches!(reported(error), Some(CORRUPT | NOTADB))
 }
 
-/// Returns `true` if the error can pass without a new release of this service; `None` if it is no error of
-/// SQLite.
+/// Returns `true` if the error can pass without a new release of this service; `None` if it is not an error
+/// of SQLite.
 pub(super) fn is_outage(error: &DbErr) -> Option<bool> {
     code(error).map(|code| OUTAGES.contains(&code))
 }

@@ -49,7 +49,7 @@ impl Keys<'_> {
 
     /// Returns the state of the keys with these digests (and of that environment, if one is given), and the
     /// revision as of which it is true. One statement reads both, so that they are consistent. Digests
-    /// without a key are left out. It costs no more than single look-ups: `PostgreSQL` reads the whole table
+    /// without a key are left out. It is not slower than single look-ups: `PostgreSQL` reads the whole table
     /// only if the table is so small that this is cheaper than its index.
     pub(crate) async fn resolve_all(
         self,
@@ -169,7 +169,7 @@ struct ResolvedRow {
 }
 
 impl ResolvedRow {
-    /// Returns the key; `None` if the row says only that there is none.
+    /// Returns the key; `None` if the row only states that there is none.
     fn key(self) -> Result<Option<(KeyDigest, ResolvedKey)>, PetStoreError> {
         let (Some(key_id), Some(digest), Some(account_id), Some(plan)) =
             (self.key_id, self.digest, self.account_id, self.plan)

@@ -7,7 +7,7 @@ use crate::{DatabaseUrl, domain::Cause};
 /// Reason for which the store cannot be opened, in one line for an operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such file, and none may be created.
+    /// The file does not exist, and must not be created.
     #[error("there is no store at {}: run `petstore migrate up`, or start the server", .0.display())]
     Missing(PathBuf),
     /// The folder is missing and cannot be created.

@@ -248,7 +248,7 @@ fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
 
 /// Returns one `SELECT` for each list. The lists of every status come first, so that there are few different
 /// texts, and each is prepared once. For the same reason the limits are sums: SQLite would prepare a
-/// statement with a bare limit anew for each value.
+/// statement with a bare limit again for each value.
 fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
     let mut parts = Vec::with_capacity(lists.len());
     let mut values: Vec<Value> = Vec::with_capacity(4 * lists.len());

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Timeout for making the first connection and for its answer. A server that refuses it is reported at once,
-/// an address that does not answer is reported soon, and a busy server has some time.
+/// an address that does not answer is reported soon, and a busy server is given some time.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Opens the store in the database.

@@ -23,7 +23,7 @@ use crate::{
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
 /// Maximum time from a call to a failing database until its refusal: 1.6 s on an idle machine, and longer on
-/// a busy one. Without its own bounds a call would wait until a frozen server goes on.
+/// a busy one. Without these limits a call would wait until a frozen server resumes.
 const REFUSED: Duration = Duration::from_secs(8);
 /// Maximum time from the attempt to open a database at an address that does not answer until its refusal: 3 s
 /// on an idle machine.

@@ -107,8 +107,8 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Creates a file that only its owner can read, whatever the umask: SQLite would follow the umask. The files
-/// that SQLite puts beside it get its mode.
+/// Creates a file that only its owner can read, regardless of the umask, which SQLite would apply. The files
+/// that SQLite creates beside it get the same mode.
 async fn create_file(path: &Path) -> Result<(), OpenError> {
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await {
         Ok(_) => Ok(()),
@@ -171,8 +171,8 @@ async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), Ope
     }
 }
 
-/// Retries while another process holds the file. Some operations, such as turning WAL mode on, do not wait by
-/// themselves.
+/// Retries while another process holds the file. Some operations, such as enabling WAL mode, do not wait for
+/// it.
 pub(in crate::store) async fn retry_while_busy<T, F>(
     path: &Path,
     attempt: impl Fn() -> F,

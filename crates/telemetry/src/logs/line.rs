@@ -51,7 +51,7 @@ impl Second {
     }
 }
 
-/// Formatter of the fields. Those that the subscriber escapes are left to it: messages and errors.
+/// Formatter of the fields. Messages and errors are left to the subscriber, which escapes them.
 #[derive(Debug)]
 pub(super) struct Fields;
 

@@ -19,8 +19,8 @@ const MAX_WAITING: usize = 4 * 1_024 * 1_024;
 /// Capacity that the buffer keeps after a write, in bytes.
 const BUFFER: usize = 64 * 1_024;
 
-/// Pause of the thread after a write. It is woken a few hundred times a second at most, not once per line,
-/// which would cost a request more than the line itself.
+/// Pause of the thread after a write. It is woken a few hundred times a second at most, instead of once per
+/// line, which would take a request longer than the line itself.
 const WRITE_INTERVAL: Duration = Duration::from_millis(4);
 
 /// Maximum duration of a flush.
@@ -53,7 +53,7 @@ enum ThreadState {
     /// No thread runs, and every line is dropped.
     #[default]
     Absent,
-    /// The thread writes or sleeps, and looks for more lines by itself.
+    /// The thread writes or sleeps, and looks for more lines without being woken.
     Busy,
     /// The thread waits to be woken.
     Idle,
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Writes lines for ever, as the thread's work.
+    /// Writes lines without end, as the thread's work.
     fn write_all(&self, mut sink: impl io::Write) {
         let mut batch = Vec::with_capacity(BUFFER);
         loop {

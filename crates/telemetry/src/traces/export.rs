@@ -39,7 +39,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ExporterSettings {
     /// Address of the receiver.
     pub endpoint: OtlpEndpoint,
-    /// Fraction of the requests without a trace of their own that is recorded, from 0 to 1.
+    /// Fraction, from 0 to 1, of the requests without an incoming trace that is recorded.
     pub ratio: f64,
     /// Name of the service, `service.name`.
     pub service: &'static str,

@@ -1,4 +1,4 @@
-//! Peers that ask for more than the limits allow, or read less than they asked for.
+//! Peers that send more than the limits allow, or read less than they requested.
 
 use std::time::Duration;
 

@@ -147,7 +147,7 @@ impl Caller {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts a call, and waits a moment if it was refused. Returns `true` if it succeeded.
+    /// Counts a call, and pauses if it was refused. Returns `true` if it succeeded.
     async fn count(&self, kind: &'static str, succeeded: bool) -> bool {
         {
             let mut told = self.told();

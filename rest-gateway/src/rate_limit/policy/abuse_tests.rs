@@ -60,7 +60,7 @@ impl Key {
         self.record.abuse.at(self.now().0, self.settled_at).strikes
     }
 
-    /// Ignores 429 so long that its strikes are too many, and returns the time of that.
+    /// Ignores 429 until its strikes are too many, and returns the time of that.
     fn strikes_out(&mut self) -> UnixMillis {
         self.sends(); // at the latest this opens a refused period
         self.waits(1_000);

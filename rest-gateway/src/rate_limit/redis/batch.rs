@@ -94,7 +94,7 @@ impl Queue {
     }
 }
 
-/// Task that sends waiting steps. However it ends, it is then no longer counted.
+/// Task that sends waiting steps. It is no longer counted when it ends, however it ends.
 struct Sender {
     shared: Arc<Shared>,
     is_counted: bool,

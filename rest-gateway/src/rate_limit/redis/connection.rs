@@ -28,8 +28,7 @@ pub struct RedisDeadlines {
     pub connect: Duration,
     /// Timeout of a call. Default 50 ms.
     pub call: Duration,
-    /// Timeout of a decision as its caller sees it, whatever the state of Redis and the network. Default 60
-    /// ms.
+    /// Timeout of a decision as its caller sees it, in every state of Redis and the network. Default 60 ms.
     pub decision: Duration,
 }
 

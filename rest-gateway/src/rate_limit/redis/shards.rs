@@ -104,7 +104,7 @@ impl Shards {
     /// Returns the shard that keeps the counters of `limit_key`.
     pub(super) fn of(&self, limit_key: &LimitKey) -> Arc<Shard> {
         let Some(cluster) = &self.cluster else { return Arc::clone(&self.whole) };
-        let slot = Slot::for_key(Step::read("", limit_key).key()); // whatever the installation is
+        let slot = Slot::for_key(Step::read("", limit_key).key()); // with any installation
         let known = cluster.known.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.by_slot.get(&slot).unwrap_or(&self.whole))
     }
@@ -143,8 +143,7 @@ impl Shards {
 
 impl Cluster {
     /// Returns the shards with these slots. Shards that were there before keep their connection. A connection
-    /// to a Cluster is disturbed by each node that is down and asked for something, so each shard has a
-    /// separate one.
+    /// to a Cluster is disturbed by calls to each node that is down, so each shard has a separate one.
     fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
         let mut known = Known::default();
         for (first, last, node) in &ranges {

@@ -1,4 +1,4 @@
-//! A circuit breaker that decides if a shard of the shared counters is asked at all. Pure: moments in,
+//! Circuit breaker that decides if a shard of the shared counters is asked at all. It is pure: times in,
 //! changes out.
 //!
 //! It opens after [`FAILURES`] failures in a row. While it is open only probes ask the shared counters, one
@@ -17,7 +17,7 @@ const PROOFS: u32 = 3;
 /// Minimum time that it stays open the first time.
 const SHORTEST_HOLD: Duration = Duration::from_millis(500);
 
-/// Upper bound of that time, however often it opened before.
+/// Upper bound of that time, regardless of how often it opened before.
 const LONGEST_HOLD: Duration = Duration::from_secs(10);
 
 /// Time that it is closed before earlier openings are forgotten.

@@ -23,9 +23,10 @@ use crate::rate_limit::{
 ///
 /// - a caller that had used up the limit stays refused until the window ends;
 /// - gateways that all saw the last count admit together no more than was left of the limit;
-/// - whatever they saw, and however often the shared counters come and go within a window, what a gateway
-///   admits by itself in a window stays within its share: the total within `limit + gateways × share`;
-/// - with one gateway, counting goes on without a change.
+/// - regardless of what they saw, and of how often the shared counters come and go within a window, the
+///   requests that a gateway admits on its own in a window stay within its share: the total within `limit +
+///   gateways × share`;
+/// - with one gateway, counting continues unchanged.
 ///
 /// Time continues from the shared counters' time, so the end of a window does not change.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub(super) struct Fallback {
     ahead: AtomicI64,
     /// Counts of all gateways, as the shared counters last showed them.
     seen: CounterStore,
-    /// Requests that this gateway admitted by itself, and the strikes of that time. They are kept when the
+    /// Requests that this gateway admitted on its own, and the strikes of that time. They are kept when the
     /// shared counters return, because those did not count them.
     own: CounterStore,
 }
@@ -101,7 +102,7 @@ impl Fallback {
         seen.at(now.0).part(self.gateways)
     }
 
-    /// Returns the shared counters' time, as well as it is known.
+    /// Returns the best estimate of the shared counters' time.
     pub(super) fn now(&self) -> UnixMillis {
         UnixMillis(self.clock.now().0.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
     }

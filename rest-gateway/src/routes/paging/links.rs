@@ -7,8 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// All characters but the unreserved ones of RFC 3986 §2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// First page of the list that a client asked for, with its parameters. A parameter that it left out stays
-/// out.
+/// First page of the list that a client requested, with its parameters. Parameters that it omitted stay
+/// omitted.
 #[derive(Clone, Debug)]
 pub(super) struct ListUrl(String);
 

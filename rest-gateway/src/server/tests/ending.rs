@@ -59,8 +59,8 @@ async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
 }
 
 /// Runs a client that sends one request after another on one connection, and opens another when an answer
-/// asks for it. Returns the number of answers before no connection could be opened any more. Reports the
-/// first answer at once.
+/// announces the end of the connection. Returns the number of answers before no connection could be opened
+/// any more. Reports the first answer at once.
 async fn heeding_client(addr: SocketAddr, first_answer: oneshot::Sender<()>) -> Result<usize, String> {
     let (mut answered, mut first_answer) = (0, Some(first_answer));
     loop {

@@ -107,7 +107,7 @@ impl Direction {
         Ok(())
     }
 
-    /// Waits until a piece that arrived at this moment may be delivered. The fault may change meanwhile.
+    /// Waits until a piece that arrived at this time may be delivered. The fault may change meanwhile.
     async fn due(&mut self, arrived: Instant) {
         self.pieces = self.pieces.wrapping_add(1);
         loop {

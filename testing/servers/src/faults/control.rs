@@ -23,7 +23,7 @@ pub(super) struct Setting {
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) setting: watch::Sender<Setting>,
-    /// Counter that changes when all connections are to be reset.
+    /// Counter whose change resets all connections.
     pub(super) resets: watch::Sender<u64>,
     target: Mutex<SocketAddr>,
     /// Number of accepted connections.
@@ -56,7 +56,7 @@ impl Control {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
-    /// Returns `true` if the connection that has reached the end of this setting's bytes is to be cut.
+    /// Returns `true` if a connection is cut at the end of this setting's bytes.
     pub(super) fn cuts(&self, reached: Setting) -> bool {
         let is_cut = match reached.fault {
             Fault::Cut { .. } => true,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Fault of a [`Proxy`](super::Proxy). It acts on open connections as well as on new ones, from the moment it
-/// is set.
+/// Fault of a [`Proxy`](super::Proxy). It acts on open connections as well as on new ones, as soon as it is
+/// set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No fault: bytes pass as they arrive.

@@ -63,7 +63,7 @@ impl Database {
         &self.name
     }
 
-    /// Returns the URL, with the password if the server asks for one.
+    /// Returns the URL, with the password if the server requires one.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.access.address())

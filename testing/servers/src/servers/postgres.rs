@@ -32,7 +32,7 @@ pub struct PostgresOptions {
     /// `true` if commits wait for the disk. Otherwise they survive a crash of the server, but not of the
     /// machine.
     pub fsync: bool,
-    /// Certificate and private key, in PEM. With them the server speaks TLS to clients that ask for it.
+    /// Certificate and private key, in PEM. With them the server uses TLS with clients that request it.
     pub certificate: Option<(String, String)>,
     /// Further settings, as name and value: `("max_connections", "20")`.
     pub settings: Vec<(&'static str, &'static str)>,

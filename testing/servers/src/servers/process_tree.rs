@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::process::Pid;
 
-/// Returns the children of a process. Stop it first, or the list is stale at once.
+/// Returns the children of a process. Stop it first, because otherwise the list may already be stale.
 ///
 /// # Errors
 /// If the process is gone, or on a system other than Linux.

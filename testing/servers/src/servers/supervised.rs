@@ -62,7 +62,7 @@ impl Supervised {
 
     /// Starts the process; its output is [`Self::log`].
     ///
-    /// Panics with the hint if there is no such program.
+    /// Panics with the hint if the program is missing.
     pub(super) fn spawn(&mut self, mut command: Command, hint: &str) {
         assert!(self.child.is_none(), "it is already running");
         let log = File::create(self.folder().join("log")).expect("a log file");

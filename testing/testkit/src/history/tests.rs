@@ -121,7 +121,7 @@ fn a_limiter_that_checks_and_then_increments_is_found() {
         "{violations:?}"
     );
     assert!(violations.iter().any(|violation| matches!(violation, Violation::RemainingRepeated(..))));
-    // Its mistake is the concurrency: alone, it counts well.
+    // It is only wrong under concurrency: alone, it counts correctly.
     check(&play(Limiter::CheckThenIncrement, &calm())).assert_clean();
 }
 

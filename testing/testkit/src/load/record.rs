@@ -9,16 +9,15 @@ use tokio::time::Instant;
 /// Zero of the records' times: they can be compared across the loads of a process.
 pub(super) static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Status, headers and body, or the reason why there are none.
+/// Status, headers and body, or the reason why no answer arrived.
 pub(super) type Answer = Result<(u16, HeaderMap, Bytes), NoAnswer>;
 
 /// Record of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Time at which it was sent, or due in an open loop, in nanoseconds since a moment common to the
-    /// process.
+    /// Time at which it was sent, or due in an open loop, in nanoseconds since a time common to the process.
     pub inv_ns: u64,
-    /// Time at which its answer arrived, or was given up, in nanoseconds since that moment.
+    /// Time at which its answer arrived, or was given up, in nanoseconds since that time.
     pub ret_ns: u64,
     /// Gateway it was sent to, by its place in the list.
     pub gateway: usize,
@@ -26,7 +25,7 @@ pub struct Record {
     pub key: usize,
     /// Account of the key.
     pub account: usize,
-    /// Status, or the reason why there is none.
+    /// Status, or the reason why no answer arrived.
     pub status: Result<u16, NoAnswer>,
     /// `X-RateLimit-Limit`.
     pub rl_limit: Option<u64>,
@@ -36,7 +35,7 @@ pub struct Record {
     pub rl_reset: Option<u64>,
     /// `Retry-After`, in seconds.
     pub retry_after: Option<u64>,
-    /// `X-RateLimit-Scope`: `node` while the gateway counts by itself.
+    /// `X-RateLimit-Scope`: `node` while the gateway counts locally.
     pub scope: Option<String>,
     /// Member `code` of an Error body.
     pub code: Option<String>,

@@ -50,7 +50,7 @@ impl SharedCounters {
     }
 
     /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time. A
-    /// test cannot move that time, and its quota would begin anew in the middle.
+    /// test cannot move that time, and its quota would be reset in the middle.
     pub(super) async fn wait_for_a_whole_test(&self) {
         if self.is_by_clock {
             return;

@@ -23,7 +23,7 @@ async fn keys_have_labels_and_are_shown_with_their_bans() {
     let imposed = admin.create_ban(ban(&key.id)).await.unwrap().into_inner().ban;
     let shown = admin.get_key(pb::GetKeyRequest { key_id: key.id.clone() }).await.unwrap().into_inner();
     assert_eq!(shown.key.unwrap().ban, imposed);
-    shop.hand.advance(Duration::from_millis(1)); // keys sort by the moment of their creation
+    shop.hand.advance(Duration::from_millis(1)); // keys sort by the time of their creation
     let rotated =
         admin.rotate_key(pb::RotateKeyRequest { key_id: key.id.clone(), ..Default::default() }).await;
     let rotated = rotated.unwrap().into_inner();
@@ -49,7 +49,7 @@ async fn bans_are_listed_newest_first_page_by_page() {
         ids.push(admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id);
     }
     for id in &ids {
-        admin.create_ban(ban(id)).await.unwrap(); // all begin at once: the key decides
+        admin.create_ban(ban(id)).await.unwrap(); // all begin at the same time: the key decides
     }
     ids.sort_by(|one, other| other.cmp(one));
     let mut found = Vec::new();

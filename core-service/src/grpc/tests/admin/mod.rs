@@ -25,7 +25,7 @@ fn local(shop: &Shop) -> Admin {
     AdminServiceClient::new(BoxCloneSyncService::new(in_memory_as_local_operator(&shop.core)))
 }
 
-/// Returns a client whose calls carry no credential by themselves.
+/// Returns a client that adds no credential to its calls.
 fn remote(shop: &Shop) -> Admin {
     AdminServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)))
 }

@@ -375,7 +375,7 @@ async fn what_a_gateway_reports_of_refusals_is_bounded_and_judged() {
         let refusal = reports(&shop).report_usage(report).await.unwrap_err();
         assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
     }
-    // Refusals with a cause of a newer release are left out, and the rest is kept.
+    // Refusals with a cause of a newer release are left out, and the others are kept.
     let newer = Refusal { cause: 99, ..right.clone() };
     report(&shop, vec![newer, Refusal { request_id: "request-2".into(), ..right }]).await;
     assert_eq!(

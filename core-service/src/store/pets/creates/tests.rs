@@ -244,7 +244,7 @@ async fn a_caller_that_gives_up_takes_no_creation_of_its_batch_along() {
         let store = store.clone();
         tokio::spawn(async move { store.creations().insert_once(&named(name), pet(name), NOW).await })
     });
-    tokio::time::sleep(Duration::from_millis(100)).await; // they are under way, and wait for the lock
+    tokio::time::sleep(Duration::from_millis(100)).await; // they are in flight, and wait for the lock
     let [first, given_up, last] = creations;
     given_up.abort();
     assert!(given_up.await.unwrap_err().is_cancelled());

@@ -9,7 +9,7 @@ use http::Uri;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpEndpoint(String);
 
-/// Error of a text that is no such address.
+/// Error of a text that is not such an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be the gRPC port of an OTLP receiver, such as http://127.0.0.1:4317, without user and path")]
 pub struct InvalidEndpoint;

@@ -68,7 +68,7 @@ impl Caller {
         }
     }
 
-    /// Gives up at any moment of the call: the client closes the connection, or its deadline passes.
+    /// Gives up at a random time of the call: the client closes the connection, or its deadline passes.
     pub(super) async fn create_impatiently(self) {
         let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
         while self.goes_on() {

@@ -1,4 +1,4 @@
-//! Tests that exactly the limit is admitted in every window, over several gateways at once.
+//! Tests that exactly the limit is admitted in every window, over several concurrent gateways.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ const CALLERS: u64 = 16;
 /// end of its minute.
 type Gateway = Arc<dyn Fn(i64, u64) -> BoxFuture<'static, (bool, u64)> + Send + Sync>;
 
-/// Sends three times the limit in each of some minutes, over all gateways at once. Returns the number of
+/// Sends three times the limit in each of some minutes, over all gateways concurrently. Returns the number of
 /// admitted requests for each minute.
 async fn admitted(
     gateways: &[Gateway],

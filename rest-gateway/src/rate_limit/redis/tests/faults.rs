@@ -165,7 +165,7 @@ async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
         node.cli(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).await;
     }
     cluster.is_ok().await;
-    // Ample for calls that wait for no other: one that has to wait for the node is refused all the same.
+    // Ample for calls that wait for no other: one that has to wait for the node is still refused.
     let deadlines = RedisDeadlines::all(Duration::from_secs(2));
     let settings = RedisSettings { deadlines, ..settings(&cluster.urls()) };
     let limiter = named(RedisLimiter::new(settings).unwrap());

@@ -26,7 +26,7 @@ const START: u64 = 1_795_200_000_000;
 enum Event {
     /// Requests of the caller, with their number.
     Requests(usize, u8),
-    /// Requests of these callers that wait at one moment, so that one call decides on them.
+    /// Requests of these callers that wait at the same time, so that one call decides on them.
     AtOnce(Vec<usize>),
     /// Advance of time, in milliseconds.
     Wait(u64),

@@ -44,7 +44,7 @@ impl Gateways {
         }
     }
 
-    /// Returns the number of requests that each gateway admits by itself if it is asked without end.
+    /// Returns the number of requests that each gateway admits on its own if it is asked without end.
     fn alone(&self, quota: Quota) -> Vec<u64> {
         let admitted = |node: &Fallback| {
             (0..100_000)
@@ -165,7 +165,7 @@ fn what_was_seen_of_a_refusal_ends_no_later_than_the_refusal() {
 }
 
 proptest! {
-    /// Asserts the bound that the documentation states, however often the shared counters come and go.
+    /// Asserts the documented bound, regardless of how often the shared counters come and go.
     #[test]
     fn never_more_than_the_limit_and_the_shares_are_admitted_in_a_day(
         count in 1..5u16,
