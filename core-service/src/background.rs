@@ -15,7 +15,7 @@ const BATCH: u64 = 1_000;
 const BATCHES: usize = 50;
 
 impl Core {
-    /// Runs until `shutdown`. Any number of cores may do so at once.
+    /// Runs until `shutdown`. Any number of cores may do so concurrently.
     pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send) {
         let sweeping = async {
             let mut ticks = time::interval(INTERVAL);

@@ -84,7 +84,7 @@ fn catalogue() -> Vec<TableCreateStatement> {
             .col(integer("pet_id").not_null())
             .col(unix_millis("created_at").not_null())
             .take(),
-        // Positions of imports, so that no line of one is added twice. Kept for good: a file that was
+        // Positions of imports, so that no line of one is added twice. Kept permanently: a file that was
         // imported once is not imported again by mistake.
         Table::create()
             .table("imports")
@@ -198,7 +198,7 @@ fn usage() -> Vec<TableCreateStatement> {
             .col(integer("quota")) // the limit, if it was one
             .col(unix_millis("since"))
             .col(unix_millis("until"))
-            .col(integer("repeats").not_null()) // how many more are not kept
+            .col(integer("repeats").not_null()) // number of further ones that are not kept
             .take(),
         Table::create()
             .table("refusal_counts")

@@ -67,7 +67,7 @@ async fn any_number_may_migrate_one_database_at_once() {
 async fn a_migration_that_fails_leaves_nothing_behind() {
     let database = new_database().await;
     let db = connect(&database).await;
-    database.psql("CREATE TABLE revision (in_the_way int)").await; // what a later change is about to make
+    database.psql("CREATE TABLE revision (in_the_way int)").await; // the table that a later change creates
     up(&db).await.unwrap_err();
     let tables = "SELECT string_agg(tablename, ',') FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(database.psql(tables).await, "revision");

@@ -1,4 +1,4 @@
-//! The calls of operators' commands: methods of `AdminService`, over gRPC or on the store in this process.
+//! Calls of operators' commands: methods of `AdminService`, over gRPC or on the store in this process.
 //! Requests and answers are the JSON of the admin API.
 
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl AdminSettings {
         self.print(&answer, text)
     }
 
-    /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it stands
+    /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it is printed
     /// alone on stdout, so that it can be piped to a file or another program; `note` and `remedy` are
     /// sentences about the answer.
     pub(crate) fn run_once(

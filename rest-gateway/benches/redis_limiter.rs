@@ -79,7 +79,7 @@ async fn row(redis: &RedisServer, limiter: &Arc<RedisLimiter>, callers: u64, dur
         tokio::spawn(async move {
             let (mut micros, mut account) = (Vec::new(), caller.cast_signed());
             while start.elapsed() < duration {
-                account = (account * 69_069 + 362_437) % ACCOUNTS; // any spread will do
+                account = (account * 69_069 + 362_437) % ACCOUNTS; // any distribution is sufficient
                 let asked = Instant::now();
                 limiter.take(&limit_key(account), PRO, UnixMillis(0)).await.unwrap();
                 micros.push(asked.elapsed().as_micros());
@@ -108,7 +108,7 @@ fn limit_key(account: i64) -> LimitKey {
     LimitKey::ApiKey { account_id: account, key_id: "1".into() }
 }
 
-/// The sum of Redis's figures of that name, user and system time for example.
+/// Returns Redis's figure `name`, or the sum of its user and system figures if `name` ends with `_`.
 async fn info(redis: &RedisServer, section: &str, name: &str) -> f64 {
     let info = redis.cli(&["INFO", section]).await;
     let is_named = |field: &str| {

@@ -39,8 +39,7 @@ pub fn from_json(text: &[u8]) -> Result<NewPet, RowError> {
     Ok(pet::new_pet(text)?)
 }
 
-/// Returns the pet in the cells of the [`COLUMNS`]. A cell that is missing or empty is a member that is left
-/// out.
+/// Returns the pet in the cells of the [`COLUMNS`]. A missing or empty cell is an omitted member.
 ///
 /// # Errors
 ///

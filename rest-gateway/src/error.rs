@@ -43,7 +43,7 @@ pub(crate) enum ApiError {
     ApiKeyExpired,
     #[error("{}", suspension_message(.reason))]
     AccountSuspended { reason: Arc<str> },
-    /// The core is unreachable, and what is remembered of the key may no longer be trusted.
+    /// The core is unreachable, and the key is not cached, or stale.
     #[error("the API key cannot be checked at the moment")]
     ApiKeyNotChecked,
     #[error("too many API keys are being looked up at the moment")]

@@ -154,7 +154,7 @@ impl fmt::Display for PartState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayReadiness {
     /// The core: down until it has answered once and while it lacks a method, later degraded while it does
-    /// not answer, because another gateway would fare no better.
+    /// not answer, because other gateways would have the same problem.
     pub core: PartState,
     /// The rate limiter: degraded while the counters that all gateways share are unreachable.
     pub limiter: PartState,

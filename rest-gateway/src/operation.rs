@@ -64,11 +64,11 @@ const X_STABILITY: HeaderName = HeaderName::from_static("x-stability");
 /// Degree to which clients may rely on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stability {
-    /// Changes are additions only.
+    /// Only additions are made.
     Stable,
     /// It is intended to stay, but may still change incompatibly.
     Beta,
-    /// It may change or go away at any time.
+    /// It may change or be removed at any time.
     Experimental,
 }
 

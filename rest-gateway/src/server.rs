@@ -86,7 +86,7 @@ pub struct Server {
 /// the last connection is closed or [`ServerLimits::drain_deadline`] has passed.
 ///
 /// # Errors
-/// None at present: a failed accept is logged and tried again.
+/// Currently never: a failed accept is logged and retried.
 pub async fn serve(
     listener: TcpListener,
     server: Server,

@@ -92,7 +92,7 @@ impl UsageCounter {
     }
 
     /// Reports the counts. A report that the core does not answer is sent again the next time. Counts made
-    /// meanwhile wait for that, or the work would have no end under load.
+    /// meanwhile wait for that, because otherwise the work would not end under load.
     pub(crate) async fn report(&self) {
         let mut is_last = false;
         while !is_last && let Some(report) = self.ledger.next_report() {

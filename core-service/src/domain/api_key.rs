@@ -227,7 +227,7 @@ pub struct IssuedKey {
     pub key: ApiKey,
 }
 
-/// A key that replaces another.
+/// A key that replaces another one.
 #[derive(Debug)]
 pub struct RotatedKey {
     /// The new key.

@@ -1,4 +1,4 @@
-//! Events of the audit: what operators changed.
+//! Events of the audit: the changes made by operators.
 
 use petstore_clock::UnixMillis;
 use serde_json::{Map, Value, json};

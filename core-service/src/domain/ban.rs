@@ -44,7 +44,7 @@ impl StatedReason {
         parse_line("reason", raw, Self::MAX_CHARS, "must be 1 to 200 characters long and not blank").map(Self)
     }
 
-    /// Parses the reason of a message, in which an empty one means that none is given.
+    /// Parses the reason in a message, in which an empty one stands for none.
     ///
     /// # Errors
     ///
@@ -97,8 +97,7 @@ pub(crate) enum BanNote {
 
 impl BanNote {
     /// Returns `true` if a ban that a gateway reports replaces this one: it must be newer and end later. So
-    /// no report shortens a ban, undoes what an operator did after it was imposed, or has an effect when it
-    /// is repeated.
+    /// no report shortens a ban, undoes a later action of an operator, or has an effect when it is repeated.
     pub(crate) fn gives_way_to(&self, reported: &Ban) -> bool {
         match self {
             Self::Banned(kept) => reported.from >= kept.from && reported.until > kept.until,

@@ -49,7 +49,7 @@ const VERSION: u8 = 1;
 const DIGITS: usize = 2 * (1 + 1 + 8 + 4);
 
 impl PageToken {
-    /// Violation for a token that was changed on its way, or never was one.
+    /// Violation for a token that was changed, or that never was a token.
     pub const DAMAGED: Violation = Violation::new("cursor", "must be the unchanged one of the page before");
     /// Violation for a token of a list of the same kind with another filter.
     pub const OF_ANOTHER_STATUS: Violation =
@@ -61,7 +61,7 @@ impl PageToken {
     ///
     /// # Errors
     ///
-    /// If the token was changed or never was one: [`Self::DAMAGED`].
+    /// If the token was changed, or never was a token: [`Self::DAMAGED`].
     pub fn parse(written: &str) -> Result<Self, Violation> {
         Self::read(written).ok_or(Self::DAMAGED)
     }
@@ -82,7 +82,7 @@ impl PageToken {
 
     fn checksum(self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(b"petstore page token"); // so that not just any CRC-32 will do
+        hasher.update(b"petstore page token"); // so that not any CRC-32 is accepted
         hasher.update(&[VERSION, self.list.number()]);
         hasher.update(&self.last_id.to_be_bytes());
         hasher.finalize()

@@ -20,7 +20,7 @@ mod usage;
 pub(super) use caller::LocalOperator;
 pub(crate) use guesses::Guesses;
 
-/// Writes each method from its path, the role that it needs, and the function that does its work.
+/// Defines each method by its path, the role that it needs, and the function that does its work.
 macro_rules! methods {
     ($($method:ident $rpc:literal $role:ident $request:ident $response:ident $work:path;)*) => {
         #[tonic::async_trait]

@@ -112,7 +112,7 @@ fn trace(traceparent: &str) -> HeaderMap {
     headers
 }
 
-/// The answers, those together that are known at the same time.
+/// Stream of answers. Answers that are known at the same time are sent together.
 fn messages(answers: FuturesUnordered<impl Future<Output = Answer>>) -> impl Stream<Item = CallResponse> {
     stream::unfold((answers, None), async |(mut answers, left_over)| {
         let first = match left_over {

@@ -22,7 +22,7 @@ pub(super) fn create_pet(
 
 /// Parses a pet to add.
 pub(super) fn new_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
-    let pet = pet.unwrap_or_default(); // a pet without members says best what it lacks
+    let pet = pet.unwrap_or_default(); // an empty pet fails with all its missing members
     NewPet::parse(RawPet { name: pet.name, category_id: pet.category_id, status: status(pet.status) })
 }
 
@@ -121,7 +121,7 @@ fn lifted_at(note: Option<&BanNote>) -> Option<i64> {
 }
 
 pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreError> {
-    let ban = ban.unwrap_or_default(); // one that is absent does not end after it begins either
+    let ban = ban.unwrap_or_default(); // an absent ban does not end after its start either
     let from = moment("ban.imposed_at_ms", ban.imposed_at_ms)?;
     let until = moment("ban.ends_at_ms", ban.ends_at_ms)?;
     Ban::new(from, until, BanOrigin::Limiter).map_err(refused)

@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: whether the store answers.
+//! `grpc.health.v1.Health`: "serving" while the store answers.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const SERVICES: [&str; 4] = [
 ];
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A store that is slower than this does not serve.
+/// Timeout of a ping. A store that is slower counts as not serving.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The health service, with the status that it begins with, and the handle that changes it.
@@ -36,7 +36,7 @@ pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, Heal
     (service.max_decoding_message_size(MAX_TOOL), reporter)
 }
 
-/// Asks the store. It takes [`PING_TIMEOUT`] at most.
+/// Pings the store. Takes [`PING_TIMEOUT`] at most.
 pub(super) async fn check(store: &Store) -> ServingStatus {
     match time::timeout(PING_TIMEOUT, store.ping()).await {
         Ok(Ok(())) => ServingStatus::Serving,
@@ -44,7 +44,7 @@ pub(super) async fn check(store: &Store) -> ServingStatus {
     }
 }
 
-/// Asks the store every second, and reports when the status changes. Never ends.
+/// Pings the store every second, and reports changes of the status. Never returns.
 pub(super) async fn watch(store: Store, reporter: HealthReporter, mut last: ServingStatus) {
     loop {
         time::sleep(INTERVAL).await;

@@ -41,7 +41,7 @@ impl Service<Request<Body>> for MessageSizeRouter {
     type Future = <PetStoreServer<Core> as Service<Request<Body>>>::Future;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(())) // as both are, always
+        Poll::Ready(Ok(())) // as both are always ready
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {

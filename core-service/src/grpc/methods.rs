@@ -1,4 +1,4 @@
-//! The table of methods: what holds for each, on every transport.
+//! Table of methods, with the rules for each, on every transport.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use tonic_reflection::server::Builder;
 
 use super::methods::MAX_TOOL;
 
-/// Adds reflection. Without it nothing is lost but comfort, so that a fault in it ends nothing.
+/// Adds reflection. It is only a convenience, so a fault in it stops nothing else.
 pub(super) fn add_to(routes: Routes) -> Routes {
     let Ok(public) = public_descriptors() else {
         tracing::error!("reflection is off: the descriptors cannot be read");

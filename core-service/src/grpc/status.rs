@@ -63,7 +63,7 @@ pub(super) fn reason(error: &PetStoreError) -> &'static str {
     }
 }
 
-/// A reason, by the enumeration that names it.
+/// Reason of a failure, by the enumeration that defines it.
 enum Reason {
     Public(ErrorReason),
     Admin(AdminErrorReason),

@@ -38,7 +38,7 @@ impl CreationsInFlight {
     }
 
     fn keys(&self) -> MutexGuard<'_, HashSet<IdempotencyKey>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves the set half changed
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves the set inconsistent
     }
 }
 

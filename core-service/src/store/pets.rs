@@ -38,7 +38,7 @@ impl Pets<'_> {
         rows.into_iter().map(Pet::try_from).collect()
     }
 
-    /// Returns the pet, if it exists. A replica that has it is as good as the primary, because a pet never
+    /// Returns the pet, if it exists. A replica that has it answers like the primary, because a pet never
     /// changes. A replica that lacks it may only lag.
     pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         if let Some(pet) = self.0.pet_cache.get(id)
@@ -85,7 +85,7 @@ impl Pets<'_> {
     ) -> Result<Vec<pet::Model>, PetStoreError> {
         let missing = (list.size.get() + 1).saturating_sub(rows.len());
         if missing == 0 {
-            return Ok(rows); // another page follows, which sees to that
+            return Ok(rows); // another page follows, which repeats the check
         }
         let after = rows.last().map(|row| PetId(row.id)).or(list.after);
         match self.first_rows(ListPets { after, ..list }, missing).await {

@@ -39,7 +39,7 @@ const LIFETIMES: Lifetimes = Lifetimes {
 /// Number of statements kept prepared on each connection: more than the store has.
 const STATEMENT_CACHE: usize = 128;
 
-/// Limits that the server itself enforces. No statement runs on for long after its caller has given up, and
+/// Limits that the server itself enforces. No statement continues for long after its caller has given up, and
 /// no transaction of a core that was frozen or cut off holds its locks for long.
 const SERVER_LIMITS: [(&str, &str); 6] = [
     ("statement_timeout", "2s"),
@@ -131,7 +131,7 @@ fn settings(
 /// Returns one connection for the schema, as a pool because migrations require one. It serves no calls.
 async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr> {
     let connect = connect_options(address).options(MIGRATION_LIMITS);
-    let mut options = ConnectOptions::new("postgres://localhost"); // what counts goes in below
+    let mut options = ConnectOptions::new("postgres://localhost"); // the relevant options are set below
     options
         .max_connections(1)
         .min_connections(1)

@@ -68,6 +68,6 @@ async fn on_connection<T>(
             (connection, result)
         }
     };
-    let _ = connection.close().await; // what counts is in `result`
+    let _ = connection.close().await; // the relevant error is in `result`
     result
 }

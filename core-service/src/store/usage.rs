@@ -35,7 +35,7 @@ const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_erro
 pub(crate) struct CountedDays {
     /// Days in ascending order. Days without requests are left out.
     pub(crate) days: Vec<UsageDay>,
-    /// Number of the reporter's last report that was counted; 0 if there was none, or there are no days.
+    /// Number of the reporter's last report that was counted; 0 if none was, or `days` is empty.
     pub(crate) last_report: i64,
 }
 

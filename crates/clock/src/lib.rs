@@ -30,7 +30,7 @@ use std::{
 
 /// Time in whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
 ///
-/// Two moments are compared with [`since`](Self::since), which never goes below zero, because clocks are set
+/// Two times are compared with [`since`](Self::since), which never goes below zero, because clocks are set
 /// back.
 ///
 /// ```

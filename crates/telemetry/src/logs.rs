@@ -57,7 +57,7 @@ pub struct InvalidFilter;
 fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        // The library logs two lines for each migration, and one line of the store says more.
+        // The library logs two lines for each migration, while the store logs one line with more information.
         EnvFilter::try_new(format!("sea_orm_migration=warn,{}", directives.join(",")))
             .map_err(|_| InvalidFilter)
     } else {
@@ -137,7 +137,7 @@ impl Log {
     pub fn set_filter(&self, filter: &str) -> Result<(), InvalidFilter> {
         let directives = parse_filter(filter)?;
         let mut current = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
-        self.directives.reload(directives).map_err(|_| InvalidFilter)?; // fails only when the log is gone
+        self.directives.reload(directives).map_err(|_| InvalidFilter)?; // fails only if there is no log
         filter.clone_into(&mut current);
         tracing::info!(filter, "the log level was changed");
         Ok(())
@@ -162,7 +162,7 @@ pub fn metrics() -> Collectors {
     })]
 }
 
-/// Logs a panic as one line with its place. Its message is left out, because it could hold anything.
+/// Logs a panic as one line with its location. Its message is omitted, because it could hold anything.
 pub fn log_panics() {
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();

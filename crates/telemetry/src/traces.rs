@@ -40,7 +40,7 @@ pub struct Traces(Option<SdkTracer>);
 pub enum Root {
     /// Begins a trace at the ratio of the settings.
     Sampled,
-    /// Begins no trace: such requests are background work.
+    /// Never begins a trace: such requests are background work.
     Never,
 }
 

@@ -15,9 +15,9 @@ pub(crate) enum Phase {
     ClosingHttp,
     /// The gRPC port closes, after the REST port, whose requests need it in a single process.
     ClosingGrpc,
-    /// Background work ends. After the ports, because it keeps API keys up to date for the last requests.
+    /// Background work ends, after the ports, because it keeps API keys up to date for the last requests.
     ClosingBackground,
-    /// The admin port closes. Last, because it reports why the others do not serve.
+    /// The admin port closes last, because it reports why the others do not serve.
     ClosingAdmin,
 }
 

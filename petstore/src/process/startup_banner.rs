@@ -9,7 +9,7 @@ use std::{
 
 use crate::settings::GrpcAddr;
 
-/// Addresses of a process. Missing ones are left out.
+/// Addresses of a process. Missing ones are omitted.
 #[derive(Debug, Default)]
 pub(crate) struct StartupBanner {
     pub(crate) http: Option<SocketAddr>,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::recorded::Costs;
 
-/// Number of calls of every function. The first call also prepares what is made once.
+/// Number of calls of every function. The first call also runs one-time initialisation.
 const CALLS: usize = 2;
 
 /// Test that callgrind runs, in this program.
@@ -31,7 +31,7 @@ pub(crate) async fn counted() -> Costs {
     let run = tokio::task::spawn_blocking(move || {
         Command::new("valgrind")
             .args(["--tool=callgrind", "--collect-atstart=no"])
-            // Two ways to write one pattern, because a pattern has one option.
+            // Two spellings of one pattern, because each option takes one pattern.
             .args(["--toggle-collect=*measured_*", "--dump-after=*::measured_*"])
             .arg(format!("--callgrind-out-file={}", out.display()))
             .arg(std::env::current_exe().expect("this program"))

@@ -9,8 +9,8 @@
 //! PETSTORE_ACCEPT_COSTS=1 cargo test -p petstore --test costs
 //! ```
 //!
-//! The numbers are of the build that tests have: not optimised. They compare one revision with another, not
-//! the service with other programs.
+//! The numbers are those of the test build, which is not optimised. They compare one revision with another,
+//! not the service with other programs.
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -77,7 +77,7 @@ async fn a_client_that_waits_as_it_is_told_is_never_banned() {
     }
 }
 
-/// Uses the minute up, is refused once, and lets the second pass in which refusals are forgiven.
+/// Uses up the minute, is refused once, and waits for the end of the second in which refusals are forgiven.
 async fn run_into_429(shop: &TestShop, client: &Client) {
     client.sends(60, "/v1/pets").await;
     client.get("/v1/pets").await.assert_error(429, "RATE_LIMITED");

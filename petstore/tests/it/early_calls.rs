@@ -69,7 +69,7 @@ async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_no
     .await;
 }
 
-/// Tests that one of them is admitted; one more may have been early.
+/// Asserts that one of them is admitted; one more may have been early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_hundred_reads_at_once_with_one_request_left_cost_the_core_two_reads_at_most() {
     let redis = RedisServer::start(RedisOptions::default()).await;

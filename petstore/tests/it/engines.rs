@@ -125,7 +125,7 @@ async fn a_migration_that_was_killed_is_completed_by_the_next() {
                 || format!("sqlite://{}", folder.path().join("petstore.db").display()),
                 |database| database.url(),
             );
-            // At ten moments between its start and its end.
+            // At ten times between its start and its end.
             let moment = format!("{:.3}", (took * part / 5).as_secs_f64());
             let killed = Installation::of("timeout").with_variable("PETSTORE_DATABASE_URL", &url);
             killed.run(&["--signal=KILL", &moment, env!("CARGO_BIN_EXE_petstore"), "migrate", "up"]).await;

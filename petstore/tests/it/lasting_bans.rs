@@ -251,7 +251,7 @@ async fn provoke_a_ban_in_real_time(client: &Client) {
         if is_banned(&client.get("/v1/nothing").await) {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await; // further seconds that are forgiven go by
+        tokio::time::sleep(Duration::from_millis(20)).await; // further forgiven seconds pass
     }
     panic!("400 requests after a 429, and no ban: {:?}", client.get("/v1/nothing").await);
 }

@@ -61,13 +61,13 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
         accounts.push(Account::open(&shop, number, 50 + number as u64).await);
     }
     let mut records = Vec::new();
-    // From soon enough on any machine to around the time for which a gateway waits.
+    // From early enough on any machine to about the time for which a gateway waits.
     let mut mean = [2, 10, 20, 30, 40, 50, 60].map(Duration::from_millis).into_iter().cycle();
     eventually(PATIENCE, async || {
         let by = mean.next().unwrap();
         proxy.set(Fault::Delay { by, jitter: by }).await;
         records.extend(load(&shop, &accounts, 60).await);
-        // Only after an answer that arrived too late can one be taken for another.
+        // Answers can only be confused after one that arrived too late.
         let (shared, alone): (Vec<_>, Vec<_>) =
             records.iter().skip_while(|record| is_shared(record)).partition(|record| is_shared(record));
         let (shared, alone) = (shared.len(), alone.len());

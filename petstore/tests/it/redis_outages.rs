@@ -249,7 +249,7 @@ async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shar
         for client in &shared {
             assert!(is_shared(client).await, "a living node goes on counting");
         }
-        tokio::time::sleep(Duration::from_millis(50)).await; // probes of the dead node go by
+        tokio::time::sleep(Duration::from_millis(50)).await; // probes of the dead node pass
     }
     cluster.node(0).restart().await;
     says(&shop, "ok").await;

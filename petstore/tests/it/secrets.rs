@@ -1,5 +1,4 @@
-//! Secrets stay where they belong: in the request that carries them, and in the file that an operator keeps
-//! them in.
+//! Secrets only occur in the request that carries them, and in the file in which an operator keeps them.
 
 use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -105,7 +104,7 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
     sweep.assert_clean();
 }
 
-/// Tests files that are given away, which only root can do. Without root there is nothing to test.
+/// Tests files that belong to another user, which only root can create. Without root the test does nothing.
 #[tokio::test]
 async fn a_secret_that_another_user_has_planted_is_not_adopted() {
     let nobody = 65_534;

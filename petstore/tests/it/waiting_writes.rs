@@ -46,7 +46,7 @@ async fn a_gateway_of_its_own_answers_reads_while_two_hundred_writes_of_another_
     }
 }
 
-/// Checks that reads are answered between two moments at which the same writes wait. A read needs no place
+/// Checks that reads are answered between two times at which the same writes wait. A read needs no permit
 /// that only the end of a write frees.
 async fn answers_reads_while_writes_wait(installation: &Installation, lock: Lock, reader: &Client) {
     let id = created(&reader.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);

@@ -33,7 +33,7 @@ pub(super) fn set_members(
         let path = format!("{within}{name}");
         match fields.iter().find(|field| field.json_name() == name) {
             None => faults.push(format!("{path} is no member of this object")),
-            Some(_) if value.is_null() => {} // as if it were left out
+            Some(_) if value.is_null() => {} // as if it were omitted
             Some(field) if is_taken(message, field) => {
                 faults.push(format!("{path} cannot be given beside another member that says the same"));
             }
@@ -130,7 +130,7 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
                 return is_right.then_some(Value::Message(inner));
             }
         },
-        _ => (None, "of a kind that is known".to_owned()), // the service has no others; a test looks
+        _ => (None, "of a kind that is known".to_owned()), // the service has no others, as a test checks
     };
     if value.is_none() {
         faults.push(format!("{path} must be {rule}"));
@@ -147,7 +147,7 @@ fn seconds(kind: &Kind, parts: Option<(i64, i32)>) -> Option<Value> {
     Some(Value::Message(value))
 }
 
-/// Returns a message as an object. Members without a value are left out, empty texts and lists are not.
+/// Returns a message as an object. Members without a value are omitted, empty texts and lists are not.
 fn from_message(message: &DynamicMessage) -> Json {
     let name = message.descriptor();
     let part = |field| message.get_field_by_name(field);

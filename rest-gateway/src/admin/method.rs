@@ -1,4 +1,4 @@
-//! The methods of the admin service, and the HTTP requests that stand for them (`google.api.http`), from the
+//! Methods of the admin service, and the HTTP requests that map to them (`google.api.http`), from the
 //! descriptors.
 
 use std::sync::LazyLock;
@@ -28,11 +28,11 @@ static POOL: LazyLock<DescriptorPool> =
 #[derive(Clone, Debug)]
 pub(super) struct AdminMethod(MethodDescriptor);
 
-/// HTTP request that stands for a method.
+/// HTTP request that maps to a method.
 #[derive(Clone, Debug)]
 pub(super) struct Binding {
     pub(super) http_method: Method,
-    /// Path, in which `{name}` stands for a segment: the field with that name in JSON.
+    /// Path, in which `{name}` is a segment: the field with that name in JSON.
     pub(super) path: String,
     /// Field that is the body, or `*` for all fields that are not in the path; `None` if there is no body.
     pub(super) body: Option<String>,
@@ -44,7 +44,7 @@ fn service() -> Option<ServiceDescriptor> {
     POOL.get_service_by_name(SERVICE)
 }
 
-/// Returns every method with each request that stands for it, in their order.
+/// Returns every method with each request that maps to it, in their order.
 pub(super) fn bindings() -> Vec<(AdminMethod, Binding)> {
     let methods = service().into_iter().flat_map(|service| service.methods().collect::<Vec<_>>());
     methods
@@ -99,7 +99,7 @@ impl AdminMethod {
         if faults.is_empty() { Ok(message) } else { Err(faults.join("; ")) }
     }
 
-    /// Returns the body that answers the first HTTP request that stands for the method.
+    /// Returns the body that answers the first HTTP request that maps to the method.
     pub(super) fn body(&self, answer: &DynamicMessage) -> serde_json::Value {
         json::body(answer, rules(&self.0).first().and_then(|binding| binding.response_body.as_deref()))
     }
@@ -166,7 +166,7 @@ impl Binding {
         input.fields().filter(in_query).collect()
     }
 
-    /// Returns the request of the method that the HTTP request stands for. One error names every fault.
+    /// Returns the request of the method that the HTTP request maps to. One error names every fault.
     pub(super) fn message(
         &self,
         method: &AdminMethod,

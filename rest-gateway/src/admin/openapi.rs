@@ -62,7 +62,7 @@ pub(crate) fn document() -> Value {
 /// Message types that are referred to, and the comments of each file.
 #[derive(Default)]
 struct Components {
-    /// Schemas that are complete.
+    /// Complete schemas.
     schemas: Map<String, Value>,
     waiting: Vec<MessageDescriptor>,
     seen: BTreeSet<String>,
@@ -242,7 +242,7 @@ fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
     .map(|(name, schema)| (name.to_owned(), schema))
 }
 
-/// Returns the response of any failure: the codes of the admin API with what each means, beside those of the
+/// Returns the response of any failure: the codes of the admin API with their meanings, and those of the
 /// public interface.
 fn error_response() -> Value {
     let rows = error::all().map(|reason| {

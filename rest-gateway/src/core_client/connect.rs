@@ -1,4 +1,4 @@
-//! Connecting to a core across a network or a Unix socket.
+//! Connections to a core across a network or a Unix socket.
 
 use std::{fmt, io, time::Duration};
 
@@ -157,8 +157,8 @@ fn names_a_port_and_nothing_else(url: &str) -> bool {
     })
 }
 
-/// Returns the token as a bearer credential, and as it stands beside another one. Both are marked so that
-/// neither a log nor HTTP/2's table of header fields keeps them.
+/// Returns the token as a bearer credential, and as an additional header field beside another credential.
+/// Both are marked so that neither a log nor HTTP/2's table of header fields keeps them.
 fn credentials(token: &ServiceToken) -> Option<(HeaderValue, HeaderValue)> {
     let sensitive = |text: String| {
         let mut value = HeaderValue::try_from(text).ok()?; // a token is ASCII

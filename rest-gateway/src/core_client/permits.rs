@@ -58,12 +58,12 @@ impl Permits {
         };
         match granted.await {
             Ok(permit) => permit,
-            Err(_) => pending().await, // only a caller that has given up is left out
+            Err(_) => pending().await, // only a caller that has given up gets no permit
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it half changed
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 }
 

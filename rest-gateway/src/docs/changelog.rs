@@ -9,7 +9,7 @@ pub(super) const PATH: &str = "/docs/changelog";
 
 const CHANGELOG: &str = include_str!("../../../CHANGELOG.md");
 
-/// Returns the page. Links are left out, since they lead to files that are not served here.
+/// Returns the page. Links are omitted, since they lead to files that are not served here.
 pub(super) fn page() -> String {
     let is_link = |event: &Event| matches!(event, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link));
     let mut html = String::new();

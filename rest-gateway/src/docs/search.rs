@@ -17,7 +17,7 @@ pub(super) fn index(pages: &[(String, String)]) -> String {
     json!(entries).to_string()
 }
 
-/// Returns the text from the end of the first tag with this beginning up to `end`.
+/// Returns the text between the first tag with this beginning and `end`.
 fn between<'a>(html: &'a str, begin: &str, end: &str) -> &'a str {
     let inside = html.split_once(begin).and_then(|(_, rest)| rest.split_once('>'));
     inside.and_then(|(_, rest)| rest.split_once(end)).map_or("", |(inside, _)| inside)

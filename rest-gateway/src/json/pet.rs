@@ -1,5 +1,5 @@
-//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, and the cells of a table.
-//! A new member is added here alone.
+//! Pets as JSON (docs/contract.md, 2.1 to 2.3): the request body, the answer, and the cells of a table. A new
+//! member is only added here.
 
 use petstore_proto::v1::{NewPet, Pet, PetStatus};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::error::ApiError;
 /// Members of a pet that clients set, which are also the columns of a table.
 pub(crate) const MEMBERS: [&str; 3] = ["name", "categoryId", "status"];
 
-/// Members of these that may not be left out.
+/// Members of these that are required.
 pub(crate) const REQUIRED: [&str; 2] = ["name", "categoryId"];
 
 /// Typical length of a pet with a short name, in bytes, so that a page is seldom copied while it grows.
@@ -90,7 +90,7 @@ pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     )
 }
 
-/// Returns the pet in the cells of the [`MEMBERS`]. An empty cell is a member that is left out.
+/// Returns the pet in the cells of the [`MEMBERS`]. An empty cell is an omitted member.
 pub(crate) fn new_pet_from_cells(cells: [Option<&str>; MEMBERS.len()]) -> Result<NewPet, ApiError> {
     let [name, category_id, status] = cells.map(|cell| cell.filter(|cell| !cell.is_empty()));
     collect(
@@ -124,7 +124,7 @@ fn required<T>(name: &str, value: Result<Option<T>, String>) -> Result<T, String
     value?.ok_or_else(|| format!("{name} is required"))
 }
 
-/// Returns the member as `parse` reads it, or `None` if it is left out.
+/// Returns the member as `parse` reads it, or `None` if it is omitted.
 fn member<T>(
     members: &Members<'_>,
     name: &str,

@@ -87,7 +87,7 @@ struct ByStatus {
 pub(crate) fn usage_body(plan: Plan, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
     let days = days.iter().map(day).collect();
     let usage = Usage { plan: plan_word(plan), limit_status: limit_status.into(), days };
-    serde_json::to_vec(&usage).unwrap_or_default() // numbers and strings do not fail
+    serde_json::to_vec(&usage).unwrap_or_default() // serialising numbers and strings does not fail
 }
 
 impl From<&LimitStatus> for LimitStatusBody {

@@ -174,7 +174,7 @@ impl<T: Clone + Send + Sync + 'static> Dispatcher<T> {
     fn begin(&self, batch: Vec<Waiting<T>>, permit: OwnedSemaphorePermit) {
         let call = (self.shared.call)(batch.iter().map(|waiting| waiting.digest).collect());
         let call = async move {
-            let _permit = permit; // until the answer is there, or no look-up waits for it any more
+            let _permit = permit; // until the answer has arrived, or no look-up waits for it any more
             call.await
         };
         let call = call.boxed().shared();

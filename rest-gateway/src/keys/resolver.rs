@@ -176,7 +176,7 @@ impl KeyResolver {
             () = follow => {}
             () = report_bans => {}
         }
-        let _ = self.0.report_bans().await; // what fails now is lost
+        let _ = self.0.report_bans().await; // bans that cannot be reported now are lost
         self.0.report_uses().await;
     }
 

@@ -10,7 +10,7 @@ use crate::{
     operation::{Access, GET_PET_DEPRECATION, OPERATIONS},
 };
 
-/// Calls `see` with every value in the tree and the member name that it stands under.
+/// Calls `see` with every value in the tree and the name of its member.
 fn walk<'a>(value: &'a Value, member: &str, see: &mut impl FnMut(&str, &'a Value)) {
     see(member, value);
     match value {

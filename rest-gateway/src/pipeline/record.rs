@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// Counts the answer and writes its line. `key` is the request's key if it may be used, and `refused_key` is
-/// its key if it is known and may not. The request id is the line's only text from the client, because its
-/// characters are limited: a path or a query could hold a key.
+/// its key if it is known but may not be used. The request id is the line's only text from the client,
+/// because its characters are limited: a path or a query could hold a key.
 pub(super) fn record(
     gateway: &GatewayState,
     context: &RequestContext,

@@ -90,7 +90,7 @@ impl CounterStore {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     windows: Windows,
-    /// Abuse states of keys that were refused recently: seldom more than one.
+    /// Abuse states of recently refused keys: seldom more than one.
     abuse: Vec<(Arc<str>, AbuseState)>,
 }
 

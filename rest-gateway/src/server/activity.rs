@@ -249,7 +249,7 @@ impl<I> ObservedStream<I> {
 }
 
 impl<I: AsyncRead + Unpin> ObservedStream<I> {
-    /// Waits for bytes to read. Returns `false` if the peer sends no more.
+    /// Waits for bytes to read. Returns `false` if the peer has closed its half.
     pub(super) async fn has_more(&mut self) -> io::Result<bool> {
         if self.unread.is_empty() {
             self.unread = poll_fn(|context| {

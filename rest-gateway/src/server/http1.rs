@@ -41,20 +41,20 @@ pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
     http.header_read_timeout(None)
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_buf_size)
-        // A client that has sent everything may close its half and still be answered. It also saves a look at
+        // A client that has sent everything may close its half and still be answered. It also saves polling
         // the socket during each request; an abandoned request runs to its own deadline.
         .half_close(true);
     http
 }
 
-/// Way in which a connection ended.
+/// Outcome of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// One of the two sides ended it.
     Over,
     /// It did not end in time, and has to be cut off.
     Overdue,
-    /// It did not end: no request is in flight, and none was for a while.
+    /// It did not end, but no request has been in flight for a while.
     Quiet,
 }
 
@@ -306,7 +306,7 @@ impl Service<Request<Incoming>> for Http1Service {
 pub(super) struct ResponseFuture {
     answer: BoxFuture<'static, AppResponse>,
     limits: Arc<ServerLimits>,
-    /// `None` once the answer is there, whose body then holds it.
+    /// `None` once the answer exists, whose body then holds it.
     in_flight: Option<RequestInFlight>,
 }
 

@@ -10,16 +10,16 @@ pub struct ServerLimits {
     pub header_read_timeout: Duration,
     /// Time for a TLS handshake. Default 5 s.
     pub tls_handshake: Duration,
-    /// Maximum number of header fields in a head of HTTP/1.1; with more, the answer is a bare 431. Default
-    /// 256.
+    /// Maximum number of header fields in a head of HTTP/1.1; with more, the answer is 431 without an Error
+    /// body. Default 256.
     pub max_headers: usize,
     /// Maximum length of the header fields of HTTP/2 in bytes, as RFC 9113 §6.5.2 counts them; with more, the
-    /// answer is a bare 431. Default 64 KiB.
+    /// answer is 431 without an Error body. Default 64 KiB.
     pub max_header_list: u32,
     /// Maximum number of concurrent requests on one HTTP/2 connection. Default 100.
     pub max_streams: u32,
     /// Maximum length in bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger
-    /// head, the answer is a bare 431. At least 8192. Default 64 KiB.
+    /// head, the answer is 431 without an Error body. At least 8192. Default 64 KiB.
     pub max_buf_size: usize,
     /// Maximum time in which a client reads nothing of an answer. Default 10 s.
     pub write_stall: Duration,
@@ -30,7 +30,7 @@ pub struct ServerLimits {
     /// otherwise they send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
     /// Time without a request after which an HTTP/1.1 connection releases the memory of its buffers. Default
-    /// 250 ms, so that busy clients are never closed in favour of new ones.
+    /// 250 ms, so that the connections of busy clients keep their buffers.
     pub rest_after: Duration,
     /// Maximum time of an HTTP/2 request, until the client has read its answer. Default 1 min.
     pub stream_deadline: Duration,

@@ -1,4 +1,4 @@
-//! Listening socket: its connections, and its close without the loss of any.
+//! Listening socket, which is closed without losing connections.
 
 use std::{io, net::SocketAddr};
 

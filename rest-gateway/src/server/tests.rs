@@ -155,7 +155,7 @@ async fn a_connection_that_rests_answers_the_next_request_however_it_arrives() {
     let long = GET_PEER.replace("Host: h", &format!("Host: h\r\nX: {}", "x".repeat(9_000)));
     for request in [GET_PEER, &long] {
         for first in [1, request.len() / 2, request.len()] {
-            sleep(SHORT).await; // it rests by then
+            sleep(SHORT).await; // the connection rests by then
             let (first, rest) = request.split_at(first);
             stream.write_all(first.as_bytes()).await.unwrap();
             sleep(SHORT / 10).await;
@@ -297,7 +297,7 @@ async fn slow_clients_keep_nobody_out_where_slots_are_reclaimed() {
         slow.push(quick);
     }
     finish.notify_one();
-    read_until(&mut working, "done").await; // it did not wait for its client
+    read_until(&mut working, "done").await; // the server did not wait for its client
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn an_address_with_its_most_connections_gets_no_more() {
 
 #[tokio::test]
 async fn a_head_has_its_time_from_its_first_byte_and_an_idle_connection_has_its_own() {
-    let (head, idle) = (4 * SHORT, 32 * SHORT); // a busy machine does not make one as long as the other
+    let (head, idle) = (4 * SHORT, 32 * SHORT); // a busy machine does not make both equally long
     let limits = ServerLimits { header_read_timeout: head, idle, ..patient() };
     let server = Running::start(app(), limits).await;
     let mut stream = server.send(GET_PEER).await;

@@ -66,7 +66,7 @@ fn operation(method: &Method, path: &str) -> Option<&'static Value> {
     of_path?.1.get(method)
 }
 
-/// Returns the component that a reference leads to, or the value itself.
+/// Returns the component that a reference names, or the value itself.
 fn resolved(value: &'static Value) -> &'static Value {
     match value["$ref"].as_str() {
         Some(target) => DOCUMENT.pointer(&target[1..]).expect("a reference leads to a component"),

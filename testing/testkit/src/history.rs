@@ -13,7 +13,7 @@
 //! Only answers whose order is certain are compared: one had returned before the other was sent.
 //!
 //! This holds if the accounts' plans do not change, Redis is not flushed, and the window under test is the
-//! one that is shown. Give the accounts a day limit that is far away.
+//! one that is shown. Give the accounts a day limit that is never reached.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -134,8 +134,7 @@ fn is_admitted(record: &Record) -> bool {
     matches!(record.status, Ok(status) if !matches!(status, 401 | 429 | 500..))
 }
 
-/// Returns `true` if the request was refused because the window was used up. The 429 of a ban says nothing
-/// about it.
+/// Returns `true` if the request was refused because the window was used up. The 429 of a ban does not count.
 fn is_refused(record: &Record) -> bool {
     record.status == Ok(429) && record.code.as_deref() != Some("API_KEY_BANNED")
 }

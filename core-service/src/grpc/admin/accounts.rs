@@ -19,7 +19,7 @@ pub(super) async fn create(
     caller: Caller,
     request: pb::CreateAccountRequest,
 ) -> Result<pb::CreateAccountResponse, PetStoreError> {
-    let account = request.account.unwrap_or_default(); // one without members says best what it lacks
+    let account = request.account.unwrap_or_default(); // an empty account fails with all its missing members
     let name = convert::account_name(&account.name)?;
     let plan = convert::plan(account.plan, account.limits)?;
     let account = core.store.accounts().by(&caller.actor).create(&name, plan, caller.now).await?;

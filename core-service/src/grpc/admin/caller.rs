@@ -18,7 +18,7 @@ const CLIENT_ADDRESS: &str = "petstore-client-address";
 /// Metadata of an answer with the name of the call's operator.
 const OPERATOR: &str = "petstore-operator";
 
-/// Marker of the calls of a program that has the store itself. No header is turned into it.
+/// Marker of the calls of a program that has opened the store itself. No header sets it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::grpc) struct LocalOperator;
 
@@ -68,7 +68,7 @@ fn client_address(headers: &HeaderMap) -> Option<IpAddr> {
 }
 
 impl Core {
-    /// Does the work of one call if it carries the token of an operator with the needed role.
+    /// Runs the work of one call if it carries the token of an operator with the required role.
     pub(super) async fn administer<M, T, F>(
         &self,
         called: &'static Method,

@@ -71,7 +71,7 @@ pub(super) fn account_name(raw: &str) -> Result<AccountName, PetStoreError> {
     AccountName::parse(raw).map_err(refused)
 }
 
-/// Parses the name in a filter, in which an empty one means every account.
+/// Parses the name in a filter. An empty one selects every account.
 pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>, PetStoreError> {
     Some(raw).filter(|raw| !raw.is_empty()).map(account_name).transpose()
 }

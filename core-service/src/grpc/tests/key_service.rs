@@ -103,7 +103,7 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
-    // With tag and length of each, and larger numbers.
+    // Includes tag and length of each, and larger numbers.
     let largest = (key + 10) * crate::grpc::key_service::MAX_DIGESTS;
     assert!(largest <= crate::grpc::key_service::MAX_ANSWER, "{largest} bytes");
 }

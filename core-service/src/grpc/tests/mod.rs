@@ -54,7 +54,7 @@ impl Shop {
         KeyServiceClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
     }
 
-    /// Returns what is known of a key, and the revision of the answer.
+    /// Returns the state of a key, and the revision of the answer.
     async fn resolve(&self, digest: &[u8]) -> (Option<ResolvedKey>, i64) {
         let request = ResolveKeysRequest { digests: vec![digest.to_vec()] };
         let mut answer = self.keys().resolve_keys(request).await.unwrap().into_inner();

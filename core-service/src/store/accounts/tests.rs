@@ -320,7 +320,7 @@ async fn the_key_itself_is_in_no_file() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let issued = shop.key("acme", None).await;
-    let Home::Folder(folder) = &shop.home else { return }; // PostgreSQL's files are its own business
+    let Home::Folder(folder) = &shop.home else { return }; // PostgreSQL manages its own files
     let files: HashSet<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let secret = &issued.key.expose().as_bytes()[9..39]; // the random part

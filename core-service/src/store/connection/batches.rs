@@ -39,7 +39,7 @@ pub(in crate::store) trait Batched: Send + Sync + 'static {
     type Call: Clone + Send + 'static;
     /// Answer to one call.
     type Answer: Clone + Send + 'static;
-    /// Calls that are answered together. A batch bounds its own size.
+    /// Calls that are answered together. A batch limits its own size.
     type Batch: Default + Send + 'static;
 
     /// Adds the call to the batch, and returns the index of its answer. Gives the call back if the batch is
@@ -204,7 +204,7 @@ impl<B: Batched> Clone for Batches<B> {
 
 impl<B: Batched> Lane<B> {
     fn state(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it half changed
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 
     /// Begins a turn. Takes the calls that fit into one batch, the oldest first, with their callers.
@@ -239,7 +239,7 @@ impl<B: Batched> Place<'_, B> {
     fn withdraw(&self) -> bool {
         let mut state = self.lane.state();
         let withdrawn = self.index(&state).and_then(|index| state.waiting.remove(index));
-        drop(state); // what the call holds may take a while to go
+        drop(state); // dropping the call's contents may take a while
         withdrawn.is_some()
     }
 

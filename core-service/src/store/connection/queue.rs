@@ -99,7 +99,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it half changed
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 }
 
@@ -116,7 +116,7 @@ impl Place {
             return false;
         };
         let job = state.waiting.remove(index);
-        drop(state); // what the job holds may take a while to go
+        drop(state); // dropping the job's contents may take a while
         job.is_some()
     }
 }

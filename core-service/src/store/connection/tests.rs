@@ -241,7 +241,7 @@ async fn a_transaction_in_which_a_statement_failed_is_never_committed() {
         Box::pin(async move {
             pet::Entity::insert(row()).exec_with_returning(db).await?;
             db.execute_unprepared("INSERT INTO pets (id) VALUES (1)").await.unwrap_err();
-            Ok(()) // which is wrong
+            Ok(()) // which is invalid
         })
     });
     assert!(result.await.is_err());

@@ -1,4 +1,4 @@
-//! Lets tests send any statement.
+//! Methods with which tests send any statement.
 
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement, prelude::async_trait};
 

@@ -130,7 +130,7 @@ async fn probe(address: &PostgresAddress) -> Result<Settings, OpenError> {
             "SELECT current_setting('server_encoding'), current_setting('transaction_read_only') = 'on'";
         let row = sqlx::query(question).fetch_one(&mut connection).await?;
         let settings = Settings { encoding: row.try_get(0)?, is_read_only: row.try_get(1)? };
-        let _ = connection.close().await; // its end is of no interest
+        let _ = connection.close().await; // its result is not needed
         Ok(settings)
     };
     let error: sqlx::Error = match time::timeout(PROBE_TIMEOUT, asking).await {

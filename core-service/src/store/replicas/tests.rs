@@ -84,7 +84,7 @@ async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_
     assert_eq!(store.pets().find(second.id).await.unwrap(), Some(second.clone()), "never late");
     assert!(store.creations().insert_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
 
-    uses(&store, 0).await; // it is too late by now
+    uses(&store, 0).await; // its deadline has passed by now
     assert_eq!(listed(&store).await, [first.clone(), second.clone()]);
     replica.psql("SELECT pg_wal_replay_resume()").await;
     uses(&store, 1).await;

@@ -86,7 +86,7 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !create => {
             return Err(OpenError::Missing(path.to_owned()));
         }
-        Err(_) => {} // what else is wrong shows when the folder is made or the file is opened
+        Err(_) => {} // other faults are reported when the folder is created or the file is opened
     }
     let mut changed = vec![folder_of(path)];
     while let Some(folder) = changed.last().copied()

@@ -127,7 +127,7 @@ impl Drop for Lock {
     }
 }
 
-/// Opens or creates a file that only this user can open. Refuses one that others have put there.
+/// Opens or creates a file that only this user can open. Refuses one that other users have created.
 fn open_own(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

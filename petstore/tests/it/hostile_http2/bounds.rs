@@ -69,7 +69,7 @@ async fn answers_for_which_there_is_no_window_wait_within_bounds() {
             let _ = kept.send(peer);
         };
         target.withstands("no window", attack).await;
-        let _peer = dropped.await.unwrap(); // there until the end of the service
+        let _peer = dropped.await.unwrap(); // kept until the end of the service
         target.ends_in_order().await;
     }
 }

@@ -1,5 +1,5 @@
-//! Abuses of HTTP/2, at the HTTPS port and at the gRPC port. Each time the service stays within bounds, and
-//! other clients do not notice.
+//! Abuses of HTTP/2, at the HTTPS port and at the gRPC port. Each time the service stays within its limits,
+//! and other clients are not affected.
 
 mod bounds;
 mod floods;

@@ -98,7 +98,7 @@ fn an_admitted_request_ends_the_refused_period_as_after_a_raised_plan() {
     key.quota = Quota { per_minute: 1_000, per_day: 10_000 };
     assert_eq!(key.waits(5_000).sends().outcome, Outcome::Admitted);
     key.sends_many(999);
-    key.sends_many(1_000); // of one volley: the first 429 and what was in flight with it
+    key.sends_many(1_000); // of one volley: the first 429 and the requests in flight with it
     assert_eq!(key.strikes(), 0);
 }
 
@@ -110,7 +110,7 @@ fn what_was_in_flight_may_use_up_the_next_minute_without_a_strike() {
     assert_eq!(key.waits(400).sends().outcome, Outcome::Admitted);
     key.waits(500).sends_many(10_000);
     assert_eq!(key.waits(100).sends().outcome, Outcome::RateLimited); // tried again as Retry-After said
-    key.waits(999).sends_many(10); // what was in flight with that
+    key.waits(999).sends_many(10); // the requests in flight with that
     assert_eq!(key.strikes(), 0);
 }
 

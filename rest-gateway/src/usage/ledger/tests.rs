@@ -58,7 +58,7 @@ fn a_report_is_repeated_unchanged_until_it_is_answered() {
     ledger.answered(first.number);
     let second = ledger.next_report().unwrap();
     assert_eq!((second.number, total(&second), second.refusals.len()), (2, 1, 1));
-    ledger.answered(first.number); // late, and about another
+    ledger.answered(first.number); // late, and about another report
     assert_eq!(ledger.next_report().unwrap(), second);
     ledger.answered(second.number);
     assert_eq!(ledger.next_report(), None);

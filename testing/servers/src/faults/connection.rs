@@ -79,7 +79,7 @@ impl Direction {
         let (queue, pieces) = mpsc::channel(QUEUE);
         let reads = async {
             read(from, queue).await;
-            std::future::pending::<Infallible>().await // what was read is still to be delivered
+            std::future::pending::<Infallible>().await // data that was read must still be delivered
         };
         tokio::select! {
             delivered = self.deliver(pieces, to) => delivered,

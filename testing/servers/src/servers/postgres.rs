@@ -189,7 +189,7 @@ impl PostgresServer {
 
     async fn copy(&self, template: &str) -> Database {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        // Copying files is the faster of the two ways if no client waits for the disk.
+        // Copying files is the faster of the two strategies if commits do not wait for the disk.
         self.psql(&format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")).await;
         Database::new(self.access.clone(), name)
     }

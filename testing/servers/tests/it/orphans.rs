@@ -1,4 +1,4 @@
-//! End of a test process that is killed: it leaves nothing.
+//! A test process that is killed leaves no servers and files behind.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,7 +12,7 @@ use petstore_test_servers::{
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
 
-/// Variable of the process that is going to be killed.
+/// Variable that marks the process that will be killed.
 const VICTIM: &str = "TESTKIT_VICTIM";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Faults of the proxy, in front of a server that sends back what it receives.
+//! Faults of the proxy, in front of an echo server.
 
 use std::{
     io::ErrorKind,
@@ -223,7 +223,7 @@ async fn echo() -> (Proxy, TcpStream) {
     (proxy, client)
 }
 
-/// Returns a server that sends back what it receives, and a receiver of these bytes.
+/// Returns an echo server, and a receiver of the bytes that it receives.
 async fn recorder() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

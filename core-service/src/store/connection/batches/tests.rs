@@ -1,4 +1,4 @@
-//! Batching, and the fate of calls that do not join a batch.
+//! Batching, and calls that do not join a batch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

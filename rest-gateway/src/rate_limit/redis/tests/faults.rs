@@ -138,7 +138,7 @@ async fn something_that_is_not_redis() {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
-            std::mem::forget(stream); // it stays open
+            std::mem::forget(stream); // the connection stays open
         }
     });
     fails_in_time(&limiter, RedisCallError::Protocol).await;
