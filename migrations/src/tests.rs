@@ -108,7 +108,7 @@ fn every_int64_fits_its_column_on_postgresql_too() {
 }
 
 /// Returns the faults of a migration that the release before it does not tolerate. Returns none if the
-/// migration names a release that is out and no longer uses the old form.
+/// migration names a published release that no longer uses the old form.
 fn faults(source: &str, changelog: &str) -> Vec<&'static str> {
     let named = source.lines().find_map(|line| line.strip_prefix("//! Unused since release "));
     let is_out =

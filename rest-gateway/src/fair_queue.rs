@@ -85,8 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// A sender's first item is popped within as many items as there are senders, regardless of the items
-        /// of others.
+        /// Tests that a sender's first item is popped within as many items as there are senders, regardless
+        /// of the items of others.
         #[test]
         fn an_item_waits_for_one_item_of_each_other_sender_at_most(sent in vec(0_u8..20, 0..400)) {
             let mut queue = FairQueue::default();

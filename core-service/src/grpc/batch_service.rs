@@ -36,8 +36,8 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 impl BatchService for Core {
     type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
 
-    /// Every call has separate limits (`Core::answer_call`); all of them are cancelled if the gateway cancels
-    /// the batch.
+    /// Answers the calls of a batch. Every call has separate limits (`Core::answer_call`); all of them are
+    /// cancelled if the gateway cancels the batch.
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let started = started(&request);
         let calls = request.into_inner().calls;
@@ -101,7 +101,7 @@ fn failure(status: &Status) -> Outcome {
     })
 }
 
-/// The header fields that name the caller's span.
+/// Returns the header fields that name the caller's span.
 fn trace(traceparent: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if !traceparent.is_empty()
@@ -112,7 +112,7 @@ fn trace(traceparent: &str) -> HeaderMap {
     headers
 }
 
-/// Stream of answers. Answers that are known at the same time are sent together.
+/// Returns the answers as a stream. Answers that are known at the same time are sent in one message.
 fn messages(answers: FuturesUnordered<impl Future<Output = Answer>>) -> impl Stream<Item = CallResponse> {
     stream::unfold((answers, None), async |(mut answers, left_over)| {
         let first = match left_over {

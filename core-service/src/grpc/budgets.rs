@@ -67,7 +67,7 @@ impl HeldBytes {
         Self { budgets, bytes: AtomicUsize::new(0) }
     }
 
-    /// Takes more bytes of every budget. Returns `false`, and takes of none, if one has too few.
+    /// Takes more bytes from every budget. Returns `false`, and takes nothing, if one has too few.
     pub(super) fn take(&self, bytes: usize) -> bool {
         let Ok(permits) = u32::try_from(bytes) else { return false };
         let [server, connection] = self.budgets.each_ref().map(|budget| match budget {

@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout of a ping. A store that is slower counts as not serving.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The health service, with the status that it begins with, and the handle that changes it.
+/// Returns the health service, with its initial status, and the handle that changes the status.
 pub(super) fn service(status: ServingStatus) -> (HealthServer<impl Health>, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
     let _ = report(&reporter, status).now_or_never(); // cannot wait: no other task has the reporter yet

@@ -132,7 +132,7 @@ impl<'a> Keys<'a> {
         record(row, name_of(account))
     }
 
-    /// Revokes a key for good. A key that is revoked already stays unchanged.
+    /// Revokes a key permanently. A key that is revoked already stays unchanged.
     ///
     /// # Errors
     ///

@@ -202,8 +202,8 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
     }
 }
 
-/// Earlier releases left statistics behind when they closed the store. These say permanently that a table is
-/// small.
+/// Tests a store with statistics that earlier releases left when they closed it. These say permanently that a
+/// table is small.
 #[tokio::test]
 async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
     let (old, folder) = new_file().await;
@@ -250,7 +250,8 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_postgresql() {
     all_by_key_on_postgresql(&store).await;
 }
 
-/// PostgreSQL's planner uses the current size of a table, not its size when it was analysed.
+/// Tests tables that grew. PostgreSQL's planner uses the current size of a table, not its size when it was
+/// analysed.
 #[tokio::test]
 async fn statistics_of_empty_and_of_small_tables_mislead_nobody_on_postgresql() {
     for first in [1, 3] {
@@ -297,7 +298,8 @@ async fn administer(store: &Store) {
     operators.end_session(&name, session.digest(), NOW).await.unwrap();
 }
 
-/// Compilation takes longer than any of the statements, even more so on a busy machine.
+/// Tests that no statement is compiled. Compilation takes longer than any of the statements, even more so on
+/// a busy machine.
 #[tokio::test]
 async fn no_statement_of_an_operator_is_compiled_before_postgresql_executes_it() {
     let (store, _database) = new_database().await;

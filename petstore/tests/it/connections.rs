@@ -28,8 +28,8 @@ async fn idle_clients_of_one_address_silence_neither_the_admin_port_nor_the_core
     let mut idle = Vec::new();
     for _ in 0..1_015 {
         let mut stream = raw::connect(server.address("REST")).await;
-        // Without a first request they would be closed after 9 s, and others be served then. An error means
-        // that the service has closed this one at once, as one too many.
+        // Without a first request they would be closed after 9 s, and others would then be served. An error
+        // means that the service has closed this one at once, because there were too many.
         let _ = stream.write_all(HEAD).await;
         idle.push(stream);
     }

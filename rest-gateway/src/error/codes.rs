@@ -17,11 +17,11 @@ pub(crate) struct ErrorCode {
 /// Condition under which the same request may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Only after a change.
+    /// It may only succeed after a change.
     Never,
-    /// After a few attempts with exponential backoff.
+    /// A few retries with exponential backoff may succeed.
     Backoff,
-    /// After the seconds in `Retry-After`, which every such answer carries.
+    /// A retry may succeed after the seconds in `Retry-After`, which every such answer carries.
     After,
 }
 

@@ -17,7 +17,7 @@ use crate::rate_limit::{BanCause, BanPeriod};
 /// The last ban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LastBan {
-    /// In force, or over.
+    /// A ban that is in force or over.
     Banned(BanPeriod, BanCause),
     /// Every ban imposed until this time is lifted.
     Lifted(UnixMillis),

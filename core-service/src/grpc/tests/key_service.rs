@@ -84,7 +84,7 @@ async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
     }
 }
 
-/// The longest texts that operators may write, in the longest characters.
+/// Tests the longest texts that operators may write, in the longest characters.
 #[tokio::test]
 async fn the_largest_answer_about_keys_fits_into_a_message() {
     let shop = Shop::open().await;
@@ -108,7 +108,7 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     assert!(largest <= crate::grpc::key_service::MAX_ANSWER, "{largest} bytes");
 }
 
-/// More than 256 KiB, which other answers may have.
+/// Tests an answer of more than 256 KiB, the maximum of other answers.
 #[tokio::test]
 async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     let shop = Shop::open().await;

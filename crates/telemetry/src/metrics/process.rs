@@ -124,7 +124,7 @@ mod tests {
         assert!((shown() - first).abs() < f64::EPSILON, "{first}");
     }
 
-    /// Under systemd's `ProcSubset=pid` there are only processes in `/proc`.
+    /// Tests that only files of processes are read. Under systemd's `ProcSubset=pid` `/proc` has no others.
     #[test]
     fn nothing_is_read_but_what_the_kernel_says_of_this_process() {
         let code = include_str!("process.rs").split("#[cfg(test)]").next().unwrap_or_default();

@@ -141,7 +141,7 @@ impl Target {
         kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Checks that the service ends in order, and not much later than at the end of its drain.
+    /// Checks that the service ends gracefully, and not much later than at the end of its drain.
     async fn ends_in_order(self) {
         let exit = self.server.terminate().await;
         assert_eq!(exit.code, Some(0), "{:?}: {exit:?}", self.port);

@@ -11,8 +11,8 @@ use super::cores::{all_orders, all_pets};
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) pets: Ledger,
-    /// Pets that were acknowledged and that the other core did not have right then; and orders that the first
-    /// did not have.
+    /// Pets that were acknowledged and that the other core did not have at that time, and orders that the
+    /// first core did not have.
     pub(super) invisible: Vec<String>,
     /// Identifier and last status of each order, by quantity, which no two orders share.
     pub(super) orders: BTreeMap<i32, (i64, i32)>,

@@ -115,7 +115,8 @@ async fn sixteen_calls_are_under_way_at_most() {
     assert_eq!(rig.sizes().len(), 17);
 }
 
-/// 150 unknown keys a second at one address fill several calls; a neighbour's key is in the very next one.
+/// Tests that 150 unknown keys a second at one address fill several calls, while a neighbour's key is in the
+/// very next one.
 #[tokio::test]
 async fn when_more_wait_than_fit_addresses_take_turns() {
     let rig = Rig::new();

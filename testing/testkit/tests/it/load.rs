@@ -48,7 +48,7 @@ async fn an_exact_limiter_behind_two_gateways_is_clean_under_three_times_its_lim
     assert_eq!(connections, 8, "connections are kept");
 }
 
-/// Negative control: if the checker accepted this, it would accept anything.
+/// Tests a limiter that is wrong (negative control): if the checker accepted it, it would accept anything.
 #[tokio::test]
 async fn a_limiter_that_checks_and_then_increments_is_found_out() {
     let (gateway, other) = gateways(Limiter::CheckThenIncrement).await;

@@ -171,7 +171,7 @@ async fn a_name_that_another_core_does_not_finish_holds_up_nobody_else() {
     other.rollback().await.unwrap();
 }
 
-/// Two cores that add the same names wait for each other at most one way.
+/// Tests that two cores that add the same names cannot deadlock: at most one waits for the other.
 #[tokio::test]
 async fn a_batch_adds_names_in_the_order_of_their_digests() {
     use sea_orm::ConnectionTrait;

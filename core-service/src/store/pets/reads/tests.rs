@@ -123,7 +123,8 @@ async fn a_pet_that_was_read_is_kept_and_one_that_was_missed_is_not() {
     assert_eq!((added.id, find(3).await.as_deref()), (PetId(3), Some("Rex")));
 }
 
-/// A plan that was made once has to be right for all values, even if it was made while the table was empty.
+/// Tests that a plan that was made once is right for all values, even if it was made while the table was
+/// empty.
 #[tokio::test]
 async fn the_plans_that_are_made_once_go_by_index_on_postgresql() {
     if Engine::of_this_run() != Engine::Postgres {
