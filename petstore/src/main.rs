@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mimalloc::MiMalloc;
 
 /// Allocator of the process. A request allocates about thirty times, and a few of these allocations exceed
-/// what glibc's allocator keeps per thread (docs/performance.md has the measurements).
+/// what glibc's allocator keeps per thread (measured in docs/performance/experiments.md).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
