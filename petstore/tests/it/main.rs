@@ -1,5 +1,8 @@
 //! Black-box tests of the service: every test is a sentence that a client or an operator may rely on.
 //!
+//! A test goes to the folder of the operation or the promise that it is about. The file beside each folder
+//! lists its chapters, and has the helpers that they share.
+//!
 //! Behaviour for clients is tested on a [`petstore_testkit::TestShop`], in this process, so that its clock
 //! can be moved. Behaviour for operators is tested on the binary.
 #![expect(
@@ -9,67 +12,18 @@
     reason = "a test that cannot go on fails by panicking"
 )]
 
-mod address_limit;
-mod admin_api;
-mod authentication;
+mod admin;
 mod bans;
-mod batch;
-mod cli;
-mod connections;
-mod console;
-mod cors;
-mod create_pet;
-mod deprecation;
-mod durability;
-mod early_calls;
-mod engines;
-mod export;
-mod get_pet;
 mod grpc;
-mod grpc_bounds;
-mod headers;
-mod hostile_http2;
-mod https;
-mod hung_core;
-mod idempotency;
-mod import;
-mod import_pets;
-mod key_floods;
-mod lasting_bans;
+mod http;
+mod keys;
 mod limits;
-mod list_pets;
-mod logs;
-mod lost_pets;
-mod memory;
-mod metrics;
-mod openapi;
-mod operators;
 mod orders;
-mod outages;
-mod parity;
 mod pets;
-mod postgres_tls;
-mod redis_costs;
-mod redis_exactness;
-mod redis_failover;
-mod redis_installations;
-mod redis_operation;
-mod redis_outages;
-mod redis_tls;
-mod refusals;
-mod replicas;
-mod requests;
-mod routing;
-mod runbook;
-mod secrets;
-mod secure_grpc;
-mod secure_split;
-mod serve;
+mod process;
+mod redis;
 mod split;
 mod storage;
-mod traces;
-mod usage;
-mod waiting_writes;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
 
@@ -82,6 +36,11 @@ const PORTS: [&str; 6] =
 
 /// Account of [`key_of_new_account`].
 const ACCOUNT: &str = "acme";
+
+/// Returns the arguments that run `serve` on free ports.
+fn serve<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    [["serve"].as_slice(), &PORTS, flags].concat()
+}
 
 /// Returns the binary in an empty folder.
 fn petstore() -> Installation {
@@ -108,10 +67,10 @@ fn first_client(installation: &Installation, server: &Server) -> Client {
 async fn key_of_new_account(installation: &Installation) -> String {
     let account = installation.run(&["account", "create", ACCOUNT, "--plan", "free"]).await;
     assert_eq!(account.code, Some(0), "{account:?}");
-    let key = installation.run(&["key", "create", "--account", ACCOUNT, "--output", "json"]).await;
-    assert_eq!(key.code, Some(0), "{}", key.stderr);
-    let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
-    key["apiKey"].as_str().expect("the key").to_owned()
+    installation.json(&["key", "create", "--account", ACCOUNT]).await["apiKey"]
+        .as_str()
+        .expect("the key")
+        .to_owned()
 }
 
 /// Returns a key of an account without effective limits.
@@ -119,16 +78,23 @@ async fn key_without_limits(installation: &Installation) -> String {
     let limits = ["--plan", "enterprise", "--per-minute", "1000000", "--per-day", "1000000"];
     let account = installation.run(&[["account", "create", "load"].as_slice(), &limits].concat()).await;
     assert_eq!(account.code, Some(0), "{account:?}");
-    let key = installation.run(&["key", "create", "--account", "load", "--output", "json"]).await;
-    let key: serde_json::Value = serde_json::from_str(&key.stdout).unwrap();
-    key["apiKey"].as_str().expect("the key").to_owned()
+    installation.json(&["key", "create", "--account", "load"]).await["apiKey"]
+        .as_str()
+        .expect("the key")
+        .to_owned()
+}
+
+/// Returns the value of a metric without labels.
+async fn metric(server: &Server, name: &str) -> u64 {
+    let metrics = server.admin().get("/metrics").await;
+    let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("{name} is not in {}", metrics.text())).parse().unwrap()
 }
 
 /// Returns the identifier of the account's only key.
 async fn only_key_id(installation: &Installation, account: &str) -> String {
-    let keys = installation.run(&["key", "list", "--account", account, "--output", "json"]).await;
-    let keys: serde_json::Value = serde_json::from_str(&keys.stdout).unwrap();
-    let keys = &keys["keys"];
+    let listed = installation.json(&["key", "list", "--account", account]).await;
+    let keys = &listed["keys"];
     assert_eq!(keys.as_array().map(Vec::len), Some(1), "{keys}");
     keys[0]["id"].as_str().expect("an id").to_owned()
 }

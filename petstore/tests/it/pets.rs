@@ -1,4 +1,15 @@
-//! Pets for the tests, and parsing of their lists.
+//! Operations on pets: one file per operation, on either edge, and per command for files of pets.
+
+mod batch_create;
+mod create;
+mod export_command;
+mod get;
+mod get_deprecation;
+mod idempotency;
+mod import_command;
+mod import_over_grpc;
+mod list;
+mod parity;
 
 use petstore_testkit::{Answer, Client};
 use serde_json::json;

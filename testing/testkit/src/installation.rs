@@ -2,13 +2,16 @@
 
 use std::{
     collections::HashMap,
+    fs::{self, Permissions},
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
@@ -52,6 +55,25 @@ impl Exit {
             took: start.elapsed(),
         }
     }
+
+    /// Returns the JSON document on standard output. Fails unless the run succeeded.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
+    }
+
+    /// Fails unless the run ended with `code`, without output, and with one line on standard error that has
+    /// all these parts.
+    #[track_caller]
+    pub fn assert_refused(&self, code: i32, parts: &[&str]) {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(code), ""), "{self:?}");
+        assert_eq!(self.stderr.lines().count(), 1, "not one line: {self:?}");
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part} is not named: {self:?}");
+        }
+    }
 }
 
 impl Installation {
@@ -78,7 +100,14 @@ impl Installation {
     /// Returns the text of a file in the folder.
     #[must_use]
     pub fn read(&self, file: &str) -> String {
-        std::fs::read_to_string(self.folder().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+        fs::read_to_string(self.folder().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
+    /// Writes a file that only its owner can read.
+    pub fn write_secret(&self, file: &str, content: &str) {
+        let path = self.folder().join(file);
+        fs::write(&path, content).expect("a writable folder");
+        fs::set_permissions(path, Permissions::from_mode(0o600)).expect("its mode");
     }
 
     /// Runs a command to its end.
@@ -88,6 +117,11 @@ impl Installation {
         let output =
             output.await.unwrap_or_else(|_| panic!("petstore {args:?} does not end")).expect("it runs");
         Exit::of(output, start)
+    }
+
+    /// Runs a command to its end, and returns its JSON output. Fails unless it succeeds.
+    pub async fn json(&self, args: &[&str]) -> Value {
+        self.run(&[args, &["--output", "json"]].concat()).await.json()
     }
 
     /// Runs a command to its end, with this as its standard input.

@@ -1,0 +1,287 @@
+//! The operator's commands, on the store itself and through a core on another machine.
+
+use std::time::Duration;
+
+use petstore_testkit::eventually;
+use serde_json::{Value, json};
+
+use super::{FIRST_TOKEN, TwoMachines};
+use crate::{ACCOUNT, key_of_new_account, petstore};
+
+#[tokio::test]
+async fn every_command_says_the_same_on_the_store_and_from_another_machine() {
+    let machines = TwoMachines::start().await;
+    let key = key_of_new_account(&machines.service).await;
+    let keys = machines.json(&["key", "list", "--account", ACCOUNT]).await;
+    let id = keys["keys"][0]["id"].as_str().unwrap();
+    assert!(key.ends_with(keys["keys"][0]["lastFour"].as_str().unwrap()), "{keys}");
+    machines.json(&["ban", "add", id, "--for", "1h", "--reason", "open invoice"]).await;
+    let unknown = "018f0000-0000-7000-8000-000000000000";
+    for args in [
+        ["account", "list"].as_slice(),
+        &["account", "list", "--name", "NOBOD", "--plan", "pro", "--suspended"],
+        &["usage", "--account", ACCOUNT, "--by", "minute", "--by-key", "--last", "2h"],
+        &["usage", "--account", ACCOUNT, "--by", "minute", "--key", id],
+        &["account", "show", ACCOUNT],
+        &["account", "show", "nobody"],
+        &["account", "create", ACCOUNT, "--plan", "free"],
+        &["account", "set-plan", "nobody", "--plan", "free"],
+        &["key", "list"],
+        &["key", "list", "--account", "nobody"],
+        &["key", "show", id],
+        &["key", "show", unknown],
+        &["key", "revoke", unknown],
+        &["key", "create", "--account", ACCOUNT, "--label", "two\nlines"],
+        &["ban", "list"],
+        &["ban", "lift", unknown],
+        &["usage", "--account", ACCOUNT],
+        &["usage", "--account", "nobody"],
+        &["operator", "create", "first", "--role", "admin"],
+        &["operator", "revoke", "nobody"],
+    ] {
+        for form in ["text", "json"] {
+            let args = [args, &["--output", form]].concat();
+            let (here, there) = (machines.service.run(&args).await, machines.run(&args).await);
+            assert_eq!(
+                (here.code, &here.stdout, &here.stderr),
+                (there.code, &there.stdout, &there.stderr),
+                "{args:?}"
+            );
+            let is_refusal = args.contains(&"nobody") || args.contains(&unknown) || args[1] == "create";
+            assert_eq!(here.code == Some(0), !is_refusal, "{args:?}: {here:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operator_elsewhere_changes_what_gateways_serve_and_the_audit_tells_who_did_what() {
+    let machines = TwoMachines::start().await;
+    machines.json(&["account", "create", "acme", "--plan", "pro"]).await;
+    let created = machines.json(&["key", "create", "--account", "acme", "--label", "till 3"]).await;
+    assert_eq!(created["key"]["label"], "till 3", "{created}");
+    let client = machines.server.client(created["apiKey"].as_str().unwrap());
+    client.get("/v1/pets").await.assert_status(200);
+    machines.json(&["account", "rename", "acme", "acme-2"]).await;
+    machines.json(&["account", "suspend", "acme-2", "--reason", "open invoice"]).await;
+    let shown = machines.json(&["account", "show", "acme-2"]).await;
+    assert_eq!((&shown["plan"], &shown["suspendReason"]), (&"pro".into(), &"open invoice".into()), "{shown}");
+    let resumed = machines.json(&["account", "resume", "acme-2"]).await;
+    assert!(resumed["suspendTime"].is_null(), "{resumed}");
+
+    let here = machines.service.run(&["account", "set-plan", "acme-2", "--plan", "free"]).await;
+    assert_eq!(here.code, Some(0), "{here:?}");
+    let events = &machines.json(&["audit", "--account", "acme-2"]).await["events"];
+    let told: Vec<_> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (event["operator"].as_str().unwrap(), event["action"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        told[..4],
+        [
+            ("local", "UpdateAccount"),
+            ("first", "ResumeAccount"),
+            ("first", "SuspendAccount"),
+            ("first", "UpdateAccount")
+        ],
+        "{events}"
+    );
+    let shown = machines.run(&["audit", "--account", "acme-2", "--limit", "1"]).await;
+    assert!(shown.stdout.contains("  plan: pro -> free, "), "{shown:?}");
+    let time = shown.stdout.lines().nth(1).and_then(|line| line.split_whitespace().next());
+    assert_eq!(time.map(str::len), Some("2026-11-22T09:00:00Z".len()), "{shown:?}");
+    let all = machines.json(&["audit", "--operator", "first", "--limit", "2"]).await;
+    assert_eq!(all["events"].as_array().map(Vec::len), Some(2), "{all}");
+    let everything = machines.json(&["audit"]).await.to_string();
+    assert!(!everything.contains(&created["apiKey"].as_str().unwrap()[9..40]), "{everything}");
+    let text = machines.run(&["audit", "--last", "1h"]).await;
+    assert!(text.stdout.lines().any(|line| line.contains("SuspendAccount")), "{text:?}");
+}
+
+#[tokio::test]
+async fn a_command_prints_the_json_that_the_admin_api_answers() {
+    let machines = TwoMachines::start().await;
+    key_of_new_account(&machines.service).await;
+    let id = crate::only_key_id(&machines.service, ACCOUNT).await;
+    machines.json(&["ban", "add", &id, "--for", "1h", "--reason", "open invoice"]).await;
+    let token = machines.service.read(FIRST_TOKEN);
+    let api = machines.server.admin().with_header("authorization", &format!("Bearer {}", token.trim()));
+    let (account, key) = (format!("accounts/{ACCOUNT}"), format!("keys/{id}"));
+    let usage = format!("{account}/usage?interval=minute&byKey=true");
+    for (args, path) in [
+        (["account", "list"].as_slice(), "accounts"),
+        (&["account", "list", "--plan", "pro"], "accounts?plan=pro"),
+        (&["account", "show", ACCOUNT], &account),
+        (&["key", "list"], "keys"),
+        (&["key", "show", &id], &key),
+        (&["ban", "list"], "bans"),
+        (&["operator", "list"], "operators"),
+        (&["usage", "--account", ACCOUNT], &format!("{account}/usage")),
+        (&["usage", "--account", ACCOUNT, "--by", "minute", "--by-key"], &usage),
+        (&["explain", "--account", ACCOUNT], &format!("refusals?account={ACCOUNT}")),
+        (&["audit", "--limit", "3"], "audit-events?pageSize=3"),
+    ] {
+        let printed = machines.json(args).await;
+        let answered = api.get(&format!("/admin/v1/{path}")).await.assert_status(200).json();
+        assert_eq!(printed, answered, "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_account_is_refused_with_the_name_that_may_have_been_meant() {
+    let machines = TwoMachines::start().await;
+    for name in ["north", "south"] {
+        machines.json(&["account", "create", name, "--plan", "free"]).await;
+    }
+    for (args, meant) in [
+        (["account", "show", "nroth"].as_slice(), "; did you mean north?\n"),
+        (&["key", "create", "--account", "South"], "; did you mean south?\n"),
+        (&["usage", "--account", "sout"], "; did you mean south?\n"),
+    ] {
+        for exit in [machines.run(args).await, machines.service.run(args).await] {
+            assert_eq!((exit.code, exit.stdout.as_str()), (Some(3), ""), "{exit:?}");
+            assert!(exit.stderr.ends_with(meant), "{exit:?}");
+        }
+    }
+    let exit = machines.run(&["account", "show", "zzz"]).await;
+    assert!(!exit.stderr.contains("did you mean"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_viewer_reads_and_changes_nothing_and_a_revoked_token_is_refused_at_once() {
+    let machines = TwoMachines::start().await;
+    let created = machines.run(&["operator", "create", "ann", "--role", "viewer"]).await;
+    assert_eq!(created.code, Some(0), "{created:?}");
+    assert!(created.stdout.starts_with("pet_op_") && created.stdout.lines().count() == 1, "{created:?}");
+    machines.desk.write_secret("ann", &created.stdout);
+    let listed = machines.run_with("ann", &["operator", "list"]).await;
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(
+        listed.stdout.contains("viewer") && !listed.stdout.contains(&created.stdout[7..30]),
+        "{listed:?}"
+    );
+
+    for args in [
+        ["account", "create", "acme", "--plan", "free"].as_slice(),
+        &["operator", "create", "bob", "--role", "admin"],
+        &["operator", "revoke", "first"],
+    ] {
+        let refused = machines.run_with("ann", args).await;
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("viewer") && refused.stderr.lines().count() == 1, "{refused:?}");
+    }
+    let revoked = machines.run(&["operator", "revoke", "ann"]).await;
+    assert_eq!(
+        (revoked.code, revoked.stdout.as_str()),
+        (Some(0), "operator ann is revoked\n"),
+        "{revoked:?}"
+    );
+    let refused = machines.run_with("ann", &["account", "list"]).await;
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_token_or_is_open_to_others_is_refused_and_not_repeated() {
+    let machines = TwoMachines::start().await;
+    let key = machines.service.read("data/first-api-key");
+    machines.desk.write_secret("key", &key);
+    std::fs::write(machines.desk.folder().join("open"), machines.service.read(FIRST_TOKEN)).unwrap();
+    for (file, right) in [("key", "must hold one operator token"), ("open", "0600"), ("none", "no such file")]
+    {
+        let exit = machines.run_with(file, &["account", "list"]).await;
+        assert_eq!(exit.code, Some(2), "{exit:?}");
+        assert!(exit.stderr.contains("--operator-token-file: ") && exit.stderr.contains(right), "{exit:?}");
+        assert!(!exit.stderr.contains(key.trim()), "{exit:?}");
+    }
+    let exit = machines.desk.run(&["account", "list", "--core-url", &machines.core_url]).await;
+    assert_eq!(exit.code, Some(2), "{exit:?}");
+    assert_eq!(exit.stderr, "error: --operator-token-file: is needed with --core-url\n");
+    let args = ["account", "list", "--core-url", "http://127.0.0.1:1", "--operator-token-file", "token"];
+    let exit = machines.desk.run(&args).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.stderr.starts_with("error: cannot reach the core: "), "{exit:?}");
+}
+
+#[tokio::test]
+async fn where_no_refusal_is_kept_explain_says_where_to_look_and_exits_with_3() {
+    let machines = TwoMachines::start().await;
+    let exit = machines.run(&["explain", "a-request"]).await;
+    let answered =
+        ("No refusal of request a-request is kept, but there may have been one: ", "request_id=a-request.\n");
+    assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(3), "error: no such refusal is kept\n"), "{exit:?}");
+    let exit = machines.run(&["explain", "a-request", "--account", "first"]).await;
+    assert_eq!(exit.code, Some(3), "{exit:?}");
+    assert!(exit.stdout.contains(" Account first is not suspended, "), "{exit:?}");
+    let exit = machines.run(&["explain", "--account", "nobody"]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(3), ""), "{exit:?}");
+    for wrong in
+        [["explain"].as_slice(), &["explain", "a b"], &["explain", "--account", "first", "--key", "k"]]
+    {
+        let exit = machines.run(wrong).await;
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_elsewhere_finds_out_why_a_request_was_refused_and_how_busy_the_service_is() {
+    let machines = TwoMachines::start().await;
+    let client = machines.server.client(&key_of_new_account(&machines.service).await);
+    client.get("/v1/pets").await.assert_status(200);
+    machines.json(&["account", "suspend", ACCOUNT, "--reason", "open invoice"]).await;
+    let mut refused = client.get("/v1/pets").await;
+    eventually(Duration::from_secs(15), async || {
+        // The interval is long enough that the minute's requests last: no other cause may be refused more
+        // often.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        refused = client.get("/v1/pets").await;
+        if refused.status() == 403 { Ok(()) } else { Err(format!("{refused:?}")) }
+    })
+    .await;
+    let id = refused.header("x-request-id");
+    let mut told = json!([]);
+    eventually(Duration::from_secs(20), async || {
+        let exit = machines.run(&["explain", id, "--output", "json"]).await;
+        told = serde_json::from_str::<Value>(&exit.stdout).unwrap()["explanations"].clone();
+        if exit.code == Some(0) { Ok(()) } else { Err(format!("{exit:?}")) }
+    })
+    .await;
+    assert_eq!((&told[0]["cause"], &told[0]["account"]), (&json!("account_suspended"), &json!(ACCOUNT)));
+    let text = machines.run(&["explain", id]).await.stdout;
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{text}");
+    assert!(lines[0].contains(&format!(" (open invoice); request {id} was refused at ")), "{text}");
+    assert_eq!(lines[1..], ["  Resume the account; its keys work again within 5 seconds."], "{text}");
+    let of_account = machines.run(&["explain", "--account", ACCOUNT]).await.stdout;
+    assert!(of_account.starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{of_account}");
+
+    let overview = machines.json(&["overview", "--minutes", "5"]).await;
+    assert_eq!(overview["minutes"].as_array().map(Vec::len), Some(5), "{overview}");
+    assert_eq!(overview["refusals"][0]["cause"], "account_suspended", "{overview}");
+    let text = machines.run(&["overview"]).await.stdout;
+    let heads: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(["MINUTE", "REFUSED", "ACCOUNT"].iter().all(|head| heads.contains(head)), "{text}");
+
+    let minutes = machines.json(&["usage", "--account", ACCOUNT, "--by", "minute", "--by-key"]).await;
+    let minutes = minutes["periods"].as_array().unwrap();
+    let succeeded: i64 = minutes.iter().filter_map(|it| it["counts"]["succeeded"].as_i64()).sum();
+    assert!(succeeded >= 1 && minutes[0]["keyId"] != "", "{minutes:?}");
+    let wrong = machines.run(&["usage", "--account", ACCOUNT, "--by-key"]).await;
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("byKey is for minutes only"), "{wrong:?}");
+
+    let listed = machines.json(&["account", "list", "--suspended", "--plan", "free", "--name", "CM"]).await;
+    let names: Vec<_> =
+        listed["accounts"].as_array().unwrap().iter().map(|account| &account["name"]).collect();
+    assert_eq!(names, [ACCOUNT], "{listed}");
+    assert_eq!(machines.json(&["account", "list", "--plan", "business"]).await["accounts"], json!([]));
+}
+
+#[tokio::test]
+async fn without_a_token_a_command_is_for_the_store_also_on_the_machine_of_a_gateway() {
+    let installation = petstore().with_variable("PETSTORE_CORE_URL", "http://127.0.0.1:1");
+    assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
+    let none = json!({ "accounts": [], "nextPageToken": "", "totalSize": 0 });
+    assert_eq!(installation.json(&["account", "list"]).await, none);
+}

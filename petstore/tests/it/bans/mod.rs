@@ -1,0 +1,4 @@
+//! Bans of keys that ignore 429, and bans by operators.
+
+mod imposed;
+mod lasting;

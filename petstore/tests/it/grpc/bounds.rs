@@ -1,0 +1,146 @@
+//! Bounds that keep one caller of the gRPC port from harming all others.
+
+use std::{fs, time::Duration};
+
+use petstore_testkit::{
+    Client, Plan, Server, TestShop, eventually,
+    grpc::{self, Code, Status, pb},
+};
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use crate::{petstore, serve};
+
+/// Maximum number of concurrent calls on one connection.
+const MOST_STREAMS: usize = 256;
+/// Maximum number of open imports, over all connections.
+const MOST_IMPORTS: usize = 16;
+/// Idle timeout of an import.
+const IDLE: Duration = Duration::from_secs(10);
+/// Timeout of a call's message.
+const RECEIVED: Duration = Duration::from_secs(5);
+/// Timeout longer than that, for a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+/// Timeout that is enough for the messages of hundreds of calls. It is not longer than the timeout of each
+/// message of a stream, which these calls do not have.
+const ALL_ENDED: Duration = Duration::from_secs(30);
+/// Timeout of a notification by the change feed, on a busy machine.
+const TOLD: Duration = Duration::from_secs(15);
+/// Memory of the calls of two connections, 16 MiB each, and of what the allocator has not returned yet. That
+/// is two thirds of what the calls below take without a bound.
+const MAX_GROWTH: u64 = 192 << 20;
+
+#[tokio::test]
+async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
+    let shop = TestShop::open_apart(2).await; // the second gateway calls the same port
+    let account = shop.account_on(Plan::Business).await;
+    let (known, revoked) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    let at = |gateway, client: &Client| Client::new(gateway).with_key(client.key());
+    for gateway in shop.gateways() {
+        at(gateway, &revoked).get("/v1/pets").await.assert_status(200);
+    }
+
+    let mut imports = JoinSet::new();
+    for _ in 0..2 {
+        let client = grpc::pet_store(shop.grpc_addr()).await;
+        for _ in 0..MOST_STREAMS {
+            let mut client = client.clone();
+            imports.spawn(async move { client.import_pets(grpc::silence()).await.map(drop) });
+        }
+    }
+    let mut last_refusal = Instant::now();
+    while imports.len() > MOST_IMPORTS {
+        let end = timeout(SOON, imports.join_next()).await;
+        let end = end.unwrap_or_else(|_| panic!("{} stay open", imports.len()));
+        let status = end.unwrap().unwrap().unwrap_err();
+        if status.code() == Code::DeadlineExceeded {
+            // A busy machine may still refuse when the first ones end because they are idle, and others take
+            // their places. If there are no more refusals, the others were all admitted.
+            assert!(last_refusal.elapsed() < IDLE / 2, "{} more were open: {status:?}", imports.len());
+        } else {
+            assert_overloaded(&status);
+            last_refusal = Instant::now();
+        }
+    }
+
+    for gateway in shop.gateways() {
+        let client = at(gateway, &known); // whose key is looked up now
+        client.get("/v1/pets").await.assert_status(200);
+        client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_status(201);
+    }
+    shop.revoke(&revoked).await;
+    for gateway in shop.gateways() {
+        let revoked = at(gateway, &revoked);
+        eventually(TOLD, async || match revoked.get("/v1/pets").await {
+            answer if answer.status() == 401 => Ok(()),
+            answer => Err(format!("the change feed has not told: {answer:?}")),
+        })
+        .await;
+    }
+    imports.shutdown().await;
+    let message = pb::ImportPetsRequest { import_id: "import-1".into(), ..Default::default() };
+    eventually(SOON, async || {
+        let mut client = grpc::pet_store(shop.grpc_addr()).await;
+        client.import_pets(grpc::messages(vec![message.clone()])).await.map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let mut others = grpc::pet_store(server.address("gRPC")).await;
+    others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
+    let (before, begin) = (memory(&server), Instant::now());
+    let mut calls = JoinSet::new();
+    for _ in 0..2 {
+        let channel = grpc::channel(server.address("gRPC")).await;
+        for _ in 0..120 {
+            let path = "/petstore.v1.PetStore/BatchCreatePets";
+            calls.spawn(grpc::unfinished_call(channel.clone(), path, 1_250 * 1024, 1_200 * 1024));
+        }
+    }
+    let (mut overdue, mut overloaded) = (0, 0);
+    while let Some(end) = timeout(ALL_ENDED, calls.join_next()).await.expect("every call is ended") {
+        let status = end.unwrap();
+        if status.code() == Code::DeadlineExceeded {
+            assert_eq!(grpc::reason(&status), "DEADLINE_EXCEEDED");
+            overdue += 1;
+        } else {
+            assert_overloaded(&status);
+            overloaded += 1;
+        }
+        let grown = memory(&server).saturating_sub(before);
+        assert!(grown < MAX_GROWTH, "{} KiB more are in use", grown >> 10);
+        if calls.len().is_multiple_of(10) {
+            others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
+        }
+    }
+    assert!((RECEIVED..ALL_ENDED).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert!(overdue >= 10 && overloaded >= 10, "{overdue} were overdue, {overloaded} were too many");
+    let metrics = server.admin().get("/metrics").await.text().to_owned();
+    for (code, count) in [("DEADLINE_EXCEEDED", overdue), ("OVERLOADED", overloaded)] {
+        let series =
+            format!(r#"petstore_rpc_failures_total{{code="{code}",rpc_method="BatchCreatePets"}} {count}"#);
+        assert!(metrics.lines().any(|line| line == series), "{series}: {metrics}");
+    }
+}
+
+fn assert_overloaded(status: &Status) {
+    assert_eq!(
+        (status.code(), grpc::reason(status).as_str()),
+        (Code::Unavailable, "OVERLOADED"),
+        "{status:?}"
+    );
+}
+
+/// Returns the memory of the process, in bytes.
+fn memory(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}

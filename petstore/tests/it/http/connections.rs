@@ -1,0 +1,145 @@
+//! Connections: their number and their idle time.
+
+use std::{fs, net::SocketAddr, time::Duration};
+
+use petstore_testkit::{Installation, Server, grpc, raw};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream},
+    time::{Instant, sleep, timeout},
+};
+
+use super::{ANSWER_TIMEOUT, GET, whole_answer};
+use crate::{PORTS, petstore, serve};
+
+/// Request that no limit counts, with a short answer.
+const HEAD: &[u8] = b"HEAD /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[tokio::test]
+async fn idle_clients_of_one_address_silence_neither_the_admin_port_nor_the_core_nor_others() {
+    raise_own_limit();
+    let (_installation, server) = start_under("ulimit -n 1024", &[]).await;
+    let mut idle = Vec::new();
+    for _ in 0..1_015 {
+        let mut stream = raw::connect(server.address("REST")).await;
+        // Without a first request they would be closed after 9 s, and others would then be served. An error
+        // means that the service has closed this one at once, because there were too many.
+        let _ = stream.write_all(HEAD).await;
+        idle.push(stream);
+    }
+    let answered = async {
+        server.admin().get("/livez").await.assert_status(200);
+        assert_eq!(grpc::health(server.address("gRPC"), "").await.unwrap(), grpc::ServingStatus::Serving);
+        let mut other = connect_from("127.0.0.2", server.address("REST")).await;
+        other.write_all(GET).await.unwrap();
+        assert_eq!(status(&mut other).await, "HTTP/1.1 200 OK");
+    };
+    timeout(ANSWER_TIMEOUT, answered).await.expect("all are answered");
+    let metrics = server.admin().get("/metrics").await.text().to_owned();
+    let refused = metrics.lines().find(|line| line.starts_with("petstore_connections_refused_total "));
+    assert_ne!(refused, Some("petstore_connections_refused_total 0"), "{metrics}");
+    assert!(server.stderr().contains("open_files=1024"), "{}", server.stderr());
+}
+
+#[tokio::test]
+async fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    let (_installation, server) = start_under("ulimit -Sn 256 && ulimit -Hn 3000", &[]).await;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().filter(|word| *word == "3000").count(), 2, "{files}");
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_has_more_connections_than_one_client_may() {
+    raise_own_limit();
+    let installation = petstore();
+    let flags = serve(&["--trusted-proxy", "127.0.0.1"]);
+    let server = installation.start(&flags).await;
+    let mut open = Vec::new();
+    for _ in 0..1_030 {
+        let mut stream = raw::connect(server.address("REST")).await;
+        stream.write_all(GET).await.unwrap(); // the head of the first request is not read
+        open.push(stream);
+    }
+    for stream in &mut open {
+        assert_eq!(status(stream).await, "HTTP/1.1 200 OK");
+    }
+}
+
+#[tokio::test]
+async fn no_core_dump_is_left() {
+    let (installation, server) = start_under("ulimit -c unlimited", &[]).await;
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let dumps = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(dumps.split_whitespace().filter(|word| *word == "0").count(), 2, "{dumps}");
+    let exit = server.ended_by("ABRT").await;
+    assert_eq!(exit.code, None, "{exit:?}");
+    for entry in fs::read_dir(installation.folder()).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(!name.to_string_lossy().starts_with("core"), "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_kept_for_the_time_of_the_setting() {
+    let installation = petstore();
+    let flags = serve(&["--keep-alive-timeout", "4s"]);
+    let server = installation.start(&flags).await;
+    let mut stream = raw::connect(server.address("REST")).await;
+    let mut begin = Instant::now();
+    for pause in [Duration::from_millis(500), Duration::ZERO] {
+        begin = Instant::now(); // the service's time begins later, with its answer
+        stream.write_all(GET).await.unwrap();
+        assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
+        sleep(pause).await;
+    }
+    assert_eq!(raw::read_to_end(&mut stream).await, b"");
+    assert!(begin.elapsed() >= Duration::from_millis(3_900), "{:?}", begin.elapsed());
+}
+
+/// Tests the default, which is longer than proxies keep their connections.
+#[tokio::test]
+async fn an_idle_connection_is_kept_for_longer_than_a_head_may_take() {
+    if std::env::var_os("PETSTORE_TEST_LONG").is_none() {
+        return;
+    }
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let mut stream = raw::connect(server.address("REST")).await;
+    for pause in [12, 65] {
+        stream.write_all(GET).await.unwrap();
+        assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
+        sleep(Duration::from_secs(pause)).await;
+    }
+    stream.write_all(GET).await.unwrap();
+    assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
+}
+
+/// Reads the next answer with its body. Returns the status line.
+async fn status(stream: &mut TcpStream) -> String {
+    whole_answer(stream).await.lines().next().unwrap().to_owned()
+}
+
+async fn connect_from(own: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{own}:0").parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// Raises this process's own limit, because it opens as many connections as the service.
+fn raise_own_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// Starts `serve` from a shell that has set a limit before.
+async fn start_under(limit: &str, flags: &[&str]) -> (Installation, Server) {
+    let installation = Installation::of("/bin/sh");
+    let script = format!("{limit} && exec \"$0\" \"$@\"");
+    let program = env!("CARGO_BIN_EXE_petstore");
+    let args = [["-c", &script, program, "serve"].as_slice(), &PORTS, flags].concat();
+    let server = installation.start(&args).await;
+    server.ready().await;
+    (installation, server)
+}

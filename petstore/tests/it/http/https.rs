@@ -1,0 +1,221 @@
+//! REST over HTTPS, with HTTP/1.1 and HTTP/2.
+
+use std::{fs, time::Duration};
+
+use petstore_testkit::{Authority, Protocol, Tls, eventually, raw};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+
+use super::HttpsService;
+use crate::{pets::created, petstore, serve};
+
+/// Time within which a new certificate must be in use.
+const REPLACED: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn both_versions_of_http_keep_the_same_promises() {
+    let shop = HttpsService::open(&[]).await;
+    for protocol in Protocol::ALL {
+        let client = shop.client(protocol);
+        let id = created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MAX})).await);
+        let got = client.get(&format!("/v1/pets/{id}")).await;
+        assert_eq!(got.assert_status(200).json()["categoryId"], i64::MAX, "{got:?}");
+        assert_eq!(got.header("deprecation"), "@1764892800");
+        let listed = client.get("/v1/pets?limit=1").await;
+        assert_eq!(listed.assert_status(200).rate().limit, 60, "{listed:?}");
+        assert_eq!(listed.header("cache-control"), "no-store");
+        assert!(!listed.header("x-request-id").is_empty(), "{listed:?}");
+
+        client.get("/v1/pets?limit=0").await.assert_error(400, "INVALID_PARAMETER");
+        client.post_text("/v1/pets", "{").await.assert_error(400, "MALFORMED_JSON");
+        client.post_text("/v1/pets", &"x".repeat(70_000)).await.assert_error(413, "BODY_TOO_LARGE");
+        client.get("/v1/nothing").await.assert_error(404, "ROUTE_NOT_FOUND");
+        client.send("PUT", "/v1/pets", &[], "").await.assert_error(405, "METHOD_NOT_ALLOWED");
+        let head = client.send("HEAD", "/v1/pets", &[], "").await;
+        assert_eq!((head.assert_status(200).body(), head.rate().limit), (&b""[..], 60), "{head:?}");
+        shop.anonymous(protocol).get("/v1/pets").await.assert_error(401, "MISSING_API_KEY");
+    }
+}
+
+#[tokio::test]
+async fn a_head_is_judged_alike_in_both_versions() {
+    let shop = HttpsService::open(&[]).await;
+    for protocol in Protocol::ALL {
+        let client = shop.client(protocol);
+        let long = |len: usize| format!("/v1/pets?x={}", "y".repeat(len - 11));
+        client.get(&long(8_192)).await.assert_status(200);
+        client.get(&long(8_193)).await.assert_error(414, "URI_TOO_LONG");
+        let many = (0..100)
+            .fold(client.clone(), |client, number| client.with_header("x-field", &number.to_string()));
+        many.get("/v1/pets").await.assert_error(431, "HEADERS_TOO_LARGE");
+        let large = client.with_header("x-field", &"v".repeat(33 * 1_024));
+        large.get("/v1/pets").await.assert_error(431, "HEADERS_TOO_LARGE");
+        // In HTTP/1.1 this is a second Host; in HTTP/2 one that contradicts the authority.
+        let refused = client.with_header("host", "other.example").get("/v1/pets").await;
+        refused.assert_error(400, "INVALID_REQUEST");
+    }
+    let agreeing =
+        shop.client(Protocol::Http2).with_header("host", &shop.server.address("HTTPS").to_string());
+    agreeing.get("/v1/pets").await.assert_status(200);
+    let too_large = shop.client(Protocol::Http2).with_header("x-field", &"v".repeat(70 * 1_024));
+    let refused = too_large.get("/v1/pets").await;
+    assert_eq!(refused.assert_status(431).text(), "", "refused before there is a request");
+}
+
+#[tokio::test]
+async fn requests_share_one_connection_of_http_2() {
+    let shop = HttpsService::open(&[]).await;
+    let answers = shop.client(Protocol::Http2).sends(61, "/v1/pets").await;
+    let refused = answers.iter().filter(|answer| answer.status() == 429).count();
+    assert_eq!(refused, 1, "the sixty-first request of a minute");
+}
+
+#[tokio::test]
+async fn neither_port_answers_in_the_others_language() {
+    let shop = HttpsService::open(&[]).await;
+    let plain = b"GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let answer = raw::exchange(shop.server.address("HTTPS"), plain).await;
+    assert!(!answer.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&answer));
+    let tls = Tls::trusting(&shop.authority, Protocol::Http1);
+    tls.connect(shop.server.address("REST")).await.expect_err("a handshake with the plain port");
+}
+
+#[tokio::test]
+async fn the_plain_port_can_be_switched_off() {
+    let shop = HttpsService::open(&["--http-addr", "off"]).await;
+    assert!(!shop.server.stdout().contains("REST"), "{}", shop.server.stdout());
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let exit = shop.server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+
+    let exit = petstore().run(&["serve", "--http-addr", "off"]).await;
+    assert_eq!(exit.code, Some(2), "{exit:?}");
+    assert!(exit.stderr.contains("--http-addr") && exit.stderr.contains("--https-addr"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_taken_into_use_and_a_broken_one_is_not() {
+    let shop = HttpsService::open(&[]).await;
+    let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
+    let new = other.issue("127.0.0.1");
+    let tls = Tls::trusting(&other, Protocol::Http2);
+    tls.connect(address).await.expect_err("it is not in use yet");
+    let kept = shop.client(Protocol::Http1);
+
+    fs::write(&shop.certificate.file, "not a certificate").unwrap();
+    let line = "the new HTTPS certificate cannot be used";
+    eventually(REPLACED, async || {
+        let log = shop.server.stderr();
+        if log.contains(line) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    kept.get("/v1/pets").await.assert_status(200);
+    assert!(shop.expiry().await > 0, "the end of the one in use");
+
+    fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
+    fs::copy(&new.file, &shop.certificate.file).unwrap();
+    eventually(REPLACED, async || tls.connect(address).await.map(drop).map_err(|error| error.to_string()))
+        .await;
+    assert!(shop.server.stderr().matches(line).count() <= 2, "{}", shop.server.stderr());
+}
+
+#[tokio::test]
+async fn sighup_takes_a_new_certificate_into_use_at_once_and_keeps_the_old_one_if_it_is_none() {
+    let shop = HttpsService::open(&[]).await;
+    let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
+    let new = other.issue("127.0.0.1");
+    let said = async |line: &str| {
+        eventually(REPLACED, async || {
+            let log = shop.server.stderr();
+            if log.contains(line) { Ok(()) } else { Err(log) }
+        })
+        .await;
+    };
+    let kept = shop.client(Protocol::Http1);
+    fs::write(&shop.certificate.file, "not a certificate").unwrap();
+    shop.server.signal("HUP").await;
+    said("reload: the HTTPS certificate cannot be used, the old one stays").await;
+    kept.get("/v1/pets").await.assert_status(200);
+
+    fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
+    fs::copy(&new.file, &shop.certificate.file).unwrap();
+    shop.server.signal("HUP").await;
+    said("reload: the HTTPS certificate was read again").await;
+    let replaced = Tls::trusting(&other, Protocol::Http2).connect(address).await;
+    replaced.expect("the new certificate is in use");
+    assert_eq!(shop.server.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_begin_the_handshake_is_closed() {
+    let shop = HttpsService::open(&[]).await;
+    let mut silent = raw::connect(shop.server.address("HTTPS")).await;
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let mut read = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(15), silent.read_to_end(&mut read)).await;
+    assert!(end.is_ok(), "still open");
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_keep_the_service_from_ending() {
+    let shop = HttpsService::open(&["--drain-deadline", "3s"]).await;
+    let address = shop.server.address("HTTPS");
+    let mut open = Vec::new();
+    for protocol in Protocol::ALL {
+        open.push(Tls::trusting(&shop.authority, protocol).connect(address).await.unwrap());
+    }
+    let _before_the_handshake = raw::connect(address).await;
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let exit = shop.server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    // Well before the default drain deadline (20 s) or the idle timeout of connections (75 s).
+    assert!(exit.took < Duration::from_secs(15), "{exit:?}");
+}
+
+#[tokio::test]
+async fn settings_of_https_that_cannot_be_used_are_named() {
+    let (authority, installation) = (Authority::new(), petstore());
+    let one = authority.issue("a");
+    for (flags, named) in [
+        (["--https-addr", "127.0.0.1:0"].as_slice(), "--https-cert"),
+        (&["--https-addr", "127.0.0.1:0", "--https-cert", &one.file], "--https-key"),
+        (&["--https-cert", &one.file, "--https-key", &one.key_file], "--https-addr"),
+    ] {
+        let exit = installation.run(&serve(flags)).await;
+        exit.assert_refused(2, &[named]);
+        assert!(!installation.folder().join("data").exists(), "{flags:?}: a store was made for nothing");
+    }
+}
+
+#[tokio::test]
+async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
+    let (authority, installation) = (Authority::new(), petstore());
+    let (one, other) = (authority.issue("a"), authority.issue("b"));
+    fs::write(installation.folder().join("junk"), "junk").unwrap();
+    for (certificate, key, is_in_key_file, fault) in [
+        (one.file.as_str(), other.key_file.as_str(), true, "holds the key of another certificate"),
+        (&one.file, "junk", true, "holds no private key"),
+        (&one.file, "nothing", true, "no such file"),
+        ("junk", &one.key_file, false, "holds no certificate"),
+        ("nothing", &one.key_file, false, "no such file"),
+        (&one.key_file, &one.file, false, "holds no certificate"),
+    ] {
+        let ports = |names: &str| {
+            names.split(' ').map(|name| format!("--{name}-addr=127.0.0.1:0")).collect::<Vec<_>>()
+        };
+        let core = ["--core-url=https://127.0.0.1:1".to_owned(), format!("--core-ca={}", authority.file())];
+        for (verb, settings, flags) in [
+            ("serve", ports("https http grpc admin"), ["--https-cert", "--https-key"]),
+            ("core", ports("grpc admin"), ["--tls-cert", "--tls-key"]),
+            ("gateway", [ports("http admin"), core.to_vec()].concat(), ["--core-cert", "--core-key"]),
+        ] {
+            let settings = settings.iter().map(String::as_str);
+            let args: Vec<&str> =
+                [verb].into_iter().chain(settings).chain([flags[0], certificate, flags[1], key]).collect();
+            let exit = installation.run(&args).await;
+            let blamed = format!("error: {}: ", flags[usize::from(is_in_key_file)]);
+            assert_eq!(exit.code, Some(2), "{args:?}: {exit:?}");
+            assert!(exit.stderr.starts_with(&blamed) && exit.stderr.contains(fault), "{args:?}: {exit:?}");
+        }
+    }
+}

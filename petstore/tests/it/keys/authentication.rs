@@ -1,0 +1,270 @@
+//! Authentication of callers: `Authorization: Bearer <API_KEY>`.
+
+use std::time::Duration;
+
+use petstore_api_key::{ApiKey, Environment};
+use petstore_testkit::{Answer, Plan, TestShop, raw};
+use serde_json::json;
+
+use super::within_five_seconds;
+
+const MISSING: &str = r#"Bearer realm="petstore""#;
+const REFUSED: &str = r#"Bearer realm="petstore", error="invalid_token""#;
+
+#[tokio::test]
+async fn a_request_without_a_bearer_credential_is_told_that_the_key_is_missing() {
+    let shop = TestShop::open().await;
+    let client = shop.anonymous();
+    for fields in [
+        [].as_slice(),
+        &[("authorization", "")],
+        &[("authorization", "Basic dXNlcjpwYXNz")],
+        &[("authorization", "Digest x")],
+        &[("authorization", "Bearerx pet_live_")],
+    ] {
+        let answer = client.send("GET", "/v1/pets", fields, "").await;
+        answer.assert_error(401, "MISSING_API_KEY");
+        assert_eq!(answer.header("www-authenticate"), MISSING, "{fields:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_anywhere_but_in_authorization_is_no_key() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let (key, anonymous) = (client.key(), shop.anonymous());
+    for name in ["api_key", "access_token", "key", "apikey", "authorization"] {
+        anonymous.get(&format!("/v1/pets?{name}={key}")).await.assert_error(401, "MISSING_API_KEY");
+    }
+    for (name, value) in [
+        ("x-api-key", key.to_owned()),
+        ("cookie", format!("api_key={key}; Authorization=Bearer {key}")),
+        ("proxy-authorization", format!("Bearer {key}")),
+        ("x-authorization", format!("Bearer {key}")),
+    ] {
+        let answer = anonymous.send("GET", "/v1/pets", &[(name, &value)], "").await;
+        answer.assert_error(401, "MISSING_API_KEY");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_is_no_key_is_refused_as_invalid() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let key = client.key();
+    let mut typo = key.to_owned();
+    typo.replace_range(20..21, if &key[20..21] == "x" { "y" } else { "x" });
+    for credential in [
+        "x".to_owned(),
+        "pet_live_".to_owned(),
+        typo,
+        key[..44].to_owned(),
+        format!("{key}x"),
+        format!("{key} {key}"),
+        format!("{key},"),
+        format!("\"{key}\""),
+        key.to_uppercase(),
+        "a".repeat(512),
+        "a".repeat(513),
+        "a".repeat(8_000),
+        "ключ".to_owned(),
+        ApiKey::generate(Environment::Production).expose().to_owned(),
+    ] {
+        let answer = shop.anonymous().with_key(&credential).get("/v1/pets").await;
+        answer.assert_error(401, "INVALID_API_KEY");
+        assert_eq!(answer.header("www-authenticate"), REFUSED, "{answer:?}");
+        assert!(!answer.text().contains(&credential), "the credential is repeated: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_bearer_scheme_without_a_token_is_refused() {
+    let shop = TestShop::open().await;
+    for value in ["Bearer", "Bearer  "] {
+        shop.anonymous().send("GET", "/v1/pets", &[("authorization", value)], "").await.assert_status(401);
+    }
+}
+
+#[tokio::test]
+async fn the_scheme_is_read_in_any_case_and_with_any_number_of_spaces() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let key = client.key();
+    for value in [
+        format!("bearer {key}"),
+        format!("BEARER {key}"),
+        format!("bEaReR    {key}"),
+        format!("Bearer {key}   "),
+        format!("   Bearer {key}"),
+    ] {
+        let answer = shop.anonymous().send("GET", "/v1/pets", &[("authorization", &value)], "").await;
+        assert_eq!(answer.status(), 200, "{value:?}: {answer:?}");
+    }
+    for value in [format!("Bearer\t{key}"), format!("Bearer{key}"), format!("Bearer: {key}"), key.to_owned()]
+    {
+        let answer = shop.anonymous().send("GET", "/v1/pets", &[("authorization", &value)], "").await;
+        assert_eq!(answer.status(), 401, "{value:?}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_authorization_fields_are_refused_even_if_both_are_right() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let bearer = format!("Bearer {}", client.key());
+    for fields in [
+        [("authorization", bearer.as_str()), ("authorization", bearer.as_str())],
+        [("authorization", bearer.as_str()), ("authorization", "")],
+        [("authorization", "Basic eDp5"), ("authorization", bearer.as_str())],
+    ] {
+        let answer = shop.anonymous().send("GET", "/v1/pets", &fields, "").await;
+        answer.assert_error(401, "INVALID_API_KEY");
+        assert_eq!(answer.header("www-authenticate"), REFUSED, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn authentication_comes_before_route_method_media_type_and_body() {
+    let shop = TestShop::open().await;
+    let client = shop.anonymous();
+    for (method, path) in [
+        ("GET", "/v1/nothing"),
+        ("DELETE", "/v1/pets"),
+        ("POST", "/v1/pets"),
+        ("GET", "/v1"),
+        ("GET", "/v1/pets?limit=0"),
+    ] {
+        let answer = client.send(method, path, &[("content-type", "text/plain")], "x".repeat(66_000)).await;
+        assert_eq!(answer.status(), 401, "{method} {path}: {answer:?}");
+        answer.assert_error(401, "MISSING_API_KEY");
+    }
+}
+
+#[tokio::test]
+async fn no_body_is_asked_for_without_a_key() {
+    let shop = TestShop::open().await;
+    let address = shop.anonymous().address();
+    let request = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: 50\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    );
+    raw::answer(&raw::exchange(address, request.as_bytes()).await).assert_error(401, "MISSING_API_KEY");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_a_large_body_without_a_key_still_sees_the_refusal() {
+    let shop = TestShop::open().await;
+    for len in [1_000, 65_000] {
+        let answer = shop.anonymous().send("POST", "/v1/pets", &[], "x".repeat(len)).await;
+        answer.assert_error(401, "MISSING_API_KEY");
+    }
+}
+
+#[tokio::test]
+async fn neither_environment_takes_the_others_keys() {
+    let production = TestShop::open().await;
+    let staging = TestShop::open_with(&["--environment", "staging"]).await;
+    let live = production.client_on(Plan::Free).await;
+    let test = staging.client_on(Plan::Free).await;
+    assert!(live.key().starts_with("pet_live_") && test.key().starts_with("pet_test_"));
+    live.get("/v1/pets").await.assert_status(200);
+    test.get("/v1/pets").await.assert_status(200);
+    production.anonymous().with_key(test.key()).get("/v1/pets").await.assert_error(401, "INVALID_API_KEY");
+    staging.anonymous().with_key(live.key()).get("/v1/pets").await.assert_error(401, "INVALID_API_KEY");
+}
+
+#[tokio::test]
+async fn a_guess_learns_nothing_from_how_much_of_a_stored_key_it_equals() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let mut near = client.key().to_owned();
+    near.replace_range(44..45, if near.ends_with('0') { "1" } else { "0" });
+    let bodies: Vec<_> = [near.as_str(), "x", ApiKey::generate(Environment::Production).expose()]
+        .map(|guess| shop.anonymous().with_key(guess))
+        .into_iter()
+        .collect();
+    let mut answers = Vec::new();
+    for client in &bodies {
+        answers.push(client.get("/v1/pets").await.json());
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_within_five_seconds_and_told_so() {
+    let shop = TestShop::open().await;
+    let account = shop.account_on(Plan::Business).await;
+    let (kept, revoked) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    revoked.get("/v1/pets").await.assert_status(200);
+    shop.revoke(&revoked).await;
+    let answer = within_five_seconds(&revoked, is_refused).await;
+    answer.assert_error(401, "API_KEY_REVOKED");
+    assert_eq!(answer.header("www-authenticate"), REFUSED, "{answer:?}");
+    kept.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn all_keys_of_a_suspended_account_are_refused_within_five_seconds_until_it_is_resumed() {
+    let shop = TestShop::open().await;
+    let (account, other) = (shop.account_on(Plan::Business).await, shop.client_on(Plan::Business).await);
+    let (first, second) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    first.get("/v1/pets").await.assert_status(200);
+    shop.suspend(&account, "the invoice of October is open").await;
+    let answer = within_five_seconds(&first, is_refused).await;
+    answer.assert_error(403, "ACCOUNT_SUSPENDED");
+    let told = "the account is suspended by the operator: the invoice of October is open";
+    assert_eq!(answer.json()["message"], told, "{answer:?}");
+    assert!(!answer.headers().contains_key("www-authenticate"), "the key is right: {answer:?}");
+    second.get("/v1/usage").await.assert_error(403, "ACCOUNT_SUSPENDED");
+    other.get("/v1/pets").await.assert_status(200);
+    shop.resume(&account).await;
+    within_five_seconds(&first, |answer| answer.status() == 200).await;
+    second.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_key_revoked_before_its_first_use_is_told_so() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    shop.revoke(&client).await;
+    client.get("/v1/pets").await.assert_error(401, "API_KEY_REVOKED");
+}
+
+#[tokio::test]
+async fn a_key_is_refused_from_the_moment_it_expires() {
+    let shop = TestShop::open().await;
+    let account = shop.account_on(Plan::Pro).await;
+    let client = shop.client_expiring(&account, Duration::from_secs(90)).await;
+    shop.advance(Duration::from_millis(89_999));
+    client.get("/v1/pets").await.assert_status(200);
+    shop.advance(Duration::from_millis(1));
+    let answer = client.get("/v1/pets").await;
+    answer.assert_error(401, "API_KEY_EXPIRED");
+    assert_eq!(answer.header("www-authenticate"), REFUSED, "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_rotated_key_works_beside_its_successor_until_the_grace_is_over() {
+    let shop = TestShop::open().await;
+    let account = shop.account_on(Plan::Business).await;
+    let old = shop.client_of(&account).await;
+    old.get("/v1/pets").await.assert_status(200);
+    let new = shop.rotate(&old, Duration::from_hours(1)).await;
+    new.get("/v1/pets").await.assert_status(200);
+    shop.advance(Duration::from_secs(3_599));
+    old.get("/v1/pets").await.assert_status(200);
+    shop.advance(Duration::from_secs(1));
+    within_five_seconds(&old, is_refused).await.assert_error(401, "API_KEY_EXPIRED");
+    new.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_refused_request_changes_nothing() {
+    let shop = TestShop::open().await;
+    shop.anonymous().post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_status(401);
+    assert_eq!(shop.client_on(Plan::Free).await.get("/v1/pets").await.text(), "[]");
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    [401, 403].contains(&answer.status())
+}

@@ -1,0 +1,72 @@
+//! `GET /v1/pets/{petId}`. Its deprecation is tested in `get_deprecation.rs`.
+
+use petstore_testkit::{Plan, TestShop};
+use serde_json::json;
+
+use crate::pets::created;
+
+#[tokio::test]
+async fn a_pet_is_fetched_as_it_was_created() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let posted =
+        client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MAX, "status": "sold"})).await;
+    let answer = client.get(&format!("/v1/pets/{}", created(&posted))).await;
+    answer.assert_status(200);
+    assert_eq!(answer.header("content-type"), "application/json", "{answer:?}");
+    assert_eq!(
+        answer.json(),
+        json!({"id": 1, "name": "Rex", "categoryId": i64::MAX, "status": "sold"}),
+        "{answer:?}"
+    );
+    let head = client.send("HEAD", "/v1/pets/1", &[], "").await;
+    assert_eq!((head.status(), head.body()), (200, b"".as_slice()), "{head:?}");
+}
+
+#[tokio::test]
+async fn a_pet_that_does_not_exist_is_not_found() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    for id in [i64::MIN, -1, 0, 1, i64::MAX] {
+        client.get(&format!("/v1/pets/{id}")).await.assert_error(404, "PET_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_an_int64_in_canonical_form_is_not_found() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    for id in [
+        "01",
+        "+1",
+        "%2B1",
+        "-0",
+        "1.0",
+        "1e0",
+        "0x1",
+        "%201",
+        "1%20",
+        "abc",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "1,2",
+        "%D9%A1",
+        "%FF",
+        "%00",
+        "1;v=1",
+        "123456789012345678901234567890",
+    ] {
+        let answer = client.get(&format!("/v1/pets/{id}")).await;
+        assert_eq!(answer.status(), 404, "{id}: {answer:?}");
+        answer.assert_error(404, "PET_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn query_parameters_are_ignored() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+    client.get("/v1/pets/1?limit=0&status=lost").await.assert_status(200);
+}

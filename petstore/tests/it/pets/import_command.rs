@@ -1,0 +1,332 @@
+//! `petstore import`: the lines of a file, each once, also after interruptions.
+
+use std::{fs, io::Write as _, time::Duration};
+
+use petstore_testkit::{Authority, Engine, Exit, Installation, eventually};
+use serde_json::{Value, json};
+
+use crate::{PORTS, key_of_new_account, petstore, petstore_on};
+
+/// Timeout longer than a part of an import takes on a busy machine.
+const LONG: Duration = Duration::from_mins(1);
+
+const NDJSON: &str = r#"{"name": "Rex", "categoryId": 7, "status": "available"}
+{"name": "Tom 🐈", "categoryId": -9223372036854775808, "id": 99, "colour": "grey"}
+
+{"categoryId": 0, "status": "sold", "name": "a \"quoted\", name"}
+"#;
+
+const CSV: &str = "status,name,colour,categoryId\r\navailable,Rex,brown,7\r\n\
+                   ,Tom 🐈,grey,-9223372036854775808\r\n\r\nsold,\"a \"\"quoted\"\", name\",,0\r\n";
+
+/// Returns the pets of both files, without identifiers.
+fn pets() -> [Value; 3] {
+    [
+        json!({"name": "Rex", "categoryId": 7, "status": "available"}),
+        json!({"name": "Tom 🐈", "categoryId": i64::MIN}),
+        json!({"name": "a \"quoted\", name", "categoryId": 0, "status": "sold"}),
+    ]
+}
+
+#[tokio::test]
+async fn a_file_is_imported_in_its_order_on_either_engine_in_either_format_compressed_or_not() {
+    for engine in Engine::ALL {
+        let installation = with_store(engine).await;
+        fs::write(installation.folder().join("pets.ndjson"), NDJSON).unwrap();
+        fs::write(installation.folder().join("pets.csv.gz"), gzip(CSV)).unwrap();
+        fs::write(installation.folder().join("pets"), gzip(NDJSON)).unwrap(); // the name does not matter
+        for args in [&["pets.ndjson"][..], &["pets.csv.gz"], &["pets", "--format", "ndjson"]] {
+            let exit = import(&installation, args).await;
+            assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{engine:?} {args:?}: {exit:?}");
+            assert!(exit.stdout.starts_with("imported 3 pets in "), "{exit:?}");
+        }
+        let exit = installation.run_with_input(&["import", "-"], NDJSON.as_bytes()).await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        let all = exported(&installation).await;
+        assert_eq!(all.len(), 12);
+        for (index, mut pet) in all.into_iter().enumerate() {
+            assert!(pet.as_object_mut().unwrap().remove("id").is_some());
+            assert_eq!(pet, pets()[index % 3], "{index}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_imported_once_unless_it_is_named_anew() {
+    let installation = with_store(Engine::Sqlite).await;
+    fs::write(installation.folder().join("pets.ndjson"), NDJSON).unwrap();
+    for (args, created) in [
+        (&[][..], 3),
+        (&[], 0),
+        (&["--import-id", "once more"], 2), // 2: the exit code
+        (&["--import-id", "once-more"], 3),
+        (&["--import-id", "once-more"], 0),
+    ] {
+        let args = [["pets.ndjson", "--output", "json"].as_slice(), args].concat();
+        let exit = import(&installation, &args).await;
+        if exit.code == Some(0) {
+            let told: Value = serde_json::from_str(&exit.stdout).unwrap();
+            assert_eq!((&told["created"], &told["createdInAll"]), (&json!(created), &json!(3)), "{told}");
+            assert_eq!((&told["rejected"], &told["lastLine"]), (&json!(0), &json!(4)), "{told}");
+        } else {
+            assert!(exit.stderr.contains("import_id must be"), "{exit:?}");
+        }
+    }
+    assert_eq!(exported(&installation).await.len(), 6);
+}
+
+#[tokio::test]
+async fn a_line_that_is_not_allowed_is_told_as_rest_tells_it_and_the_others_are_imported() {
+    let installation = petstore();
+    let server = installation.start(&PORTS).await;
+    let client = server.client(&key_of_new_account(&installation).await);
+    let bad = [
+        r#"{"name": "", "categoryId": 1}"#,
+        r#"{"name": 1}"#,
+        r#"{"name": "Rex", "categoryId": 1.5}"#,
+        r#"{"name": "Rex", "name": "Tom", "categoryId": 1}"#,
+        r#"{"name": "Rex", "categoryId": 1, "status": "lost"}"#,
+        "[]",
+    ];
+    let mut file = String::new();
+    let mut expected = Vec::new();
+    for (index, body) in bad.into_iter().enumerate() {
+        let rest = client.send("POST", "/v1/pets", &[("content-type", "application/json")], body).await;
+        let told = rest.assert_status(400).json();
+        let (code, message) = (told["code"].as_str().unwrap(), told["message"].as_str().unwrap());
+        expected.push(format!("line {}: {code}: {message}", 2 * index + 2));
+        file +=
+            &[&json!({"name": format!("good {index}"), "categoryId": 1}).to_string(), body, ""].join("\n");
+    }
+    let exit = installation.run_with_input(&["import", "-"], file.as_bytes()).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    expected.push("error: lines that were not imported: 6".to_owned());
+    assert_eq!(exit.stderr.lines().collect::<Vec<_>>(), expected);
+    assert!(exit.stdout.starts_with("imported 6 pets in "), "{exit:?}");
+    let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
+    assert_eq!(names, (0..6).map(|index| json!(format!("good {index}"))).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_strict_import_ends_at_the_first_bad_line_and_goes_on_once_that_is_corrected() {
+    // Lines that only the file shows to be wrong, that only the core refuses, and both.
+    for (third, fifth) in
+        [("{", ok(5)), (r#"{"name":"","categoryId":1}"#, "{".to_owned()), ("{", "{".to_owned())]
+    {
+        let installation = with_store(Engine::Sqlite).await;
+        let file = installation.folder().join("pets.ndjson");
+        let write = |third: &str, fifth: &str| {
+            fs::write(&file, [&ok(1), &ok(2), third, &ok(4), fifth].join("\n")).unwrap();
+        };
+        write(third, &fifth);
+        let exit = import(&installation, &["pets.ndjson", "--strict"]).await;
+        assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
+        let told: Vec<_> = exit.stderr.lines().collect();
+        assert!(told[0].starts_with("line 3: "), "{exit:?}");
+        assert!(told[1].starts_with("error: line 3 is not allowed, and ends a strict import"), "{exit:?}");
+        assert_eq!(exported(&installation).await.len(), 2, "what came before it");
+
+        write(&ok(3), &ok(5));
+        let again = told[1].split_once("--import-id ").unwrap().1.split(' ').next().unwrap();
+        let exit = import(&installation, &["pets.ndjson", "--strict", "--import-id", again]).await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
+        assert_eq!(names, (1..=5).map(|line| json!(format!("line {line}"))).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn an_import_that_was_ended_goes_on_where_it_was() {
+    for engine in Engine::ALL {
+        for (signal, code) in [("KILL", None), ("INT", Some(1))] {
+            let installation = with_store(engine).await;
+            let args = ["import", "-", "--import-id", "ended"];
+            // The lines that are sent at once, and some more; the rest never arrives.
+            let moment = eventually(LONG, async || match exported(&installation).await.len() {
+                8_000 => Ok(()),
+                count => Err(format!("{count} pets")),
+            });
+            let ended = installation.run_until(&args, lines(9_000).as_bytes(), moment, signal).await;
+            assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
+            if signal == "INT" {
+                // It may not know yet which lines the store has.
+                let told: Vec<_> = ["0", "8000"].map(told_of_an_end).into();
+                assert!(told.contains(&ended.stderr), "{ended:?}");
+            }
+            let exit = installation.run_with_input(&args, lines(12_000).as_bytes()).await;
+            assert_eq!(
+                (exit.code, exit.stderr.as_str()),
+                (Some(0), "continuing after line 8000\n"),
+                "{exit:?}"
+            );
+            assert!(exit.stdout.starts_with("imported 4,000 pets in "), "{exit:?}");
+            assert_lines(&installation, 12_000).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_import_that_is_killed_at_any_moment_imports_no_line_twice() {
+    for engine in Engine::ALL {
+        let installation = with_store(engine).await;
+        fs::write(installation.folder().join("pets.ndjson.gz"), gzip(&lines(10_000))).unwrap();
+        let args = ["import", "pets.ndjson.gz"];
+        for millis in (60..=300).step_by(60) {
+            let moment = tokio::time::sleep(Duration::from_millis(millis));
+            installation.run_until(&args, b"", moment, "KILL").await;
+        }
+        let exit = installation.run(&args).await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        assert_lines(&installation, 10_000).await;
+    }
+}
+
+#[tokio::test]
+async fn an_import_over_grpc_outlives_the_core() {
+    let installation = petstore();
+    let address = format!("unix://{}/core.sock", installation.folder().display());
+    let core = ["core", "--grpc-addr", &address, "--admin-addr", "127.0.0.1:0"];
+    fs::write(installation.folder().join("pets.ndjson"), lines(20_000)).unwrap();
+    let running = installation.start(&core).await;
+    let args = ["import", "pets.ndjson", "--core-url", &address];
+    let crash_and_come_back = async {
+        eventually(LONG, async || match exported(&installation).await.len() {
+            0 => Err("no pets".to_owned()),
+            _ => Ok(()),
+        })
+        .await;
+        running.crash().await;
+        installation.start(&core).await
+    };
+    let (exit, _running) = tokio::join!(installation.run(&args), crash_and_come_back);
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert_lines(&installation, 20_000).await;
+}
+
+#[tokio::test]
+async fn a_core_that_asks_for_a_token_is_shown_it() {
+    let installation = petstore();
+    installation.write_secret("token", "0123456789abcdef0123456789abcdef");
+    let core = [
+        "core",
+        "--grpc-addr",
+        "127.0.0.1:0",
+        "--admin-addr",
+        "127.0.0.1:0",
+        "--service-token-file",
+        "token",
+    ];
+    let running = installation.start(&core).await;
+    let url = format!("http://{}", running.address("gRPC"));
+    let args = ["import", "-", "--core-url", &url];
+    let exit = installation.run_with_input(&args, NDJSON.as_bytes()).await;
+    assert_eq!((exit.code, exit.stderr.lines().count()), (Some(1), 1), "{exit:?}");
+    assert!(exit.stderr.contains("service token"), "{exit:?}");
+    let args = [args.as_slice(), &["--service-token-file", "token"]].concat();
+    let exit = installation.run_with_input(&args, NDJSON.as_bytes()).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert_eq!(exported(&installation).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_core_that_asks_for_a_certificate_is_shown_it() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let (server, client, trusted) =
+        (authority.issue("127.0.0.1"), authority.issue("importer"), authority.file());
+    let tls = ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--tls-client-ca", &trusted];
+    let core = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    let running = installation.start(&[core.as_slice(), &tls].concat()).await;
+    let url = format!("https://{}", running.address("gRPC"));
+    let nameless = ["import", "-", "--core-url", &url, "--core-ca", &trusted];
+    let exit = installation.run_with_input(&nameless, NDJSON.as_bytes()).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
+    let named =
+        [nameless.as_slice(), &["--core-cert", &client.file, "--core-key", &client.key_file]].concat();
+    let exit = installation.run_with_input(&named, NDJSON.as_bytes()).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert_eq!(exported(&installation).await.len(), 3);
+}
+
+#[tokio::test]
+async fn what_cannot_be_imported_is_one_line_on_stderr() {
+    let installation = with_store(Engine::Sqlite).await;
+    fs::write(installation.folder().join("pets.csv"), "Rex,7\n").unwrap();
+    fs::write(installation.folder().join("cut.ndjson.gz"), &gzip(NDJSON)[..40]).unwrap();
+    let nowhere = ["-", "--core-url", "http://127.0.0.1:1", "--database-url", "sqlite://data/petstore.db"];
+    for (args, code, text) in [
+        (&["missing.ndjson"][..], 1, "cannot read missing.ndjson"),
+        (&["pets.csv"], 1, "the first line must name the columns"),
+        (&["cut.ndjson.gz"], 1, "cannot read cut.ndjson.gz"),
+        (&["pets"], 2, "--format"),
+        (&nowhere, 2, "cannot be used together"),
+        (&["-", "--database-url", "sqlite://nowhere.db"], 1, "nowhere.db"),
+    ] {
+        let exit = import(&installation, args).await;
+        exit.assert_refused(code, &[text]);
+    }
+}
+
+fn told_of_an_end(line: &str) -> String {
+    format!(
+        "error: ended by SIGINT after line {line}: continue with the same command and --import-id ended\n"
+    )
+}
+
+/// Returns an installation with an empty store on this engine.
+async fn with_store(engine: Engine) -> Installation {
+    let installation = petstore_on(engine).await;
+    let exit = installation.run(&["migrate", "up"]).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    installation
+}
+
+async fn import(installation: &Installation, args: &[&str]) -> Exit {
+    installation.run(&[&["import"], args].concat()).await
+}
+
+/// Returns every pet in the store, in the order of their identifiers.
+async fn exported(installation: &Installation) -> Vec<Value> {
+    let exit = installation.run(&["export"]).await;
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
+    exit.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Checks that the store has the pets of this number of lines, in their order, each once.
+async fn assert_lines(installation: &Installation, lines: usize) {
+    let names: Vec<_> = exported(installation).await.iter().map(|pet| pet["name"].clone()).collect();
+    assert_eq!(names.len(), lines);
+    assert!(names.into_iter().eq((1..=lines).map(|line| json!(format!("line {line}")))));
+}
+
+fn lines(count: usize) -> String {
+    (1..=count).map(|line| ok(line) + "\n").collect()
+}
+
+fn ok(line: usize) -> String {
+    format!(r#"{{"name":"line {line}","categoryId":1}}"#)
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn a_json_array_is_told_from_ndjson() {
+    let installation = petstore();
+    installation.run(&["migrate", "up"]).await;
+    for array in [
+        "[{\"name\": \"Rex\", \"categoryId\": 7}]\n",
+        "\u{feff}\n [\n{\"name\": \"Rex\", \"categoryId\": 7}\n]\n",
+    ] {
+        std::fs::write(installation.folder().join("pets.json"), array).unwrap();
+        let exit = installation.run(&["import", "pets.json", "--format", "ndjson"]).await;
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        assert!(
+            exit.stderr.contains("pets.json holds a JSON array") && exit.stderr.contains("NDJSON"),
+            "{exit:?}"
+        );
+        assert!(!exit.stderr.contains("MALFORMED_JSON"), "{exit:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The process as an operator runs it: its start and end, log, metrics, traces, memory, and secrets.
+
+mod admin_port;
+mod logs;
+mod memory;
+mod metrics;
+mod secrets;
+mod start;
+mod stop;
+mod traces;

@@ -1,0 +1,135 @@
+//! The admin port: liveness and readiness, the hosts that it answers, and slow clients.
+
+use std::time::Duration;
+
+use petstore_testkit::raw;
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncWriteExt,
+    time::{Instant, timeout},
+};
+
+use crate::{PORTS, petstore, serve};
+
+/// Timeout of an answer on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn the_admin_port_tells_how_the_service_is() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let live = server.admin().get("/livez").await;
+    live.assert_status(200);
+    // The core has answered once: shortly after the start.
+    let ready = server.ready().await;
+    assert_eq!(ready.header("content-type"), "application/json");
+    assert_eq!(
+        ready.json(),
+        json!({"status": "ok", "parts": {"core": "ok", "database": "ok", "limiter": "ok"}}),
+        "{ready:?}"
+    );
+    for path in ["/v1/pets", "/openapi.json"] {
+        server.admin().get(path).await.assert_status(404);
+    }
+    server.anonymous().get("/readyz").await.assert_status(404);
+}
+
+#[tokio::test]
+async fn a_page_that_lets_its_own_name_point_to_the_admin_port_learns_and_changes_nothing() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--admin-host", "known.example"])).await;
+    let admin = server.address("admin");
+    let ask = async |head: &str, host: &str| {
+        let request =
+            format!("{head} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwarn");
+        raw::answer(&raw::exchange(admin, request.as_bytes()).await)
+    };
+    for host in ["evil.example", "evil.example:9090", "127.0.0.1.evil.example"] {
+        for head in ["PUT /log-level", "GET /log-level", "GET /metrics"] {
+            let refused = ask(head, host).await;
+            assert_eq!(refused.assert_status(421).json()["code"], "INVALID_REQUEST", "{head}: {refused:?}");
+        }
+        ask("GET /livez", host).await.assert_status(200);
+    }
+    assert_eq!(server.admin().get("/log-level").await.assert_status(200).text(), "info");
+    for host in ["localhost", "gateway-1:9090", "known.example:9090", "[::1]:9090", "10.0.0.1"] {
+        ask("GET /metrics", host).await.assert_status(200);
+    }
+    ask("PUT /log-level", "localhost:9090").await.assert_status(401); // it requires an operator's token
+}
+
+#[tokio::test]
+async fn slow_clients_of_the_admin_port_silence_neither_health_nor_operators() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    server.ready().await;
+    let mut slow = Vec::new();
+    let begin = Instant::now();
+    for begun in
+        ["", "GET /livez HT", "PUT /log-level HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{"]
+    {
+        for _ in 0..70 {
+            let mut stream = raw::connect(server.address("admin")).await;
+            let _ = stream.write_all(begun.as_bytes()).await; // an error: it has been closed for another
+            slow.push(stream);
+        }
+        for path in ["/livez", "/readyz", "/metrics"] {
+            let answer = timeout(ANSWER_TIMEOUT, server.admin().get(path)).await.expect("an answer in time");
+            answer.assert_status(200);
+        }
+    }
+    // Connections that are still open are refused when their time is up.
+    let mut last = slow.pop().unwrap();
+    let answer = raw::answer(&raw::read_to_end(&mut last).await);
+    answer.assert_error_body(408, "REQUEST_TIMEOUT");
+    assert!(begin.elapsed() < ANSWER_TIMEOUT, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn the_admin_port_takes_bodies_of_64_kib_at_most_and_no_coding_but_chunked() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    server.ready().await;
+    let send = async |fields: &str| {
+        let head =
+            format!("PUT /log-level HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n\r\n");
+        raw::answer(&raw::exchange(server.address("admin"), head.as_bytes()).await)
+    };
+    send("Content-Length: 65537").await.assert_error_body(413, "BODY_TOO_LARGE");
+    let chunk = format!("10001\r\n{}\r\n", " ".repeat(0x10001));
+    let chunks = format!("Transfer-Encoding: chunked\r\n\r\n{chunk}0");
+    send(&chunks).await.assert_error_body(413, "BODY_TOO_LARGE");
+    let coded = send("Transfer-Encoding: gzip, chunked\r\n\r\n0").await;
+    coded.assert_error_body(501, "UNSUPPORTED_TRANSFER_CODING");
+}
+
+#[tokio::test]
+async fn health_is_the_readiness_of_a_process() {
+    let installation = petstore();
+    let server = installation.start(&PORTS).await;
+    let admin = format!("http://{}", server.address("admin"));
+    let exit = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!(
+        (exit.code, exit.stdout.as_str()),
+        (Some(0), "ok: core ok, database ok, limiter ok\n"),
+        "{exit:?}"
+    );
+    let exit = installation.run(&["health", "--admin-url", &admin, "--output", "json"]).await;
+    let readiness: Value = serde_json::from_str(&exit.stdout).unwrap();
+    assert_eq!(readiness["parts"]["database"], "ok");
+    server.terminate().await;
+    let exit = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
+    assert!(exit.stderr.contains(&admin) && exit.stderr.contains("is the service running?"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_is_not_ready_fails_its_health_check() {
+    let installation = petstore();
+    let args = ["gateway", "--core-url", "http://127.0.0.1:1", "--http-addr", "127.0.0.1:0"];
+    let gateway = installation.start(&[args.as_slice(), &["--admin-addr", "127.0.0.1:0"]].concat()).await;
+    let admin = format!("http://{}", gateway.address("admin"));
+    let exit = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), "down: core down, limiter ok\n"), "{exit:?}");
+    assert_eq!(exit.stderr, "error: the process is not ready for requests\n");
+}

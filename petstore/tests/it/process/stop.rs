@@ -1,0 +1,185 @@
+//! The end of the process: signals, and the drain before it.
+
+use std::time::Duration;
+
+use petstore_testkit::{Client, Protocol, Tls, eventually, raw};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    process::Command,
+    task::JoinSet,
+    time::sleep,
+};
+
+use crate::{
+    FIRST_KEY, first_client,
+    http::{GET, HttpsService, head},
+    petstore, serve,
+};
+
+/// Timeout of an end without requests in flight, on a busy machine. It is shorter than the 20 s that requests
+/// in flight may take.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
+    for signal in ["TERM", "INT"] {
+        let installation = petstore();
+        let server = installation.start(&serve(&[])).await;
+        let exit = server.ended_by(signal).await;
+        assert_eq!(exit.code, Some(0), "SIG{signal}: {exit:?}");
+        assert!(exit.took < END_TIMEOUT, "SIG{signal}: {exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_comes_twice_at_once_still_ends_the_service_in_order() {
+    // Sent as by coreutils' timeout, with a pause, so that the service sees both.
+    let twice = "kill -TERM \"$0\" && sleep 0.02 && kill -TERM \"$0\"";
+    // On a machine that stalls for 200 ms between the two, the second counts as a separate request to stop:
+    // then the test tries again.
+    eventually(Duration::from_secs(30), async || {
+        let installation = petstore();
+        let server = installation.start(&serve(&["--drain-delay", "1s"])).await;
+        let sent = Command::new("/bin/sh").args(["-c", twice, &server.pid().to_string()]).status().await;
+        assert!(sent.expect("sh runs").success(), "the signals were not sent");
+        let exit = server.ended().await;
+        if exit.code == Some(0) { Ok(()) } else { Err(format!("{exit:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_second_wish_to_stop_ends_the_service_without_waiting() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--drain-delay", "1m"])).await;
+    let admin = server.address("admin");
+    eventually(END_TIMEOUT, async || {
+        server.signal("INT").await;
+        match TcpStream::connect(admin).await {
+            Ok(_) => Err("it still listens".to_owned()),
+            Err(_) => Ok(()),
+        }
+    })
+    .await;
+    let exit = server.ended().await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.stderr.ends_with("error: ended at once by a second signal\n"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn sigterm_ends_the_service_also_under_idle_and_half_sent_connections() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--drain-deadline", "3s"])).await;
+    let key = installation.read(FIRST_KEY);
+    let half_a_body = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 100\r\n\r\n{{",
+        key.trim()
+    );
+    let mut open = Vec::new();
+    for port in ["REST", "gRPC", "admin"] {
+        for begun in ["", "GET /v1/pe", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &half_a_body] {
+            let mut stream = raw::connect(server.address(port)).await;
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            open.push(stream);
+        }
+    }
+    // A request that is answered proves that the service has seen those before it.
+    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
+    let exit = server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(exit.took < Duration::from_secs(3) + END_TIMEOUT, "{:?}", exit.took);
+    drop(open);
+}
+
+#[tokio::test]
+async fn while_it_drains_requests_are_served_and_readiness_is_down() {
+    let installation = petstore();
+    // The delay is longer than the test: nothing waits for its end.
+    let server = installation.start(&serve(&["--drain-delay", "5m"])).await;
+    let (client, admin) = (first_client(&installation, &server), server.admin());
+    server.signal("TERM").await;
+    let ready = eventually(END_TIMEOUT, async || {
+        let ready = admin.get("/readyz").await;
+        if ready.status() == 503 { Ok(ready) } else { Err(format!("{ready:?}")) }
+    })
+    .await;
+    assert_eq!(ready.json()["status"], "down", "{ready:?}");
+    client.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_loses_no_request_of_clients_that_heed_it() {
+    let rounds = if std::env::var_os("PETSTORE_TEST_LONG").is_some() { 50 } else { 2 };
+    for round in 0..rounds {
+        let shop = HttpsService::open(&["--drain-delay", "200ms"]).await;
+        let HttpsService { server, authority, .. } = &shop;
+        let mut clients = JoinSet::new();
+        for number in 0..6 {
+            let (rest, https) = (server.address("REST"), server.address("HTTPS"));
+            let tls = Tls::trusting(authority, Protocol::Http1);
+            clients.spawn(async move {
+                if number % 2 == 0 {
+                    heeding_client(|| async move { TcpStream::connect(rest).await.ok() }).await
+                } else {
+                    heeding_client(|| async { tls.connect(https).await.ok() }).await
+                }
+            });
+        }
+        let http2 = Client::new(server.address("HTTPS")).over_tls(authority, Protocol::Http2);
+        clients.spawn(async move { heeding_http2_client(&http2).await });
+        sleep(Duration::from_millis(200)).await;
+        server.signal("TERM").await;
+        while let Some(answered) = clients.join_next().await {
+            let Heeded { answered, told } = answered.unwrap();
+            assert!(answered > 0 && told > 0, "round {round}: {answered} answers, {told} said to close");
+        }
+        let exit = shop.server.ended().await;
+        assert_eq!(exit.code, Some(0), "round {round}: {exit:?}");
+    }
+}
+
+/// Result of a client that sends one request after another and obeys `Connection: close`, until it could not
+/// open a connection any more. It panics if a request was not answered.
+struct Heeded {
+    answered: usize,
+    /// Number of answers that asked it to open another connection.
+    told: usize,
+}
+
+async fn heeding_client<S, F>(connect: impl Fn() -> F) -> Heeded
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Option<S>>,
+{
+    let mut heeded = Heeded { answered: 0, told: 0 };
+    while let Some(mut stream) = connect().await {
+        loop {
+            stream.write_all(GET).await.unwrap_or_else(|error| panic!("{}: {error}", heeded.answered));
+            let head = head(&mut stream).await;
+            let len = head
+                .to_lowercase()
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.split("\r\n").next().and_then(|len| len.parse::<usize>().ok()));
+            let mut body = vec![0; len.unwrap_or_else(|| panic!("after {}: {head:?}", heeded.answered))];
+            stream.read_exact(&mut body).await.expect("a whole answer");
+            heeded.answered += 1;
+            if head.to_lowercase().contains("connection: close") {
+                heeded.told += 1;
+                break;
+            }
+        }
+    }
+    heeded
+}
+
+/// Runs such a client over HTTP/2, where the service sends GOAWAY.
+async fn heeding_http2_client(client: &Client) -> Heeded {
+    let mut heeded = Heeded { answered: 0, told: 0 };
+    while let Some(answered) = client.gets_until_told("/openapi.json").await {
+        heeded.answered += answered;
+        heeded.told += 1;
+    }
+    heeded
+}

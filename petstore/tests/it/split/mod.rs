@@ -1,0 +1,65 @@
+//! Core and gateway as two processes.
+
+mod core_away;
+mod hung_core;
+mod secured;
+
+use std::time::Duration;
+
+use petstore_testkit::{Answer, Engine, Installation, Server, eventually, free_port};
+
+use crate::{key_of_new_account, petstore_on};
+
+/// Time within which the service must notice that a part is unreachable or back.
+const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A core and a gateway that is ready.
+pub(crate) struct Split {
+    pub(crate) installation: Installation,
+    pub(crate) core: Server,
+    pub(crate) gateway: Server,
+    pub(crate) key: String,
+}
+
+impl Split {
+    pub(crate) async fn open() -> Self {
+        Self::open_on(Engine::of_this_run()).await
+    }
+
+    pub(crate) async fn open_on(engine: Engine) -> Self {
+        Self::of(petstore_on(engine).await).await
+    }
+
+    pub(crate) async fn of(installation: Installation) -> Self {
+        let (core, key) = core_with_a_key(&installation).await;
+        let gateway = start_gateway(&installation, &core.address("gRPC").to_string()).await;
+        let split = Self { installation, core, gateway, key };
+        eventually(NOTICED_TIMEOUT, async || match readiness(&split.gateway).await {
+            ready if ready.status() == 200 => Ok(()),
+            unready => Err(format!("{unready:?}")),
+        })
+        .await;
+        split
+    }
+}
+
+async fn core_with_a_key(installation: &Installation) -> (Server, String) {
+    // No other test takes this port while the core is down, so it can restart there.
+    let core = start_core(installation, &format!("127.0.0.1:{}", free_port())).await;
+    let key = key_of_new_account(installation).await;
+    (core, key)
+}
+
+async fn start_core(installation: &Installation, address: &str) -> Server {
+    installation.start(&["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"]).await
+}
+
+async fn start_gateway(installation: &Installation, core: &str) -> Server {
+    let core = format!("http://{core}");
+    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    installation.start(&[["gateway", "--core-url", &core].as_slice(), &ports].concat()).await
+}
+
+async fn readiness(server: &Server) -> Answer {
+    server.admin().get("/readyz").await
+}

@@ -1,0 +1,211 @@
+//! Core and gateway as two processes that authenticate each other, or share a Unix socket.
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use petstore_testkit::{Authority, Installation, Server, eventually};
+use serde_json::json;
+
+use crate::{key_of_new_account, pets::created, petstore};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// Time within which the service must notice that a part is there.
+const NOTICED: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let token = authority.keep_token(TOKEN);
+    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &token]).await;
+    let key = key_of_new_account(&installation).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &token]).await;
+    assert_serves(&gateway, &key).await;
+
+    let other = authority.keep_token("another-token-that-is-as-long-as-needed");
+    for flags in [[].as_slice(), &["--service-token-file", &other]] {
+        let gateway = start_gateway(&installation, &url, flags).await;
+        assert_says_that_the_core_is_away(&gateway, &key, "the core does not answer").await;
+        assert!(!gateway.stderr().contains(TOKEN), "{}", gateway.stderr());
+    }
+    let exit = core.terminate().await;
+    assert!(!exit.stderr.contains(TOKEN), "{exit:?}");
+}
+
+#[tokio::test]
+async fn an_operator_needs_the_cores_token_too_and_the_audit_has_the_address_that_the_core_sees() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let token = authority.keep_token(TOKEN);
+    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &token]).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let created = installation.run(&["operator", "create", "ann", "--role", "admin"]).await.stdout;
+    let operator = authority.keep_token(created.trim());
+    let run = async |args: &[&str]| {
+        let target = ["--core-url", &url, "--operator-token-file", &operator];
+        installation.run(&[args, &target].concat()).await
+    };
+    let refused = run(&["account", "list"]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("petstore-service-token"), "{refused:?}");
+    let create = ["account", "create", "acme", "--plan", "free", "--service-token-file", &token];
+    let done = run(&create).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &token]).await;
+    let admin = gateway.admin().with_header("authorization", &format!("Bearer {}", created.trim()));
+    let events = admin.get("/admin/v1/audit-events?account=acme").await.assert_status(200).json();
+    let event = &events["events"][0];
+    assert_eq!(
+        (&event["operator"], &event["clientAddress"]),
+        (&json!("ann"), &json!("127.0.0.1")),
+        "{event}"
+    );
+}
+
+#[tokio::test]
+async fn sighup_has_the_token_read_again_on_both_sides() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));
+    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_core]).await;
+    let key = key_of_new_account(&installation).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &at_gateway]).await;
+    assert_serves(&gateway, &key).await;
+
+    for (file, server) in [(&at_core, &core), (&at_gateway, &gateway)] {
+        for (written, line) in [
+            ("too short", "cannot be used, the old one stays"),
+            ("another-token-that-is-as-long-as-needed", "was read again"),
+        ] {
+            fs::write(file, written).unwrap();
+            server.signal("HUP").await;
+            eventually(NOTICED, async || {
+                let log = server.stderr();
+                if log.contains(line) { Ok(()) } else { Err(log) }
+            })
+            .await;
+        }
+    }
+    assert_serves(&gateway, &key).await;
+    fs::write(&at_gateway, TOKEN).unwrap();
+    gateway.signal("HUP").await;
+    eventually(NOTICED, async || {
+        let answer = gateway.client(&key).get("/v1/pets").await;
+        if answer.status() == 503 { Ok(()) } else { Err(format!("{answer:?}")) }
+    })
+    .await;
+    for server in [core, gateway] {
+        let exit = server.terminate().await;
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        assert!(!exit.stderr.contains(TOKEN) && !exit.stderr.contains("too short"), "{exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together() {
+    let (installation, authority, stranger) = (petstore(), Authority::new(), Authority::new());
+    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("gateway"));
+    let forged = stranger.issue("gateway");
+    let tls =
+        ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--tls-client-ca", &authority.file()];
+    let core = start_core(&installation, "127.0.0.1:0", &tls).await;
+    let key = key_of_new_account(&installation).await;
+    let port = core.address("gRPC").port();
+    let (right, wrong_name) = (format!("https://127.0.0.1:{port}"), format!("https://localhost:{port}"));
+    let (trusted, distrusted) = (authority.file(), stranger.file());
+    let shown = ["--core-cert", &client.file, "--core-key", &client.key_file];
+    let shown_forged = ["--core-cert", &forged.file, "--core-key", &forged.key_file];
+
+    let gateway =
+        start_gateway(&installation, &right, &[["--core-ca", &trusted].as_slice(), &shown].concat()).await;
+    assert_serves(&gateway, &key).await;
+    for (url, authority, shown) in [
+        (&right, &trusted, [].as_slice()),
+        (&right, &trusted, &shown_forged),
+        (&right, &distrusted, &shown),
+        (&wrong_name, &trusted, &shown),
+    ] {
+        let gateway =
+            start_gateway(&installation, url, &[["--core-ca", authority].as_slice(), shown].concat()).await;
+        assert_says_that_the_core_is_away(&gateway, &key, "the core does not answer").await;
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_and_a_core_meet_at_a_unix_socket_that_is_their_owners_alone() {
+    let installation = petstore();
+    let socket = installation.folder().join("core.sock");
+    let address = format!("unix://{}", socket.display());
+    let core = start_core(&installation, &address, &[]).await;
+    assert!(core.stdout().contains(&format!("gRPC   {address}\n")), "{}", core.stdout());
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let key = key_of_new_account(&installation).await;
+    let gateway = start_gateway(&installation, &address, &[]).await;
+    assert_serves(&gateway, &key).await;
+
+    let second = installation.run(&core_args(&address, &[])).await;
+    assert_eq!(second.code, Some(1), "{second:?}");
+    assert!(second.stderr.contains("--grpc-addr") && second.stderr.contains("already in use"), "{second:?}");
+    assert_serves(&gateway, &key).await;
+
+    core.crash().await;
+    assert!(socket.exists(), "a crash leaves the file behind");
+    let core = start_core(&installation, &address, &[]).await;
+    assert_serves(&gateway, &key).await;
+    let exit = core.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(!socket.exists(), "an orderly end removes it");
+}
+
+#[tokio::test]
+async fn settings_of_the_cores_address_that_contradict_each_other_are_named() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let (file, certificate) = (authority.file(), authority.issue("gateway"));
+    for (flags, named) in [
+        (["--core-url", "core.example"].as_slice(), "--core-url"),
+        (&["--core-url", "https://core.example:1"], "--core-ca"),
+        (&["--core-url", "http://core.example:1", "--core-ca", &file], "--core-ca"),
+        (&["--core-url", "https://core.example:1", "--core-ca", &certificate.key_file], "--core-ca"),
+        (&["--core-ca", "nothing-here", "--core-url", "https://core.example:1"], "--core-ca"),
+        (&["--core-cert", &certificate.file], "--core-key"),
+        (&["--service-token-file", &certificate.file], "--service-token-file"),
+    ] {
+        let exit = installation.run(&[["gateway"].as_slice(), flags].concat()).await;
+        exit.assert_refused(2, &[named]);
+    }
+}
+
+fn core_args<'a>(address: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
+    [["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"].as_slice(), flags].concat()
+}
+
+async fn start_core(installation: &Installation, address: &str, flags: &[&str]) -> Server {
+    installation.start(&core_args(address, flags)).await
+}
+
+async fn start_gateway(installation: &Installation, core: &str, flags: &[&str]) -> Server {
+    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    installation.start(&[["gateway", "--core-url", core].as_slice(), &ports, flags].concat()).await
+}
+
+/// Checks that the gateway is ready, and adds a pet with the key.
+async fn assert_serves(gateway: &Server, key: &str) {
+    eventually(NOTICED, async || {
+        let ready = gateway.admin().get("/readyz").await;
+        let core = ready.json()["parts"]["core"] == "ok";
+        if ready.status() == 200 && core { Ok(()) } else { Err(format!("{ready:?}: {}", gateway.stderr())) }
+    })
+    .await;
+    created(&gateway.client(key).post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
+}
+
+/// Checks that the gateway answers 503, with the reason in its log.
+async fn assert_says_that_the_core_is_away(gateway: &Server, key: &str, line: &str) {
+    gateway.client(key).get("/v1/pets").await.assert_error(503, "UNAVAILABLE");
+    eventually(NOTICED, async || {
+        let log = gateway.stderr();
+        if log.contains(line) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    gateway.admin().get("/readyz").await.assert_status(503);
+    gateway.anonymous().get("/v1/pets").await.assert_error(401, "MISSING_API_KEY");
+}

@@ -1,0 +1,10 @@
+//! The store: durability, faults of the database, and its operation on SQLite and PostgreSQL.
+
+mod durability;
+mod engines;
+mod lost_pets;
+mod postgres_outages;
+mod postgres_tls;
+mod replicas;
+mod sqlite_faults;
+mod waiting_writes;
