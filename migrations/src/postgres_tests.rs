@@ -29,7 +29,7 @@ async fn schema(database: &TestDatabase) -> String {
 }
 
 #[tokio::test]
-async fn every_change_can_be_applied_and_taken_back_one_by_one_on_postgresql() {
+async fn every_migration_can_be_applied_and_reverted_one_by_one_on_postgresql() {
     let database = new_database().await;
     let db = connect(&database).await;
     let all = states(&db).await;
@@ -48,7 +48,7 @@ async fn every_change_can_be_applied_and_taken_back_one_by_one_on_postgresql() {
 }
 
 #[tokio::test]
-async fn any_number_may_migrate_one_database_at_once() {
+async fn processes_may_migrate_one_database_concurrently() {
     let database = new_database().await;
     let migrating = (0..4).map(|_| {
         let database = database.clone();

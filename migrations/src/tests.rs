@@ -32,7 +32,7 @@ async fn schema(db: &DatabaseConnection) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_change_can_be_applied_and_taken_back_one_by_one() {
+async fn every_migration_can_be_applied_and_reverted_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder.path().join("pets.db")).await;
     assert_eq!(states(&db).await, vec![MigrationState::Pending; all()]);
@@ -51,7 +51,7 @@ async fn every_change_can_be_applied_and_taken_back_one_by_one() {
 }
 
 #[tokio::test]
-async fn any_number_may_migrate_one_file_at_once() {
+async fn processes_may_migrate_one_file_concurrently() {
     for round in 0..10 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pets.db");
@@ -75,7 +75,7 @@ async fn any_number_may_migrate_one_file_at_once() {
 }
 
 #[tokio::test]
-async fn a_change_of_a_newer_binary_is_unknown() {
+async fn a_migration_of_a_newer_binary_is_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder.path().join("pets.db")).await;
     up(&db).await.unwrap();
@@ -150,7 +150,7 @@ fn every_migration_suits_the_release_before_it() {
 }
 
 #[test]
-fn a_migration_that_an_older_core_does_not_bear_is_refused_until_no_release_needs_the_old_form() {
+fn a_migration_that_breaks_the_last_release_is_refused() {
     let changelog = "\n## [Unreleased]\n\n## [1.1.0] - 2027-01-01\n";
     let down = "async fn down(&self) { manager.drop_table(Table::drop().table(\"tags\").take()).await }";
     for (up, fault) in [

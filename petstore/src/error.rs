@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_with_its_causes() {
+    fn an_error_is_shown_with_its_causes() {
         let error = CliError::runtime(io::Error::other("no\nthreads"));
         assert_eq!(error.line(), "error: cannot start the runtime: no threads");
     }

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_an_error_is_not_for_people() {
+    fn the_number_of_an_error_is_not_shown() {
         assert_eq!(reason(&io::Error::from_raw_os_error(2)), "no such file or directory");
         assert_eq!(without_number("a: B (os error 2): C (os error 111)"), "a: B: C");
         assert_eq!(without_number("a (os error"), "a (os error");

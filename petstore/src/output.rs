@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_a_column_for_members_that_a_row_has() {
+    fn a_table_has_a_column_for_each_member_of_any_row() {
         let columns = [
             column("NAME", "name"),
             column("SUM", "counts.a counts.b"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_has_members_of_the_answer() {
+    fn a_sentence_shows_members_of_the_answer() {
         let answer = json!({ "key": { "id": 7 }, "name": "a.b" });
         assert_eq!(sentence("key {key.id} of {name}, {none}", &answer), "key 7 of a.b, \n");
     }

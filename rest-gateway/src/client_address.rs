@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_not_trusted_is_the_client_whatever_it_forwards() {
+    fn an_untrusted_peer_is_the_client_whatever_it_forwards() {
         assert_eq!(client("192.0.2.1", &["203.0.113.7"]), "192.0.2.1");
         assert_eq!(client("192.0.2.1", &["10.0.0.1", "203.0.113.7, 10.0.0.2"]), "192.0.2.1");
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_hop_makes_the_peer_the_client_unless_it_is_only_the_clients_word() {
+    fn a_malformed_hop_makes_the_peer_the_client_unless_the_client_wrote_it() {
         for malformed in
             ["unknown", "203.0.113", "203.0.113.7:x", "_hidden", "\"203.0.113.7\"", "fe80::1%eth0"]
         {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_block_is_refused() {
+    fn invalid_blocks_are_refused() {
         let faults = [
             "",
             "/",
@@ -268,12 +268,12 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_a_block_panic(text in "[0-9a-f:./]{0,45}|\\PC{0,20}") {
+        fn no_text_makes_parsing_a_block_panic(text in "[0-9a-f:./]{0,45}|\\PC{0,20}") {
             let _ = text.parse::<Cidr>();
         }
 
         #[test]
-        fn whatever_a_client_forwards_its_proxys_word_decides(forged in "[ -~]{0,60}") {
+        fn the_trusted_proxys_hop_decides_whatever_a_client_forwards(forged in "[ -~]{0,60}") {
             prop_assert_eq!(client("10.0.0.1", &[&forged, "203.0.113.7"]), "203.0.113.7");
             prop_assert_eq!(client("192.0.2.1", &[&forged]), "192.0.2.1");
         }

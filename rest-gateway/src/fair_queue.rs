@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn senders_take_turns_and_each_ones_items_keep_their_order() {
+    fn senders_take_turns_and_items_of_a_sender_keep_their_order() {
         let mut queue = FairQueue::default();
         for (sender, item) in [('a', 1), ('a', 2), ('a', 3), ('b', 1), ('c', 1), ('c', 2)] {
             queue.push(sender, (sender, item));
@@ -88,7 +88,7 @@ mod tests {
         /// Tests that a sender's first item is popped within as many items as there are senders, regardless
         /// of the items of others.
         #[test]
-        fn an_item_waits_for_one_item_of_each_other_sender_at_most(sent in vec(0_u8..20, 0..400)) {
+        fn an_item_waits_for_at_most_one_item_of_each_other_sender(sent in vec(0_u8..20, 0..400)) {
             let mut queue = FairQueue::default();
             for sender in &sent {
                 queue.push(*sender, *sender);

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_path_agree_in_all_that_holds_for_the_path() {
+    fn rows_of_one_path_agree_on_properties_of_the_path() {
         let of_path = |row: &Operation| {
             (row.access, row.counts, row.stability, row.deprecation.map(|it| it.removed_at))
         };
@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_nothing_and_counts_against_the_quota_may_be_begun_early() {
+    fn only_reads_that_count_against_the_quota_may_begin_early() {
         let reads: Vec<_> = OPERATIONS.iter().filter(|row| row.is_read()).map(|row| row.id).collect();
         assert_eq!(reads, [Id::ListPets, Id::GetPet, Id::ListOrders]);
         assert!(![UNMATCHED, DOCS, OUTSIDE_V1].iter().any(Operation::is_read));
     }
 
     #[test]
-    fn head_asks_for_what_get_does() {
+    fn head_has_the_operation_of_get() {
         for path in ["/v1/pets", "/v1/pets/x", "/openapi.json", "/", "/docs", "/docs/errors"] {
             assert_eq!(find("HEAD", path).id, find("GET", path).id);
             assert_ne!(find("GET", path).id, Id::Unmatched, "{path}");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_by_nobody_has_no_name_of_its_own() {
+    fn unknown_requests_share_one_operation_name() {
         for (method, path) in [
             ("GET", ""),
             ("POST", "/"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_a_path_holds_for_every_method_of_it() {
+    fn properties_of_a_path_hold_for_every_method() {
         for method in ["GET", "PATCH", "OPTIONS"] {
             assert!(find(method, "/v1/pets/x").deprecation.is_some());
             assert_eq!(find(method, "/v1/usage").stability, Stability::Beta);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_compressed_for_those_who_take_gzip_and_plain_for_the_others() {
+    async fn a_representation_is_compressed_only_for_clients_that_accept_gzip() {
         let text = Representation::new("text/plain", TEXT);
         for accepted in ["gzip", "br, gzip", "GZIP;q=0.5", "*", "identity;q=0, *;q=1", "br;q=1.0,gzip;q=0.8"]
         {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_encoding_has_a_tag_of_its_own_and_is_not_sent_again_to_who_has_it() {
+    fn each_encoding_has_its_own_etag_and_a_match_is_not_sent_again() {
         let text = Representation::new("text/plain", TEXT);
         let plain = ask(&text, &[]).headers()[ETAG].clone();
         let gzip = ask(&text, &[(ACCEPT_ENCODING, "gzip")]).headers()[ETAG].clone();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gzip_would_make_larger_stays_as_it_is() {
+    fn a_text_that_gzip_would_enlarge_stays_plain() {
         let answer = ask(&Representation::new("text/plain", "short"), &[(ACCEPT_ENCODING, "gzip")]);
         assert_eq!(answer.headers().get(CONTENT_ENCODING), None);
     }

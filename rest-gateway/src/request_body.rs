@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_of_64_kib_is_the_largest_announced_or_not() {
+    async fn the_largest_body_is_64_kib_with_or_without_a_length() {
         assert_eq!(read(Body::from(vec![b' '; 65_536])).await.unwrap().len(), 65_536);
         assert_eq!(read(Body::from(vec![b' '; 65_537])).await, Err(ApiError::BodyTooLarge));
         assert_eq!(read(chunks(1_024, 64)).await.unwrap().len(), 65_536);

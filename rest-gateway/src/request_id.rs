@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfit_or_repeated_name_is_replaced_by_a_uuid_of_the_clocks_time() {
+    fn an_invalid_or_repeated_request_id_is_replaced_by_a_uuid() {
         let too_long = "x".repeat(65);
         let key = ApiKey::generate(Environment::Production);
         for sent in [

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_is_wrong_is_blamed_for_what_is_wrong_with_it() {
+    fn an_error_names_the_invalid_file_and_its_fault() {
         let ((certificate, key), (_, other_key)) = (issue(), issue());
         assert!(certified_key(certificate.as_bytes(), key.as_bytes()).is_ok());
         let damaged = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");

@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_report_that_is_refused_for_good_is_given_up_and_counted() {
+    async fn a_permanently_refused_report_is_dropped_and_counted() {
         for code in [Code::InvalidArgument, Code::OutOfRange] {
             assert_eq!(reported_twice(code).await, (1, 1), "{code}");
         }
     }
 
     #[tokio::test]
-    async fn what_is_counted_during_a_report_waits_for_the_next() {
+    async fn counts_made_during_a_report_are_in_the_next() {
         let sent = counter("sent", "Reports that the core was sent.");
         let usage = Arc::new(OnceLock::<UsageCounter>::new());
         let core = {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_bans_a_newer_one_that_ends_later_is_kept() {
+    fn the_newer_ban_that_ends_later_replaces_the_other() {
         let kept = BanNote::Banned(ban(10, 20));
         assert!(kept.gives_way_to(&ban(10, 21)) && kept.gives_way_to(&ban(15, 21)));
         assert!(!kept.gives_way_to(&ban(10, 20)) && !kept.gives_way_to(&ban(12, 19)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_imposed_before_a_lifting_stays_lifted() {
+    fn bans_imposed_before_a_lifting_stay_lifted() {
         let lifted = BanNote::Lifted(UnixMillis(15));
         assert!(!lifted.gives_way_to(&ban(15, 99)));
         assert!(lifted.gives_way_to(&ban(16, 17)));

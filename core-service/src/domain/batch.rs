@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_faulty_member_is_named_with_its_place() {
+    fn every_faulty_member_is_named_with_its_index() {
         let faulty = NewPet::parse(RawPet { category_id: None, ..RawPet::named("") });
         let refusal = refusal(vec![pet("Rex"), faulty, pet("Tom"), pet("\0")]);
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_faulty_pets_ten_are_named() {
+    fn at_most_ten_faulty_pets_are_named() {
         for (count, end) in [
             (10, "requests[9].name must not be blank"),
             (11, "; and one more pet is not allowed"),

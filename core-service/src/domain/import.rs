@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_ends_with_its_last_line_unless_it_says_otherwise() {
+    fn a_chunk_ends_with_its_last_line_unless_an_end_is_given() {
         for (lines, last_line, end) in
             [([1, 2, 9].as_slice(), 0, 9), (&[1], 1, 1), (&[1], 5, 5), (&[], 0, 0), (&[], 7, 7)]
         {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_ascend_and_are_not_too_many() {
+    fn lines_ascend_and_are_bounded() {
         let most: Vec<i64> = (1..=1_000).collect();
         assert_eq!(ImportChunk::end(&most, 0).unwrap(), 1_000);
         let more: Vec<i64> = (1..=1_001).collect();

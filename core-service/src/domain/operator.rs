@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_can_take_the_name_of_the_local_operator() {
+    fn the_name_of_the_local_operator_is_reserved() {
         assert!(OperatorName::parse("ann").is_ok() && OperatorName::parse("locale").is_ok());
         for name in ["local", "", "a b", "-a", "pet_op_0000"] {
             assert_eq!(OperatorName::parse(name).unwrap_err().field, "name", "{name}");

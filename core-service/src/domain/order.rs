@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn an_order_has_one_way_to_go() {
+    fn an_order_advances_in_one_direction() {
         let ways = OrderStatus::ALL.map(OrderStatus::predecessor);
         assert_eq!(ways, [None, Some(OrderStatus::Placed), Some(OrderStatus::Approved)]);
         assert_eq!(OrderStatus::ALL.map(OrderStatus::is_complete), [false, false, true]);
     }
 
     #[test]
-    fn the_stored_numbers_outlive_a_release() {
+    fn the_stored_numbers_never_change() {
         assert_eq!(OrderStatus::ALL.map(OrderStatus::number), [1, 2, 3]);
         for status in OrderStatus::ALL {
             assert_eq!(OrderStatus::from_number(status.number()), Some(status));

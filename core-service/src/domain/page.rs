@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_brings_its_status_filter() {
+    fn a_token_keeps_its_status_filter() {
         let token = TOKEN.to_string();
         for status in [None, Some(PetStatus::Sold)] {
             let page = ListPets::parse(5, &token, Ok(status)).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_pets_leads_to_no_orders_and_the_other_way_round() {
+    fn a_token_of_pets_is_refused_for_orders_and_vice_versa() {
         let of_orders = PageToken { list: List::Orders, ..TOKEN }.to_string();
         assert_eq!(ListOrders::parse(5, &of_orders).unwrap().after, Some(OrderId(7)));
         for refusal in [

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_written_form_outlives_a_release() {
+    fn the_written_form_never_changes() {
         // The checksum was computed by another implementation (zlib). Clients are reading pages while the
         // service is upgraded: a change here needs a new version number.
         let token = PageToken { list: List::Pets(Some(PetStatus::Pending)), last_id: 42 };
@@ -127,12 +127,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(token in tokens()) {
+        fn a_token_is_parsed_as_written(token in tokens()) {
             prop_assert_eq!(PageToken::parse(&token.to_string()), Ok(token));
         }
 
         #[test]
-        fn any_changed_character_is_noticed(token in tokens(), at in 0..DIGITS, wrong in "[ -~é]") {
+        fn a_token_with_any_changed_character_is_refused(token in tokens(), at in 0..DIGITS, wrong in "[ -~é]") {
             let written = token.to_string();
             let mut tampered = written.clone();
             tampered.replace_range(at..=at, &wrong);
@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn a_token_of_another_length_is_noticed(
+        fn a_token_of_another_length_is_refused(
             token in tokens(), keep in 0..DIGITS, more in "[0-9a-f]{1,9}"
         ) {
             let written = token.to_string();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_kept_code_point_for_code_point() {
+    fn a_name_keeps_its_code_points() {
         for name in [" Rex ", "e\u{301}", "\u{e9}", "\u{202e}xeR"] {
             assert_eq!(PetName::parse(name.to_owned()).unwrap().as_str(), name);
         }

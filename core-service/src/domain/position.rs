@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_by_its_own_list_and_filters_only_and_not_when_it_was_changed() {
+    fn a_token_is_accepted_only_unchanged_by_its_own_list_and_filters() {
         let keys = AdminList::Keys.with(&"shop");
         let token = keys.token("7.8");
         assert_eq!(keys.position(&token), Ok(Some("7.8")));

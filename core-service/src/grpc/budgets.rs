@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_takes_of_every_budget_or_of_none_and_gives_all_back() {
+    fn a_call_takes_all_its_budgets_or_none_and_returns_them() {
         let budgets = [10, 5].map(|bytes| Arc::new(Semaphore::new(bytes)));
         let held = HeldBytes::new(budgets.clone().map(Some));
         let left = || budgets.each_ref().map(|budget| budget.available_permits());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_kind_leaves_the_others_their_budget() {
+    fn a_flood_of_one_kind_leaves_the_budgets_of_the_others() {
         let budgets = Budgets::for_connection();
         let kinds = [Class::Read, Class::Internal, Class::Tool];
         for (at, kind) in kinds.into_iter().enumerate() {

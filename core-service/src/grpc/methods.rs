@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_method_is_as_guarded_as_one() {
+    fn an_unknown_method_needs_authentication() {
         for path in ["", "/", "/x", "/petstore.v1.PetStore/", "/petstore.v1.PetStore/GetPetX"] {
             assert_eq!(Method::find(path).callers, Clients, "{path}");
         }

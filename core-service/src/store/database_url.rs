@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_no_store_is_refused_without_being_shown() {
+    fn an_invalid_url_is_refused_without_being_shown() {
         let cases = [
             ("mysql://u:secret@h/db", DatabaseUrlError::UnsupportedScheme("mysql".into())),
             ("u:secret@h://db", DatabaseUrlError::NoScheme),

@@ -205,7 +205,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
 /// Tests a store with statistics that earlier releases left when they closed it. These say permanently that a
 /// table is small.
 #[tokio::test]
-async fn statistics_from_when_a_file_was_small_are_removed_when_it_is_opened() {
+async fn outdated_statistics_are_removed_when_a_file_is_opened() {
     let (old, folder) = new_file().await;
     for sql in rows(DbBackend::Sqlite, 1, 2, 2) {
         old.writer.execute_unprepared(&sql).await.unwrap();
@@ -253,7 +253,7 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_postgresql() {
 /// Tests tables that grew. PostgreSQL's planner uses the current size of a table, not its size when it was
 /// analysed.
 #[tokio::test]
-async fn statistics_of_empty_and_of_small_tables_mislead_nobody_on_postgresql() {
+async fn statistics_of_empty_and_small_tables_keep_the_plans_on_postgresql() {
     for first in [1, 3] {
         let (store, database) = new_database().await;
         for table in TABLES {

@@ -154,7 +154,7 @@ fn many_later() -> i64 {
 }
 
 #[tokio::test]
-async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_sqlite() {
+async fn statistics_of_an_almost_empty_store_slow_no_call_on_sqlite() {
     let (few, _home) = new_file().await;
     for part in parts(DbBackend::Sqlite, FEW) {
         few.writer.execute_unprepared(&part).await.unwrap();
@@ -174,7 +174,7 @@ async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_sqlite() {
 }
 
 #[tokio::test]
-async fn closing_an_almost_empty_store_makes_no_call_dearer_on_sqlite() {
+async fn closing_an_almost_empty_store_slows_no_call_on_sqlite() {
     let (few, _home) = new_file().await;
     for part in parts(DbBackend::Sqlite, FEW) {
         few.writer.execute_unprepared(&part).await.unwrap();
@@ -193,7 +193,7 @@ async fn closing_an_almost_empty_store_makes_no_call_dearer_on_sqlite() {
 }
 
 #[tokio::test]
-async fn statistics_of_an_almost_empty_store_make_no_call_dearer_on_postgresql() {
+async fn statistics_of_an_almost_empty_store_slow_no_call_on_postgresql() {
     let (few, database) = new_database().await;
     for part in parts(DbBackend::Postgres, FEW) {
         database.psql(&part).await;

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_known_by_its_first_word_if_that_is_one_of_four() {
+    fn a_statement_is_classified_by_its_first_word() {
         for (sql, name) in [
             ("SELECT 1", "SELECT"),
             ("\n insert into pets values (1)", "INSERT"),

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_whatever_the_case_of_the_scheme_and_the_spaces_around() {
+    fn the_scheme_is_case_insensitive_and_spaces_are_ignored() {
         let key = ApiKey::generate(Environment::Production).expose().to_owned();
         for before in ["Bearer ", "bearer ", "BEARER   ", "  Bearer ", "\tbEaReR "] {
             for after in ["", " ", " \t "] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_an_empty_one_and_another_scheme_are_missing() {
+    fn an_absent_or_empty_field_or_another_scheme_is_missing() {
         let key = ApiKey::generate(Environment::Production).expose().to_owned();
         assert_eq!(judged(&[]), Err(BearerError::Missing));
         for field in ["", "   ", "Basic dXNlcjpwYXNz", "Bearer:x", &key, &format!("Token {key}")] {

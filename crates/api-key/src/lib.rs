@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_anywhere_in_a_text_also_when_it_is_cut_short() {
+    fn a_key_is_found_anywhere_in_a_text_even_if_truncated() {
         for environment in Environment::ALL {
             let key = ApiKey::generate(environment);
             let key = key.expose();

@@ -97,7 +97,7 @@ mod tests {
     use crate::{ApiKey, Environment};
 
     #[test]
-    fn a_token_is_read_again_and_not_shown_by_accident() {
+    fn a_token_is_parsed_again_and_not_shown_by_debug() {
         for (token, length, shown) in [
             (OperatorToken::generate(), 43, "OperatorToken(pet_op_…)"),
             (OperatorToken::generate_session(), 44, "OperatorToken(pet_ses_…)"),

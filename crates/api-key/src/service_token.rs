@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
+    fn only_the_whole_token_matches() {
         let written = "0123456789abcdef0123456789abcdef";
         let token = ServiceToken::parse(written).unwrap();
         assert!(token.is(written.as_bytes()));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_not_shown_by_accident() {
+    fn a_token_is_not_shown_by_debug() {
         assert_eq!(format!("{:?}", ServiceToken::parse(&"SECRET00".repeat(4)).unwrap()), "ServiceToken(…)");
     }
 }

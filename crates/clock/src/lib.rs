@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn seconds_round_as_they_say() {
+    fn seconds_round_as_documented() {
         assert_eq!((UnixMillis(1_001).as_secs(), UnixMillis(1_001).as_secs_ceil()), (1, 2));
         assert_eq!((UnixMillis(1_000).as_secs(), UnixMillis(1_000).as_secs_ceil()), (1, 1));
     }
 
     #[test]
-    fn a_moment_reads_as_rfc_3339() {
+    fn a_time_is_written_as_rfc_3339() {
         assert_eq!(UnixMillis(1_764_892_800_999).to_string(), "2025-12-05T00:00:00Z");
         assert_eq!(UnixMillis(u64::MAX).to_string(), "the end of time");
     }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_silence_the_log_by_mistake_is_none() {
+    fn a_filter_that_would_silence_the_log_is_refused() {
         for filter in [
             "",
             " ",

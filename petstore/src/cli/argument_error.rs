@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_meant_is_told() {
+    fn a_mistyped_argument_gets_a_suggestion() {
         for (args, end) in [
             (["petstore", "serv"].as_slice(), "'serv'; did you mean serve?"),
             (&["petstore", "acount", "list"], "'acount'; did you mean audit or account?"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_argument_is_said_in_one_line_that_names_it() {
+    fn an_invalid_argument_is_named_in_one_line() {
         let line = line(&["petstore", "serve", "--http-addr", "8080"]);
         assert_eq!(
             line,

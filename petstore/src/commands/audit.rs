@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_what_was_before_and_what_is_after() {
+    fn a_change_shows_the_values_before_and_after() {
         assert_eq!(
             change(r#"{"id":1,"plan":"pro","perDay":2}"#, r#"{"id":1,"plan":"free","perDay":1}"#),
             "plan: pro -> free, perDay: 2 -> 1"

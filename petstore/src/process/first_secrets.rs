@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_that_was_interrupted_at_any_moment_is_completed_by_the_next() {
+    async fn an_interrupted_start_is_completed_by_the_next() {
         let generated = ApiKey::generate(Environment::Production);
         let key = format!("{}\n", generated.expose());
         for (is_committed, draft, secret) in [
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_secrets_of_another_store_stay_as_they_are_and_open_nothing() {
+    async fn secrets_of_another_store_stay_unchanged_and_open_nothing() {
         let other = TempDir::new().unwrap();
         let (store, url) = new_store(&other).await;
         let key = fs::read(made(&store, &url).await.unwrap().unwrap()).unwrap();

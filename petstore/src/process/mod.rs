@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_part_that_does_not_end_is_cut_off_at_the_drain_deadline() {
+    async fn a_component_that_does_not_end_is_cut_off_at_the_drain_deadline() {
         let mut process = process(&["--drain-deadline", "1ms"]);
         process.add("a part that hangs", Phase::ClosingHttp, |_| std::future::pending());
         timeout_at(Instant::now() + Duration::from_secs(10), process.stop()).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_part_that_ends_by_itself_or_panics_is_a_failure_that_names_it() {
+    async fn a_component_that_ends_by_itself_or_panics_is_a_named_failure() {
         let mut process = process(&[]);
         process.add("the port", Phase::ClosingHttp, async |_| Err(io::Error::other("no more sockets")));
         let failure = process.failed().await;

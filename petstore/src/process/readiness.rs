@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_the_process_does_not_have_is_left_out() {
+    fn an_absent_component_is_left_out() {
         let core = PartStates { database: Some(PartState::Ok), ..PartStates::default() };
         assert_eq!(body(Phase::Serving, core), json!({ "status": "ok", "parts": { "database": "ok" } }));
     }

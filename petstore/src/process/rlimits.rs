@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_many_descriptors_each_part_has_its_most() {
+    fn with_many_descriptors_each_component_has_its_maximum() {
         assert_eq!(ConnectionLimits::for_descriptors(65_536), MAX);
         assert_eq!(ConnectionLimits::for_descriptors(usize::MAX), MAX);
     }
 
     #[test]
-    fn with_few_descriptors_each_part_has_its_share_and_one_address_not_all() {
+    fn with_few_descriptors_each_component_has_its_share() {
         let with_1024 = ConnectionLimits { rest: 704, rest_per_address: 352, grpc: 128, admin: 64 };
         assert_eq!(ConnectionLimits::for_descriptors(1_024), with_1024);
         for descriptors in [64, 100, 256, 1_000, 5_000] {

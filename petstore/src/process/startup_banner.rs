@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_does_not_have_is_not_announced() {
+    fn absent_components_are_not_announced() {
         let gateway = StartupBanner {
             http: Some("[::1]:80".parse().unwrap()),
             https: Some("[::1]:443".parse().unwrap()),

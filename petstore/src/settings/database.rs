@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_in_the_data_folder_unless_said_otherwise() {
+    fn the_store_is_in_the_data_folder_by_default() {
         assert_eq!(parse(&[]).unwrap().database.url().unwrap().to_string(), "sqlite://data/petstore.db");
         let program = parse(&["--database-url", "sqlite:///srv/a.db"]).unwrap();
         assert_eq!(program.database.url().unwrap().to_string(), "sqlite:///srv/a.db");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_in_the_process_unless_said_otherwise() {
+    fn requests_are_counted_in_the_process_by_default() {
         assert!(urls(&[]).is_empty());
     }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_what_would_be_right() {
+    fn an_invalid_setting_is_refused_with_the_valid_form() {
         for (flag, value, right) in [
             ("--redis-url", "http://localhost", "redis://"),
             ("--gateways", "0", "must be a whole number from 1 to 65535"),

@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_and_not_repeated() {
+    fn an_invalid_url_is_refused_and_not_repeated() {
         let refusal = parse("SECRET").unwrap_err().to_string();
         assert!(refusal.contains("--some-url: must be a URL") && !refusal.contains("SECRET"), "{refusal}");
     }
 
     #[test]
-    fn a_url_without_a_password_is_taken() {
+    fn a_url_without_a_password_is_accepted() {
         for url in ["redis://localhost:6379/0", "redis://user@localhost", "sqlite://a:b@c.db"] {
             assert_eq!(parse(url).unwrap(), [Url(url.to_owned())]);
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_or_one_that_holds_something_else_is_refused_and_not_repeated() {
+    fn an_empty_or_invalid_file_is_refused_and_not_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("url");
         for content in [" \n", "SECRET"] {

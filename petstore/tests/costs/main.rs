@@ -75,7 +75,7 @@ async fn a_request_makes_the_recorded_number_of_system_calls() {
 }
 
 #[tokio::test]
-async fn functions_that_every_request_runs_through_take_the_recorded_number_of_instructions() {
+async fn functions_on_the_path_of_every_request_take_the_recorded_number_of_instructions() {
     let _turn = turn().await;
     instructions::counted().await.compare("instructions");
 }

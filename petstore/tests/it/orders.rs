@@ -27,7 +27,7 @@ async fn an_empty_store_has_an_empty_array_of_orders() {
 }
 
 #[tokio::test]
-async fn an_order_placed_over_grpc_is_seen_by_every_key_with_exactly_its_members() {
+async fn an_order_placed_over_grpc_is_visible_to_every_key_with_exactly_its_members() {
     let shop = TestShop::open().await;
     add(&shop.client_on(Plan::Free).await, 1).await;
     let ship_date = Some(Timestamp { seconds: 1_795_176_000, nanos: 250_999_999 });
@@ -51,7 +51,7 @@ async fn an_order_placed_over_grpc_is_seen_by_every_key_with_exactly_its_members
 }
 
 #[tokio::test]
-async fn an_order_goes_from_placed_to_approved_to_delivered_and_no_other_way() {
+async fn an_order_advances_only_from_placed_to_approved_to_delivered() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     crate::pets::add_with_status(&client, 1, "available").await;
@@ -139,7 +139,7 @@ async fn orders_are_paged_as_pets_are() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_pets_leads_to_no_orders_and_the_other_way_round() {
+async fn a_cursor_of_pets_is_refused_for_orders_and_vice_versa() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     add(&client, 2).await;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use crate::{ROOT, files, pages, paths, read};
 
 #[test]
-fn every_relative_link_leads_to_a_file_and_a_heading() {
+fn every_relative_link_names_an_existing_file_and_heading() {
     for (document, text) in pages() {
         let path = Path::new(ROOT).join(&document);
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());

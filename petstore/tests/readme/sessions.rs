@@ -32,32 +32,32 @@ fn succeed(command: &mut Command) {
 }
 
 #[test]
-fn every_line_of_the_first_session_does_what_the_page_says() {
+fn the_first_session_works_as_its_page_says() {
     execute("curl");
 }
 
 #[test]
-fn every_line_of_the_session_about_operating_does_what_the_readme_says() {
+fn the_operating_session_works_as_the_readme_says() {
     execute("operate");
 }
 
 #[test]
-fn every_line_of_the_operators_session_does_what_the_page_says() {
+fn the_operators_session_works_as_its_page_says() {
     execute("operator");
 }
 
 #[test]
-fn every_line_of_the_session_from_another_machine_does_what_the_page_says() {
+fn the_remote_session_works_as_its_page_says() {
     execute("operator-elsewhere");
 }
 
 #[test]
-fn every_line_of_the_bulk_session_does_what_the_page_says() {
+fn the_bulk_session_works_as_its_page_says() {
     execute("bulk");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_line_of_the_production_session_leads_from_empty_servers_to_a_served_request() {
+async fn the_production_session_works_as_its_page_says() {
     let postgres = PostgresServer::start(PostgresOptions::default()).await;
     let redis = RedisServer::start(RedisOptions::default()).await;
     let mut command = session_command("production");

@@ -116,7 +116,7 @@ fn account() -> admin::Account {
 }
 
 #[tokio::test]
-async fn an_account_is_json_in_the_words_of_the_public_interface() {
+async fn an_account_is_json_with_the_names_of_the_public_interface() {
     let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
     let (status, body) = rig.send("GET", "/admin/v1/accounts/shop", "").await;
     let expected = json!({
@@ -176,7 +176,7 @@ async fn parameters_and_bodies_become_fields() {
 }
 
 #[tokio::test]
-async fn what_is_not_right_is_refused_in_one_message_before_the_core_is_asked() {
+async fn every_fault_of_a_request_is_named_in_one_message_without_a_call() {
     let rig = Rig::answering(&admin::CreateBanResponse::default());
     let body = r#"{"reason":5,"duration":"soon","x":1}"#;
     let (status, refusal) = rig.send("POST", "/admin/v1/keys/k/ban", body).await;
@@ -209,7 +209,7 @@ async fn what_is_not_right_is_refused_in_one_message_before_the_core_is_asked() 
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_core_is_an_error_of_the_table() {
+async fn a_refusal_of_the_core_is_mapped_by_the_error_table() {
     for (reason, expected) in [
         ("ACCOUNT_NOT_FOUND", (404, "ACCOUNT_NOT_FOUND", "said by the core")),
         ("OPERATOR_NOT_PERMITTED", (403, "OPERATOR_NOT_PERMITTED", "said by the core")),
@@ -227,7 +227,7 @@ async fn a_refusal_of_the_core_is_an_error_of_the_table() {
 }
 
 #[tokio::test]
-async fn without_a_token_the_core_is_not_asked() {
+async fn without_a_token_the_core_is_not_called() {
     let rig = Rig::new(Err(refused("INVALID_OPERATOR_TOKEN")));
     for token in [None, Some("Basic x"), Some("Bearer "), Some("Bearer")] {
         let (status, body) = rig.send_as(token, "GET", "/admin/v1/bans", "").await;
@@ -247,7 +247,7 @@ async fn key_material_is_in_no_message() {
 }
 
 #[tokio::test]
-async fn the_limits_of_an_account_are_shown_to_whom_the_core_shows_the_account() {
+async fn limits_are_shown_only_if_the_core_shows_the_account() {
     let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
     let (status, body) = rig.send("GET", "/admin/v1/accounts/shop/limits", "").await;
     assert_eq!(
@@ -259,7 +259,7 @@ async fn the_limits_of_an_account_are_shown_to_whom_the_core_shows_the_account()
 }
 
 #[test]
-fn every_method_has_a_path_and_every_field_a_kind_that_is_known() {
+fn every_method_has_a_path_and_every_field_a_known_kind() {
     let bindings = method::bindings();
     let methods: std::collections::BTreeSet<_> =
         bindings.iter().map(|(method, _)| method.name().to_owned()).collect();

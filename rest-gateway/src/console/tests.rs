@@ -128,7 +128,7 @@ impl Browser {
 }
 
 #[tokio::test]
-async fn who_signs_in_gets_a_cookie_that_no_script_and_no_other_site_can_use() {
+async fn signing_in_sets_a_cookie_that_no_script_and_no_other_site_can_use() {
     let mut browser = Browser::new();
     let answer = browser.signs_in().await;
     assert_eq!((answer.status, answer.json()), (200, json!({ "name": "ann" })));
@@ -151,7 +151,7 @@ async fn over_https_the_cookie_is_secure() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_none_opens_no_session() {
+async fn an_invalid_token_opens_no_session() {
     let browser = Browser::new();
     for (body, status) in [
         (json!({ "token": "pet_op_wrong" }).to_string(), 401),
@@ -168,7 +168,7 @@ async fn a_token_that_is_none_opens_no_session() {
 }
 
 #[tokio::test]
-async fn a_session_asks_the_admin_api_with_the_token_and_without_the_cookie() {
+async fn a_session_calls_the_admin_api_with_the_token_and_without_the_cookie() {
     let mut browser = Browser::new();
     browser.signs_in().await;
     let answer =
@@ -187,7 +187,7 @@ async fn a_session_asks_the_admin_api_with_the_token_and_without_the_cookie() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_of_the_consoles_own_pages_is_refused_with_the_cookie_too() {
+async fn a_request_from_another_page_is_refused_even_with_the_cookie() {
     let mut browser = Browser::new();
     browser.signs_in().await;
     for fields in [
@@ -224,7 +224,7 @@ async fn a_request_that_is_not_of_the_consoles_own_pages_is_refused_with_the_coo
 }
 
 #[tokio::test]
-async fn a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it() {
+async fn a_session_planted_before_signing_in_is_ignored() {
     let mut browser = Browser::new();
     browser.signs_in().await;
     let planted = browser.cookie.clone().unwrap(); // an attacker's own session, and so one that is valid
@@ -241,7 +241,7 @@ async fn a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it
 }
 
 #[tokio::test]
-async fn without_a_session_nothing_is_asked() {
+async fn without_a_session_the_core_is_not_called() {
     let mut browser = Browser::new();
     browser.signs_in().await;
     let right = browser.cookie.clone().unwrap();
@@ -268,7 +268,7 @@ async fn without_a_session_nothing_is_asked() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_core_knows_no_longer_is_taken_from_the_browser() {
+async fn an_unknown_session_is_removed_from_the_browser() {
     let mut browser = Browser::new();
     browser.signs_in().await;
     browser.sessions.lock().unwrap().clear();
@@ -290,7 +290,7 @@ async fn signing_out_ends_the_session_itself() {
 }
 
 #[tokio::test]
-async fn of_several_cookies_the_newest_good_one_holds_and_signing_out_ends_them_all() {
+async fn the_newest_valid_cookie_is_used_and_signing_out_ends_all() {
     let mut browser = Browser::new();
     browser.signs_in().await;
     let good = browser.cookie.clone().unwrap();
@@ -333,7 +333,7 @@ async fn every_answer_has_one_content_type() {
 }
 
 #[tokio::test]
-async fn who_signs_out_is_told_when_the_session_could_not_be_ended() {
+async fn signing_out_fails_visibly_if_the_session_could_not_be_ended() {
     for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
         let away = Router::new().fallback(async move || (status, "{}"));
         let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
@@ -345,7 +345,7 @@ async fn who_signs_out_is_told_when_the_session_could_not_be_ended() {
 }
 
 #[tokio::test]
-async fn every_page_is_there_and_loads_nothing_but_what_is_embedded() {
+async fn every_page_exists_and_loads_only_embedded_assets() {
     let browser = Browser::new();
     let mut to_fetch: Vec<String> =
         ["/console", "/console/accounts", "/console/accounts/a.b", "/console/keys/k", "/console/audit"]
@@ -373,7 +373,7 @@ async fn every_page_is_there_and_loads_nothing_but_what_is_embedded() {
 }
 
 #[tokio::test]
-async fn every_address_that_a_person_may_type_leads_to_a_page() {
+async fn every_console_path_leads_to_a_page() {
     let browser = Browser::new();
     for path in ["/", "/console/"] {
         let answer = browser.sends("GET", path, &[], "").await;

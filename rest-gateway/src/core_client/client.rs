@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_carries_the_time_that_is_left_and_the_requests_name() {
+    async fn an_attempt_carries_the_remaining_time_and_the_request_id() {
         let caller = caller();
         let seen = Mutex::new(Vec::new());
         let answer: Result<(), _> = call_alone((), &caller, &RetryBudget::new(), |request| {

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_flush_waits_for_one_turn_before_its_first_write() {
+    async fn each_flush_yields_once_before_its_first_write() {
         let (socket, mut peer) = duplex(1_024);
         let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
         for _ in 0..2 {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_its_turn_is_woken() {
+    async fn a_waiting_flush_is_woken() {
         let (socket, _peer) = duplex(1_024);
         let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
         tokio::select! {

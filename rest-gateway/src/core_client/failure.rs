@@ -38,12 +38,12 @@ mod tests {
     struct Layer(#[source] io::Error);
 
     #[test]
-    fn what_the_core_says_is_told_as_it_is() {
+    fn the_status_of_the_core_is_logged_unchanged() {
         assert_eq!(failure_text(&Status::unavailable("the store is busy")), "the store is busy");
     }
 
     #[test]
-    fn a_transport_that_fails_is_told_by_its_first_cause() {
+    fn a_transport_failure_is_logged_with_its_root_cause() {
         let refused = || Layer(io::Error::from_raw_os_error(111));
         let mut status = Status::unavailable("tcp connect error");
         status.set_source(std::sync::Arc::new(refused()));

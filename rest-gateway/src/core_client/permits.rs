@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_is_given_up_while_it_waits_takes_no_permit() {
+    async fn a_call_cancelled_while_it_waits_takes_no_permit() {
         let permits = Arc::<Permits>::default();
         let mut held = held(&permits, 1, 64);
         held.extend((0..64).map(|_| permits.acquire(2).now_or_never().unwrap()));

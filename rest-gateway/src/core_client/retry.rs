@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_answer_is_asked_for_retry_once_and_no_other_refusal_is() {
+    async fn only_a_lost_answer_is_retried() {
         let budget = RetryBudget::new();
         let (answer, asked) = ask(&budget, vec![Err(cut()), Ok(7)]).await;
         assert_eq!((answer.unwrap(), asked), (7, 2));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fifth_of_the_calls_may_be_repeated() {
+    async fn a_fifth_of_the_calls_may_be_retried() {
         let budget = RetryBudget::new();
         let mut asked = 0;
         for _ in 0..100 {

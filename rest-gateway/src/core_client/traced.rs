@@ -96,7 +96,7 @@ mod tests {
     use crate::error::ApiError;
 
     #[tokio::test]
-    async fn a_proxys_own_answer_is_an_outage_and_not_a_fault() {
+    async fn an_answer_of_a_proxy_is_an_outage() {
         let proxy = service_fn(async |_: Request<Body>| {
             let mut answer = Response::new(Body::new("<html>no server is available</html>".to_owned()));
             *answer.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;

@@ -35,7 +35,7 @@ async fn text(response: Response) -> String {
 }
 
 #[tokio::test]
-async fn every_answer_keeps_what_is_foreign_out() {
+async fn every_answer_has_the_security_headers() {
     let mut asked = resources().into_iter().map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
     asked.extend([
         (Method::GET, "/docs/nothing".into()),
@@ -72,7 +72,7 @@ async fn every_answer_keeps_what_is_foreign_out() {
 }
 
 #[tokio::test]
-async fn pages_scripts_styles_and_pictures_say_what_they_are() {
+async fn pages_scripts_styles_and_pictures_have_their_content_type() {
     for (path, media_type) in [
         ("/docs", "text/html; charset=utf-8"),
         ("/docs/errors", "text/html; charset=utf-8"),
@@ -90,7 +90,7 @@ async fn pages_scripts_styles_and_pictures_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn pages_hold_no_inline_script_or_style_and_name_nothing_elsewhere() {
+async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() {
     for (path, _) in resources().into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
         let page = text(get(&path).await).await;
         for forbidden in ["<style", " style=", " onclick=", "javascript:", "http://", "https://", "src=\"//"]
@@ -109,7 +109,7 @@ async fn pages_hold_no_inline_script_or_style_and_name_nothing_elsewhere() {
 }
 
 #[tokio::test]
-async fn every_link_to_a_page_or_an_asset_leads_there() {
+async fn every_link_to_a_page_or_asset_resolves() {
     let mut known: BTreeSet<String> = resources().into_iter().map(|(path, _)| path).collect();
     known.insert("/docs/admin".to_owned());
     for path in known.iter().filter(|path| !path.starts_with("/docs/assets/")) {
@@ -135,7 +135,7 @@ async fn every_link_to_a_page_or_an_asset_leads_there() {
 }
 
 #[tokio::test]
-async fn every_anchor_of_a_page_names_a_part_of_it() {
+async fn every_anchor_resolves() {
     for (path, _) in resources().into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
         let page = text(get(&path).await).await;
         for anchor in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
@@ -145,7 +145,7 @@ async fn every_anchor_of_a_page_names_a_part_of_it() {
 }
 
 #[tokio::test]
-async fn pages_tell_readers_to_ask_the_operator_and_no_file_or_command_of_his() {
+async fn pages_name_no_file_or_command_of_the_operator() {
     for path in ["/docs", "/docs/limits", "/docs/paging", "/docs/idempotency"] {
         let page = text(get(path).await).await;
         for command in ["first-api-key", "petstore key", "data/", "--account"] {
@@ -156,7 +156,7 @@ async fn pages_tell_readers_to_ask_the_operator_and_no_file_or_command_of_his() 
 }
 
 #[tokio::test]
-async fn the_plans_are_a_table_with_the_limits_that_are_enforced() {
+async fn the_table_of_plans_has_the_enforced_limits() {
     for path in ["/docs", "/docs/limits"] {
         let page = text(get(path).await).await;
         for plan in petstore_plans::FIXED {
@@ -172,7 +172,7 @@ async fn the_plans_are_a_table_with_the_limits_that_are_enforced() {
 }
 
 #[test]
-fn texts_that_name_the_limits_of_plans_have_those_of_the_table() {
+fn texts_name_the_limits_of_the_table_of_plans() {
     let description = crate::openapi()["info"]["description"].as_str().unwrap().to_owned();
     let minute = explanation(ErrorReason::RateLimited).meaning;
     let day = explanation(ErrorReason::QuotaExceeded).meaning;
@@ -188,7 +188,7 @@ fn texts_that_name_the_limits_of_plans_have_those_of_the_table() {
 }
 
 #[tokio::test]
-async fn every_program_of_a_page_is_there_in_every_language() {
+async fn every_sample_exists_in_every_language() {
     for path in ["/docs/limits", "/docs/paging", "/docs/idempotency"] {
         let page = text(get(path).await).await;
         for language in ["curl", "python", "javascript", "go"] {
@@ -198,7 +198,7 @@ async fn every_program_of_a_page_is_there_in_every_language() {
 }
 
 #[tokio::test]
-async fn the_lines_of_a_program_begin_at_the_same_column() {
+async fn the_lines_of_a_sample_begin_at_the_same_column() {
     let page = text(get("/docs/paging").await).await;
     assert_eq!((page.matches("><code>").count() >= 4, page.contains("\"> <code>")), (true, false));
 }
@@ -263,7 +263,7 @@ async fn head_answers_like_get_without_a_body() {
 }
 
 #[tokio::test]
-async fn other_methods_are_told_which_ones_are_served() {
+async fn other_methods_are_answered_with_the_allowed_ones() {
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::TRACE] {
         let refused = ask(method.clone(), "/docs/errors", None).await;
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
@@ -275,7 +275,7 @@ async fn other_methods_are_told_which_ones_are_served() {
 }
 
 #[tokio::test]
-async fn the_root_and_a_slash_too_many_lead_to_the_documentation() {
+async fn the_root_and_a_trailing_slash_redirect_to_the_documentation() {
     for path in ["/", "/docs/"] {
         for method in [Method::GET, Method::HEAD] {
             let led = ask(method, path, None).await;
@@ -289,7 +289,7 @@ async fn the_root_and_a_slash_too_many_lead_to_the_documentation() {
 }
 
 #[tokio::test]
-async fn an_unknown_page_or_code_is_a_404_page_that_shows_the_way() {
+async fn an_unknown_page_or_code_is_a_404_page_with_links() {
     for path in ["/docs/errors/", "/docs/errors/NO_SUCH_CODE", "/docs/errors/rate_limited", "/docs/a/b/c"] {
         let missing = get(path).await;
         assert_eq!(missing.status(), StatusCode::NOT_FOUND, "{path}");
@@ -316,7 +316,7 @@ async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
 }
 
 #[test]
-fn a_reason_that_grpc_knows_has_the_http_status_that_goes_with_its_grpc_code() {
+fn the_http_status_of_a_reason_fits_its_grpc_code() {
     for reason in codes::all() {
         let Some(grpc) = row_of(reason).grpc else { continue };
         let expected = match grpc {

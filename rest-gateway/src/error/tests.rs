@@ -54,14 +54,14 @@ async fn a_refused_credential_is_called_an_invalid_token() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn an_unsupported_method_is_answered_with_the_allowed_ones() {
     let (status, headers, body) = answer(ApiError::MethodNotAllowed { allow: "GET, HEAD".to_owned() }).await;
     assert_eq!((status, body["code"].as_str()), (405, Some("METHOD_NOT_ALLOWED")));
     assert_eq!(headers[header::ALLOW], "GET, HEAD");
 }
 
 #[tokio::test]
-async fn a_429_says_why_and_until_when() {
+async fn a_429_names_its_cause_and_its_end() {
     let window = |limit, remaining, reset| WindowView { limit, remaining, resets_at: UnixMillis(reset) };
     let decision = Decision {
         outcome: Outcome::RateLimited,
@@ -81,7 +81,7 @@ async fn a_429_says_why_and_until_when() {
 }
 
 #[test]
-fn every_reason_of_the_core_keeps_its_code_and_gets_its_status() {
+fn every_reason_of_the_core_keeps_its_code_and_has_its_status() {
     for reason in every_reason() {
         let status = status_with(Code::Unknown, code(reason), ERROR_DOMAIN, None);
         let error = ApiError::from(&status);
@@ -195,13 +195,13 @@ fn tonics_own_timeout_is_504_and_a_broken_transport_503() {
 }
 
 #[test]
-fn internal_never_shows_what_the_core_said() {
+fn an_internal_error_never_shows_the_cores_message() {
     let status = status_with(Code::Internal, "INTERNAL", ERROR_DOMAIN, None);
     assert_eq!(ApiError::from(&status), ApiError::Internal);
 }
 
 #[tokio::test]
-async fn a_503_asks_for_the_cores_delay_rounded_up_or_a_second() {
+async fn retry_after_of_a_503_is_the_cores_delay_rounded_up_or_a_second() {
     for (delay, expected) in [(None, "1"), (Some(0), "1"), (Some(1_000), "1"), (Some(2_001), "3")] {
         let delay = delay.map(Duration::from_millis);
         for status in [

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_grammar_does_not_allow_is_refused() {
+    fn a_text_outside_the_grammar_is_refused() {
         let bodies = [
             "",
             " ",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_of_64_is_the_deepest_also_under_a_member_that_nobody_asks_for() {
+    fn nesting_is_limited_to_64_even_in_unknown_members() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(object(nested(64).as_bytes()).is_ok());
         assert_eq!(refusal(nested(65)), "too deep");
@@ -240,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_serialiser_writes_is_read_as_it_was(value in any_json(), pretty: bool) {
+        fn serialised_values_are_read_unchanged(value in any_json(), pretty: bool) {
             let write = if pretty { serde_json::to_vec_pretty } else { serde_json::to_vec };
             let body = write(&value).unwrap();
             match (object(&body).unwrap(), value.as_object()) {
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic_and_none_are_taken_that_serde_json_refuses(
+        fn no_bytes_panic_and_none_are_accepted_that_serde_json_refuses(
             body in proptest::collection::vec(
                 proptest::sample::select(&b"{}[]\",:\\ua0eE.+-1dD8\x80\xc3 \ntruefalsn"[..]),
                 0..40,

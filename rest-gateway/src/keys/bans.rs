@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_strikes_ban_a_key_once_from_their_moment_on() {
+    fn too_many_strikes_ban_a_key_once_from_the_time_of_the_last() {
         let (bans, key) = (ImposedBans::default(), key(None));
         let first = ban(START, 5 * MINUTE);
         assert!(bans.impose(&key, START, START));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_is_twice_as_long_as_the_last_one_whoever_imposed_that() {
+    fn a_ban_is_twice_as_long_as_the_last_one() {
         let last = ban(START, 20 * MINUTE);
         for (known, length) in
             [(by_operator(last), 40), (by_limiter(last), 40), (LastBan::Lifted(last.until), 5)]
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_cores_word_and_a_ban_imposed_here_the_one_holds_that_the_core_would_keep() {
+    fn a_local_ban_and_the_cores_ban_merge_as_in_the_core() {
         let imposed = ban(START.plus(MINUTE), 5 * MINUTE);
         for (told, holds) in [
             (None, true),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_is_to_be_reported_until_the_core_knows_or_refuses_it() {
+    fn a_ban_is_reported_until_the_core_knows_or_refuses_it() {
         let (bans, key) = (ImposedBans::default(), key(None));
         bans.impose(&key, START, START);
         let [report] = &bans.unreported()[..] else { panic!("one ban is to be reported") };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_core_refused_is_forgotten_when_it_is_over() {
+    fn a_refused_ban_is_forgotten_when_it_ends() {
         let bans = ImposedBans::default();
         for hour in 0..1_000 {
             let (from, key_id) = (START.plus(Duration::from_hours(hour)), hour.to_string());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_no_ban() {
+    fn an_invalid_ban_is_ignored() {
         let told = |imposed_at_ms, ends_at_ms| {
             let ban = internal::Ban { imposed_at_ms, ends_at_ms, ..internal::Ban::default() };
             LastBan::from_core(Some(ban), None)

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_state_or_with_a_limit_of_nothing_makes_no_sense() {
+    fn an_answer_without_a_state_or_with_a_limit_of_zero_is_invalid() {
         assert!(entry(ResolvedKey { state: 0, ..answer() }).is_none());
         assert!(entry(ResolvedKey { state: 99, ..answer() }).is_none());
         assert!(entry(ResolvedKey { per_minute: 0, ..answer() }).is_none());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_is_due_once_until_it_is_taken_and_the_latest_counts() {
+    fn a_use_is_reported_once_with_the_latest_time() {
         let entry = entry(answer()).unwrap();
         assert!(entry.note_use(UnixMillis(5)));
         assert!(!entry.note_use(UnixMillis(7)));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_told_before_the_feed_tells_it_outdates_older_answers_of_its_account() {
+    fn a_change_known_before_the_feed_outdates_older_answers_of_its_account() {
         let changes = Changes::default();
         changes.learn(&answer(7, &[]), 0, NOW);
         changes.learn_early(stamp(1, 9));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_from_the_future_is_none() {
+    fn a_confirmation_from_the_future_is_ignored() {
         let changes = Changes::default();
         changes.learn(&answer(1, &[]), 0, NOW);
         assert!(changes.confirm(stamp(1, 1), NOW.minus(SKEW)));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_cores_revisions_run_backwards_nothing_learnt_before_holds() {
+    fn a_revision_that_runs_backwards_invalidates_everything() {
         let changes = Changes::default();
         changes.learn(&answer(100, &[(1, 100)]), 0, NOW);
         changes.learn(&answer(3, &[]), 100, NOW);

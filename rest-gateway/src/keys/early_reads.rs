@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_reads_are_early_as_the_last_decision_left() {
+    fn the_last_decision_bounds_the_number_of_early_reads() {
         let reads = Arc::<EarlyReads>::default();
         let begun = || std::iter::from_fn(|| reads.begin()).collect::<Vec<_>>().len();
         assert_eq!(begun(), 0, "nothing is known yet");

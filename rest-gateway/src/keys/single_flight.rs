@@ -100,7 +100,7 @@ mod tests {
     const DIGEST: KeyDigest = KeyDigest([7; 32]);
 
     #[tokio::test]
-    async fn who_joins_a_flight_gets_its_answer_and_who_comes_later_starts_another() {
+    async fn callers_share_a_flight_until_it_lands() {
         let flights = SingleFlight::default();
         let first = flights.join(DIGEST, || async {
             tokio::task::yield_now().await;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flight_goes_on_when_the_one_who_started_it_goes_away() {
+    async fn a_flight_continues_when_its_first_caller_is_cancelled() {
         let flights = SingleFlight::default();
         let mut first = flights.join(DIGEST, || async {
             tokio::task::yield_now().await;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flight_nobody_waits_for_ends_and_leaves_nothing_behind() {
+    async fn a_flight_without_callers_is_cancelled_and_removed() {
         let flights = SingleFlight::default();
         let mut flight = flights.join(DIGEST, future::pending::<u8>);
         assert!(poll!(&mut flight).is_pending());

@@ -36,7 +36,7 @@ fn references(document: &Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     let document = document();
     let references = references(&document);
     assert!(references.len() > 20, "the walk saw only {references:?}");
@@ -101,7 +101,7 @@ fn header_fields_of_a_deprecated_operation_have_the_values_that_are_sent() {
 }
 
 #[test]
-fn every_error_code_stands_in_a_response_and_every_response_names_real_codes() {
+fn every_error_code_is_in_a_response_and_every_response_names_existing_codes() {
     let document = document();
     let mut documented = BTreeSet::new();
     walk(&document, "", &mut |_, value| {
@@ -166,7 +166,7 @@ fn every_code_of_a_failure_has_the_status_of_its_response() {
 }
 
 #[test]
-fn getting_a_pet_is_deprecated_and_its_responses_all_say_until_when() {
+fn every_response_of_getting_a_pet_shows_its_sunset() {
     let document = document();
     let operation = &document["paths"]["/pets/{petId}"]["get"];
     assert_eq!((&operation["deprecated"], &operation["x-sunset"]), (&true.into(), &"2030-12-05".into()));
@@ -176,7 +176,7 @@ fn getting_a_pet_is_deprecated_and_its_responses_all_say_until_when() {
 }
 
 #[test]
-fn an_operation_that_is_not_stable_says_so_on_every_response() {
+fn every_response_of_an_unstable_operation_shows_its_stability() {
     let document = document();
     let operation = &document["paths"]["/store/orders"]["get"];
     assert_eq!(operation["x-stability"], "experimental");

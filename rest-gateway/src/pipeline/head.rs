@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_host_makes_the_check_panic(host in proptest::collection::vec(32_u8..=255, 0..40)) {
+        fn no_text_makes_the_host_check_panic(host in proptest::collection::vec(32_u8..=255, 0..40)) {
             let mut request = request(&[]);
             if let Ok(host) = HeaderValue::from_bytes(&host) {
                 request.headers.insert(header::HOST, host);

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_cores_absence_is_free_and_what_waits_in_vain_is_not() {
+    fn only_requests_that_fail_for_lack_of_the_core_are_not_counted() {
         for (error, free) in [
             (ApiError::ApiKeyNotChecked, true),
             (ApiError::TooManyKeyLookups, false),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_can_be_counted_the_next_try_is_a_second_away() {
+    fn without_a_limiter_retry_after_is_one_second() {
         let decision = undecided(Quota { per_minute: 60, per_day: 1_000 }, UnixMillis(5_500));
         let shown = WindowView { limit: 60, remaining: 0, resets_at: UnixMillis(6_500) };
         assert_eq!((decision.shown(), decision.retry_after_secs()), (shown, Some(1)));

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn both_windows_are_shown_and_the_tighter_one_thrice() {
+    fn both_windows_are_shown_and_the_tighter_one_in_every_field() {
         let mut headers = HeaderMap::new();
         headers.append(LIMIT, HeaderValue::from_static("7"));
         write(&decision(Scope::Shared), &mut headers);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_counts_alone_says_so() {
+    fn a_gateway_that_counts_locally_says_so() {
         let mut headers = HeaderMap::new();
         write(&decision(Scope::Node), &mut headers);
         assert_eq!(headers[SCOPE], "node");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_window_or_the_ban_that_it_was_in() {
+    fn a_refusal_names_its_window_or_ban() {
         let by = |cause, limit, since, until| RefusedBy {
             cause,
             limit,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_refused_for_what_they_are_and_outages_are_no_refusals() {
+    fn refused_keys_are_recorded_by_cause_and_outages_are_not_refusals() {
         for (error, cause) in [
             (ApiError::MissingApiKey, Some(C::MissingKey)),
             (ApiError::InvalidApiKey, Some(C::InvalidKey)),

@@ -109,14 +109,14 @@ pub(crate) async fn suite(rig: &Rig) {
     the_keys_of_an_account_share_its_windows(rig).await;
     accounts_and_addresses_do_not_share_windows(rig).await;
     a_peek_counts_nothing(rig).await;
-    exactly_as_many_as_remain_are_admitted_at_once(rig).await;
+    concurrent_requests_are_admitted_up_to_the_limit(rig).await;
     a_window_that_has_ended_starts_anew(rig).await;
     a_plan_change_acts_in_the_running_window(rig).await;
-    strikes::too_many_strikes_are_the_keys_and_told_from_their_moment_on(rig).await;
-    strikes::what_is_settled_makes_nothing_a_strike(rig).await;
-    strikes::all_that_is_kept_of_a_key_can_be_seen(rig).await;
+    strikes::too_many_strikes_are_reported_for_the_key_with_their_time(rig).await;
+    strikes::settled_refusals_are_no_strikes(rig).await;
+    strikes::an_inspection_shows_all_state_of_a_key(rig).await;
     strikes::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
-    questions_about_usage_have_windows_of_their_own(rig).await;
+    usage_requests_have_separate_windows(rig).await;
     strikes::an_address_is_never_struck(rig).await;
     decisions_are_those_of_the_policy(rig).await;
 }
@@ -143,7 +143,7 @@ async fn a_peek_counts_nothing(rig: &Rig) {
     }
 }
 
-async fn exactly_as_many_as_remain_are_admitted_at_once(rig: &Rig) {
+async fn concurrent_requests_are_admitted_up_to_the_limit(rig: &Rig) {
     for quota in [Quota { per_minute: 100, per_day: 1_000 }, Quota { per_minute: 1_000, per_day: 100 }] {
         let account = rig.new_account();
         let callers = (0..8).map(|caller| {
@@ -188,7 +188,7 @@ async fn a_plan_change_acts_in_the_running_window(rig: &Rig) {
     assert_eq!((raised.outcome, raised.minute.remaining), (Outcome::Admitted, 4));
 }
 
-async fn questions_about_usage_have_windows_of_their_own(rig: &Rig) {
+async fn usage_requests_have_separate_windows(rig: &Rig) {
     let account = rig.new_account();
     rig.take_many(2, &LimitKey::Usage(account), AMPLE).await;
     assert_eq!(rig.take(&key(account, "key"), AMPLE).await.minute.remaining, 999);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_callers_stays_within_the_bound_and_does_not_wash_away_a_busy_one() {
+    fn a_flood_of_callers_is_bounded_and_does_not_evict_a_busy_one() {
         let map = CounterMap::bounded(100);
         for _ in 0..10 {
             take(&map, 0, 5);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_forgotten_as_new_callers_come() {
+    fn expired_state_is_evicted_as_new_callers_arrive() {
         let map = CounterMap::unbounded();
         for caller in 0..20_000 {
             take(&map, caller, 5);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_ban_all_fields_show_nothing_remaining_until_its_end() {
+    fn during_a_ban_all_fields_show_nothing_remaining_until_its_end() {
         let banned = banned(Outcome::Admitted);
         assert_eq!((banned.shown().limit, banned.shown().remaining), (60, 0));
         assert_eq!(ietf_fields(&banned)[1], r#""minute";r=0;t=300, "day";r=999;t=18820"#);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_ban_retry_after_covers_an_exhausted_day_as_well() {
+    fn during_a_ban_retry_after_also_covers_an_exhausted_day() {
         let banned = banned(Outcome::QuotaExceeded);
         let day = WindowView { remaining: 0, ..banned.day };
         assert_eq!(Decision { day, ..banned }.retry_after_secs(), Some(18_820));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_never_nothing() {
+    fn retry_after_is_never_zero() {
         let refused = decision(Outcome::RateLimited);
         let over = WindowView { remaining: 0, resets_at: refused.now, ..refused.minute };
         assert_eq!(Decision { minute: over, ..refused }.retry_after_secs(), Some(1));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_says_who_imposed_it_and_why() {
+    fn a_ban_shows_its_origin_and_reason() {
         let message = |cause| banned(Outcome::RateLimited).ban_message(&cause);
         assert_eq!(
             message(BanCause::IgnoredRefusals),

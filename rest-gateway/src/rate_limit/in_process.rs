@@ -58,7 +58,7 @@ mod tests {
     use crate::rate_limit::conformance::{self, Rig};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn it_passes_the_suite_of_every_limiter() {
+    async fn the_limiter_passes_the_conformance_suite() {
         let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
         let limiter = Arc::new(InProcessLimiter::new(clock));
         conformance::suite(&Rig::new(limiter, move |by| hand.advance(by), 0)).await;

@@ -17,7 +17,7 @@ const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000); // 2026-11-20T12:00:00Z
 
 #[test]
-fn what_a_request_needs_is_small() {
+fn the_state_of_a_request_is_small() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _guard = runtime.enter();
     let app = gateway(&[]);
@@ -98,7 +98,7 @@ fn complete(answer: &Answer) -> u64 {
 }
 
 #[tokio::test]
-async fn without_a_key_every_path_and_method_is_401_and_costs_the_address_one() {
+async fn without_a_key_every_path_and_method_is_401_and_counts_for_the_address() {
     let app = gateway(&[]);
     let mut remaining = 600;
     for path in ["/v1", "/v1/", "/v1/pets", "/v1/pets/1", "/v1/nothing", "/v1//"] {
@@ -115,7 +115,7 @@ async fn without_a_key_every_path_and_method_is_401_and_costs_the_address_one() 
 }
 
 #[tokio::test]
-async fn an_address_that_fails_too_often_is_told_to_wait() {
+async fn an_address_with_too_many_failures_gets_429() {
     let app = gateway(&[]);
     for _ in 0..600 {
         assert_eq!(ask(&app, "GET", "/v1/pets", &[]).await.status, 401);
@@ -127,7 +127,7 @@ async fn an_address_that_fails_too_often_is_told_to_wait() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_checked_is_503_and_costs_nothing() {
+async fn a_key_that_cannot_be_checked_is_503_and_counts_nothing() {
     let app = gateway(&[]);
     let bearer = format!("Bearer {}", ApiKey::generate(Environment::Production).expose());
     let answer = ask(&app, "GET", "/v1/pets", &[("authorization", &bearer)]).await;
@@ -136,7 +136,7 @@ async fn a_key_that_cannot_be_checked_is_503_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_head_comes_first_and_costs_nothing() {
+async fn faults_of_the_head_come_first_and_count_nothing() {
     let app = gateway(&[]);
     let host = ask(&app, "GET", "/v1/pets", &[("host", "twice.example")]).await;
     assert_eq!((host.status, &*host.code(), complete(&host)), (400, "INVALID_REQUEST", 600));
@@ -148,7 +148,7 @@ async fn what_is_wrong_with_the_head_comes_first_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn options_needs_no_key_and_costs_nothing() {
+async fn options_needs_no_key_and_counts_nothing() {
     let app = gateway(&[]);
     for (path, allow) in [
         ("/v1/pets", "GET, HEAD, POST, OPTIONS"),
@@ -164,7 +164,7 @@ async fn options_needs_no_key_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn the_deprecated_path_says_so_whatever_happens() {
+async fn every_answer_of_the_deprecated_path_says_so() {
     let app = gateway(&[]);
     for (method, path) in [("GET", "/v1/pets/1"), ("OPTIONS", "/v1/pets/x"), ("PATCH", "/v1/pets/%2F")] {
         let answer = ask(&app, method, path, &[]).await;
@@ -176,7 +176,7 @@ async fn the_deprecated_path_says_so_whatever_happens() {
 }
 
 #[tokio::test]
-async fn the_experimental_path_says_so_whatever_happens() {
+async fn every_answer_of_the_experimental_path_says_so() {
     let app = gateway(&[]);
     for method in ["GET", "OPTIONS", "PATCH"] {
         let answer = ask(&app, method, "/v1/store/orders?limit=0", &[]).await;
@@ -204,7 +204,7 @@ async fn outside_v1_only_the_openapi_document_is_served_and_nothing_is_counted()
 }
 
 #[tokio::test]
-async fn a_fit_request_id_comes_back() {
+async fn a_valid_request_id_is_echoed() {
     let answer = ask(&gateway(&[]), "GET", "/v1/pets", &[("x-request-id", "order-66")]).await;
     assert_eq!(answer.header("x-request-id"), "order-66");
 }
@@ -222,7 +222,7 @@ async fn a_configured_origin_may_read_every_answer() {
 }
 
 #[tokio::test]
-async fn whatever_a_route_does_the_answer_is_complete() {
+async fn every_outcome_of_a_route_is_a_complete_answer() {
     let gateway = without_core(&[]).into_state();
     let panics = async |_: Admitted| -> Response { panic!("a route panics") };
     let app = |request| pipeline::handle(&gateway, request, PEER, panics);

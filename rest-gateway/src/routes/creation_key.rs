@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_every_request_has_a_name_of_its_own() {
+    fn without_a_key_every_request_has_its_own_creation_key() {
         let (one, other) = (parse(&[]).unwrap(), parse(&[]).unwrap());
         assert!(matches!(one, CreationKey::Generated(_)) && one != other);
     }

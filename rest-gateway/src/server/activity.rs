@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn two_idle_times_are_told_apart() {
+    fn two_idle_times_are_distinguished() {
         let activity = Activity::new(Arc::default());
         drop(activity.request_received());
         let first = activity.now();

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_its_most_and_gets_a_slot_back_when_a_connection_closes() {
+    fn a_closed_connection_frees_a_slot_of_its_address() {
         let counts = AddressCounts::new(2);
         let enter = |peer: &str| counts.enter(peer.parse().unwrap());
         let (one, two) = (enter("192.0.2.1").unwrap(), enter("192.0.2.1").unwrap());

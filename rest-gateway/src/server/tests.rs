@@ -147,7 +147,7 @@ async fn a_request_is_answered_and_knows_its_peer_and_the_connection_stays_open(
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_answers_the_next_request_however_it_arrives() {
+async fn an_idle_connection_answers_the_next_request_however_it_arrives() {
     let server = Running::start(app(), patient()).await;
     let mut stream = server.send(GET_PEER).await;
     let peer = stream.local_addr().unwrap().to_string();
@@ -172,7 +172,7 @@ async fn a_connection_that_rests_answers_the_next_request_however_it_arrives() {
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_is_closed_when_it_was_idle_for_long() {
+async fn a_connection_is_closed_after_the_idle_timeout() {
     let server = Running::start(app(), ServerLimits { idle: SHORT, ..patient() }).await;
     let mut stream = server.send(GET_PEER).await;
     let peer = stream.local_addr().unwrap().to_string();
@@ -267,7 +267,7 @@ async fn a_client_that_never_reads_is_closed() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_most_wait() {
+async fn connections_over_the_limit_wait() {
     let server = Running::start_over(Transport::Plain, app(), patient(), ConnectionSlots::new(1, 9)).await;
     let mut first = server.send(GET_PEER).await;
     let first_peer = first.local_addr().unwrap().to_string();
@@ -280,7 +280,7 @@ async fn connections_beyond_the_most_wait() {
 }
 
 #[tokio::test]
-async fn slow_clients_keep_nobody_out_where_slots_are_reclaimed() {
+async fn slow_clients_block_no_other_client_where_slots_are_reclaimed() {
     let (app, begun, finish) = slow_app();
     let app = app.merge(super::tests::app());
     let slots = ConnectionSlots::new(4, 9).reclaiming();
@@ -301,7 +301,7 @@ async fn slow_clients_keep_nobody_out_where_slots_are_reclaimed() {
 }
 
 #[tokio::test]
-async fn an_address_with_its_most_connections_gets_no_more() {
+async fn an_address_at_its_connection_limit_gets_no_more() {
     let server = Running::start_over(Transport::Plain, app(), patient(), ConnectionSlots::new(9, 1)).await;
     let mut first = server.send(GET_PEER).await;
     let peer = first.local_addr().unwrap().to_string();
@@ -311,7 +311,7 @@ async fn an_address_with_its_most_connections_gets_no_more() {
 }
 
 #[tokio::test]
-async fn a_head_has_its_time_from_its_first_byte_and_an_idle_connection_has_its_own() {
+async fn the_head_timeout_begins_with_the_first_byte() {
     let (head, idle) = (4 * SHORT, 32 * SHORT); // a busy machine does not make both equally long
     let limits = ServerLimits { header_read_timeout: head, idle, ..patient() };
     let server = Running::start(app(), limits).await;

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_that_of_the_certificate_before_and_after_2050() {
+    fn the_expiry_is_read_before_and_after_2050() {
         for (year, end) in [(2027, 1_798_761_600), (2049, 2_493_072_000), (2051, 2_556_144_000)] {
             let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
             params.not_after = date_time_ymd(year, 1, 1);

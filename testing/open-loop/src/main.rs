@@ -174,14 +174,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_when_its_body_is_there() {
+    fn an_answer_is_complete_once_its_body_has_arrived() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
         assert_eq!(whole_len(answer), Some(answer.len()));
         assert_eq!(whole_len(&answer[..30]), None);
     }
 
     #[test]
-    fn percentiles_are_those_of_answers_and_failures_are_counted_apart() {
+    fn percentiles_exclude_failures_which_are_counted_separately() {
         let one = Results { latencies: (1..=999).rev().collect(), failed: 1 };
         let all = one.plus(Results { latencies: vec![1_000], failed: 2 });
         let expected = [

@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_keeps_what_was_acknowledged_and_a_pet_whose_answer_was_lost_is_clean() {
+    fn a_store_with_acknowledged_and_unanswered_pets_is_clean() {
         let verdict = ledger().judge(&[pet(1, "a"), pet(2, "b"), pet(7, "c"), pet(8, "unanswered")]);
         verdict.assert_clean();
         assert_eq!((verdict.acknowledged, verdict.stored), (3, 4));
     }
 
     #[test]
-    fn a_forged_history_is_found_out() {
+    fn a_forged_history_is_detected() {
         let kept = [pet(1, "a"), pet(2, "b"), pet(3, "c")];
         let lost = ledger().judge(&kept[1..]);
         assert_eq!((lost.lost.as_slice(), lost.duplicated.len()), (["a".to_owned()].as_slice(), 0));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn responses_in_a_row_are_told_apart() {
+    fn responses_in_a_row_are_separated() {
         let bytes =
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 204 No Content\r\nallow: GET\r\n\r\n";
         let [first, second] = &answers(bytes)[..] else { panic!("not two") };

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_gateway_says_where_a_call_came_from() {
+    fn only_a_gateway_may_name_the_address_of_a_caller() {
         let peer = |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), is_gateway });
         assert_eq!(address("2001:db8::7", peer(true)).as_deref(), Some("2001:db8::7"));
         assert_eq!(address("2001:db8::7", peer(false)).as_deref(), Some("192.0.2.7"));

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn any_number_of_guesses_costs_at_most_ten_lists_a_second_and_a_new_credential_is_among_them() {
+    async fn guesses_read_at_most_ten_lists_a_second_which_include_new_credentials() {
         let (guesses, lists) = (Guesses::default(), AtomicU32::new(0));
         let right = OperatorToken::generate().digest();
         let list = async || {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_failure_in_a_minute_is_told_to_wait_and_is_the_last_in_the_log() {
+    fn the_eleventh_failure_in_a_minute_is_refused_and_the_last_in_the_log() {
         let guesses = Guesses::default();
         let begin = UnixMillis(1_795_200_000_000);
         let fail = |address: &str, after: u64| {

@@ -52,7 +52,7 @@ fn status(outcome: &Outcome) -> Status {
 }
 
 #[tokio::test]
-async fn each_call_of_a_batch_is_answered_as_if_it_had_been_made_by_itself() {
+async fn each_call_of_a_batch_is_answered_as_if_made_alone() {
     let shop = Shop::open().await;
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
     let named = |call| Call { request_id: "the-request".into(), ..call };
@@ -118,7 +118,7 @@ async fn a_call_is_answered_while_another_waits_and_each_keeps_its_own_deadline(
 }
 
 #[tokio::test]
-async fn each_call_of_a_batch_takes_its_part_of_what_the_core_can_take() {
+async fn each_call_of_a_batch_uses_capacity_of_the_core() {
     let shop = Shop::open().await;
     let but_one = u32::try_from(capacity::MAX_CALLS - 1).unwrap();
     let _others = shop.core.capacity.writes.acquire_many(but_one).await;
@@ -145,7 +145,7 @@ async fn a_batch_has_1_to_128_calls() {
 }
 
 #[tokio::test]
-async fn many_pages_of_the_longest_names_come_in_messages_that_are_not_too_large() {
+async fn many_pages_of_the_longest_names_are_split_into_messages() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
     for _ in 0..100 {
@@ -164,7 +164,7 @@ async fn many_pages_of_the_longest_names_come_in_messages_that_are_not_too_large
 }
 
 #[tokio::test]
-async fn a_drain_loses_no_call_of_a_batch_that_is_under_way() {
+async fn a_drain_loses_no_call_of_a_batch_in_flight() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::from_mins(1)).await;
     let lock = lock_for_writing(&shop.home.url()).await;

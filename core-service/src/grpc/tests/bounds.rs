@@ -5,7 +5,7 @@ use petstore_proto::{internal::v1::ListChangesRequest, v1::ListPetsRequest};
 use super::*;
 
 #[tokio::test]
-async fn the_callers_deadline_is_kept_on_both_transports_and_answered_with_its_reason() {
+async fn the_callers_deadline_holds_on_both_transports() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
     let _lock = lock_for_writing(&shop.home.url()).await;
@@ -27,7 +27,7 @@ async fn the_callers_deadline_is_kept_on_both_transports_and_answered_with_its_r
 }
 
 #[tokio::test]
-async fn a_call_whose_message_came_late_has_less_time_left() {
+async fn a_call_with_a_late_message_has_less_time_left() {
     let shop = Shop::open().await;
     let begin = time::Instant::now();
     let mut request = Request::new(());
@@ -52,7 +52,7 @@ async fn a_panic_is_one_failed_call() {
 }
 
 #[tokio::test]
-async fn more_calls_than_the_core_can_take_are_refused_at_once() {
+async fn calls_over_the_cores_capacity_are_refused_at_once() {
     let shop = Shop::open().await;
     let all = shop.core.capacity.writes.acquire_many(u32::try_from(capacity::MAX_CALLS).unwrap()).await;
     assert_overloaded(&shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap_err());
@@ -63,7 +63,7 @@ async fn more_calls_than_the_core_can_take_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn more_calls_of_gateways_than_the_core_can_take_are_refused_and_the_others_answered() {
+async fn calls_of_gateways_over_the_cores_capacity_are_refused() {
     let shop = Shop::open().await;
     let permits = u32::try_from(capacity::MAX_INTERNAL_CALLS).unwrap();
     let _all = shop.core.capacity.internal_calls.acquire_many(permits).await;

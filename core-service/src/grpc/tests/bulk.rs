@@ -38,7 +38,7 @@ async fn a_thousand_of_the_longest_names_fit_into_a_message_either_way_on_both_t
 }
 
 #[tokio::test]
-async fn more_than_that_is_refused_and_a_stream_that_began_has_taken_effect_until_then() {
+async fn a_larger_message_is_refused_and_earlier_lines_of_the_stream_stay() {
     let shop = Shop::open().await;
     let huge = "x".repeat(methods::MAX_BULK);
     let batch = BatchCreatePetsRequest { requests: vec![new_pet(&huge, PetStatus::Sold)] };
@@ -50,7 +50,7 @@ async fn more_than_that_is_refused_and_a_stream_that_began_has_taken_effect_unti
 }
 
 #[tokio::test]
-async fn the_answer_to_an_import_of_nothing_but_faults_fits_into_a_message() {
+async fn the_answer_to_an_import_of_only_invalid_lines_fits_into_a_message() {
     let shop = Shop::open().await;
     let faulty = |number| {
         let pet = NewPet { name: "x".repeat(256), category_id: None, status: 9 };
@@ -64,7 +64,7 @@ async fn the_answer_to_an_import_of_nothing_but_faults_fits_into_a_message() {
 }
 
 #[tokio::test]
-async fn a_stream_that_falls_silent_is_ended_and_what_came_has_taken_effect() {
+async fn a_silent_stream_times_out_and_its_earlier_lines_stay() {
     let mut shop = Shop::open().await;
     shop.core.import_idle_timeout = Duration::from_millis(500);
     let silent = stream::iter([message(vec![line(1, "Rex")])]).chain(stream::pending());
@@ -75,7 +75,7 @@ async fn a_stream_that_falls_silent_is_ended_and_what_came_has_taken_effect() {
 }
 
 #[tokio::test]
-async fn the_deadline_of_a_stream_is_its_callers() {
+async fn a_stream_has_its_callers_deadline() {
     let shop = Shop::open().await;
     // Each message arrives in time, but the stream never ends.
     let endless = stream::unfold((), async |()| {
@@ -89,7 +89,7 @@ async fn the_deadline_of_a_stream_is_its_callers() {
 }
 
 #[tokio::test]
-async fn bulk_work_waits_for_its_turn_and_leaves_the_others_theirs() {
+async fn bulk_calls_wait_and_leave_capacity_to_others() {
     let shop = Shop::open().await;
     let all =
         shop.core.capacity.chunks.acquire_many(u32::try_from(capacity::MAX_CHUNKS).unwrap()).await.unwrap();

@@ -38,7 +38,7 @@ fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Status>, what: &str) {
 }
 
 #[tokio::test]
-async fn questions_about_keys_and_changes() {
+async fn calls_about_keys_and_changes_are_answered_or_refused() {
     let shop = Shop::open().await;
     for len in [0, 1, 31, 33, 100_000] {
         let digests = vec![vec![0; 32], vec![0; len]];
@@ -126,7 +126,7 @@ async fn reports_of_usage() {
 }
 
 #[tokio::test]
-async fn counts_that_would_overflow_stay_at_the_most_that_is_counted() {
+async fn counts_saturate() {
     let shop = Shop::open().await;
     let row = UsageRow {
         account_id: 7,

@@ -9,7 +9,7 @@ use super::*;
 use crate::domain;
 
 #[tokio::test]
-async fn a_key_resolves_to_what_it_may_do_now() {
+async fn a_key_resolves_to_its_present_state_and_quota() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
@@ -43,7 +43,7 @@ async fn a_key_resolves_to_what_it_may_do_now() {
 }
 
 #[tokio::test]
-async fn many_keys_resolve_in_one_call_to_what_each_resolves_to_alone() {
+async fn many_keys_resolve_in_one_call_as_each_alone() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
     let mut digests = Vec::new();
@@ -128,7 +128,7 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
 }
 
 #[tokio::test]
-async fn a_core_says_which_methods_it_has_for_gateways() {
+async fn a_core_lists_its_methods_for_gateways() {
     let shop = Shop::open().await;
     let methods = shop.keys().list_changes(ListChangesRequest::default()).await.unwrap().into_inner().methods;
     for method in
@@ -154,7 +154,7 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
 }
 
 #[tokio::test]
-async fn a_report_of_use_is_bounded_and_judged() {
+async fn a_report_of_use_is_bounded_and_validated() {
     let shop = Shop::open().await;
     let report = async |count, last_used_at_ms| {
         let key_id = |key| format!("01890a5d-ac96-774b-bcce-{key:012}");
@@ -171,7 +171,7 @@ async fn a_report_of_use_is_bounded_and_judged() {
 }
 
 #[tokio::test]
-async fn a_reported_ban_is_told_with_its_key_until_a_day_after_its_end() {
+async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
@@ -221,7 +221,7 @@ async fn an_installation_is_named_by_environment_and_store() {
 }
 
 #[tokio::test]
-async fn a_ban_by_hand_is_told_with_its_reason() {
+async fn an_operators_ban_is_returned_with_its_reason() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);

@@ -33,7 +33,7 @@ async fn both_transports_give_the_same_answers() {
 }
 
 #[tokio::test]
-async fn a_status_that_was_not_given_stays_so_and_an_unknown_one_is_refused() {
+async fn an_absent_status_stays_absent_and_an_unknown_one_is_refused() {
     let shop = Shop::open().await;
     let created =
         shop.client().create_pet(new_pet("Rex", PetStatus::Unspecified)).await.unwrap().into_inner();
@@ -51,7 +51,7 @@ async fn a_status_that_was_not_given_stays_so_and_an_unknown_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_goes_on_where_its_token_says() {
+async fn a_list_continues_at_its_token() {
     let shop = Shop::open().await;
     for status in [PetStatus::Sold, PetStatus::Available, PetStatus::Sold, PetStatus::Sold] {
         shop.client().create_pet(new_pet("Rex", status)).await.unwrap();

@@ -9,7 +9,7 @@ use tonic_health::pb::{
 use super::*;
 
 #[tokio::test]
-async fn health_follows_the_store_and_a_watcher_does_not_hold_up_the_drain() {
+async fn health_follows_the_store_and_a_watcher_does_not_delay_the_drain() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::from_mins(1)).await;
     let mut client = HealthClient::new(server.transport());

@@ -41,7 +41,7 @@ async fn days_are_the_sums_of_the_reported_minutes() {
 }
 
 #[tokio::test]
-async fn a_report_of_usage_is_bounded_and_judged() {
+async fn a_report_of_usage_is_bounded_and_validated() {
     let shop = Shop::open().await;
     let mut usage = UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)));
     let negative = UsageRow { refused: -1, ..row() };

@@ -67,7 +67,7 @@ async fn accounts_are_listed_by_name_with_their_plans() {
 }
 
 #[tokio::test]
-async fn a_name_is_taken_once_however_many_ask_for_it() {
+async fn a_name_is_given_once_despite_concurrent_requests() {
     let shop = Shop::open().await;
     let asking = (0..8).map(|_| {
         let store = shop.store.clone();
@@ -85,7 +85,7 @@ async fn a_name_is_taken_once_however_many_ask_for_it() {
 }
 
 #[tokio::test]
-async fn another_plan_brings_its_own_numbers_and_takes_the_agreed_ones_away() {
+async fn a_new_plan_replaces_agreed_limits() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     for plan in [Plan::Enterprise(Quota { per_minute: 7, per_day: 70 }), Plan::Business] {
@@ -97,7 +97,7 @@ async fn another_plan_brings_its_own_numbers_and_takes_the_agreed_ones_away() {
 }
 
 #[tokio::test]
-async fn a_key_resolves_to_its_account_and_nothing_else_does() {
+async fn only_the_key_resolves_to_its_account() {
     let shop = Shop::open().await;
     shop.account("other").await;
     let account = shop.account("acme").await;
@@ -114,7 +114,7 @@ async fn a_key_resolves_to_its_account_and_nothing_else_does() {
 }
 
 #[tokio::test]
-async fn a_list_tells_keys_apart_without_giving_them_away() {
+async fn a_list_distinguishes_keys_without_revealing_them() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     shop.account("zoo").await;
@@ -135,7 +135,7 @@ async fn a_list_tells_keys_apart_without_giving_them_away() {
 }
 
 #[tokio::test]
-async fn a_key_is_for_an_account_that_is_there_and_for_the_future() {
+async fn a_key_needs_an_existing_account_and_a_future_expiry() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let create = async |account, expires_at| {
@@ -146,7 +146,7 @@ async fn a_key_is_for_an_account_that_is_there_and_for_the_future() {
 }
 
 #[tokio::test]
-async fn revoking_twice_is_revoking_once() {
+async fn revoking_is_idempotent() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let key = shop.key("acme", None).await;
@@ -165,7 +165,7 @@ async fn revoking_twice_is_revoking_once() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_lives_on_for_the_grace_and_no_longer_than_it_would_have() {
+async fn a_rotated_key_works_for_the_grace_period_but_not_past_its_expiry() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let soon = START.plus(Duration::from_mins(1));
@@ -188,7 +188,7 @@ async fn a_rotated_key_lives_on_for_the_grace_and_no_longer_than_it_would_have()
 }
 
 #[tokio::test]
-async fn a_key_that_is_out_of_use_is_not_rotated() {
+async fn an_inactive_key_is_not_rotated() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let (revoked, expired) = (shop.key("acme", None).await, shop.key("acme", Some(START.plus(DAY))).await);
@@ -238,7 +238,7 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
 }
 
 #[tokio::test]
-async fn a_change_that_fails_leaves_no_trace() {
+async fn a_failed_change_leaves_no_trace() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let before = shop.changes(0).await;
@@ -248,7 +248,7 @@ async fn a_change_that_fails_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn more_changes_than_fit_and_revisions_from_the_future_say_that_all_must_be_asked_again() {
+async fn too_many_changes_and_future_revisions_invalidate_everything() {
     let shop = Shop::open().await;
     for name in ["a", "b", "c"] {
         shop.account(name).await;
@@ -285,7 +285,7 @@ async fn the_time_of_last_use_only_moves_forward() {
 }
 
 #[tokio::test]
-async fn a_new_store_gets_one_first_key_however_many_processes_start() {
+async fn a_new_store_gets_one_first_key_despite_concurrent_starts() {
     let shop = Shop::open().await;
     let mut starting = Vec::new();
     for _ in 0..4 {
@@ -331,7 +331,7 @@ async fn the_key_itself_is_in_no_file() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_closed_is_an_outage_and_no_refusal() {
+async fn a_closed_store_is_an_outage() {
     let shop = Shop::open().await;
     shop.store.clone().close().await;
     let error = shop.store.accounts().create(&named("acme"), Plan::Free, START).await.unwrap_err();

@@ -78,7 +78,7 @@ async fn a_ban_is_listed_with_key_and_account_until_its_end() {
 }
 
 #[tokio::test]
-async fn a_report_is_kept_once_and_gateways_are_told_once() {
+async fn a_repeated_report_changes_nothing() {
     let shop = Shop::open().await;
     let before = shop.revision().await;
     let ban = shop.report(START, MINUTE).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_report_is_kept_once_and_gateways_are_told_once() {
 }
 
 #[tokio::test]
-async fn a_ban_that_is_reported_after_it_was_lifted_does_not_come_back() {
+async fn a_ban_reported_after_its_lifting_stays_lifted() {
     let shop = Shop::open().await;
     shop.report(START, MINUTE).await.unwrap();
     shop.hand.advance(Duration::from_secs(1));
@@ -100,7 +100,7 @@ async fn a_ban_that_is_reported_after_it_was_lifted_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn what_an_operator_does_holds_against_bans_that_a_clock_ahead_imposed_before() {
+async fn an_operators_change_overrides_bans_from_a_clock_that_is_ahead() {
     let shop = Shop::open().await;
     let ahead = START.plus(Duration::from_secs(30));
     shop.report(ahead, MINUTE).await.unwrap();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_connection_that_was_last_used_before_a_failure_is_stale() {
+    fn only_a_connection_last_used_before_a_failure_is_stale() {
         let stale = StaleConnections {
             start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
             failed_at: AtomicU64::new(0),

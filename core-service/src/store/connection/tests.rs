@@ -95,7 +95,7 @@ async fn hold(connections: &Connections) -> (Arc<Notify>, JoinHandle<Result<(), 
 }
 
 #[tokio::test]
-async fn a_job_goes_on_when_its_caller_has_given_up_and_leaves_its_connection_in_order() {
+async fn a_job_continues_after_its_caller_is_cancelled() {
     let (_store, home) = new_store().await;
     let connections = Connections::new(one_connection(&home.url()));
     mark(&connections).await;
@@ -109,7 +109,7 @@ async fn a_job_goes_on_when_its_caller_has_given_up_and_leaves_its_connection_in
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_doubt() {
+async fn a_caller_cancelled_during_a_lock_wait_leaves_no_transaction() {
     let (store, home) = new_store().await;
     for round in 0..3 {
         let lock = lock_for_writing(&home.url()).await;
@@ -136,7 +136,7 @@ async fn a_caller_that_gives_up_while_a_statement_waits_for_a_lock_leaves_no_dou
 }
 
 #[tokio::test]
-async fn a_job_that_nobody_waits_for_any_more_is_not_begun() {
+async fn a_job_whose_caller_is_cancelled_is_not_begun() {
     let (_store, home) = new_store().await;
     let connections = Connections::new(one_connection(&home.url()));
     let (go_on, first) = hold(&connections).await;
@@ -183,7 +183,7 @@ async fn the_wait_for_a_free_connection_is_bounded_and_fair() {
 }
 
 #[tokio::test]
-async fn a_job_past_its_bound_loses_its_connection_and_what_it_did() {
+async fn a_job_that_times_out_loses_its_connection_and_is_rolled_back() {
     let (_store, home) = new_store().await;
     let settings = Settings { job_timeout: Some(Duration::from_millis(200)), ..one_connection(&home.url()) };
     let connections = Connections::new(settings);
@@ -200,7 +200,7 @@ async fn a_job_past_its_bound_loses_its_connection_and_what_it_did() {
 }
 
 #[tokio::test]
-async fn a_job_that_panics_loses_its_connection_and_what_it_did() {
+async fn a_job_that_panics_loses_its_connection_and_is_rolled_back() {
     let (_store, home) = new_store().await;
     let connections = Connections::new(one_connection(&home.url()));
     mark(&connections).await;
@@ -216,7 +216,7 @@ async fn a_job_that_panics_loses_its_connection_and_what_it_did() {
 }
 
 #[tokio::test]
-async fn a_statement_that_its_job_gives_up_costs_the_connection() {
+async fn a_cancelled_statement_closes_its_connection() {
     let (_store, home) = new_store().await;
     let connections = Connections::new(one_connection(&home.url()));
     mark(&connections).await;
@@ -249,7 +249,7 @@ async fn a_transaction_in_which_a_statement_failed_is_never_committed() {
 }
 
 #[tokio::test]
-async fn the_database_refuses_what_would_write_on_a_connection_that_reads() {
+async fn the_database_refuses_writes_on_a_reading_connection() {
     let (store, home) = new_store().await;
     let reads = store.pet_reads.connections().into_iter().chain([&store.reader]);
     for connections in reads {
@@ -265,7 +265,7 @@ async fn the_database_refuses_what_would_write_on_a_connection_that_reads() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_transaction_was_begun_without_an_answer_is_not_used_again() {
+async fn a_connection_with_an_unanswered_begin_is_not_reused() {
     let (_store, database) = new_database().await;
     let proxy = PostgresProxy::to(PostgresServer::shared().await.address()).await;
     let url: crate::DatabaseUrl = database.url_at(proxy.address()).parse().unwrap();
@@ -291,7 +291,7 @@ async fn a_connection_whose_transaction_was_begun_without_an_answer_is_not_used_
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_committed_is_no_success_on_sqlite() {
+async fn a_failed_commit_is_an_error_on_sqlite() {
     let (store, _folder) = new_file().await;
     // The constraint is checked at the commit, and so is a full disk.
     let table = "CREATE TABLE tags (pet_id integer REFERENCES pets (id) DEFERRABLE INITIALLY DEFERRED)";
@@ -302,7 +302,7 @@ async fn a_row_that_cannot_be_committed_is_no_success_on_sqlite() {
 }
 
 #[tokio::test]
-async fn a_creation_given_up_keeps_its_name_until_it_has_ended() {
+async fn a_cancelled_creation_holds_its_key_until_it_ends() {
     let (store, home) = new_store().await;
     let id = IdempotencyKey::parse("a").unwrap().unwrap();
     let lock = lock_for_writing(&home.url()).await;
@@ -320,7 +320,7 @@ async fn a_creation_given_up_keeps_its_name_until_it_has_ended() {
 }
 
 #[tokio::test]
-async fn closing_lets_jobs_finish_and_refuses_those_that_wait() {
+async fn closing_finishes_running_jobs_and_refuses_waiting_ones() {
     let (_store, home) = new_store().await;
     let connections = Connections::new(one_connection(&home.url()));
     let (go_on, under_way) = hold(&connections).await;

@@ -19,7 +19,7 @@ fn pet(name: &str) -> NewPet {
 }
 
 #[tokio::test]
-async fn the_same_name_and_pet_are_one_creation() {
+async fn a_repeated_creation_adds_one_pet() {
     let (store, home) = new_store().await;
     let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap();
     assert!(!first.replayed);
@@ -30,7 +30,7 @@ async fn the_same_name_and_pet_are_one_creation() {
 }
 
 #[tokio::test]
-async fn a_name_is_nowhere_in_the_store() {
+async fn an_idempotency_key_is_not_stored_in_plain_text() {
     let (store, _home) = new_store().await;
     store.creations().insert_once(&id("rest/1/a-secret"), pet("Rex"), NOW).await.unwrap();
     let kept = create_request::Entity::find().all(&store.reader).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_name_is_nowhere_in_the_store() {
 }
 
 #[tokio::test]
-async fn another_pet_by_the_same_name_is_refused_and_not_added() {
+async fn another_pet_with_the_same_key_is_refused_and_not_added() {
     let (store, _home) = new_store().await;
     let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
     for other in [
@@ -55,7 +55,7 @@ async fn another_pet_by_the_same_name_is_refused_and_not_added() {
 }
 
 #[tokio::test]
-async fn of_twins_one_adds_the_pet_whichever_core_they_ask() {
+async fn concurrent_creations_with_one_key_add_one_pet_across_cores() {
     let (store, home) = new_store().await;
     let stores = [store, open(&home).await];
     for round in 0..10 {
@@ -80,7 +80,7 @@ async fn of_twins_one_adds_the_pet_whichever_core_they_ask() {
 }
 
 #[tokio::test]
-async fn a_twin_of_a_creation_under_way_is_told_so() {
+async fn a_repetition_during_a_creation_is_refused_as_in_progress() {
     let (store, home) = new_store().await;
     let lock = lock_for_writing(&home.url()).await;
     let first = tokio::spawn({
@@ -98,7 +98,7 @@ async fn a_twin_of_a_creation_under_way_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_twin_that_another_core_does_not_finish_is_told_so_on_postgresql() {
+async fn a_repetition_during_another_cores_creation_is_refused_as_in_progress() {
     let (store, database) = new_database().await;
     let other = foreign_transaction(&database.url().parse().unwrap()).await;
     let name = format!(
@@ -113,7 +113,7 @@ async fn a_twin_that_another_core_does_not_finish_is_told_so_on_postgresql() {
 }
 
 #[tokio::test]
-async fn a_creation_that_failed_leaves_its_name_free() {
+async fn a_failed_creation_leaves_its_key_free() {
     let (store, home) = new_store().await;
     let lock = lock_for_writing(&home.url()).await;
     let refusal = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
@@ -135,7 +135,7 @@ async fn a_name_is_kept_for_24_hours() {
 }
 
 #[tokio::test]
-async fn the_sweep_forgets_what_has_expired_a_bounded_number_at_a_time() {
+async fn the_sweep_deletes_expired_keys_in_bounded_batches() {
     let (store, _home) = new_store().await;
     for number in 0..5 {
         store

@@ -36,7 +36,7 @@ async fn names(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_import_adds_each_line_once_whatever_is_sent_again() {
+async fn an_import_adds_each_line_once_despite_repetitions() {
     let (store, _home) = new_store().await;
     assert_eq!(store.imports().progress(&id()).await.unwrap(), ImportProgress::default());
     for (lines, created, last_line, in_all) in [
@@ -66,7 +66,7 @@ async fn a_chunk_without_pets_moves_the_position() {
 }
 
 #[tokio::test]
-async fn of_many_who_import_the_same_lines_at_once_one_adds_them() {
+async fn concurrent_imports_of_the_same_lines_add_them_once() {
     let (store, home) = new_store().await;
     let other = open(&home).await;
     let senders = (0..6).map(|number| {

@@ -17,7 +17,7 @@ fn order_of(pet: PetId) -> NewOrder {
 }
 
 #[tokio::test]
-async fn an_order_comes_back_as_it_went_in() {
+async fn an_order_is_stored_exactly() {
     let (store, _folder, pet) = with_pet().await;
     for (quantity, ship_date) in
         [(1, None), (i32::MAX, Some((0, 0))), (3, Some((253_402_300_799, 999_000_000)))]
@@ -33,14 +33,14 @@ async fn an_order_comes_back_as_it_went_in() {
 }
 
 #[tokio::test]
-async fn nothing_is_ordered_that_is_not_there() {
+async fn an_order_of_an_unknown_pet_is_refused() {
     let (store, _folder, _) = with_pet().await;
     let refusal = store.orders().insert(order_of(PetId(2))).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::PetNotFound(PetId(2))), "{refusal:?}");
 }
 
 #[tokio::test]
-async fn of_many_calls_at_once_exactly_one_takes_the_step() {
+async fn exactly_one_of_many_concurrent_calls_advances_the_order() {
     let (store, _folder, pet) = with_pet().await;
     let id = store.orders().insert(order_of(pet)).await.unwrap().id;
     for to in [OrderStatus::Approved, OrderStatus::Delivered] {
@@ -52,7 +52,7 @@ async fn of_many_calls_at_once_exactly_one_takes_the_step() {
 }
 
 #[tokio::test]
-async fn the_pages_together_are_the_list() {
+async fn pages_cover_the_list_exactly_once() {
     let (store, _folder, pet) = with_pet().await;
     for _ in 0..7 {
         store.orders().insert(order_of(pet)).await.unwrap();

@@ -23,7 +23,7 @@ fn batch(names: impl ExactSizeIterator<Item = String>) -> Batch {
 }
 
 #[tokio::test]
-async fn a_pet_comes_back_as_it_went_in() {
+async fn a_pet_is_stored_exactly() {
     let (store, _folder) = new_store().await;
     for (name, category_id, status) in [
         ("Rex", i64::MAX, None),
@@ -49,7 +49,7 @@ async fn identifiers_ascend_from_1_and_are_never_assigned_twice() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn an_unknown_pet_is_not_found() {
     let (store, _folder) = new_store().await;
     for id in [i64::MIN, -1, 0, 1, i64::MAX] {
         assert_eq!(store.pets().find(PetId(id)).await.unwrap(), None);
@@ -59,7 +59,7 @@ async fn what_is_not_there_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_walk_that_began_meets_what_was_added_behind_its_position() {
+async fn a_walk_sees_pets_added_after_its_position() {
     let (store, _folder) = new_store().await;
     for _ in 0..4 {
         store.pets().insert(new_pet("Rex", None)).await.unwrap();
@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_pages_together_are_the_list_and_each_pet_is_on_one(
+    fn pages_cover_every_pet_exactly_once(
         stored in proptest::collection::vec(statuses(), 0..70),
         sizes in proptest::collection::vec(1..30_i32, 1..4),
         filter in statuses(),
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_row_that_no_release_of_ours_wrote_is_a_bug_and_not_a_wrong_answer() {
+async fn an_invalid_row_is_an_internal_error() {
     let (store, _folder) = new_store().await;
     let row = pet::ActiveModel {
         name: Set("Rex".into()),
@@ -133,7 +133,7 @@ async fn a_row_that_no_release_of_ours_wrote_is_a_bug_and_not_a_wrong_answer() {
 }
 
 #[tokio::test]
-async fn a_batch_comes_back_in_its_order_with_ascending_identifiers() {
+async fn a_batch_keeps_its_order_with_ascending_identifiers() {
     let (store, _home) = new_store().await;
     for size in [1, 2, 1_000] {
         let pets = store.pets().insert_batch(batch((0..size).map(|index| index.to_string()))).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_batch_comes_back_in_its_order_with_ascending_identifiers() {
 }
 
 #[tokio::test]
-async fn batches_at_once_keep_their_order() {
+async fn concurrent_batches_keep_their_order() {
     let (store, _home) = new_store().await;
     let batches = (0..8).map(|number| {
         let store = store.clone();

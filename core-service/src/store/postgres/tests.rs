@@ -63,7 +63,7 @@ async fn setting(connections: &Connections, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_server_bounds_what_its_caller_has_given_up() {
+async fn the_server_cancels_abandoned_statements() {
     let (store, _database) = new_database().await;
     for (name, value) in [
         ("statement_timeout", "2s"),
@@ -81,7 +81,7 @@ async fn the_server_bounds_what_its_caller_has_given_up() {
 }
 
 #[tokio::test]
-async fn a_wrong_address_name_or_password_is_told_at_once_and_without_the_password() {
+async fn a_wrong_address_name_or_password_is_reported_at_once_without_the_password() {
     let options = PostgresOptions { password: Some("letmein"), ..PostgresOptions::default() };
     let server = PostgresServer::start(options).await;
     let address = server.address();
@@ -99,7 +99,7 @@ async fn a_wrong_address_name_or_password_is_told_at_once_and_without_the_passwo
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_soon() {
+async fn connecting_to_a_silent_server_times_out() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let text = refusal_within(GIVEN_UP, &format!("postgres://postgres:SECRET@{address}/postgres")).await;
@@ -107,7 +107,7 @@ async fn a_server_that_says_nothing_is_given_up_soon() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_slow_to_let_the_core_in_is_waited_for() {
+async fn a_slow_login_succeeds() {
     const PROBE: Duration = Duration::from_millis(1_600);
     const SCHEMA: Duration = Duration::from_millis(1_100);
     let database = store_database().await;
@@ -162,7 +162,7 @@ async fn an_old_or_a_newer_schema_is_refused() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_schema_that_waits_for_a_lock_lets_calls_go_on() {
+async fn a_migration_that_waits_for_a_lock_blocks_no_call() {
     let (store, database) = new_database().await;
     let url = url(&database.url());
     let dump = foreign_transaction(&url).await;
@@ -203,7 +203,7 @@ async fn accounts_are_listed_in_the_same_order_whatever_the_collation() {
 }
 
 #[tokio::test]
-async fn no_caller_notices_that_all_connections_were_cut() {
+async fn callers_do_not_notice_cut_connections() {
     let (store, database) = new_database().await;
     store.pets().insert(rex()).await.unwrap();
     for _ in 0..5 {
@@ -220,7 +220,7 @@ async fn no_caller_notices_that_all_connections_were_cut() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_frozen_or_read_only_is_an_outage_and_is_used_again_when_it_is_back() {
+async fn a_server_that_is_down_frozen_or_read_only_is_an_outage_that_ends() {
     let mut server = PostgresServer::start(PostgresOptions::default()).await;
     let database = server.database().await;
     let store = Store::open(&url(&database.url()), MIGRATE).await.unwrap();
@@ -273,7 +273,7 @@ async fn is_back(store: &Store) {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_holds_too_long_is_an_outage() {
+async fn a_lock_held_too_long_is_an_outage() {
     let (store, database) = new_database().await;
     let lock = lock_for_writing(&url(&database.url())).await;
     let start = Instant::now();
@@ -302,7 +302,7 @@ async fn a_server_without_connections_to_spare_is_an_outage() {
 }
 
 #[tokio::test]
-async fn any_number_may_open_one_new_database_at_once() {
+async fn processes_may_open_one_new_database_concurrently() {
     let database = PostgresServer::shared().await.database().await;
     let opening: Vec<_> = (0..6)
         .map(|_| {
@@ -319,7 +319,7 @@ async fn any_number_may_open_one_new_database_at_once() {
 }
 
 #[tokio::test]
-async fn a_network_that_swallows_everything_is_an_outage() {
+async fn a_silent_network_is_an_outage() {
     let database = store_database().await;
     let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
     let store = Store::open(&url(&database.url_at(proxy.address())), MIGRATE).await.unwrap();

@@ -51,7 +51,7 @@ async fn a_refusal_is_found_by_its_request_and_its_account_newest_first() {
 }
 
 #[tokio::test]
-async fn an_account_that_is_refused_all_the_time_takes_no_place_from_others_nor_from_other_causes() {
+async fn an_account_refused_constantly_displaces_no_other_account_or_cause() {
     let (store, _home) = new_store().await;
     let before = [
         refusal("other-account", Some(8), RefusalCause::LimiterBan, NOW),
@@ -70,7 +70,7 @@ async fn an_account_that_is_refused_all_the_time_takes_no_place_from_others_nor_
 }
 
 #[tokio::test]
-async fn when_there_are_too_many_the_accounts_and_causes_with_most_of_them_give_way() {
+async fn over_the_bound_the_most_frequent_accounts_and_causes_are_deleted_first() {
     let (store, _home) = new_store().await;
     let old = refusal("the-only-one", Some(8), RefusalCause::LimiterBan, NOW);
     let later = |n: u64| UnixMillis(NOW.0 + 1 + n);
@@ -87,7 +87,7 @@ async fn when_there_are_too_many_the_accounts_and_causes_with_most_of_them_give_
 }
 
 #[tokio::test]
-async fn refusals_are_forgotten_after_a_day_batch_by_batch() {
+async fn refusals_are_deleted_after_a_day_in_batches() {
     let (store, _home) = new_store().await;
     let old = (0..5).map(|n| refusal(&format!("old-{n:05}"), Some(n), RefusalCause::MinuteLimit, NOW));
     let recent = refusal("recent-1", Some(0), RefusalCause::MinuteLimit, NOW.plus(Duration::from_secs(1)));

@@ -65,7 +65,7 @@ async fn on_replica(store: &Store) -> usize {
 }
 
 #[tokio::test]
-async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_it_is() {
+async fn lists_come_from_a_replica_and_a_new_pet_is_found_on_the_primary() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
@@ -92,7 +92,7 @@ async fn lists_come_from_a_replica_while_it_follows_and_a_pet_is_found_wherever_
 }
 
 #[tokio::test]
-async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
+async fn a_walk_continues_despite_a_lagging_replica() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
@@ -128,7 +128,7 @@ async fn a_walk_that_comes_upon_a_late_replica_goes_on_to_the_end() {
 }
 
 #[tokio::test]
-async fn while_a_replica_is_away_the_primary_answers() {
+async fn the_primary_answers_while_a_replica_is_unreachable() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
     let mut replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
@@ -154,7 +154,7 @@ async fn while_a_replica_is_away_the_primary_answers() {
 }
 
 #[tokio::test]
-async fn while_the_primary_is_away_a_replica_answers_and_nothing_is_added() {
+async fn a_replica_answers_and_nothing_is_added_while_the_primary_is_unreachable() {
     let mut primary = PostgresServer::start(PostgresOptions::default()).await;
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
@@ -176,7 +176,7 @@ async fn while_the_primary_is_away_a_replica_answers_and_nothing_is_added() {
 }
 
 #[tokio::test]
-async fn a_server_that_follows_another_one_or_none_is_passed_over() {
+async fn a_server_that_is_not_a_replica_of_the_primary_is_not_used() {
     let [primary, foreign] = [
         PostgresServer::start(PostgresOptions::default()).await,
         PostgresServer::start(PostgresOptions::default()).await,

@@ -48,7 +48,7 @@ async fn reports_add_up_by_account_and_day() {
 }
 
 #[tokio::test]
-async fn a_report_that_is_sent_again_is_not_counted_again() {
+async fn a_repeated_report_is_not_counted_twice() {
     let (store, home) = new_store().await;
     let other_core = open(&home).await;
     let row = [row(ACCOUNT, today(), 5)];
@@ -64,7 +64,7 @@ async fn a_report_that_is_sent_again_is_not_counted_again() {
 }
 
 #[tokio::test]
-async fn days_are_kept_for_ninety_days_and_then_forgotten_in_bounded_batches() {
+async fn days_are_deleted_after_ninety_days_in_bounded_batches() {
     let (store, _folder) = new_store().await;
     let surplus = 10;
     for batch in 0..2 {
@@ -85,7 +85,7 @@ async fn days_are_kept_for_ninety_days_and_then_forgotten_in_bounded_batches() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_over_is_forgotten() {
+async fn a_finished_run_is_forgotten() {
     let (store, _folder) = new_store().await;
     store.usage().record("old", 1, days(&[]), NOW).await.unwrap();
     let later = NOW.plus(REPORTER_MEMORY).plus(Duration::from_millis(1));
@@ -121,7 +121,7 @@ async fn told(store: &Store, of: MinutesOf, since: Minute) -> Vec<(i64, Option<K
 }
 
 #[tokio::test]
-async fn minutes_add_up_by_key_and_are_told_of_one_key_of_an_account_and_of_all() {
+async fn minutes_add_up_by_key_by_account_and_in_total() {
     let (store, _home) = new_store().await;
     let rows = vec![
         minute_row(ACCOUNT, 1, now(), 5),
@@ -146,7 +146,7 @@ async fn minutes_add_up_by_key_and_are_told_of_one_key_of_an_account_and_of_all(
 }
 
 #[tokio::test]
-async fn what_is_lost_with_a_failed_report_is_all_of_it() {
+async fn a_failed_report_is_stored_not_at_all() {
     let (store, _home) = new_store().await;
     store.execute_unchecked("DROP TABLE refusals").await.unwrap();
     let refusal = Refusal {
@@ -185,7 +185,7 @@ async fn refusals_are_counted_by_cause() {
 }
 
 #[tokio::test]
-async fn minutes_are_kept_for_a_day() {
+async fn minutes_are_stored_for_a_day() {
     let (store, _home) = new_store().await;
     let old = now().minus(Minute::KEPT + 1);
     let minutes = vec![

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_subscriber() {
+    fn lines_equal_those_of_the_subscriber() {
         let expected = lines(DefaultFields::new());
         assert!(
             expected.contains("number=7 negative=-7") && expected.contains("text=\"plain\""),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_is_taken_lines_are_dropped_and_counted_and_nobody_waits() {
+    fn a_full_queue_drops_and_counts_lines_without_waiting() {
         const LINES: usize = MAX_WAITING / 1_024;
         let sink = Sink::default();
         let writer = LogWriter::new(sink.clone());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_without_a_thread_drops_all_and_waits_for_nothing() {
+    fn a_writer_without_a_thread_drops_every_line_without_waiting() {
         let writer = LogWriter(Arc::default());
         (&writer).write_all(b"line\n").unwrap();
         writer.flush();

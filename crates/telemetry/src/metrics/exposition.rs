@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_part_counts_is_shown() {
+    fn counters_of_a_component_are_shown() {
         let exposition = Exposition::default();
         let refused = counters("petstore_refused_total", "Refused.", &["reason"]);
         exposition.add(vec![Box::new(refused.clone())]);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_row_for_each_metric_also_before_anything_happened() {
+    fn the_table_has_a_row_for_each_metric_from_the_start() {
         let exposition = Exposition::default();
         exposition.add(vec![
             Box::new(durations("b_duration_seconds", "Took.", &["x", "y"])),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "metrics have different names")]
-    fn a_name_is_not_shown_twice() {
+    fn a_metric_is_not_shown_twice() {
         let exposition = Exposition::default();
         exposition.add(vec![Box::new(counter("a_total", "A.")), Box::new(counter("a_total", "A."))]);
     }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_is_a_short_while_ago_and_stays_the_same() {
+    fn the_start_time_is_recent_and_constant() {
         let shown = || start_time().collect()[0].get_metric()[0].get_gauge().get_value();
         let first = shown();
         let age = now() - first;
@@ -126,7 +126,7 @@ mod tests {
 
     /// Tests that only files of processes are read. Under systemd's `ProcSubset=pid` `/proc` has no others.
     #[test]
-    fn nothing_is_read_but_what_the_kernel_says_of_this_process() {
+    fn only_this_processs_kernel_files_are_read() {
         let code = include_str!("process.rs").split("#[cfg(test)]").next().unwrap_or_default();
         let read = code.matches("\"/proc/").count();
         assert_eq!((read, code.matches("\"/proc/self/").count()), (4, 4));

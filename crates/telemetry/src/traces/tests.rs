@@ -71,7 +71,7 @@ fn told(span: &Span) -> HeaderMap {
 }
 
 #[tokio::test]
-async fn what_happens_within_a_span_is_a_part_of_it() {
+async fn events_within_a_span_belong_to_it() {
     let (traces, ended) = traces(1.0);
     let span = request(&traces, &[]);
     let headers = span
@@ -110,7 +110,7 @@ async fn a_request_continues_the_trace_of_its_sender() {
 }
 
 #[tokio::test]
-async fn a_trace_that_is_not_recorded_is_handed_on_as_such() {
+async fn an_unrecorded_trace_is_propagated_as_unrecorded() {
     let (all, ended) = traces(1.0);
     let (none, _) = traces(0.0);
     for span in [request(&all, &[("traceparent", NOT_SAMPLED)]), request(&none, &[])] {
@@ -122,7 +122,7 @@ async fn a_trace_that_is_not_recorded_is_handed_on_as_such() {
 }
 
 #[tokio::test]
-async fn while_traces_are_off_nothing_is_asked_for_and_nobody_is_told() {
+async fn without_tracing_nothing_is_recorded_or_propagated() {
     let span =
         Traces::off().request(&headers(&[("traceparent", SAMPLED)]), Root::Sampled, || panic!("asked"));
     let headers = span.within(async { told(&Span::child(SpanKind::Client, || panic!("asked"))) }).await;
@@ -130,7 +130,7 @@ async fn while_traces_are_off_nothing_is_asked_for_and_nobody_is_told() {
 }
 
 #[test]
-fn work_in_the_background_begins_no_trace() {
+fn background_work_begins_no_trace() {
     let (traces, _) = traces(1.0);
     let begin = |fields| traces.request(&headers(fields), Root::Never, || "request".into());
     assert_eq!(begin(&[]).trace_id(), None);
@@ -138,7 +138,7 @@ fn work_in_the_background_begins_no_trace() {
 }
 
 #[test]
-fn what_a_stranger_adds_to_a_trace_is_not_kept() {
+fn a_clients_trace_state_is_dropped() {
     let (traces, ended) = traces(1.0);
     let sent = [("traceparent", SAMPLED), ("tracestate", "vendor=secret"), ("baggage", "a=secret")];
     let span = request(&traces, &sent);
@@ -148,7 +148,7 @@ fn what_a_stranger_adds_to_a_trace_is_not_kept() {
 }
 
 #[test]
-fn a_field_that_names_no_span_or_two_begins_a_trace_of_its_own() {
+fn an_invalid_or_repeated_traceparent_begins_a_new_trace() {
     let (traces, _) = traces(1.0);
     let zeros = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
     for fields in [
@@ -163,7 +163,7 @@ fn a_field_that_names_no_span_or_two_begins_a_trace_of_its_own() {
 }
 
 #[tokio::test]
-async fn work_that_is_given_up_ends_its_span() {
+async fn cancelled_work_ends_its_span() {
     let (traces, ended) = traces(1.0);
     let work = async {
         let span = request(&traces, &[]);

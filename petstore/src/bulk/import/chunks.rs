@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_file_contains_cannot_move_the_cursor() {
+    fn text_from_a_file_cannot_move_the_terminal_cursor() {
         let message = "\u{1b}[2J name must\nnot".to_owned();
         let rejected = Rejected { line: 3, reason: "VALIDATION_FAILED".to_owned(), message };
         assert_eq!(rejected.to_string(), "line 3: VALIDATION_FAILED: \u{fffd}[2J name must\u{fffd}not");

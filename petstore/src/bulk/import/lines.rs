@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_skipped_and_never_held() {
+    fn an_overlong_line_is_skipped_and_never_buffered() {
         let longest = "x".repeat(MAX_LINE);
         for end in ["\n", "\r\n"] {
             let file = format!("{longest}{end}{longest}x{end}{}{end}last", "y".repeat(1_000_000));
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_lines_are_those_of_the_standard_library(file in "[ab\r\n]{0,40}", buffer in 1..9_usize) {
+        fn lines_equal_those_of_the_standard_library(file in "[ab\r\n]{0,40}", buffer in 1..9_usize) {
             let expected: Vec<_> = file.split_inclusive('\n')
                 .map(|line| line.strip_suffix('\n').unwrap_or(line))
                 .map(|line| Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))

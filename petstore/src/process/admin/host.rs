@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_others_could_have_registered_is_refused() {
+    fn a_host_name_that_others_could_register_is_refused() {
         let known = ["Gateway.Internal".parse().unwrap()];
         for safe in [
             "127.0.0.1",

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_socket_is_its_owners_alone_and_goes_with_its_process() {
+    async fn the_socket_is_private_to_its_owner_and_removed_with_its_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core.sock");
         let (_listener, file) = bind_at(&path).await.unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_somebody_serves_is_left_alone_and_a_stale_one_replaced() {
+    async fn a_socket_in_use_is_left_alone_and_a_stale_one_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core.sock");
         let (listener, stale) = bind_at(&path).await.unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_else_can_hold_up_the_start() {
+    async fn another_user_cannot_delay_the_start() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap(); // as under /run
         let path = folder.path().join("core.sock");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lock_that_another_user_has_planted_is_refused_by_name_and_left_alone() {
+    async fn a_lock_file_of_another_user_is_refused_by_name_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (path, lock) = (folder.path().join("core.sock"), folder.path().join(".core.sock.lock"));
         let elsewhere = folder.path().join("precious");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_want_the_lock_one_has_it() {
+    fn exactly_one_of_many_processes_gets_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core.sock");
         let (holders, turns) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_socket_is_never_removed() {
+    async fn a_file_that_is_not_a_socket_is_never_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core.sock");
         fs::write(&path, "precious").unwrap();

@@ -14,7 +14,7 @@ async fn send_as_nobody(admin: &Client, method: &str, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn without_a_valid_token_every_operation_is_refused_and_what_was_open_stays_open() {
+async fn without_a_valid_token_every_admin_operation_is_refused() {
     let shop = TestShop::open().await;
     let admin = shop.admin();
     for (method, path) in [
@@ -36,7 +36,7 @@ async fn without_a_valid_token_every_operation_is_refused_and_what_was_open_stay
 }
 
 #[tokio::test]
-async fn nothing_of_it_is_on_the_public_port() {
+async fn the_admin_api_is_not_on_the_public_port() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for path in ["/admin/v1/accounts", "/admin/v1/openapi.json", "/admin/v1"] {
@@ -45,7 +45,7 @@ async fn nothing_of_it_is_on_the_public_port() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_served_is_an_error_as_on_the_public_port() {
+async fn unknown_paths_and_methods_are_errors_as_on_the_public_port() {
     let shop = TestShop::open().await;
     let admin = shop.admin();
     send_as_nobody(&admin, "GET", "/admin/v1/nothing").await.assert_error_body(404, "ROUTE_NOT_FOUND");
@@ -62,7 +62,7 @@ async fn what_is_not_there_or_not_served_is_an_error_as_on_the_public_port() {
 }
 
 #[tokio::test]
-async fn what_is_malformed_repeated_or_not_defined_is_refused_and_named_as_in_json() {
+async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_json() {
     let shop = TestShop::open().await;
     let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
     for name in ["one", "two", "three"] {
@@ -126,14 +126,14 @@ async fn what_is_malformed_repeated_or_not_defined_is_refused_and_named_as_in_js
 }
 
 #[tokio::test]
-async fn a_page_of_the_web_cannot_use_it_by_a_name_of_its_own() {
+async fn a_web_page_cannot_reach_the_admin_api_by_dns_rebinding() {
     let shop = TestShop::open().await;
     let refused = shop.admin().send("GET", "/admin/v1/openapi.json", &[("host", "evil.example")], "").await;
     refused.assert_error_body(421, "INVALID_REQUEST");
 }
 
 #[tokio::test]
-async fn its_document_describes_every_operation_and_its_errors() {
+async fn the_admin_document_describes_every_operation_and_its_errors() {
     let shop = TestShop::open().await;
     let document = shop.admin().get("/admin/v1/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
@@ -172,7 +172,7 @@ async fn answers_in_time(client: &Client, status: u16) {
 }
 
 #[tokio::test]
-async fn an_operator_finds_why_an_account_was_refused_raises_its_plan_and_the_next_request_passes() {
+async fn an_operator_finds_the_cause_of_a_refusal_and_raises_the_plan() {
     let shop = TestShop::open().await;
     let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
     let created = boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await;
@@ -212,7 +212,7 @@ async fn an_operator_finds_why_an_account_was_refused_raises_its_plan_and_the_ne
 }
 
 #[tokio::test]
-async fn limits_are_asked_for_as_everything_else_and_only_of_keys_of_the_account() {
+async fn the_limits_of_a_key_are_read_only_with_its_account() {
     let shop = TestShop::open().await;
     let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
     let key_of = async |account: &str| {
@@ -263,7 +263,7 @@ async fn a_viewer_reads_and_is_refused_every_change() {
 }
 
 #[tokio::test]
-async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard_at_every_gateway() {
+async fn guesses_of_tokens_lock_out_no_valid_token_or_session_on_any_gateway() {
     let shop = TestShop::open_apart(2).await;
     let [first, second]: [Client; 2] = shop.admins().try_into().unwrap();
     let guess = first.with_header(TOKEN.0, TOKEN.1);

@@ -20,7 +20,7 @@ async fn help_and_version_go_to_stdout() {
 }
 
 #[tokio::test]
-async fn a_mistyped_command_flag_or_variable_is_told_what_was_meant() {
+async fn a_mistyped_command_flag_or_variable_gets_a_suggestion() {
     let installation = petstore();
     for (args, meant) in [
         (["serv"].as_slice(), "did you mean serve?"),
@@ -41,7 +41,7 @@ async fn a_mistyped_command_flag_or_variable_is_told_what_was_meant() {
 }
 
 #[tokio::test]
-async fn no_refusal_shows_the_programs_inside() {
+async fn no_refusal_shows_internals() {
     let installation = petstore();
     installation.json(&["migrate", "up"]).await;
     for (args, right) in [
@@ -166,7 +166,7 @@ sys.exit(os.waitstatus_to_exitcode(status))";
 }
 
 #[tokio::test]
-async fn on_a_terminal_a_table_has_a_bold_head_unless_no_color_is_set() {
+async fn tables_have_a_bold_head_on_a_terminal_unless_no_color_is_set() {
     let installation = petstore();
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
     let (code, shown) = in_a_terminal(&installation, &["account", "list"], "").await;
@@ -178,7 +178,7 @@ async fn on_a_terminal_a_table_has_a_bold_head_unless_no_color_is_set() {
 }
 
 #[tokio::test]
-async fn the_last_admin_is_revoked_only_with_force_or_a_second_yes_and_comes_back_with_a_new_token() {
+async fn the_last_admin_is_revoked_only_with_force_or_a_second_yes() {
     let machines = TwoMachines::start().await;
     let revoke = ["operator", "revoke", "first", "--yes"];
     let refused = machines.service.run(&revoke).await;
@@ -203,7 +203,7 @@ async fn the_last_admin_is_revoked_only_with_force_or_a_second_yes_and_comes_bac
 }
 
 #[tokio::test]
-async fn on_a_terminal_what_cannot_be_undone_is_confirmed_and_scripts_are_not_asked() {
+async fn irreversible_commands_ask_for_confirmation_only_on_a_terminal() {
     let installation = petstore();
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
     key_of_new_account(&installation).await;

@@ -30,7 +30,7 @@ async fn every_result_is_exactly_one_json_document() {
 }
 
 #[tokio::test]
-async fn an_account_has_the_plan_that_it_was_given() {
+async fn an_account_has_the_requested_plan() {
     let installation = petstore_with_a_store().await;
     installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
     installation
@@ -94,7 +94,7 @@ async fn a_key_is_shown_once_and_never_again() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_has_the_lifetime_of_the_old_one_unless_another_is_said() {
+async fn a_rotated_key_has_the_old_lifetime_unless_another_is_given() {
     let installation = petstore_with_a_store().await;
     installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
     let days = |key: &Value| {
@@ -141,7 +141,7 @@ async fn key_material_that_is_typed_by_mistake_is_refused_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_one_line_and_no_result() {
+async fn a_failed_command_is_one_line_without_a_result() {
     let installation = petstore_with_a_store().await;
     installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
     for (args, code) in [
@@ -172,7 +172,7 @@ async fn what_cannot_be_done_is_one_line_and_no_result() {
 }
 
 #[tokio::test]
-async fn a_missing_store_is_not_made_by_looking_at_it() {
+async fn a_command_that_reads_does_not_create_a_missing_store() {
     let installation = petstore();
     let exit = installation.run(&["account", "list"]).await;
     exit.assert_refused(1, &[]);
@@ -180,7 +180,7 @@ async fn a_missing_store_is_not_made_by_looking_at_it() {
 }
 
 #[tokio::test]
-async fn an_administered_account_is_served_while_the_service_runs() {
+async fn a_command_creates_accounts_while_the_service_runs() {
     let installation = petstore();
     let server = installation.start(&PORTS).await;
     let key = key_of_new_account(&installation).await;
@@ -192,7 +192,7 @@ async fn an_administered_account_is_served_while_the_service_runs() {
 }
 
 #[tokio::test]
-async fn changes_are_taken_back_only_when_that_is_confirmed_and_what_would_go_is_shown() {
+async fn migrate_down_shows_what_would_be_lost_and_needs_confirmation() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let client = first_client(&installation, &server);

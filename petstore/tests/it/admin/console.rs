@@ -55,7 +55,7 @@ async fn the_console_is_on_the_admin_port_alone_and_loads_nothing_from_elsewhere
 }
 
 #[tokio::test]
-async fn the_admin_ports_root_leads_to_the_console_and_what_is_below_it_is_a_page() {
+async fn the_admin_root_redirects_to_the_console_and_unknown_paths_are_pages() {
     let shop = TestShop::open().await;
     for (path, status) in [("/", 302), ("/console/", 302), ("/console/nosuch", 404)] {
         let page = shop.admin().get(path).await;
@@ -66,7 +66,7 @@ async fn the_admin_ports_root_leads_to_the_console_and_what_is_below_it_is_a_pag
 }
 
 #[tokio::test]
-async fn a_page_of_the_web_cannot_reach_it_by_a_name_of_its_own() {
+async fn a_web_page_cannot_reach_the_console_by_dns_rebinding() {
     let shop = TestShop::open().await;
     for path in ["/console", "/console/api/accounts"] {
         let refused = shop.admin().send("GET", path, &[("host", "evil.example"), OF_CONSOLE], "").await;
@@ -75,7 +75,7 @@ async fn a_page_of_the_web_cannot_reach_it_by_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_an_operator_does_in_the_console_is_in_the_audit_with_name_and_address() {
+async fn the_audit_has_name_and_address_of_the_consoles_operator() {
     let shop = TestShop::open().await;
     let token = shop.operator_token("anna", Role::Admin).await;
     let console = signed_in(&shop, &token).await;
@@ -91,7 +91,7 @@ async fn what_an_operator_does_in_the_console_is_in_the_audit_with_name_and_addr
 }
 
 #[tokio::test]
-async fn a_viewer_is_refused_what_changes_something() {
+async fn a_viewer_is_refused_every_change_in_the_console() {
     let shop = TestShop::open().await;
     let token = shop.operator_token("eve", Role::Viewer).await;
     let console = signed_in(&shop, &token).await;
@@ -157,7 +157,7 @@ async fn a_new_sign_in_ends_the_session_that_the_browser_had() {
 }
 
 #[tokio::test]
-async fn guesses_of_tokens_are_told_to_wait_and_a_session_is_still_ended() {
+async fn guesses_of_tokens_are_rate_limited_and_sign_out_still_works() {
     let shop = TestShop::open().await;
     let token = shop.operator_token("anna", Role::Viewer).await;
     let browser = signed_in(&shop, &token).await;

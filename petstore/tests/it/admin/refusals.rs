@@ -79,7 +79,7 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
 }
 
 #[tokio::test]
-async fn each_of_six_refusals_a_second_is_found_and_none_hides_the_ban_that_follows() {
+async fn six_refusals_a_second_are_all_explained_and_so_is_the_ban_after_them() {
     let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
     let viewer = viewer(&shop).await;
     let account = shop.account_on(Plan::Free).await;
@@ -104,7 +104,7 @@ async fn each_of_six_refusals_a_second_is_found_and_none_hides_the_ban_that_foll
 }
 
 #[tokio::test]
-async fn keys_that_are_refused_are_named_and_requests_without_one_are_explained_too() {
+async fn refusals_are_explained_with_and_without_a_key() {
     let shop = TestShop::open().await;
     let (viewer, account) = (viewer(&shop).await, shop.account_on(Plan::Free).await);
     let (revoked, banned, suspended) =
@@ -138,7 +138,7 @@ async fn keys_that_are_refused_are_named_and_requests_without_one_are_explained_
 }
 
 #[tokio::test]
-async fn the_overview_and_usage_by_minute_and_key_show_what_was_answered_a_moment_ago() {
+async fn the_overview_and_usage_by_minute_include_the_last_requests() {
     let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
     let viewer = viewer(&shop).await;
     let client = shop.client_with(2, 1_000).await;

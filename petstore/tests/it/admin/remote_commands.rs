@@ -54,7 +54,7 @@ async fn every_command_says_the_same_on_the_store_and_from_another_machine() {
 }
 
 #[tokio::test]
-async fn an_operator_elsewhere_changes_what_gateways_serve_and_the_audit_tells_who_did_what() {
+async fn remote_commands_change_accounts_and_the_audit_names_the_operator() {
     let machines = TwoMachines::start().await;
     machines.json(&["account", "create", "acme", "--plan", "pro"]).await;
     let created = machines.json(&["key", "create", "--account", "acme", "--label", "till 3"]).await;
@@ -129,7 +129,7 @@ async fn a_command_prints_the_json_that_the_admin_api_answers() {
 }
 
 #[tokio::test]
-async fn an_unknown_account_is_refused_with_the_name_that_may_have_been_meant() {
+async fn an_unknown_account_gets_a_suggestion() {
     let machines = TwoMachines::start().await;
     for name in ["north", "south"] {
         machines.json(&["account", "create", name, "--plan", "free"]).await;
@@ -182,7 +182,7 @@ async fn a_viewer_reads_and_changes_nothing_and_a_revoked_token_is_refused_at_on
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_token_or_is_open_to_others_is_refused_and_not_repeated() {
+async fn an_invalid_or_readable_token_file_is_refused_and_not_repeated() {
     let machines = TwoMachines::start().await;
     let key = machines.service.read("data/first-api-key");
     machines.desk.write_secret("key", &key);
@@ -204,7 +204,7 @@ async fn what_cannot_be_a_token_or_is_open_to_others_is_refused_and_not_repeated
 }
 
 #[tokio::test]
-async fn where_no_refusal_is_kept_explain_says_where_to_look_and_exits_with_3() {
+async fn explain_exits_with_3_and_names_the_log_if_no_refusal_is_stored() {
     let machines = TwoMachines::start().await;
     let exit = machines.run(&["explain", "a-request"]).await;
     let answered =
@@ -225,7 +225,7 @@ async fn where_no_refusal_is_kept_explain_says_where_to_look_and_exits_with_3() 
 }
 
 #[tokio::test]
-async fn an_operator_elsewhere_finds_out_why_a_request_was_refused_and_how_busy_the_service_is() {
+async fn remote_commands_explain_refusals_and_show_the_load() {
     let machines = TwoMachines::start().await;
     let client = machines.server.client(&key_of_new_account(&machines.service).await);
     client.get("/v1/pets").await.assert_status(200);
@@ -279,7 +279,7 @@ async fn an_operator_elsewhere_finds_out_why_a_request_was_refused_and_how_busy_
 }
 
 #[tokio::test]
-async fn without_a_token_a_command_is_for_the_store_also_on_the_machine_of_a_gateway() {
+async fn without_a_token_a_command_uses_the_store_even_if_a_core_is_set() {
     let installation = petstore().with_variable("PETSTORE_CORE_URL", "http://127.0.0.1:1");
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
     let none = json!({ "accounts": [], "nextPageToken": "", "totalSize": 0 });

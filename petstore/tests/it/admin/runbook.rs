@@ -16,7 +16,7 @@ use crate::{ACCOUNT, PORTS, key_of_new_account, only_key_id, petstore};
 const TOLD: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn an_operator_finds_out_why_an_account_was_refused() {
+async fn the_guide_leads_an_operator_to_the_cause_of_a_refusal() {
     let installation = petstore();
     let server =
         installation.start(&[["serve"].as_slice(), &PORTS, &["--log-format", "json"]].concat()).await;

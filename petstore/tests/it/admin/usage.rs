@@ -7,7 +7,7 @@ use super::{REPORT_TIMEOUT, begin_within_one_day};
 use crate::{ACCOUNT, key_of_new_account, petstore, serve};
 
 #[tokio::test]
-async fn an_operator_sees_the_days_of_a_running_service() {
+async fn the_usage_command_shows_the_days_of_a_running_service() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let key = key_of_new_account(&installation).await;
@@ -31,7 +31,7 @@ async fn an_operator_sees_the_days_of_a_running_service() {
 }
 
 #[tokio::test]
-async fn what_was_counted_is_reported_at_the_end_and_shown_without_the_service() {
+async fn usage_is_reported_at_the_end_and_shown_without_the_service() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let key = key_of_new_account(&installation).await;

@@ -42,7 +42,7 @@ async fn each_further_ban_lasts_twice_as_long() {
 }
 
 #[tokio::test]
-async fn a_ban_is_of_the_key_and_not_of_its_account() {
+async fn a_ban_applies_to_the_key_and_not_to_its_account() {
     let shop = TestShop::open().await;
     let account = shop.account_on(Plan::Free).await;
     let (bad, good) = (shop.client_of(&account).await, shop.client_of(&account).await);
@@ -66,7 +66,7 @@ async fn requests_in_flight_at_the_first_429_are_no_strikes() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_as_it_is_told_is_never_banned() {
+async fn a_client_that_obeys_retry_after_is_never_banned() {
     let shop = TestShop::open().await;
     let client = shop.client_with(1, 100_000).await;
     for _ in 0..150 {

@@ -17,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[tokio::test]
-async fn a_ban_holds_on_every_gateway_that_counts_for_itself_and_so_does_its_end() {
+async fn a_ban_and_its_lifting_act_on_every_gateway_without_redis() {
     let shop = TestShop::open_apart(2).await;
     let client = shop.client_with(1, 1_000_000).await;
     provoke_a_ban(&shop, &client).await;
@@ -40,7 +40,7 @@ async fn a_ban_holds_on_every_gateway_that_counts_for_itself_and_so_does_its_end
 }
 
 #[tokio::test]
-async fn in_redis_a_ban_holds_on_every_gateway_at_once_and_after_they_and_redis_restart() {
+async fn with_redis_a_ban_holds_on_every_gateway_and_survives_restarts() {
     let settings = vec![("appendfsync", "always")]; // otherwise the last second may be lost, as documented
     let options = RedisOptions { appendonly: true, settings, ..Default::default() };
     let mut redis = RedisServer::start(options).await;
@@ -63,7 +63,7 @@ async fn in_redis_a_ban_holds_on_every_gateway_at_once_and_after_they_and_redis_
 }
 
 #[tokio::test]
-async fn with_bans_switched_off_nobody_is_banned_and_limits_stay() {
+async fn with_bans_switched_off_no_key_is_banned_and_limits_stay() {
     let shop = TestShop::open_with(&["--bans", "off"]).await;
     let client = shop.client_with(1, 1_000_000).await;
     shop.ban(&client, Duration::from_hours(1)).await;
@@ -130,7 +130,7 @@ async fn with_redis_a_ban_that_a_gateway_imposed_is_listed_and_lifted_also_after
 }
 
 #[tokio::test]
-async fn a_ban_imposed_while_redis_is_away_is_listed_and_lifted_and_one_in_force_outlives_redis() {
+async fn bans_are_imposed_listed_and_lifted_while_redis_is_unreachable() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     let installation = petstore();
     let server = installation.start(&serve(&["--redis-url", &redis.url()])).await;
@@ -153,7 +153,7 @@ async fn a_ban_imposed_while_redis_is_away_is_listed_and_lifted_and_one_in_force
 }
 
 #[tokio::test]
-async fn a_ban_by_hand_does_not_blame_the_client_and_tells_the_operators_reason() {
+async fn an_operators_ban_shows_its_reason_and_does_not_blame_the_client() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let client = server.client(&key_of_small_account(&installation).await);
@@ -181,7 +181,7 @@ async fn a_ban_by_hand_does_not_blame_the_client_and_tells_the_operators_reason(
 }
 
 #[tokio::test]
-async fn a_banned_key_says_so_in_lists_and_a_revoked_one_has_no_ban() {
+async fn lists_show_the_ban_of_a_key_unless_it_is_revoked() {
     let installation = petstore();
     let _server = installation.start(&serve(&[])).await;
     installation.json(&["account", "create", "small", "--plan", "free"]).await;
@@ -204,7 +204,7 @@ async fn a_banned_key_says_so_in_lists_and_a_revoked_one_has_no_ban() {
 }
 
 #[tokio::test]
-async fn a_ban_that_cannot_be_reported_holds_and_is_reported_when_the_core_is_back() {
+async fn a_ban_imposed_while_the_core_is_unreachable_holds_and_is_reported_later() {
     let installation = petstore();
     let core = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
     let first = installation.start(&core).await;

@@ -60,7 +60,7 @@ async fn without_a_certificate_of_the_authority_nothing_but_health_is_served() {
 }
 
 #[tokio::test]
-async fn a_caller_that_does_not_begin_the_handshake_is_closed_and_holds_up_nobody() {
+async fn a_caller_that_does_not_begin_the_handshake_is_closed_and_delays_no_other() {
     let authority = Authority::new();
     let server = authority.issue("127.0.0.1");
     let shop = TestShop::open_with(&["--tls-cert", &server.file, "--tls-key", &server.key_file]).await;
@@ -76,7 +76,7 @@ async fn a_caller_that_does_not_begin_the_handshake_is_closed_and_holds_up_nobod
 }
 
 #[tokio::test]
-async fn certificate_and_token_are_both_needed_when_both_are_asked_for() {
+async fn certificate_and_token_are_both_needed_if_both_are_required() {
     let authority = Authority::new();
     let server = authority.issue("127.0.0.1");
     let token_file = authority.keep_token(TOKEN);

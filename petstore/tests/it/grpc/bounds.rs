@@ -34,7 +34,7 @@ const TOLD: Duration = Duration::from_secs(15);
 const MAX_GROWTH: u64 = 192 << 20;
 
 #[tokio::test]
-async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
+async fn idle_imports_leave_capacity_to_gateways_and_other_callers() {
     let shop = TestShop::open_apart(2).await; // the second gateway calls the same port
     let account = shop.account_on(Plan::Business).await;
     let (known, revoked) = (shop.client_of(&account).await, shop.client_of(&account).await);
@@ -90,7 +90,7 @@ async fn idle_imports_take_nothing_from_rest_gateways_or_other_callers() {
 }
 
 #[tokio::test]
-async fn calls_that_never_bring_their_whole_message_are_ended_and_keep_no_memory() {
+async fn calls_with_an_incomplete_message_time_out_and_free_their_memory() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let mut others = grpc::pet_store(server.address("gRPC")).await;

@@ -14,7 +14,7 @@ use crate::pets::add;
 const SERVICES: [&str; 2] = ["petstore.v1.PetStore", "petstore.v1.StoreService"];
 
 #[tokio::test]
-async fn a_pet_created_on_one_edge_is_seen_on_the_other() {
+async fn a_pet_created_on_one_edge_is_visible_on_the_other() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let mut pets = grpc::pet_store(shop.grpc_addr()).await;
@@ -166,7 +166,7 @@ async fn a_pet_that_does_not_exist_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_call_that_its_caller_named_is_answered_under_that_name() {
+async fn an_answer_carries_the_request_id_of_its_call() {
     let shop = TestShop::open().await;
     let mut pets = grpc::pet_store(shop.grpc_addr()).await;
     let named = |name: &'static str, page_size| {
@@ -199,7 +199,7 @@ async fn reflection_lists_the_public_services() {
 }
 
 #[tokio::test]
-async fn health_is_told_per_service() {
+async fn health_is_reported_per_service() {
     let shop = TestShop::open().await;
     for service in SERVICES.into_iter().chain([""]) {
         // The service is listed immediately.

@@ -17,7 +17,7 @@ use crate::{PORTS, petstore, serve};
 const HEAD: &[u8] = b"HEAD /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[tokio::test]
-async fn idle_clients_of_one_address_silence_neither_the_admin_port_nor_the_core_nor_others() {
+async fn idle_clients_of_one_address_block_neither_the_admin_port_nor_the_core_nor_others() {
     raise_own_limit();
     let (_installation, server) = start_under("ulimit -n 1024", &[]).await;
     let mut idle = Vec::new();
@@ -100,7 +100,7 @@ async fn an_idle_connection_is_kept_for_the_time_of_the_setting() {
 
 /// Tests the default, which is longer than proxies keep their connections.
 #[tokio::test]
-async fn an_idle_connection_is_kept_for_longer_than_a_head_may_take() {
+async fn an_idle_connection_is_kept_longer_than_a_head_may_take() {
     if std::env::var_os("PETSTORE_TEST_LONG").is_none() {
         return;
     }

@@ -25,7 +25,7 @@ async fn no_origin_is_allowed_unless_the_operator_names_it() {
 }
 
 #[tokio::test]
-async fn a_named_origin_may_ask_and_read_the_limits() {
+async fn a_named_origin_may_send_requests_and_read_the_limits() {
     let shop = TestShop::open_with(&["--cors-origin", ORIGIN]).await;
     let client = shop.client_on(Plan::Free).await;
     let refused = shop.anonymous().with_header("origin", ORIGIN).get("/v1/pets").await;

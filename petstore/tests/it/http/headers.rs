@@ -23,7 +23,7 @@ const PATHS: [&str; 13] = [
 ];
 
 #[tokio::test]
-async fn every_response_under_v1_carries_the_common_fields_once_whoever_asks_for_what() {
+async fn every_response_under_v1_carries_the_common_fields_once() {
     let shop = TestShop::open().await;
     let revoked = shop.client_on(Plan::Free).await;
     shop.revoke(&revoked).await;
@@ -148,7 +148,7 @@ async fn any_other_request_id_is_replaced_by_a_uuid_of_version_7() {
 }
 
 #[tokio::test]
-async fn outside_v1_there_are_no_rate_limits_and_everything_else_is_not_found() {
+async fn paths_outside_v1_have_no_rate_limits() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for path in
@@ -173,7 +173,7 @@ async fn outside_v1_there_are_no_rate_limits_and_everything_else_is_not_found() 
 }
 
 #[tokio::test]
-async fn every_error_leads_to_the_page_about_its_code() {
+async fn every_error_links_to_the_page_about_its_code() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Business).await;
     let over_limit = shop.client_with(1, 1).await;
@@ -211,7 +211,7 @@ async fn every_error_leads_to_the_page_about_its_code() {
 }
 
 #[tokio::test]
-async fn the_root_leads_to_the_documentation() {
+async fn the_root_redirects_to_the_documentation() {
     let shop = TestShop::open().await;
     for path in ["/", "/docs/"] {
         let answer = shop.anonymous().get(path).await;

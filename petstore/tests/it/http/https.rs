@@ -38,7 +38,7 @@ async fn both_versions_of_http_keep_the_same_promises() {
 }
 
 #[tokio::test]
-async fn a_head_is_judged_alike_in_both_versions() {
+async fn both_versions_of_http_refuse_the_same_heads() {
     let shop = HttpsService::open(&[]).await;
     for protocol in Protocol::ALL {
         let client = shop.client(protocol);
@@ -71,7 +71,7 @@ async fn requests_share_one_connection_of_http_2() {
 }
 
 #[tokio::test]
-async fn neither_port_answers_in_the_others_language() {
+async fn the_plain_and_the_https_port_refuse_each_others_protocol() {
     let shop = HttpsService::open(&[]).await;
     let plain = b"GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let answer = raw::exchange(shop.server.address("HTTPS"), plain).await;
@@ -94,7 +94,7 @@ async fn the_plain_port_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_taken_into_use_and_a_broken_one_is_not() {
+async fn a_new_certificate_is_used_and_an_invalid_one_is_not() {
     let shop = HttpsService::open(&[]).await;
     let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
     let new = other.issue("127.0.0.1");
@@ -120,7 +120,7 @@ async fn a_new_certificate_is_taken_into_use_and_a_broken_one_is_not() {
 }
 
 #[tokio::test]
-async fn sighup_takes_a_new_certificate_into_use_at_once_and_keeps_the_old_one_if_it_is_none() {
+async fn sighup_loads_a_new_certificate_and_keeps_the_old_one_if_it_is_invalid() {
     let shop = HttpsService::open(&[]).await;
     let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
     let new = other.issue("127.0.0.1");
@@ -157,7 +157,7 @@ async fn a_client_that_does_not_begin_the_handshake_is_closed() {
 }
 
 #[tokio::test]
-async fn silent_connections_do_not_keep_the_service_from_ending() {
+async fn silent_connections_do_not_delay_the_stop() {
     let shop = HttpsService::open(&["--drain-deadline", "3s"]).await;
     let address = shop.server.address("HTTPS");
     let mut open = Vec::new();
@@ -173,7 +173,7 @@ async fn silent_connections_do_not_keep_the_service_from_ending() {
 }
 
 #[tokio::test]
-async fn settings_of_https_that_cannot_be_used_are_named() {
+async fn invalid_https_settings_are_named() {
     let (authority, installation) = (Authority::new(), petstore());
     let one = authority.issue("a");
     for (flags, named) in [
@@ -188,7 +188,7 @@ async fn settings_of_https_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test]
-async fn the_file_that_is_no_certificate_or_no_key_is_blamed_for_it() {
+async fn an_invalid_certificate_or_key_file_is_named() {
     let (authority, installation) = (Authority::new(), petstore());
     let (one, other) = (authority.issue("a"), authority.issue("b"));
     fs::write(installation.folder().join("junk"), "junk").unwrap();

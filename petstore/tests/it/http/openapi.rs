@@ -14,7 +14,7 @@ async fn the_description_is_served_to_anyone_without_rate_limits() {
 }
 
 #[tokio::test]
-async fn the_description_is_compressed_for_those_who_take_it_and_not_sent_twice() {
+async fn the_description_is_compressed_on_request_and_has_an_etag() {
     let shop = TestShop::open().await;
     let plain = shop.anonymous().get("/openapi.json").await;
     let compressed = shop.anonymous().with_header("accept-encoding", "gzip, br").get("/openapi.json").await;

@@ -15,7 +15,7 @@ const CLOSED: Duration = Duration::from_secs(10);
 const SLACK: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_request_without_exactly_one_good_host_is_refused() {
+async fn a_request_without_exactly_one_valid_host_is_refused() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for host in [
@@ -38,7 +38,7 @@ async fn a_request_without_exactly_one_good_host_is_refused() {
 }
 
 #[tokio::test]
-async fn every_good_host_is_served() {
+async fn every_valid_host_is_accepted() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for host in
@@ -50,7 +50,7 @@ async fn every_good_host_is_served() {
 }
 
 #[tokio::test]
-async fn a_target_in_absolute_form_is_served() {
+async fn a_target_in_absolute_form_is_accepted() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let answer = send_raw(&client, "GET http://api.example/v1/pets HTTP/1.1\r\nHost: api.example\r\n").await;
@@ -98,7 +98,7 @@ async fn more_than_100_fields_or_32_kib_of_them_are_refused() {
 }
 
 #[tokio::test]
-async fn requests_in_a_row_on_one_connection_are_answered_in_their_order() {
+async fn pipelined_requests_are_answered_in_order() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let request = |id: &str, connection: &str| {
@@ -117,7 +117,7 @@ async fn requests_in_a_row_on_one_connection_are_answered_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_and_the_service_lives_on() {
+async fn bytes_that_are_not_http_are_refused_and_the_service_continues() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for bytes in [
@@ -192,7 +192,7 @@ async fn a_chunked_body_is_refused_once_it_is_too_large() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_within_five_seconds_is_given_up() {
+async fn a_body_that_does_not_arrive_within_five_seconds_is_refused() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let start = Instant::now();
@@ -207,7 +207,7 @@ async fn a_body_that_does_not_arrive_within_five_seconds_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_arrive_is_given_up() {
+async fn a_head_that_does_not_arrive_is_refused() {
     let shop = TestShop::open().await;
     let address = shop.anonymous().address();
     let mut streams = Vec::new();

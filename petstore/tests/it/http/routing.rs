@@ -43,7 +43,7 @@ async fn an_unknown_path_or_a_trailing_slash_is_not_found() {
 }
 
 #[tokio::test]
-async fn another_method_is_refused_with_those_that_are_allowed() {
+async fn an_unsupported_method_is_refused_with_the_allowed_ones() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for (path, methods, allowed) in [
@@ -62,7 +62,7 @@ async fn another_method_is_refused_with_those_that_are_allowed() {
 }
 
 #[tokio::test]
-async fn options_tells_the_allowed_methods_to_anyone() {
+async fn options_lists_the_allowed_methods_without_a_key() {
     let shop = TestShop::open().await;
     for client in [shop.anonymous(), shop.anonymous().with_key("x"), shop.client_on(Plan::Free).await] {
         for (path, allowed) in [
@@ -83,7 +83,7 @@ async fn options_tells_the_allowed_methods_to_anyone() {
 }
 
 #[tokio::test]
-async fn connect_is_no_way_through() {
+async fn connect_requests_are_refused() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for target in ["127.0.0.1:9", "/v1/pets"] {

@@ -12,7 +12,7 @@ const MISSING: &str = r#"Bearer realm="petstore""#;
 const REFUSED: &str = r#"Bearer realm="petstore", error="invalid_token""#;
 
 #[tokio::test]
-async fn a_request_without_a_bearer_credential_is_told_that_the_key_is_missing() {
+async fn a_request_without_a_bearer_credential_is_refused_as_missing_a_key() {
     let shop = TestShop::open().await;
     let client = shop.anonymous();
     for fields in [
@@ -29,7 +29,7 @@ async fn a_request_without_a_bearer_credential_is_told_that_the_key_is_missing()
 }
 
 #[tokio::test]
-async fn a_key_anywhere_but_in_authorization_is_no_key() {
+async fn a_key_outside_the_authorization_field_is_ignored() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let (key, anonymous) = (client.key(), shop.anonymous());
@@ -48,7 +48,7 @@ async fn a_key_anywhere_but_in_authorization_is_no_key() {
 }
 
 #[tokio::test]
-async fn a_credential_that_is_no_key_is_refused_as_invalid() {
+async fn a_credential_that_is_not_a_key_is_refused_as_invalid() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let key = client.key();
@@ -86,7 +86,7 @@ async fn a_bearer_scheme_without_a_token_is_refused() {
 }
 
 #[tokio::test]
-async fn the_scheme_is_read_in_any_case_and_with_any_number_of_spaces() {
+async fn the_scheme_is_case_insensitive_with_any_number_of_spaces() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let key = client.key();
@@ -141,7 +141,7 @@ async fn authentication_comes_before_route_method_media_type_and_body() {
 }
 
 #[tokio::test]
-async fn no_body_is_asked_for_without_a_key() {
+async fn a_request_without_a_key_gets_no_100_continue() {
     let shop = TestShop::open().await;
     let address = shop.anonymous().address();
     let request = format!(
@@ -174,7 +174,7 @@ async fn neither_environment_takes_the_others_keys() {
 }
 
 #[tokio::test]
-async fn a_guess_learns_nothing_from_how_much_of_a_stored_key_it_equals() {
+async fn the_answer_to_a_guess_does_not_depend_on_a_matching_prefix() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let mut near = client.key().to_owned();
@@ -191,7 +191,7 @@ async fn a_guess_learns_nothing_from_how_much_of_a_stored_key_it_equals() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_within_five_seconds_and_told_so() {
+async fn a_revoked_key_is_refused_as_revoked_within_five_seconds() {
     let shop = TestShop::open().await;
     let account = shop.account_on(Plan::Business).await;
     let (kept, revoked) = (shop.client_of(&account).await, shop.client_of(&account).await);
@@ -223,7 +223,7 @@ async fn all_keys_of_a_suspended_account_are_refused_within_five_seconds_until_i
 }
 
 #[tokio::test]
-async fn a_key_revoked_before_its_first_use_is_told_so() {
+async fn a_key_revoked_before_its_first_use_is_refused_as_revoked() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     shop.revoke(&client).await;
@@ -244,7 +244,7 @@ async fn a_key_is_refused_from_the_moment_it_expires() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_works_beside_its_successor_until_the_grace_is_over() {
+async fn a_rotated_key_works_beside_its_successor_until_the_grace_period_ends() {
     let shop = TestShop::open().await;
     let account = shop.account_on(Plan::Business).await;
     let old = shop.client_of(&account).await;

@@ -25,7 +25,7 @@ const TURN: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 250;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_unknown_keys_from_a_thousand_addresses_locks_out_no_key_that_is_used_first() {
+async fn a_flood_of_unknown_keys_from_a_thousand_addresses_locks_out_no_new_key() {
     let shop = TestShop::open_with(&["--trusted-proxy", "127.0.0.1/32"]).await;
     let address = |number: usize| format!("10.0.{}.{}", number % 1_000 / 250, number % 250);
     let flooded = flood(&shop, 4, |number| Some(address(number))).await;

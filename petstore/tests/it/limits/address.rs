@@ -53,7 +53,7 @@ async fn the_601st_refused_credential_of_a_minute_is_a_429_while_valid_keys_are_
 }
 
 #[tokio::test]
-async fn behind_a_trusted_proxy_the_address_is_the_rightmost_that_is_not_trusted() {
+async fn behind_a_trusted_proxy_the_client_is_the_rightmost_untrusted_address() {
     let shop =
         TestShop::open_with(&["--trusted-proxy", "127.0.0.1/32", "--trusted-proxy", "10.0.0.0/8"]).await;
     let stranger = |forwarded_for: &str| shop.anonymous().with_header("x-forwarded-for", forwarded_for);

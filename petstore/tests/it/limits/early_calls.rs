@@ -14,7 +14,7 @@ use crate::{pets::created, redis::all_limiters_are};
 const BOUND: Duration = Duration::from_mins(2);
 
 #[tokio::test]
-async fn of_reads_that_are_refused_one_after_the_other_the_core_does_not_hear() {
+async fn refused_reads_make_no_call_of_the_core() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), 1, &[]).await;
     let client = shop.client_with(5, 1_000).await;
@@ -30,7 +30,7 @@ async fn of_reads_that_are_refused_one_after_the_other_the_core_does_not_hear() 
 
 /// Tests while Redis is stopped: the limiter refuses after a while; but by then, the core has been called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_nothing_if_it_is_refused() {
+async fn a_read_with_quota_left_calls_the_core_before_the_limiter_decides() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     let shop =
         TestShop::open_on(&SharedCounters::at(&redis.url()), 1, &["--on-redis-failure", "closed"]).await;
@@ -71,7 +71,7 @@ async fn a_read_of_an_account_with_quota_left_asks_the_core_at_once_and_hears_no
 
 /// Asserts that one of them is admitted; one more may have been early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_hundred_reads_at_once_with_one_request_left_cost_the_core_two_reads_at_most() {
+async fn three_hundred_concurrent_reads_with_one_request_left_make_at_most_two_calls() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), 1, &[]).await;
     let client = shop.client_with(40, 1_000).await;

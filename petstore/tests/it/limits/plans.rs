@@ -13,7 +13,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const PLAIN: [(&str, &str); 1] = [("content-type", "text/plain")];
 
 #[tokio::test]
-async fn the_sixty_first_request_of_a_free_account_within_a_minute_waits_as_long_as_it_is_told() {
+async fn the_sixty_first_request_of_a_free_account_is_refused_until_the_reset() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let first = client.sends(60, "/v1/pets").await;
@@ -53,7 +53,7 @@ async fn every_plan_has_its_own_limits() {
 }
 
 #[tokio::test]
-async fn an_enterprise_account_has_the_two_limits_that_were_agreed() {
+async fn an_enterprise_account_has_its_two_agreed_limits() {
     let shop = TestShop::open().await;
     let answer = shop.client_with(7, 5_000).await.get("/v1/pets").await;
     assert_eq!(answer.rate(), Rate { limit: 7, remaining: 6, reset: shop.unix_secs() + 60 }, "{answer:?}");
@@ -75,7 +75,7 @@ async fn of_a_hundred_requests_at_once_a_free_account_gets_exactly_sixty() {
 }
 
 #[tokio::test]
-async fn the_minute_is_opened_by_the_first_request_and_lasts_sixty_seconds() {
+async fn the_minute_begins_with_the_first_request_and_lasts_sixty_seconds() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     shop.advance(Duration::from_millis(12_300));
@@ -104,7 +104,7 @@ async fn the_day_is_the_utc_calendar_day() {
 }
 
 #[tokio::test]
-async fn the_window_with_fewer_requests_left_is_shown_and_of_equals_the_longer() {
+async fn the_window_with_fewer_requests_left_is_shown_and_on_a_tie_the_longer() {
     let shop = TestShop::open().await;
     let midnight = shop.midnight();
     let equal = shop.client_with(5, 5).await.get("/v1/pets").await;
@@ -114,7 +114,7 @@ async fn the_window_with_fewer_requests_left_is_shown_and_of_equals_the_longer()
 }
 
 #[tokio::test]
-async fn when_both_windows_are_used_up_the_later_end_is_told() {
+async fn a_refusal_by_both_windows_shows_the_later_reset() {
     let shop = TestShop::open_at("2026-11-20T23:59:30Z").await;
     let client = shop.client_with(3, 3).await;
     client.sends(3, "/v1/pets").await;
@@ -146,7 +146,7 @@ async fn the_message_of_a_refusal_names_limit_window_and_reset() {
 }
 
 #[tokio::test]
-async fn both_windows_are_told_in_the_ietf_fields_and_a_refusal_counts_in_neither() {
+async fn the_ietf_fields_show_both_windows_and_a_refusal_counts_in_neither() {
     let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
     let client = shop.client_on(Plan::Free).await;
     let first = client.get("/v1/pets").await;
@@ -188,7 +188,7 @@ async fn every_request_with_a_valid_key_counts_one_whatever_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_request_over_the_limit_is_refused_before_it_is_looked_at() {
+async fn a_request_over_the_limit_is_refused_before_it_is_validated() {
     let shop = TestShop::open().await;
     let client = shop.client_with(1, 100).await;
     client.get("/v1/pets").await.assert_status(200);

@@ -31,7 +31,7 @@ async fn an_account_sees_its_plan_its_windows_and_thirty_days() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_day_and_class_of_status_and_calls_of_get_pet_beside() {
+async fn requests_are_counted_by_day_and_status_class() {
     let shop = TestShop::open_at("2026-11-20T23:00:00Z").await;
     let client = shop.client_with(7, 1_000).await;
     client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_status(201);
@@ -60,7 +60,7 @@ async fn requests_are_counted_by_day_and_class_of_status_and_calls_of_get_pet_be
 }
 
 #[tokio::test]
-async fn it_costs_no_quota_and_shows_the_accounts_windows() {
+async fn reading_usage_uses_no_quota() {
     let shop = TestShop::open().await;
     let client = shop.client_with(2, 1_000).await;
     let reset = shop.unix_secs() + 60;
@@ -80,7 +80,7 @@ async fn it_costs_no_quota_and_shows_the_accounts_windows() {
 }
 
 #[tokio::test]
-async fn it_answers_in_a_ban_and_shows_strikes_and_ban() {
+async fn a_banned_key_may_read_its_usage_with_strikes_and_ban() {
     let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
     let client = shop.client_with(1, 1_000).await;
     client.sends(2, "/v1/pets").await;
@@ -100,7 +100,7 @@ async fn it_answers_in_a_ban_and_shows_strikes_and_ban() {
 }
 
 #[tokio::test]
-async fn it_has_a_limit_of_its_own_for_all_keys_of_the_account() {
+async fn usage_has_a_limit_of_its_own_for_all_keys_of_the_account() {
     let shop = TestShop::open().await;
     let account = shop.account_on(Plan::Pro).await;
     let (one, other) = (shop.client_of(&account).await, shop.client_of(&account).await);
@@ -119,7 +119,7 @@ async fn it_has_a_limit_of_its_own_for_all_keys_of_the_account() {
 }
 
 #[tokio::test]
-async fn it_needs_a_valid_key() {
+async fn usage_needs_a_valid_key() {
     let shop = TestShop::open().await;
     let answer = shop.anonymous().get("/v1/usage").await;
     answer.assert_error(401, "MISSING_API_KEY");

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::ids;
 
 #[tokio::test]
-async fn a_batch_is_added_in_its_order_and_seen_on_rest() {
+async fn a_batch_is_added_in_order_and_visible_on_rest() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let rex = new_pet("Rex", Some(i64::MIN), PetStatus::Sold);
@@ -30,7 +30,7 @@ async fn a_batch_is_added_in_its_order_and_seen_on_rest() {
 }
 
 #[tokio::test]
-async fn one_pet_that_is_not_allowed_stops_all_and_is_named_by_its_place() {
+async fn one_invalid_pet_fails_the_batch_and_is_named_by_its_index() {
     let shop = TestShop::open().await;
     let mut pets = vec![named("Rex"); 1_000];
     pets[17].name = " ".into();
@@ -72,7 +72,7 @@ async fn a_batch_has_no_request_ids() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_pet_is_refused_as_createpet_refuses_it() {
+async fn a_batch_request_without_a_pet_is_refused_as_by_create_pet() {
     let shop = TestShop::open().await;
     let request = BatchCreatePetsRequest { requests: vec![CreatePetRequest::default()] };
     let refused = grpc::pet_store(shop.grpc_addr()).await.batch_create_pets(request).await.unwrap_err();

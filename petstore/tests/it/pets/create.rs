@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::pets::{add, created};
 
 #[tokio::test]
-async fn a_created_pet_is_answered_with_its_id_and_its_place() {
+async fn a_created_pet_is_returned_with_its_id_and_location() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let answer = client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 7, "status": "pending"})).await;
@@ -42,7 +42,7 @@ async fn an_omitted_status_stays_omitted() {
 }
 
 #[tokio::test]
-async fn every_int64_is_a_category_and_comes_back_exactly() {
+async fn every_int64_is_a_valid_category_and_returned_exactly() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for category in [i64::MIN, -1, 0, 1, 9_007_199_254_740_993, i64::MAX] {
@@ -83,7 +83,7 @@ async fn a_category_that_is_not_an_int64_number_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_is_kept_code_point_for_code_point() {
+async fn a_name_keeps_its_code_points() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let emoji = "🦊".repeat(255);
@@ -107,7 +107,7 @@ async fn a_name_is_kept_code_point_for_code_point() {
 }
 
 #[tokio::test]
-async fn an_escaped_name_is_the_name_it_stands_for() {
+async fn an_escaped_name_is_unescaped() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let answer = client.post_text("/v1/pets", r#"{"n\u0061me":"\ud83e\udd8a\u0041\/","categoryId":1}"#).await;
@@ -213,7 +213,7 @@ async fn unknown_members_are_ignored_and_so_is_a_clients_id() {
 }
 
 #[tokio::test]
-async fn what_is_not_strict_json_is_refused() {
+async fn a_body_that_is_not_strict_json_is_refused() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Pro).await;
     let bodies: [&[u8]; 26] = [
@@ -253,7 +253,7 @@ async fn what_is_not_strict_json_is_refused() {
 }
 
 #[tokio::test]
-async fn nesting_is_allowed_to_64_and_refused_beyond_also_in_unknown_members() {
+async fn nesting_is_limited_to_64_even_in_unknown_members() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let nested = |depth: usize| {
@@ -267,7 +267,7 @@ async fn nesting_is_allowed_to_64_and_refused_beyond_also_in_unknown_members() {
 }
 
 #[tokio::test]
-async fn json_may_be_named_in_any_case_with_utf_8_or_not_at_all() {
+async fn the_media_type_of_json_is_optional_and_case_insensitive() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let body = json!({"name": "Rex", "categoryId": 1}).to_string();
@@ -321,7 +321,7 @@ async fn a_body_of_64_kib_is_read_and_a_larger_one_refused() {
 }
 
 #[tokio::test]
-async fn a_wrong_media_type_is_told_before_a_body_that_is_too_large() {
+async fn a_wrong_media_type_is_reported_before_a_body_that_is_too_large() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let answer = client.send("POST", "/v1/pets", &[("content-type", "text/plain")], " ".repeat(65_537)).await;

@@ -15,7 +15,7 @@ const TABLE: &str = "id,name,categoryId,status\r\n1,\"Rex, \"\"the dog\"\"\",7,a
                      2,Tom 🐈,-9223372036854775808,\r\n3, Kit ,0,sold\r\n";
 
 #[tokio::test]
-async fn pets_are_written_as_they_are_on_rest_or_as_a_table_and_filtered_by_status() {
+async fn an_export_is_ndjson_or_csv_and_filtered_by_status() {
     let installation = with_pets().await;
     let sold = PETS.lines().nth(2).unwrap().to_owned() + "\n";
     for (args, expected) in [
@@ -33,7 +33,7 @@ async fn pets_are_written_as_they_are_on_rest_or_as_a_table_and_filtered_by_stat
 }
 
 #[tokio::test]
-async fn a_file_is_compressed_if_it_is_called_so_and_can_be_imported_again() {
+async fn an_export_named_gz_is_compressed_and_can_be_imported() {
     let installation = with_pets().await;
     for (file, expected) in
         [("pets.ndjson", PETS), ("pets.csv", TABLE), ("pets.ndjson.gz", PETS), ("pets.csv.gz", TABLE)]
@@ -60,7 +60,7 @@ async fn a_file_is_compressed_if_it_is_called_so_and_can_be_imported_again() {
 }
 
 #[tokio::test]
-async fn the_core_is_asked_if_that_is_wanted() {
+async fn an_export_can_read_from_a_core() {
     let installation = with_pets().await;
     let server = installation.start(&PORTS).await;
     let url = format!("http://{}", server.address("gRPC"));
@@ -69,7 +69,7 @@ async fn the_core_is_asked_if_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_file_that_could_not_be_written_to_its_end_is_not_there() {
+async fn a_failed_export_leaves_no_file() {
     let installation = with_pets().await;
     fs::write(installation.folder().join("pets.ndjson"), "what was there before").unwrap();
     let unreachable = ["pets.ndjson", "--core-url", "http://127.0.0.1:1"];

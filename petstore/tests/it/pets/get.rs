@@ -33,7 +33,7 @@ async fn a_pet_that_does_not_exist_is_not_found() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_int64_in_canonical_form_is_not_found() {
+async fn an_id_that_is_not_a_canonical_int64_is_not_found() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);

@@ -41,7 +41,7 @@ async fn no_other_path_is_deprecated() {
 }
 
 #[tokio::test]
-async fn the_operation_is_gone_from_the_first_moment_of_5_december_2030() {
+async fn the_operation_is_gone_from_5_december_2030_on() {
     let shop = TestShop::open_at("2030-12-04T23:59:59Z").await;
     let client = shop.client_on(Plan::Free).await;
     let posted = client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await;

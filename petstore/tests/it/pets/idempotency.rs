@@ -21,7 +21,7 @@ fn rex() -> Value {
 }
 
 #[tokio::test]
-async fn the_same_key_and_pet_are_one_pet_and_the_answer_says_so() {
+async fn a_repeated_request_adds_no_second_pet_and_its_answer_says_so() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let first = post(&client, "k-1", &rex()).await;
@@ -99,7 +99,7 @@ async fn a_key_is_kept_for_24_hours() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_refused_leaves_its_key_free() {
+async fn a_refused_request_leaves_its_idempotency_key_free() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     post(&client, "k-1", &json!({"name": " ", "categoryId": 7})).await.assert_error(400, "VALIDATION_FAILED");
@@ -109,7 +109,7 @@ async fn a_request_that_was_refused_leaves_its_key_free() {
 }
 
 #[tokio::test]
-async fn of_twins_at_once_one_is_added_and_the_others_hear_of_it_or_that_it_is_under_way() {
+async fn concurrent_requests_with_one_key_add_one_pet() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let pet = rex();
@@ -129,7 +129,7 @@ async fn of_twins_at_once_one_is_added_and_the_others_hear_of_it_or_that_it_is_u
 }
 
 #[tokio::test]
-async fn over_grpc_a_request_id_does_the_same() {
+async fn a_request_id_makes_a_grpc_creation_idempotent() {
     let shop = TestShop::open().await;
     let mut pets = grpc::pet_store(shop.grpc_addr()).await;
     let request = |request_id: &str, name: &str| CreatePetRequest {

@@ -29,7 +29,7 @@ fn pets() -> [Value; 3] {
 }
 
 #[tokio::test]
-async fn a_file_is_imported_in_its_order_on_either_engine_in_either_format_compressed_or_not() {
+async fn every_format_is_imported_in_order_on_both_engines() {
     for engine in Engine::ALL {
         let installation = with_store(engine).await;
         fs::write(installation.folder().join("pets.ndjson"), NDJSON).unwrap();
@@ -52,7 +52,7 @@ async fn a_file_is_imported_in_its_order_on_either_engine_in_either_format_compr
 }
 
 #[tokio::test]
-async fn a_file_is_imported_once_unless_it_is_named_anew() {
+async fn a_file_is_imported_once_per_import_id() {
     let installation = with_store(Engine::Sqlite).await;
     fs::write(installation.folder().join("pets.ndjson"), NDJSON).unwrap();
     for (args, created) in [
@@ -76,7 +76,7 @@ async fn a_file_is_imported_once_unless_it_is_named_anew() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_not_allowed_is_told_as_rest_tells_it_and_the_others_are_imported() {
+async fn an_invalid_line_is_reported_as_on_rest_and_the_others_are_imported() {
     let installation = petstore();
     let server = installation.start(&PORTS).await;
     let client = server.client(&key_of_new_account(&installation).await);
@@ -108,7 +108,7 @@ async fn a_line_that_is_not_allowed_is_told_as_rest_tells_it_and_the_others_are_
 }
 
 #[tokio::test]
-async fn a_strict_import_ends_at_the_first_bad_line_and_goes_on_once_that_is_corrected() {
+async fn a_strict_import_stops_at_the_first_invalid_line_and_continues_once_it_is_corrected() {
     // Lines that only the file shows to be wrong, that only the core refuses, and both.
     for (third, fifth) in
         [("{", ok(5)), (r#"{"name":"","categoryId":1}"#, "{".to_owned()), ("{", "{".to_owned())]
@@ -136,7 +136,7 @@ async fn a_strict_import_ends_at_the_first_bad_line_and_goes_on_once_that_is_cor
 }
 
 #[tokio::test]
-async fn an_import_that_was_ended_goes_on_where_it_was() {
+async fn an_interrupted_import_continues_at_its_position() {
     for engine in Engine::ALL {
         for (signal, code) in [("KILL", None), ("INT", Some(1))] {
             let installation = with_store(engine).await;
@@ -204,7 +204,7 @@ async fn an_import_over_grpc_outlives_the_core() {
 }
 
 #[tokio::test]
-async fn a_core_that_asks_for_a_token_is_shown_it() {
+async fn an_import_presents_its_service_token() {
     let installation = petstore();
     installation.write_secret("token", "0123456789abcdef0123456789abcdef");
     let core = [
@@ -229,7 +229,7 @@ async fn a_core_that_asks_for_a_token_is_shown_it() {
 }
 
 #[tokio::test]
-async fn a_core_that_asks_for_a_certificate_is_shown_it() {
+async fn an_import_presents_its_client_certificate() {
     let (installation, authority) = (petstore(), Authority::new());
     let (server, client, trusted) =
         (authority.issue("127.0.0.1"), authority.issue("importer"), authority.file());
@@ -248,7 +248,7 @@ async fn a_core_that_asks_for_a_certificate_is_shown_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_imported_is_one_line_on_stderr() {
+async fn a_failed_import_is_one_line_on_stderr() {
     let installation = with_store(Engine::Sqlite).await;
     fs::write(installation.folder().join("pets.csv"), "Rex,7\n").unwrap();
     fs::write(installation.folder().join("cut.ndjson.gz"), &gzip(NDJSON)[..40]).unwrap();
@@ -313,7 +313,7 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_json_array_is_told_from_ndjson() {
+async fn a_json_array_is_refused_as_ndjson() {
     let installation = petstore();
     installation.run(&["migrate", "up"]).await;
     for array in [

@@ -10,7 +10,7 @@ use petstore_testkit::{
 use serde_json::json;
 
 #[tokio::test]
-async fn what_is_sent_again_is_added_once() {
+async fn lines_sent_again_are_added_once() {
     let shop = TestShop::open().await;
     let nothing = import(&shop, vec![message(&[])]).await.unwrap();
     assert_eq!(nothing, ImportPetsResponse::default());
@@ -31,7 +31,7 @@ async fn what_is_sent_again_is_added_once() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_not_allowed_is_left_out_and_refused_as_rest_refuses_it() {
+async fn an_invalid_line_is_left_out_and_refused_as_on_rest() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let long: &str = &"x".repeat(256);
@@ -50,7 +50,7 @@ async fn a_line_that_is_not_allowed_is_left_out_and_refused_as_rest_refuses_it()
 }
 
 #[tokio::test]
-async fn a_strict_import_ends_before_the_first_line_that_is_not_allowed() {
+async fn a_strict_import_stops_before_the_first_invalid_line() {
     let shop = TestShop::open().await;
     let mut bad = message(&[3, 4, 5]);
     bad.lines[1].pet.as_mut().unwrap().category_id = None;
@@ -72,7 +72,7 @@ async fn a_strict_import_ends_before_the_first_line_that_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn a_stream_that_makes_no_sense_is_refused() {
+async fn an_invalid_stream_is_refused() {
     let shop = TestShop::open().await;
     let nameless = ImportPetsRequest { import_id: String::new(), ..message(&[1]) };
     let other = ImportPetsRequest { import_id: "import-2".into(), ..message(&[2]) };

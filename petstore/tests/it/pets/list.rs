@@ -124,7 +124,7 @@ async fn a_status_that_is_not_one_of_the_three_is_refused_with_the_three() {
 }
 
 #[tokio::test]
-async fn several_faults_are_told_in_one_message() {
+async fn several_faults_are_named_in_one_message() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let answer = client.get("/v1/pets?limit=0&status=lost&cursor=").await;
@@ -181,7 +181,7 @@ async fn a_full_last_page_has_no_next_page() {
 }
 
 #[tokio::test]
-async fn the_link_to_the_first_page_leads_back_to_it() {
+async fn the_first_link_returns_the_first_page() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     add_with_status(&client, 3, "sold").await;
@@ -193,7 +193,7 @@ async fn the_link_to_the_first_page_leads_back_to_it() {
 }
 
 #[tokio::test]
-async fn the_link_to_the_first_page_keeps_the_status_that_only_the_cursor_names() {
+async fn the_first_link_keeps_the_status_of_the_cursor() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     add(&client, 1).await;
@@ -207,7 +207,7 @@ async fn the_link_to_the_first_page_keeps_the_status_that_only_the_cursor_names(
 }
 
 #[tokio::test]
-async fn a_cursor_brings_its_status_and_honours_another_limit() {
+async fn a_cursor_keeps_its_status_and_accepts_another_limit() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     let sold = add_with_status(&client, 5, "sold").await;
@@ -225,7 +225,7 @@ async fn a_cursor_brings_its_status_and_honours_another_limit() {
 }
 
 #[tokio::test]
-async fn an_unfiltered_cursor_takes_no_status() {
+async fn an_unfiltered_cursor_is_refused_with_a_status() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     add_with_status(&client, 3, "sold").await;
@@ -276,7 +276,7 @@ async fn a_cursor_damaged_in_any_character_is_refused() {
 }
 
 #[tokio::test]
-async fn head_answers_as_get_does_without_the_body() {
+async fn head_returns_the_fields_of_get_without_a_body() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     add(&client, 3).await;
@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_pet_that_was_there_before_the_walk_is_seen_exactly_once(
+    fn a_walk_sees_every_earlier_pet_exactly_once(
         before in 0_usize..25,
         pages in proptest::collection::vec((1_usize..8, 0_usize..3), 1..6),
     ) {

@@ -30,7 +30,7 @@ const STATUSES: [(Option<&str>, PetStatus); 4] = [
 ];
 
 #[tokio::test]
-async fn a_new_pet_is_judged_alike() {
+async fn a_new_pet_is_judged_equally_on_both_edges() {
     let mut edges = Edges::open().await;
     let long = "x".repeat(256);
     let dogs = "\u{1F415}".repeat(255);
@@ -54,7 +54,7 @@ async fn a_new_pet_is_judged_alike() {
 }
 
 #[tokio::test]
-async fn a_page_is_judged_alike() {
+async fn a_page_is_judged_equally_on_both_edges() {
     let mut edges = Edges::open().await;
     for number in 0..12 {
         edges.create("Rex", Some(number), STATUSES[usize::try_from(number).unwrap() % 4]).await;
@@ -80,7 +80,7 @@ async fn a_page_is_judged_alike() {
 }
 
 #[tokio::test]
-async fn an_id_is_judged_alike() {
+async fn an_id_is_judged_equally_on_both_edges() {
     let mut edges = Edges::open().await;
     edges.create("Rex", Some(7), STATUSES[1]).await;
     for id in [1, 2, 3, 0, -1, i64::MIN, i64::MAX].into_iter().chain(samples(&any::<i64>())) {

@@ -15,7 +15,7 @@ use crate::{PORTS, petstore, serve};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[tokio::test]
-async fn the_admin_port_tells_how_the_service_is() {
+async fn the_admin_port_reports_liveness_and_readiness() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let live = server.admin().get("/livez").await;
@@ -35,7 +35,7 @@ async fn the_admin_port_tells_how_the_service_is() {
 }
 
 #[tokio::test]
-async fn a_page_that_lets_its_own_name_point_to_the_admin_port_learns_and_changes_nothing() {
+async fn dns_rebinding_reads_and_changes_nothing_on_the_admin_port() {
     let installation = petstore();
     let server = installation.start(&serve(&["--admin-host", "known.example"])).await;
     let admin = server.address("admin");
@@ -59,7 +59,7 @@ async fn a_page_that_lets_its_own_name_point_to_the_admin_port_learns_and_change
 }
 
 #[tokio::test]
-async fn slow_clients_of_the_admin_port_silence_neither_health_nor_operators() {
+async fn slow_clients_of_the_admin_port_block_neither_health_nor_operators() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     server.ready().await;
@@ -86,7 +86,7 @@ async fn slow_clients_of_the_admin_port_silence_neither_health_nor_operators() {
 }
 
 #[tokio::test]
-async fn the_admin_port_takes_bodies_of_64_kib_at_most_and_no_coding_but_chunked() {
+async fn the_admin_port_refuses_bodies_over_64_kib_and_unsupported_codings() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     server.ready().await;

@@ -15,7 +15,7 @@ use crate::{first_client, petstore, serve};
 const WRITTEN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_request_is_one_line_that_says_who_asked_for_what_and_what_came_of_it() {
+async fn a_request_is_one_log_line_with_caller_operation_and_outcome() {
     let installation = petstore();
     let server = installation.start(&serve(&["--log-format", "json"])).await;
     let client = first_client(&installation, &server).with_header("x-request-id", "order-66");
@@ -39,7 +39,7 @@ async fn a_request_is_one_line_that_says_who_asked_for_what_and_what_came_of_it(
 }
 
 #[tokio::test]
-async fn a_refused_request_tells_whose_key_it_was_and_a_stranger_has_none() {
+async fn the_log_names_the_key_of_a_refused_request_and_none_of_a_stranger() {
     let installation = petstore();
     let server = installation.start(&serve(&["--log-format", "json"])).await;
     let client = first_client(&installation, &server);
@@ -54,7 +54,7 @@ async fn a_refused_request_tells_whose_key_it_was_and_a_stranger_has_none() {
 }
 
 #[tokio::test]
-async fn a_suspended_accounts_refusal_tells_whose_key_it_was() {
+async fn the_log_names_the_key_of_a_suspended_account() {
     let installation = petstore();
     let server = installation.start(&serve(&["--log-format", "json"])).await;
     let client = first_client(&installation, &server);
@@ -72,7 +72,7 @@ async fn a_suspended_accounts_refusal_tells_whose_key_it_was() {
 }
 
 #[tokio::test]
-async fn an_operators_request_is_one_line_that_says_who_did_what_from_where() {
+async fn an_operators_request_is_one_log_line_with_operator_action_and_address() {
     let installation = petstore();
     let server = installation.start(&serve(&["--log-format", "json"])).await;
     let operator = first_operator(&installation, &server);
@@ -149,7 +149,7 @@ async fn health_and_metrics_are_not_logged() {
 }
 
 #[tokio::test]
-async fn what_is_logged_can_be_changed_while_the_service_runs() {
+async fn the_log_level_can_be_changed_while_the_service_runs() {
     let installation = petstore();
     let server = installation.start(&serve(&["--log-format", "json", "--log-level", "error"])).await;
     let client = first_client(&installation, &server);
@@ -201,7 +201,7 @@ async fn one_query_finds_the_lines_of_gateway_and_core() {
 
 /// Tests every member of the service's own lines against the operator's guide.
 #[tokio::test]
-async fn a_line_has_no_members_but_those_of_the_guide() {
+async fn a_log_line_has_only_the_members_in_the_guide() {
     let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
     let section = guide.split("\n## Log\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -249,7 +249,7 @@ async fn a_line_has_no_members_but_those_of_the_guide() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_holds_up_no_request() {
+async fn an_unread_log_delays_no_request() {
     let installation = petstore();
     let server = installation.start_unread(&serve(&["--log-level", "trace"])).await;
     let client = first_client(&installation, &server);

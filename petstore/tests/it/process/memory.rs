@@ -14,7 +14,7 @@ use crate::{petstore, serve};
 const CEILING: u64 = 24 * 1024 * 1024;
 
 #[tokio::test]
-async fn lists_of_any_size_in_any_company_leave_a_bounded_memory() {
+async fn the_memory_of_a_core_is_bounded_under_concurrent_lists() {
     if std::env::var_os("PETSTORE_TEST_LONG").is_none() {
         return;
     }

@@ -45,7 +45,7 @@ async fn a_request_is_counted_by_operation_plan_and_code() {
 }
 
 #[tokio::test]
-async fn who_is_near_the_limit_and_over_it_is_counted() {
+async fn accounts_near_and_over_their_limit_are_counted() {
     let shop = TestShop::open().await;
     let client = shop.client_with(10, 1_000).await;
     client.sends(12, "/v1/pets").await;
@@ -131,7 +131,7 @@ async fn calls_statements_and_connections_are_counted() {
 }
 
 #[tokio::test]
-async fn a_cursor_beside_a_bad_limit_is_judged_in_one_call_that_reads_no_page() {
+async fn a_cursor_beside_an_invalid_limit_reads_no_page() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
     for _ in 0..2 {
@@ -154,7 +154,7 @@ async fn a_cursor_beside_a_bad_limit_is_judged_in_one_call_that_reads_no_page() 
 }
 
 #[tokio::test]
-async fn the_process_tells_its_memory_its_files_and_its_version() {
+async fn the_process_reports_its_memory_files_and_version() {
     let shop = TestShop::open().await;
     let metrics = Metrics::of(&shop.admin()).await;
     metrics.assert_line(&format!("petstore_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
@@ -164,7 +164,7 @@ async fn the_process_tells_its_memory_its_files_and_its_version() {
 }
 
 #[tokio::test]
-async fn readiness_and_the_disk_of_the_store_are_numbers_too() {
+async fn readiness_and_the_disk_of_the_store_are_metrics() {
     let shop = TestShop::open().await;
     let up = ["core", "database", "limiter"].map(|part| format!("petstore_part_up{{part=\"{part}\"}} 1"));
     // A busy machine may be too late for the database to count as up.
@@ -195,7 +195,7 @@ async fn readiness_and_the_disk_of_the_store_are_numbers_too() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_stranger_sends_becomes_a_label() {
+async fn text_from_clients_never_becomes_a_metric_label() {
     let shop = TestShop::open().await;
     let valid = shop.client_on(Plan::Business).await;
     for batch in 0..10 {

@@ -106,7 +106,7 @@ async fn no_secret_is_written_anywhere_by_core_and_gateway_apart() {
 
 /// Tests files that belong to another user, which only root can create. Without root the test does nothing.
 #[tokio::test]
-async fn a_secret_that_another_user_has_planted_is_not_adopted() {
+async fn a_secret_file_of_another_user_is_refused() {
     let nobody = 65_534;
     if std::os::unix::fs::chown(petstore().folder(), Some(nobody), None).is_err() {
         return;
@@ -133,7 +133,7 @@ async fn a_secret_that_another_user_has_planted_is_not_adopted() {
 
 #[test]
 #[should_panic(expected = "secret 0 is in serve: stderr, as anaryQ7w8e9R")]
-fn a_part_of_a_secret_is_found() {
+fn the_sweep_finds_a_part_of_a_secret() {
     let mut sweep = Sweep::new(&[REDIS_PASSWORD]);
     let log = format!("{}{}", ".".repeat(20_000), &REDIS_PASSWORD[1..13]);
     sweep.said.push(("serve: stderr".to_owned(), log));

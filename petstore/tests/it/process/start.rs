@@ -48,7 +48,7 @@ async fn serve_is_what_runs_without_a_command() {
 }
 
 #[tokio::test]
-async fn a_pet_survives_a_restart_and_so_does_a_cursor_and_the_key_is_not_made_again() {
+async fn pets_and_cursors_survive_a_restart_and_no_second_key_is_made() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let client = first_client(&installation, &server);
@@ -84,7 +84,7 @@ async fn a_pet_survives_a_crash() {
 }
 
 #[tokio::test]
-async fn a_pet_is_seen_through_grpc() {
+async fn a_pet_is_visible_over_grpc() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let client = first_client(&installation, &server);
@@ -123,7 +123,7 @@ async fn two_services_on_one_port_do_not_both_run() {
 }
 
 #[tokio::test]
-async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
+async fn an_invalid_setting_is_named_with_the_valid_form() {
     for (flags, named) in [
         (["--http-addr", "8080"].as_slice(), "--http-addr"),
         // No DNS query is sent for a name with this prefix, which could take long.
@@ -149,7 +149,7 @@ async fn a_setting_that_cannot_be_used_is_named_with_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_killed_is_completed_by_the_next_and_secrets_of_another_store_are_refused() {
+async fn a_killed_start_is_completed_by_the_next_and_foreign_secrets_are_refused() {
     let first = petstore();
     let data = first.folder().join("data");
     for moment in 1..=12 {
@@ -184,7 +184,7 @@ async fn a_start_that_was_killed_is_completed_by_the_next_and_secrets_of_another
 }
 
 #[tokio::test]
-async fn a_damaged_store_is_refused_and_left_as_it_is() {
+async fn a_damaged_store_is_refused_and_left_unchanged() {
     let installation = petstore();
     let folder = installation.folder().join("data");
     fs::create_dir(&folder).unwrap();
@@ -199,7 +199,7 @@ async fn a_damaged_store_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_store_damaged_in_the_middle_is_refused_and_left_as_it_is() {
+async fn a_store_damaged_in_the_middle_is_refused_and_left_unchanged() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let client = first_client(&installation, &server);
@@ -219,7 +219,7 @@ async fn a_store_damaged_in_the_middle_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_store_in_a_place_that_cannot_be_is_refused() {
+async fn a_store_in_an_impossible_place_is_refused() {
     let installation = petstore();
     fs::write(installation.folder().join("data"), "a file").unwrap();
     let exit = installation.run(&serve(&[])).await;
@@ -227,7 +227,7 @@ async fn a_store_in_a_place_that_cannot_be_is_refused() {
 }
 
 #[tokio::test]
-async fn names_are_resolved_when_a_port_is_bound() {
+async fn host_names_are_resolved_when_a_port_is_bound() {
     let installation = petstore();
     let args =
         ["serve", "--http-addr", "localhost:0", "--grpc-addr", "localhost:0", "--admin-addr", "localhost:0"];

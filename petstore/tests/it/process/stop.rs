@@ -33,7 +33,7 @@ async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
 }
 
 #[tokio::test]
-async fn a_signal_that_comes_twice_at_once_still_ends_the_service_in_order() {
+async fn a_signal_sent_twice_at_once_still_drains_the_service() {
     // Sent as by coreutils' timeout, with a pause, so that the service sees both.
     let twice = "kill -TERM \"$0\" && sleep 0.02 && kill -TERM \"$0\"";
     // On a machine that stalls for 200 ms between the two, the second counts as a separate request to stop:
@@ -50,7 +50,7 @@ async fn a_signal_that_comes_twice_at_once_still_ends_the_service_in_order() {
 }
 
 #[tokio::test]
-async fn a_second_wish_to_stop_ends_the_service_without_waiting() {
+async fn a_second_signal_ends_the_service_without_waiting() {
     let installation = petstore();
     let server = installation.start(&serve(&["--drain-delay", "1m"])).await;
     let admin = server.address("admin");
@@ -93,7 +93,7 @@ async fn sigterm_ends_the_service_also_under_idle_and_half_sent_connections() {
 }
 
 #[tokio::test]
-async fn while_it_drains_requests_are_served_and_readiness_is_down() {
+async fn requests_are_served_and_readiness_is_down_during_the_drain() {
     let installation = petstore();
     // The delay is longer than the test: nothing waits for its end.
     let server = installation.start(&serve(&["--drain-delay", "5m"])).await;
@@ -109,7 +109,7 @@ async fn while_it_drains_requests_are_served_and_readiness_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_loses_no_request_of_clients_that_heed_it() {
+async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
     let rounds = if std::env::var_os("PETSTORE_TEST_LONG").is_some() { 50 } else { 2 };
     for round in 0..rounds {
         let shop = HttpsService::open(&["--drain-delay", "200ms"]).await;

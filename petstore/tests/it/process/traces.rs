@@ -16,7 +16,7 @@ use crate::{first_client, key_of_new_account, petstore, serve};
 const SENDER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
-async fn a_request_is_one_tree_from_its_head_to_the_database() {
+async fn a_request_is_one_trace_from_its_head_to_the_database() {
     let receiver = TraceReceiver::start().await;
     let shop = shop_traced(&receiver, "1").await;
     let client = shop.client_on(Plan::Free).await;
@@ -62,7 +62,7 @@ petstore: GET /v1/pets/{petId}
 }
 
 #[tokio::test]
-async fn a_request_is_one_tree_over_gateway_core_and_redis() {
+async fn a_request_is_one_trace_across_gateway_core_and_redis() {
     let receiver = TraceReceiver::start().await;
     let redis = RedisServer::start(RedisOptions::default()).await;
     let installation = petstore();
@@ -95,7 +95,7 @@ petstore-gateway: GET /v1/pets
 }
 
 #[tokio::test]
-async fn who_is_recorded_is_decided_by_the_sender_and_else_by_the_ratio() {
+async fn the_sender_decides_about_tracing_and_otherwise_the_ratio() {
     let receiver = TraceReceiver::start().await;
     let shop = shop_traced(&receiver, "0").await;
     let client = shop.client_on(Plan::Pro).await;
@@ -156,7 +156,7 @@ async fn the_last_spans_are_sent_when_the_service_ends_and_the_log_names_their_t
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_answer_holds_up_no_request_and_no_end() {
+async fn a_hung_trace_receiver_delays_no_request_and_no_stop() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap(); // it accepts nothing
     let installation = petstore();
     let server = start_traced(&installation, &format!("http://{}", silent.local_addr().unwrap())).await;
@@ -180,7 +180,7 @@ async fn a_receiver_that_does_not_answer_holds_up_no_request_and_no_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_an_endpoint_or_a_ratio_is_refused() {
+async fn an_invalid_trace_endpoint_or_ratio_is_refused() {
     let installation = petstore();
     for (flags, right) in [
         (["--otlp-endpoint", "https://127.0.0.1:4317"], "http://127.0.0.1:4317"),

@@ -50,7 +50,7 @@ fn is_shared(record: &Record) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
+async fn a_late_answer_of_redis_is_never_taken_for_another() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let proxy = Proxy::to(redis.address()).await;
     let shop = TestShop::open_on(&SharedCounters::at(&redis.url_at(proxy.address())), GATEWAYS, &[]).await;
@@ -96,7 +96,7 @@ async fn an_answer_of_redis_that_comes_late_is_never_taken_for_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_hands_out_again_no_more_than_the_replica_had_not_seen() {
+async fn a_failover_readmits_only_what_the_replica_had_not_received() {
     let at_once = || RedisOptions { settings: vec![("repl-diskless-sync-delay", "0")], ..Default::default() };
     let (mut primary, replica) = (RedisServer::start(at_once()).await, RedisServer::start(at_once()).await);
     let replication = Proxy::to(primary.address()).await;
@@ -146,7 +146,7 @@ async fn a_failover_hands_out_again_no_more_than_the_replica_had_not_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateways_clock_that_jumps_changes_no_window_and_no_limit() {
+async fn a_jump_of_a_gateways_clock_changes_no_window_and_no_limit() {
     const HOUR: Duration = Duration::from_hours(1);
     const DAY: Duration = Duration::from_hours(24);
     let redis = RedisServer::start(RedisOptions::default()).await;

@@ -6,7 +6,7 @@ use petstore_testkit::{
 };
 
 #[tokio::test]
-async fn two_installations_on_one_redis_count_apart_and_the_gateways_of_one_together() {
+async fn two_installations_on_one_redis_count_separately() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let counters = SharedCounters::by_clock(&[redis.url()]);
     let production = TestShop::open_on(&counters, 2, &[]).await;

@@ -12,7 +12,7 @@ const GONE: &str = "rate limits are not shared";
 const BACK: &str = "rate limits are shared again";
 
 #[tokio::test]
-async fn each_change_is_one_line_of_the_log_and_the_password_is_in_none() {
+async fn an_outage_of_redis_is_one_log_line_without_the_password() {
     let options = RedisOptions { requirepass: Some("SECRET"), ..Default::default() };
     let mut redis = RedisServer::start(options).await;
     let installation = petstore();
@@ -36,7 +36,7 @@ async fn each_change_is_one_line_of_the_log_and_the_password_is_in_none() {
 }
 
 #[tokio::test]
-async fn an_eviction_policy_that_drops_counters_is_warned_of() {
+async fn an_eviction_policy_that_drops_counters_is_logged() {
     let options = RedisOptions { maxmemory_policy: Some("allkeys-lru"), ..Default::default() };
     let redis = RedisServer::start(options).await;
     let installation = petstore();
@@ -49,7 +49,7 @@ async fn an_eviction_policy_that_drops_counters_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_redis_url_that_cannot_be_used_is_refused_and_not_repeated() {
+async fn an_invalid_redis_url_is_refused_and_not_repeated() {
     let installation = petstore();
     for (flags, right) in [
         (["--redis-url", "redis://:SECRET@127.0.0.1"], "--redis-url-file"),

@@ -39,32 +39,32 @@ enum Outage {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_may_be_killed() {
+async fn limits_hold_while_redis_is_killed() {
     is_survived(Outage::Killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_may_stop_in_mid_air() {
+async fn limits_hold_while_redis_is_stopped() {
     is_survived(Outage::Stopped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_may_be_slow() {
+async fn limits_hold_while_redis_is_slow() {
     is_survived(Outage::Slow).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_may_run_out_of_memory() {
+async fn limits_hold_while_redis_is_out_of_memory() {
     is_survived(Outage::OutOfMemory).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_may_become_a_read_only_replica() {
+async fn limits_hold_while_redis_is_a_read_only_replica() {
     is_survived(Outage::ReadOnly).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_may_be_cut_off() {
+async fn limits_hold_while_redis_is_unreachable() {
     is_survived(Outage::Unreachable).await;
 }
 
@@ -104,7 +104,7 @@ async fn is_survived(outage: Outage) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_had_used_up_the_limit_is_refused_also_without_redis() {
+async fn an_account_over_its_limit_stays_refused_without_redis() {
     let mut rig = Rig::open(&[]).await;
     let (account, other) = (rig.account(LIMIT).await, rig.account(LIMIT).await);
     rig.load_until_used_up(&account).await;
@@ -115,7 +115,7 @@ async fn who_had_used_up_the_limit_is_refused_also_without_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flushed_redis_opens_new_windows_and_is_no_outage() {
+async fn a_flush_of_redis_opens_new_windows_without_an_outage() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), GATEWAYS, &[]).await;
     let rig = Rig { proxy: Proxy::to(redis.address()).await, redis, shop, senders: Cell::default() };
@@ -131,7 +131,7 @@ async fn a_flushed_redis_opens_new_windows_and_is_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_is_put_right_at_redis_ends_the_outage() {
+async fn a_corrected_redis_password_ends_the_outage() {
     let redis = RedisServer::start(RedisOptions { requirepass: Some("right"), ..Default::default() }).await;
     let wrong = redis.url().replace(":right@", ":wrong@");
     let shop = TestShop::open_on(&SharedCounters::at(&wrong), 1, &[]).await;
@@ -145,7 +145,7 @@ async fn a_password_that_is_put_right_at_redis_ends_the_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shop_opens_without_redis_and_turns_to_it_when_it_comes() {
+async fn a_service_starts_without_redis_and_uses_it_once_it_is_reachable() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let proxy = Proxy::to(redis.address()).await;
     proxy.set(Fault::Refuse).await;
@@ -159,7 +159,7 @@ async fn a_shop_opens_without_redis_and_turns_to_it_when_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_are_limited_too_while_redis_is_away() {
+async fn addresses_are_limited_while_redis_is_unreachable() {
     let mut rig = Rig::open(&[]).await;
     rig.begin(Outage::Unreachable).await;
     rig.all_say("degraded", Outage::Unreachable).await;
@@ -170,7 +170,7 @@ async fn strangers_are_limited_too_while_redis_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_admits_everything_while_redis_is_away() {
+async fn open_admits_everything_while_redis_is_unreachable() {
     let mut rig = Rig::open(&["--on-redis-failure", "open"]).await;
     let client = rig.shop.client_with(5, 1_000).await;
     client.get("/v1/pets").await.assert_status(200);
@@ -184,7 +184,7 @@ async fn open_admits_everything_while_redis_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closed_refuses_everything_while_redis_is_away() {
+async fn closed_refuses_everything_while_redis_is_unreachable() {
     let mut rig = Rig::open(&["--on-redis-failure", "closed"]).await;
     let client = rig.shop.client_with(1_000, 10_000).await;
     // A decision of Redis that arrives late is a refusal, too.
@@ -209,7 +209,7 @@ async fn closed_refuses_everything_while_redis_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shared_counters() {
+async fn a_dead_cluster_node_affects_only_its_own_accounts() {
     let mut cluster = RedisCluster::start(3).await;
     for node in cluster.nodes() {
         node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).await;
@@ -257,7 +257,7 @@ async fn a_dead_node_of_a_cluster_takes_only_its_own_accounts_away_from_the_shar
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ban_holds_with_open_while_redis_is_away() {
+async fn a_ban_holds_while_redis_is_unreachable_even_with_open() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let proxy = Proxy::to(redis.address()).await;
     let counters = SharedCounters::by_clock(&[redis.url_at(proxy.address())]); // bans are by the shop's clock

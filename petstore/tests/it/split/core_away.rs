@@ -9,7 +9,7 @@ use super::{NOTICED_TIMEOUT, Split, core_with_a_key, readiness, start_core, star
 use crate::{keys::within_five_seconds, pets::created, petstore};
 
 #[tokio::test]
-async fn a_gateway_serves_what_a_core_keeps() {
+async fn a_gateway_serves_the_pets_of_its_core() {
     for engine in Engine::ALL {
         serves_what_a_core_keeps(&Split::open_on(engine).await).await;
     }
@@ -33,7 +33,7 @@ async fn serves_what_a_core_keeps(shop: &Split) {
 }
 
 #[tokio::test]
-async fn a_gateway_without_a_core_is_not_ready_and_says_that_the_core_is_away() {
+async fn a_gateway_without_a_core_is_not_ready_and_answers_503() {
     let installation = petstore();
     let (core, key) = core_with_a_key(&installation).await;
     let address = core.address("gRPC").to_string();
@@ -60,7 +60,7 @@ async fn a_gateway_without_a_core_is_not_ready_and_says_that_the_core_is_away() 
 }
 
 #[tokio::test]
-async fn a_known_key_is_still_trusted_while_the_core_is_away() {
+async fn a_known_key_is_still_trusted_while_the_core_is_unreachable() {
     let shop = Split::open().await;
     let address = shop.core.address("gRPC").to_string();
     let known = shop.gateway.client(&shop.key);

@@ -32,7 +32,7 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
 }
 
 #[tokio::test]
-async fn an_operator_needs_the_cores_token_too_and_the_audit_has_the_address_that_the_core_sees() {
+async fn an_operator_needs_the_service_token_and_the_audit_has_the_peers_address() {
     let (installation, authority) = (petstore(), Authority::new());
     let token = authority.keep_token(TOKEN);
     let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &token]).await;
@@ -62,7 +62,7 @@ async fn an_operator_needs_the_cores_token_too_and_the_audit_has_the_address_tha
 }
 
 #[tokio::test]
-async fn sighup_has_the_token_read_again_on_both_sides() {
+async fn sighup_reloads_the_service_token_on_both_sides() {
     let (installation, authority) = (petstore(), Authority::new());
     let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));
     let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_core]).await;
@@ -131,7 +131,7 @@ async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together(
 }
 
 #[tokio::test]
-async fn a_gateway_and_a_core_meet_at_a_unix_socket_that_is_their_owners_alone() {
+async fn gateway_and_core_connect_over_a_unix_socket_that_only_its_owner_can_use() {
     let installation = petstore();
     let socket = installation.folder().join("core.sock");
     let address = format!("unix://{}", socket.display());
@@ -157,7 +157,7 @@ async fn a_gateway_and_a_core_meet_at_a_unix_socket_that_is_their_owners_alone()
 }
 
 #[tokio::test]
-async fn settings_of_the_cores_address_that_contradict_each_other_are_named() {
+async fn contradicting_settings_of_the_core_address_are_named() {
     let (installation, authority) = (petstore(), Authority::new());
     let (file, certificate) = (authority.file(), authority.issue("gateway"));
     for (flags, named) in [

@@ -31,7 +31,7 @@ fn rounds(short: usize, long: usize) -> usize {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_off_after_the_commit_makes_one_pet() {
+async fn an_answer_cut_off_after_the_commit_adds_one_pet() {
     for engine in Engine::ALL {
         let installation = petstore_on(engine).await;
         let core = start_core(&installation, "127.0.0.1:0").await;
@@ -59,7 +59,7 @@ async fn an_answer_that_is_cut_off_after_the_commit_makes_one_pet() {
 }
 
 #[tokio::test]
-async fn a_core_that_is_killed_under_load_loses_and_doubles_nothing() {
+async fn a_core_killed_under_load_loses_and_duplicates_nothing() {
     for engine in Engine::ALL {
         let installation = petstore_on(engine).await;
         // No other test takes this port while the core is down.

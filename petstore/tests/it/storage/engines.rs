@@ -63,7 +63,7 @@ async fn two_cores_that_start_at_once_share_one_new_store() {
 }
 
 #[tokio::test]
-async fn the_schema_is_left_to_its_own_command_if_that_is_wanted() {
+async fn no_migrate_leaves_the_schema_to_its_own_command() {
     for engine in Engine::ALL {
         let installation = petstore_on(engine).await;
         let flags = serve(&["--no-migrate"]);
@@ -76,7 +76,7 @@ async fn the_schema_is_left_to_its_own_command_if_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_migration_that_waits_for_a_lock_says_who_holds_it_and_goes_on_afterwards() {
+async fn a_migration_that_waits_for_a_lock_names_its_holder_and_continues_afterwards() {
     let database = PostgresServer::shared().await.database().await;
     let holder = tokio::spawn({
         let database = database.clone();
@@ -110,7 +110,7 @@ async fn the_first_start_logs_one_line_of_the_new_store() {
 }
 
 #[tokio::test]
-async fn a_migration_that_was_killed_is_completed_by_the_next() {
+async fn a_killed_migration_is_completed_by_the_next() {
     for engine in Engine::ALL {
         let complete = petstore_on(engine).await;
         assert_eq!(complete.run(&["migrate", "up"]).await.code, Some(0));
@@ -149,7 +149,7 @@ async fn a_database_server_has_no_first_key() {
 }
 
 #[tokio::test]
-async fn the_password_is_in_no_output_whatever_goes_wrong() {
+async fn the_database_password_is_in_no_output() {
     const PASSWORD: &str = "canarycanary";
     let options = PostgresOptions { password: Some(PASSWORD), ..PostgresOptions::default() };
     let mut postgres = PostgresServer::start(options).await;

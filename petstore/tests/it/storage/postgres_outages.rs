@@ -20,7 +20,7 @@ const NOTICED: Duration = Duration::from_secs(20);
 const SERVICES: [&str; 3] = ["", "petstore.v1.PetStore", "petstore.v1.StoreService"];
 
 #[tokio::test]
-async fn while_the_server_is_frozen_down_or_crashed_every_call_hears_503_soon_and_is_served_again_later() {
+async fn every_call_fails_fast_with_503_while_postgresql_is_down_and_recovers() {
     let mut postgres = PostgresServer::start(PostgresOptions::default()).await;
     let (server, client) = shop(&postgres.database().await).await;
     is_served(&server, &client).await;
@@ -44,7 +44,7 @@ async fn while_the_server_is_frozen_down_or_crashed_every_call_hears_503_soon_an
 }
 
 #[tokio::test]
-async fn a_proxy_that_accepts_and_hangs_up_while_no_server_is_behind_it_is_an_outage() {
+async fn a_proxy_without_a_server_behind_it_is_an_outage() {
     let postgres = PostgresServer::shared().await;
     let proxy = Proxy::to(postgres.address()).await;
     let url = postgres.database().await.url_at(proxy.address());
@@ -63,7 +63,7 @@ async fn a_proxy_that_accepts_and_hangs_up_while_no_server_is_behind_it_is_an_ou
 }
 
 #[tokio::test]
-async fn no_client_notices_that_the_connections_were_cut() {
+async fn clients_do_not_notice_cut_database_connections() {
     let database = PostgresServer::shared().await.database().await;
     let (_server, client) = shop(&database).await;
     for number in 0..5 {
@@ -76,7 +76,7 @@ async fn no_client_notices_that_the_connections_were_cut() {
 }
 
 #[tokio::test]
-async fn while_the_servers_disk_is_full_reads_go_on_and_what_was_acknowledged_stays() {
+async fn reads_continue_and_acknowledged_pets_stay_while_postgresqls_disk_is_full() {
     let database = PostgresServer::shared().await.database().await;
     let (_server, client) = shop(&database).await;
     let id = created(&add(&client).await);

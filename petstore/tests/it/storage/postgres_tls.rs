@@ -13,7 +13,7 @@ const ENCRYPTED: &str = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activ
                          WHERE application_name = 'petstore' AND datname = current_database()";
 
 #[tokio::test]
-async fn the_way_to_the_server_is_encrypted_and_its_certificate_verified() {
+async fn connections_to_postgresql_are_encrypted_and_its_certificate_verified() {
     let authority = Authority::new();
     let postgres = PostgresServer::start(with_certificate(&authority, "127.0.0.1")).await;
     let database = postgres.database().await;
@@ -43,7 +43,7 @@ async fn a_certificate_of_another_authority_or_for_another_host_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_encrypt_is_refused_where_it_must() {
+async fn a_server_without_tls_is_refused_if_tls_is_required() {
     let database = PostgresServer::shared().await.database().await;
     at(&format!("{}?sslmode=require", database.url()))
         .run(&["migrate", "up"])

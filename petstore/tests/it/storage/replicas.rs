@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_replica_is_read_from_and_whoever_adds_a_pet_can_get_it_at_once() {
+async fn lists_come_from_the_replica_and_a_new_pet_is_found_at_once() {
     let primary = PostgresServer::start(PostgresOptions::default()).await;
     let mut replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
@@ -40,7 +40,7 @@ async fn a_replica_is_read_from_and_whoever_adds_a_pet_can_get_it_at_once() {
 }
 
 #[tokio::test]
-async fn a_replica_of_something_else_is_refused_at_the_start() {
+async fn a_replica_of_sqlite_is_refused_at_the_start() {
     let refused = petstore().run(&["serve", "--replica-url", "postgres://petstore@localhost/petstore"]).await;
     refused.assert_refused(2, &["--replica-url: a replica has to be a PostgreSQL database"]);
 }

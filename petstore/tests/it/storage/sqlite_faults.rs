@@ -28,7 +28,7 @@ const ON_A_SMALL_DISK: &str = "mkdir data && mount -t tmpfs -o size=3m tmpfs dat
 const WITH_A_LIMIT_ON_FILES: &str = "trap '' XFSZ && ulimit -S -f 2048 && exec \"$@\"";
 
 #[tokio::test]
-async fn a_full_disk_is_an_outage_for_those_who_add_and_passes_by_itself() {
+async fn writes_fail_on_a_full_disk_and_recover_by_themselves() {
     if !Command::new("unshare").args(["--map-root-user", "--mount", "true"]).status().unwrap().success() {
         println!("no disk can be mounted here: a limit on files, in the next test, has to do");
         return;
@@ -42,7 +42,7 @@ async fn a_full_disk_is_an_outage_for_those_who_add_and_passes_by_itself() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_grow_is_an_outage_for_those_who_add_and_passes_by_itself() {
+async fn writes_fail_at_the_file_size_limit_and_recover_by_themselves() {
     let installation = Installation::of("sh");
     let flags = ["-c", WITH_A_LIMIT_ON_FILES, "sh", PETSTORE, "serve"];
     let server = installation.start(&[flags.as_slice(), &PORTS].concat()).await;
@@ -93,8 +93,7 @@ async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl
 }
 
 #[tokio::test]
-async fn a_file_that_is_replaced_or_removed_while_the_service_runs_takes_no_further_requests_and_loses_none()
-{
+async fn a_store_file_replaced_or_removed_while_in_use_takes_no_requests() {
     let (other, other_file) = (petstore(), "data/petstore.db");
     let server = other.start(&serve(&[])).await;
     let others_pet = created(&add(&first_client(&other, &server)).await);
@@ -144,7 +143,7 @@ async fn a_file_that_is_replaced_or_removed_while_the_service_runs_takes_no_furt
 }
 
 #[tokio::test]
-async fn a_file_that_calls_itself_damaged_makes_the_service_degraded_and_the_log_says_what_to_do() {
+async fn a_damaged_store_degrades_the_service_and_the_log_says_what_to_do() {
     let installation = petstore();
     let file = installation.folder().join("data/petstore.db");
     let server = installation.start(&serve(&[])).await;
@@ -189,7 +188,7 @@ async fn all_ids(server: &Server) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_folder_or_a_file_that_is_read_only_is_refused_at_the_start_and_left_as_it_is() {
+async fn a_read_only_folder_or_file_is_refused_at_the_start_and_left_unchanged() {
     let home = petstore();
     assert_eq!(home.run(&["migrate", "up"]).await.code, Some(0));
     let (folder, file) = (home.folder().join("data"), home.folder().join("data/petstore.db"));

@@ -141,7 +141,7 @@ fn caller() -> Caller {
 }
 
 #[tokio::test]
-async fn the_first_call_goes_at_once_and_what_comes_meanwhile_goes_together() {
+async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
     let core = Core::new();
     let batcher = core.batcher();
     assert_eq!(id(&batcher, 1).await.unwrap(), 1);
@@ -168,7 +168,7 @@ async fn the_first_call_goes_at_once_and_what_comes_meanwhile_goes_together() {
 }
 
 #[tokio::test]
-async fn each_call_carries_the_time_that_it_has_left() {
+async fn each_call_carries_its_remaining_time() {
     let core = Core::new();
     let batcher = core.batcher();
     let deadlines = [10, 30].map(|secs| Instant::now() + Duration::from_secs(secs));
@@ -179,7 +179,7 @@ async fn each_call_carries_the_time_that_it_has_left() {
 }
 
 #[tokio::test]
-async fn the_failure_of_one_call_is_not_that_of_the_others() {
+async fn the_failure_of_one_call_does_not_fail_the_others() {
     let core = Core::new();
     let batcher = core.batcher();
     let (missing, found) = tokio::join!(id(&batcher, MISSING), id(&batcher, 2));
@@ -190,7 +190,7 @@ async fn the_failure_of_one_call_is_not_that_of_the_others() {
 }
 
 #[tokio::test]
-async fn giving_one_call_up_cancels_no_other_and_the_last_one_the_batch() {
+async fn cancelling_a_call_cancels_no_other_and_cancelling_all_cancels_the_batch() {
     let core = Core::new();
     let batcher = core.batcher();
     let call = |pet_id| {
@@ -209,7 +209,7 @@ async fn giving_one_call_up_cancels_no_other_and_the_last_one_the_batch() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_before_it_is_sent_is_not_sent() {
+async fn a_call_cancelled_before_it_is_sent_is_not_sent() {
     let core = Core::new();
     let batcher = core.batcher();
     assert!(id(&batcher, 1).now_or_never().is_none());
@@ -218,7 +218,7 @@ async fn a_call_that_is_given_up_before_it_is_sent_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_slow_call_holds_up_neither_the_others_answers_nor_the_next_batch() {
+async fn a_slow_call_delays_neither_other_answers_nor_the_next_batch() {
     let core = Core::new();
     let batcher = core.batcher();
     let slow = (0..10).map(|_| id(&batcher, ENDLESS));
@@ -234,7 +234,7 @@ async fn a_slow_call_holds_up_neither_the_others_answers_nor_the_next_batch() {
 }
 
 #[tokio::test]
-async fn a_batch_has_no_more_calls_than_a_core_takes() {
+async fn a_batch_has_no_more_calls_than_a_core_accepts() {
     let core = Core::new();
     let batcher = core.batcher();
     let calls = join_all((0..300).map(|pet_id| id(&batcher, pet_id))).await;
@@ -244,7 +244,7 @@ async fn a_batch_has_no_more_calls_than_a_core_takes() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_lost_is_made_up_by_second_attempts_of_its_calls() {
+async fn the_calls_of_a_lost_batch_are_retried() {
     let core = Core::new();
     let attempts = Arc::new(AtomicUsize::new(0));
     let (real, count) = (core.transport(), Arc::clone(&attempts));
@@ -269,7 +269,7 @@ async fn a_batch_that_is_lost_is_made_up_by_second_attempts_of_its_calls() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_answered_with_anothers_answer_is_a_fault() {
+async fn an_answer_to_another_call_is_an_error() {
     let client = Core::new().client();
     let list = petstore_proto::v1::ListPetsRequest::default();
     let wrong = CoreClient::from(CoreConnection::in_process(

@@ -84,14 +84,14 @@ fn cut() -> TransportError {
 }
 
 #[tokio::test]
-async fn a_call_that_is_answered_raises_no_suspicion() {
+async fn an_answered_call_sends_no_probe() {
     let rig = Rig::new(Mood::Answers);
     assert_eq!(rig.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
     assert_eq!(rig.probes(), 0);
 }
 
 #[tokio::test]
-async fn a_long_call_is_awaited_as_long_as_the_core_answers_probes() {
+async fn a_long_call_continues_while_the_core_answers_probes() {
     let rig = Rig::new(Mood::Answers);
     let long = async {
         sleep(PATIENCE + 2 * WINDOW).await;
@@ -116,7 +116,7 @@ async fn many_long_calls_share_the_probes() {
 }
 
 #[tokio::test]
-async fn calls_to_a_core_that_hangs_are_given_up_and_later_ones_fail_at_once_until_it_answers() {
+async fn calls_to_a_hung_core_fail_and_later_ones_fail_at_once_until_it_answers() {
     let rig = Rig::new(Mood::Hangs);
     let start = Instant::now();
     let (first, second) = tokio::join!(rig.call_that_hangs(), async {
@@ -138,7 +138,7 @@ async fn calls_to_a_core_that_hangs_are_given_up_and_later_ones_fail_at_once_unt
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_late_itself_has_time_to_read_the_answer() {
+async fn a_busy_gateway_has_time_to_read_the_answer() {
     let rig = Rig::new(Mood::Hangs);
     let mut call = Box::pin(rig.call_that_hangs());
     assert!(timeout(PATIENCE + WINDOW / 4, &mut call).await.is_err());
@@ -154,7 +154,7 @@ async fn a_gateway_that_is_late_itself_has_time_to_read_the_answer() {
 }
 
 #[tokio::test]
-async fn one_that_is_away_fails_calls_by_itself_and_opens_the_breaker_too() {
+async fn an_unreachable_core_opens_the_breaker() {
     let rig = Rig::new(Mood::Refuses);
     let start = Instant::now();
     while !rig.breaker.is_open() {
@@ -168,7 +168,7 @@ async fn one_that_is_away_fails_calls_by_itself_and_opens_the_breaker_too() {
 }
 
 #[tokio::test]
-async fn one_answer_that_is_lost_opens_nothing() {
+async fn one_lost_answer_does_not_open_the_breaker() {
     let rig = Rig::new(Mood::Answers);
     assert!(rig.breaker.guard(async { Err::<(), _>(cut()) }).await.is_err());
     sleep(2 * RETRY_PAUSE).await;
@@ -177,7 +177,7 @@ async fn one_answer_that_is_lost_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_core_that_hangs_again_is_found_out_again() {
+async fn a_core_that_hangs_again_is_detected_again() {
     let rig = Rig::new(Mood::Hangs);
     for outage in 1..=2 {
         assert!(rig.call_that_hangs().await.is_err());

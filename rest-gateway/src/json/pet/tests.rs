@@ -58,7 +58,7 @@ fn a_body_that_is_not_an_object_is_not_a_pet() {
 }
 
 #[test]
-fn broken_json_is_malformed_whatever_else_is_wrong() {
+fn broken_json_is_malformed_even_with_other_faults() {
     for body in [r#"{"name":1,"name":1}"#, r#"{"x":"\ud800"}"#, "{", ""] {
         assert!(matches!(new_pet(body.as_bytes()), Err(ApiError::MalformedJson(_))), "{body}");
     }
@@ -78,7 +78,7 @@ fn a_category_is_a_whole_int64_written_as_such() {
 }
 
 #[test]
-fn cells_are_the_members_of_their_names_and_an_empty_one_is_left_out() {
+fn cells_become_members_by_column_name_and_empty_ones_are_left_out() {
     let pet = new_pet_from_cells([Some(" Rex"), Some("-7"), Some("sold")]).unwrap();
     assert_eq!(pet, NewPet { name: " Rex".into(), category_id: Some(-7), status: PetStatus::Sold.into() });
     let pet = new_pet_from_cells([Some("Rex"), Some("7"), Some("")]).unwrap();

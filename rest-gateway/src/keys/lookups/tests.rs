@@ -75,7 +75,7 @@ fn unknown(address: u32) -> Purpose {
 }
 
 #[tokio::test]
-async fn one_that_comes_alone_is_looked_up_at_once() {
+async fn a_single_key_is_looked_up_at_once() {
     let rig = Rig::new();
     let start = Instant::now();
     assert_eq!(rig.lookups.find(digest(1), unknown(1)).await, Ok(1));
@@ -84,7 +84,7 @@ async fn one_that_comes_alone_is_looked_up_at_once() {
 }
 
 #[tokio::test]
-async fn those_who_wait_share_a_call_of_a_thousand() {
+async fn waiting_lookups_share_calls_of_a_thousand() {
     let rig = Rig::new();
     let answers = join_all((0..2_500).map(|number| rig.lookups.find(digest(number), unknown(number)))).await;
     assert_eq!(rig.sizes(), [1_000, 1_000, 500]);
@@ -103,7 +103,7 @@ async fn at_most_two_hundred_calls_begin_in_a_second() {
 }
 
 #[tokio::test]
-async fn sixteen_calls_are_under_way_at_most() {
+async fn at_most_sixteen_calls_are_in_flight() {
     let rig = Rig::new();
     let mut waiting = rig.occupied(16).await;
     waiting.push(rig.lookups.find(digest(17), Purpose::Refresh).boxed());
@@ -118,7 +118,7 @@ async fn sixteen_calls_are_under_way_at_most() {
 /// Tests that 150 unknown keys a second at one address fill several calls, while a neighbour's key is in the
 /// very next one.
 #[tokio::test]
-async fn when_more_wait_than_fit_addresses_take_turns() {
+async fn addresses_take_turns_if_more_lookups_wait_than_fit() {
     let rig = Rig::new();
     let mut waiting = rig.occupied(16).await;
     let flood = (0..3_000).map(|number| rig.lookups.find(digest(number), unknown(7)).boxed());
@@ -136,7 +136,7 @@ async fn when_more_wait_than_fit_addresses_take_turns() {
 }
 
 #[tokio::test]
-async fn keys_that_were_known_go_first() {
+async fn keys_that_were_known_are_looked_up_first() {
     let rig = Rig::new();
     let mut waiting = rig.occupied(16).await;
     waiting.extend((0..5_000).map(|number| rig.lookups.find(digest(number), unknown(number)).boxed()));
@@ -148,7 +148,7 @@ async fn keys_that_were_known_go_first() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_not_looked_up_and_holds_up_nobody() {
+async fn cancelled_lookups_are_not_sent_and_delay_no_other() {
     let rig = Rig::new();
     let occupied = rig.occupied(16).await;
     let mut waiting = rig.lookups.find(digest(1), unknown(1)).boxed();
@@ -161,7 +161,7 @@ async fn what_nobody_waits_for_is_not_looked_up_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_is_refused() {
+async fn a_lookup_that_waits_too_long_is_refused() {
     let rig = Rig::new();
     let mut waiting = rig.occupied(16).await;
     let start = Instant::now();
@@ -172,7 +172,7 @@ async fn who_waits_in_vain_is_refused() {
 }
 
 #[tokio::test]
-async fn the_number_of_those_who_wait_is_bounded() {
+async fn the_number_of_waiting_lookups_is_bounded() {
     let mut queue =
         Queue::<()> { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_dispatched: true };
     let waiting = || Waiting { digest: digest(1), turn: oneshot::channel().0 };

@@ -69,7 +69,7 @@ async fn a_key_is_known_with_its_account_plan_and_quota() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_concurrent_first_uses_of_a_key_ask_the_core_once() {
+async fn a_thousand_concurrent_first_uses_of_a_key_make_one_call() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     rig.core.hold_answers(true);
@@ -89,7 +89,7 @@ async fn a_thousand_concurrent_first_uses_of_a_key_ask_the_core_once() {
 }
 
 #[tokio::test]
-async fn a_look_up_that_starts_just_after_another_has_landed_does_not_ask_again() {
+async fn a_lookup_just_after_another_makes_no_call() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     rig.look_up(&key).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_look_up_that_starts_just_after_another_has_landed_does_not_ask_again(
 }
 
 #[tokio::test]
-async fn an_unknown_key_is_remembered_as_such_for_five_seconds() {
+async fn an_unknown_key_is_cached_for_five_seconds() {
     let rig = Rig::new();
     let key = ApiKey::generate(Environment::Production);
     for _ in 0..3 {
@@ -111,7 +111,7 @@ async fn an_unknown_key_is_remembered_as_such_for_five_seconds() {
 }
 
 #[tokio::test]
-async fn revoked_and_expired_keys_are_told_apart_and_remembered() {
+async fn revoked_and_expired_keys_are_distinguished_and_cached() {
     for (state, fault) in [(KeyState::Revoked, KeyError::Revoked), (KeyState::Expired, KeyError::Expired)] {
         let rig = Rig::new();
         let key = rig.new_key(1);
@@ -124,7 +124,7 @@ async fn revoked_and_expired_keys_are_told_apart_and_remembered() {
 }
 
 #[tokio::test]
-async fn a_key_expires_on_time_without_the_core_being_asked() {
+async fn a_key_expires_on_time_without_a_call() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     let expiry = i64::try_from(START.0).unwrap() + 3_000;
@@ -137,7 +137,7 @@ async fn a_key_expires_on_time_without_the_core_being_asked() {
 }
 
 #[tokio::test]
-async fn a_change_acts_as_soon_as_the_core_told_of_it_and_only_on_its_account() {
+async fn a_change_from_the_feed_acts_at_once_and_only_on_its_account() {
     let rig = Rig::new();
     let (key, other) = (rig.new_key(1), rig.new_key(2));
     rig.resolve(&key).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_change_acts_as_soon_as_the_core_told_of_it_and_only_on_its_account() 
 }
 
 #[tokio::test]
-async fn while_the_core_is_away_a_key_is_trusted_for_thirty_seconds() {
+async fn a_key_is_trusted_for_thirty_seconds_while_the_core_is_unreachable() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     rig.resolve(&key).await.unwrap();
@@ -176,7 +176,7 @@ async fn while_the_core_is_away_a_key_is_trusted_for_thirty_seconds() {
 }
 
 #[tokio::test]
-async fn without_a_change_feed_a_key_is_asked_for_again_every_thirty_seconds() {
+async fn without_a_change_feed_a_key_is_looked_up_every_thirty_seconds() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     for _ in 0..5 {
@@ -187,7 +187,7 @@ async fn without_a_change_feed_a_key_is_asked_for_again_every_thirty_seconds() {
 }
 
 #[tokio::test]
-async fn a_core_known_to_be_away_is_not_asked_until_it_is_back() {
+async fn an_unreachable_core_is_not_called_until_it_is_back() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     assert!(!rig.resolver.core_has_been_ready() && !rig.resolver.core_is_up());
@@ -220,7 +220,7 @@ async fn an_answer_overtaken_by_a_change_is_neither_used_nor_kept() {
 }
 
 #[tokio::test]
-async fn a_core_put_back_to_an_older_state_is_asked_for_everything_again() {
+async fn a_core_restored_from_a_backup_invalidates_every_key() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     for _ in 0..5 {
@@ -239,7 +239,7 @@ async fn a_core_put_back_to_an_older_state_is_asked_for_everything_again() {
 }
 
 #[tokio::test]
-async fn look_ups_that_nobody_waits_for_do_not_hold_up_others() {
+async fn cancelled_lookups_do_not_delay_others() {
     let rig = Rig::new();
     rig.core.hold_answers(true);
     let keys: Vec<_> = (0..16).map(|account| rig.new_key(account)).collect();
@@ -257,7 +257,7 @@ async fn look_ups_that_nobody_waits_for_do_not_hold_up_others() {
 }
 
 #[tokio::test]
-async fn uses_are_reported_once_a_key_with_the_last_time() {
+async fn uses_are_reported_once_per_key_with_the_last_time() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     rig.resolve(&key).await.unwrap();
@@ -331,7 +331,7 @@ async fn a_ban_whose_report_is_refused_holds_and_is_not_reported_again() {
 }
 
 #[tokio::test]
-async fn what_the_core_answers_to_a_report_holds_before_the_feed_tells_it() {
+async fn the_answer_to_a_report_acts_before_the_feed() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     let known = rig.resolve(&key).await.unwrap();
@@ -355,7 +355,7 @@ async fn what_the_core_answers_to_a_report_holds_before_the_feed_tells_it() {
 }
 
 #[tokio::test]
-async fn it_follows_the_core_until_shutdown_and_reports_the_last_uses() {
+async fn the_resolver_follows_the_core_until_shutdown_and_reports_the_last_uses() {
     let rig = Rig::new();
     rig.resolve(&rig.new_key(1)).await.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -369,7 +369,7 @@ async fn it_follows_the_core_until_shutdown_and_reports_the_last_uses() {
 }
 
 #[tokio::test]
-async fn a_revocation_acts_within_five_seconds_without_anyone_asking_for_it() {
+async fn a_revocation_acts_within_five_seconds() {
     let rig = Rig::new();
     let key = rig.new_key(1);
     let follow = rig.resolver.clone().keep_current(future::pending());

@@ -10,7 +10,7 @@ use crate::rate_limit::{LimitKey, Outcome, Quota};
 /// Quota of one request a minute, so that the next request is refused.
 const SMALL: Quota = Quota { per_minute: 1, per_day: 1_000 };
 
-pub(super) async fn too_many_strikes_are_the_keys_and_told_from_their_moment_on(rig: &Rig) {
+pub(super) async fn too_many_strikes_are_reported_for_the_key_with_their_time(rig: &Rig) {
     let account = rig.new_account();
     let (offender, sibling) = (key(account, "offender"), key(account, "sibling"));
     rig.take_many(2, &offender, SMALL).await;
@@ -26,7 +26,7 @@ pub(super) async fn too_many_strikes_are_the_keys_and_told_from_their_moment_on(
     assert_eq!(rig.take(&offender, AMPLE).await.struck_out_at, None, "an admitted request is no strike");
 }
 
-pub(super) async fn what_is_settled_makes_nothing_a_strike(rig: &Rig) {
+pub(super) async fn settled_refusals_are_no_strikes(rig: &Rig) {
     let limit_key = rig.new_key();
     rig.take_many(2, &limit_key, SMALL).await;
     rig.waits(Duration::from_secs(1));
@@ -45,7 +45,7 @@ pub(super) async fn what_is_settled_makes_nothing_a_strike(rig: &Rig) {
     assert_eq!((settled.refused_until, settled.strikes), (None, None));
 }
 
-pub(super) async fn all_that_is_kept_of_a_key_can_be_seen(rig: &Rig) {
+pub(super) async fn an_inspection_shows_all_state_of_a_key(rig: &Rig) {
     let limit_key = rig.new_key();
     let inspect = async || rig.limiter.inspect(&limit_key, SMALL, NEVER).await.expect("the limiter is up");
     let fresh = inspect().await;

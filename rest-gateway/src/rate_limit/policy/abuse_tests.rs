@@ -103,7 +103,7 @@ fn an_admitted_request_ends_the_refused_period_as_after_a_raised_plan() {
 }
 
 #[test]
-fn what_was_in_flight_may_use_up_the_next_minute_without_a_strike() {
+fn requests_in_flight_may_use_up_the_next_minute_without_a_strike() {
     let mut key = Key::new(Quota { per_minute: 1, per_day: 1_000 });
     key.sends();
     key.waits(59_900).sends(); // the first 429, with Retry-After: 1
@@ -142,7 +142,7 @@ fn strikes_are_counted_in_a_fixed_ten_minutes_opened_by_the_first() {
 }
 
 #[test]
-fn for_ten_minutes_further_strikes_tell_when_they_were_too_many_whatever_the_plan_is_then() {
+fn for_ten_minutes_further_strikes_show_when_the_threshold_was_passed() {
     let mut key = Key::refused();
     let struck_out_at = key.strikes_out();
     for per_minute in [60, 1_000, 1] {
@@ -154,7 +154,7 @@ fn for_ten_minutes_further_strikes_tell_when_they_were_too_many_whatever_the_pla
 }
 
 #[test]
-fn a_lowered_plan_makes_no_earlier_moment_of_strikes_that_are_too_many_now() {
+fn a_lowered_plan_does_not_move_the_time_of_the_threshold_back() {
     let mut key = Key::new(Quota { per_minute: 1_000, per_day: 1 });
     key.sends_many(2);
     assert_eq!(key.waits(1_000).sends_many(500).struck_out_at, None);
@@ -163,7 +163,7 @@ fn a_lowered_plan_makes_no_earlier_moment_of_strikes_that_are_too_many_now() {
 }
 
 #[test]
-fn after_what_is_settled_strikes_count_from_zero_and_a_second_of_grace_is_given_again() {
+fn after_a_settlement_strikes_count_from_zero() {
     let mut key = Key::refused();
     key.settled_at = key.strikes_out().plus(Duration::from_millis(1));
     key.waits(1);
@@ -207,7 +207,7 @@ fn clients_that_ignore_429_have_too_many_strikes_at_one_and_at_a_hundred_request
 /// 1,000 requests in flight all arrive within a second of it, and then it is silent until its `Retry-After`
 /// has passed. Most have fewer in flight, unless `PETSTORE_TEST_LONG=1` (`scripts/test --long`).
 #[test]
-fn of_a_hundred_thousand_clients_that_stop_at_their_first_429_none_is_ever_struck() {
+fn a_hundred_thousand_clients_that_stop_at_their_first_429_get_no_strike() {
     let mut random = Numbers(1);
     let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
     for client in 0..100_000_u64 {
@@ -247,7 +247,7 @@ proptest! {
     /// Plays senders that share one key. They send at their own pace and stop on the first 429 that any of
     /// them gets. Their requests in flight arrive within a second of it.
     #[test]
-    fn a_client_that_stops_at_its_first_429_is_never_struck(
+    fn a_client_that_stops_at_its_first_429_gets_no_strike(
         pauses in prop::collection::vec(0..20_000u64, 1..200),
         in_flight in prop::collection::vec(0..100u64, 0..10),
         per_minute in 1..20u64,

@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_waits_as_retry_after_says_is_admitted(pauses in pauses(), quota in quotas()) {
+    fn a_request_after_retry_after_is_admitted(pauses in pauses(), quota in quotas()) {
         let (mut record, mut now) = (Record::default(), START);
         for pause in pauses {
             now += pause;
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_shown_never_remains_more_than_its_limit(pauses in pauses(), quota in quotas()) {
+    fn the_shown_remaining_never_exceeds_the_limit(pauses in pauses(), quota in quotas()) {
         for decision in play(&pauses, quota) {
             let shown = decision.shown();
             prop_assert!(shown.remaining <= shown.limit && shown.resets_at > decision.now);
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn no_record_and_no_time_makes_the_law_panic(
+    fn no_record_and_no_time_makes_the_policy_panic(
         moments in prop::array::uniform7(any::<u64>()), counts in prop::array::uniform3(0..1u64 << 53),
         now: u64, per_minute: u64, per_day: u64,
     ) {

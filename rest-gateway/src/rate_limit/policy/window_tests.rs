@@ -66,14 +66,14 @@ fn the_day_is_the_utc_calendar_day() {
 }
 
 #[test]
-fn a_window_not_yet_opened_shows_its_full_limit_and_where_it_would_end() {
+fn an_unopened_window_shows_its_full_limit_and_its_possible_end() {
     let decision = inspect(Record::default(), FREE, UnixMillis(0), NOW).decision;
     assert_eq!(decision.minute, WindowView { limit: 60, remaining: 60, resets_at: later(60_000) });
     assert_eq!(decision.day, WindowView { limit: 1_000, remaining: 1_000, resets_at: MIDNIGHT });
 }
 
 #[test]
-fn the_sixty_first_request_in_a_minute_is_refused_and_counts_in_none() {
+fn the_sixty_first_request_in_a_minute_is_refused_and_not_counted() {
     let mut caller = Caller::default();
     caller.sends_many(60, FREE, NOW);
     let refused = caller.sends(FREE, later(1));
@@ -84,7 +84,7 @@ fn the_sixty_first_request_in_a_minute_is_refused_and_counts_in_none() {
 }
 
 #[test]
-fn a_request_over_the_days_limit_is_refused_and_counts_in_none() {
+fn a_request_over_the_days_limit_is_refused_and_not_counted() {
     let quota = Quota { per_minute: 60, per_day: 3 };
     let mut caller = Caller::default();
     caller.sends_many(3, quota, NOW);
@@ -117,7 +117,7 @@ fn if_both_windows_refuse_the_later_reset_answers_and_retry_after_covers_both() 
 }
 
 #[test]
-fn an_admitted_request_is_shown_the_window_with_the_fewest_remaining_and_of_a_tie_the_day() {
+fn an_admitted_request_shows_the_window_with_fewest_remaining_and_on_a_tie_the_day() {
     let mut caller = Caller::default();
     let shown = |quota, caller: &mut Caller| caller.sends(quota, NOW).shown().limit;
     assert_eq!(shown(Quota { per_minute: 10, per_day: 11 }, &mut caller), 10);
@@ -135,7 +135,7 @@ fn retry_after_is_at_least_one_second() {
 }
 
 #[test]
-fn a_plan_change_acts_in_the_running_window_and_never_shows_less_than_nothing() {
+fn a_plan_change_acts_in_the_running_window_and_never_underflows() {
     let pro = Quota { per_minute: 300, per_day: 10_000 };
     let mut caller = Caller::default();
     caller.sends_many(61, FREE, NOW);
@@ -146,7 +146,7 @@ fn a_plan_change_acts_in_the_running_window_and_never_shows_less_than_nothing() 
 }
 
 #[test]
-fn a_peek_counts_nothing_and_foretells_the_outcome() {
+fn a_peek_counts_nothing_and_predicts_the_outcome() {
     let mut caller = Caller::default();
     caller.sends_many(60, FREE, NOW);
     let first = inspect(caller.0, FREE, UnixMillis(0), NOW).decision;
@@ -156,7 +156,7 @@ fn a_peek_counts_nothing_and_foretells_the_outcome() {
 }
 
 #[test]
-fn a_clock_set_back_by_up_to_a_window_never_hands_requests_out_twice() {
+fn a_clock_set_back_by_up_to_a_window_never_admits_requests_twice() {
     let (quota, opened) = (Quota { per_minute: 60, per_day: 60 }, MIDNIGHT.plus(Duration::from_mins(1)));
     let mut caller = Caller::default();
     caller.sends_many(60, quota, opened);
@@ -174,7 +174,7 @@ fn a_clock_set_back_by_up_to_a_window_never_hands_requests_out_twice() {
 }
 
 #[test]
-fn a_clock_set_back_by_more_than_a_window_opens_a_new_one_instead_of_freezing_the_caller() {
+fn a_clock_set_back_by_more_than_a_window_opens_a_new_one() {
     let mut caller = Caller::default();
     caller.sends_many(60, FREE, NOW);
     let before = NOW.minus(Duration::from_millis(60_001));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_known_by_its_first_word() {
+    fn an_error_of_redis_is_classified_by_its_first_word() {
         for (codes, error) in [
             (["NOAUTH", "WRONGPASS", "NOPERM"].as_slice(), RedisCallError::Denied),
             (&["LOADING", "MISCONF", "BUSY", "MASTERDOWN", "NOREPLICAS"], RedisCallError::NotServing),

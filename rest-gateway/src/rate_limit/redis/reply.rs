@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_of_a_step_is_its_own() {
+    fn the_failure_of_a_step_affects_no_other() {
         let error = b"EWRONGTYPE Operation against a key holding the wrong kind of value".to_vec();
         let admitted = [b"A".as_slice(), &[0; 28]].concat();
         let replies = parse(answers([error, admitted, Vec::new()]), 3).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_another_number_of_steps_is_none() {
+    fn an_answer_with_another_number_of_steps_is_refused() {
         assert_eq!(parse(answers([]), 1).unwrap_err(), RedisCallError::Protocol);
         assert_eq!(parse(Value::Okay, 0).unwrap_err(), RedisCallError::Protocol);
         assert_eq!(parse(Value::Array(vec![Value::Int(-1)]), 0).unwrap_err(), RedisCallError::Protocol);
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_understood_or_refused(kind: u8, fields in bytes()) {
+        fn any_reply_is_parsed_or_refused(kind: u8, fields in bytes()) {
             let answer = [kind].into_iter().chain(fields.clone()).collect();
             let replies = parse(answers([answer]), 1).unwrap();
             let sizes: &[usize] = match kind {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_caller_has_names_of_its_own_and_all_of_an_account_one_tag() {
+    fn callers_have_distinct_names_and_an_account_has_one_hash_tag() {
         let names = |limit_key: LimitKey| {
             let Names { owner, abuse } = names("live-7", &limit_key);
             (owner, abuse)
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_installation_names_are_those_of_older_releases() {
+    fn without_an_installation_key_names_equal_those_of_older_releases() {
         assert_eq!(names("", &LimitKey::Account(42)).owner, "pet:{42}");
     }
 }

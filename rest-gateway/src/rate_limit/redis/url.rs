@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_redis_own_port_and_first_database() {
+    fn port_and_database_default_to_those_of_redis() {
         let url: RedisUrl = "redis://localhost".parse().unwrap();
         assert_eq!(url.to_string(), "redis://localhost:6379/0");
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_redis_are_taken_and_tls_cannot_be_weakened() {
+    fn only_redis_urls_are_accepted_and_tls_cannot_be_weakened() {
         for refused in [
             "",
             "localhost:6379",

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn three_failures_in_a_row_open_it_and_a_success_between_them_does_not() {
+    fn three_failures_in_a_row_open_the_breaker() {
         let mut breaker = opened(at(0));
         assert!(!breaker.is_closed());
         breaker = Breaker::new(true, at(0));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn while_it_is_closed_probes_count_like_requests() {
+    fn probes_count_like_requests_while_the_breaker_is_closed() {
         let mut breaker = Breaker::new(true, at(0));
         assert_eq!(breaker.asked(false, at(0)), None);
         assert_eq!(breaker.probed(false, at(1)), None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn it_closes_after_three_good_probes_in_a_row_and_half_a_second() {
+    fn the_breaker_closes_after_three_successful_probes_and_half_a_second() {
         let mut breaker = opened(at(1_000));
         for (good, now) in [(true, 1_100), (true, 1_200), (false, 1_300), (true, 1_400), (true, 1_450)] {
             assert_eq!(breaker.probed(good, at(now)), None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_were_under_way_when_it_opened_do_not_matter() {
+    fn requests_in_flight_when_the_breaker_opened_are_ignored() {
         let mut breaker = opened(at(0));
         for now in 0..100 {
             assert_eq!(breaker.asked(now % 2 == 0, at(now)), None);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_open_if_the_first_probe_failed() {
+    fn the_breaker_starts_open_if_the_first_probe_failed() {
         let mut breaker = Breaker::new(false, at(0));
         assert!(!breaker.is_closed());
         assert_eq!(
@@ -182,7 +182,7 @@ mod tests {
 
     /// Plays good probes, and requests that always fail, which is the worst case of flapping.
     #[test]
-    fn what_comes_and_goes_changes_the_state_less_and_less_often() {
+    fn a_flapping_server_changes_the_state_less_and_less_often() {
         let mut breaker = Breaker::new(true, at(0));
         let mut changes = Vec::new();
         for step in 0..2_400 {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn after_ten_good_seconds_earlier_openings_are_forgotten() {
+    fn ten_seconds_without_failures_clear_the_backoff() {
         let mut breaker = opened(at(0));
         for now in [500, 501, 502] {
             breaker.probed(true, at(now));

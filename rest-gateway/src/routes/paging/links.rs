@@ -62,12 +62,12 @@ mod tests {
     }
 
     #[test]
-    fn an_only_page_links_to_nothing() {
+    fn a_single_page_has_no_links() {
         assert_eq!(narrow().links(None, true), None);
     }
 
     #[test]
-    fn the_next_page_is_asked_for_in_the_clients_words() {
+    fn the_next_link_keeps_the_clients_parameters() {
         assert_eq!(bare().links(Some("abc"), true).unwrap(), r#"</v1/pets?cursor=abc>; rel="next""#);
         let expected = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next""#;
         assert_eq!(narrow().links(Some("abc"), true).unwrap(), expected);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_needs_to_be_given() {
+    fn all_parameters_are_optional() {
         for query in ["", "&", "x=1&y", "Limit=0&STATUS=&=5"] {
             assert_eq!(Query::parse(query), Query { limit: Ok(None), status: Ok(None), cursor: Ok(None) });
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_not_empty_and_given_once() {
+    fn an_empty_or_repeated_cursor_is_refused() {
         for query in ["cursor=", "cursor", "cursor=a&cursor=a", "cursor=%ff"] {
             assert!(Query::parse(query).cursor.is_err(), "{query}");
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn on_a_connection_of_age_the_next_answer_is_the_last() {
+async fn an_old_connection_closes_after_the_next_answer() {
     // Long enough for the first answer.
     let age = Duration::from_secs(2);
     let server = Running::start(app(), ServerLimits { max_connection_age: age, ..patient() }).await;
@@ -17,7 +17,7 @@ async fn on_a_connection_of_age_the_next_answer_is_the_last() {
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_end_with_its_connections_age_is_cut_off() {
+async fn a_request_that_outlives_its_connections_maximum_age_is_cut_off() {
     let limits = ServerLimits { max_connection_age: SHORT, connection_age_grace: SHORT, ..patient() };
     let (app, begun, _finish) = slow_app();
     let server = Running::start(app, limits).await;
@@ -27,7 +27,7 @@ async fn a_request_that_does_not_end_with_its_connections_age_is_cut_off() {
 }
 
 #[tokio::test]
-async fn while_the_server_drains_every_answer_is_the_last_of_its_connection() {
+async fn during_the_drain_every_answer_closes_its_connection() {
     let mut server = Running::start(app(), patient()).await;
     let mut before = server.send(GET_PEER).await;
     let peer = before.local_addr().unwrap().to_string();
@@ -93,7 +93,7 @@ async fn heeding_client(addr: SocketAddr, first_answer: oneshot::Sender<()>) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_loses_no_request_of_clients_that_heed_it() {
+async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
     for round in 0..6 {
         let mut server = Running::start(app(), patient()).await;
         let (mut clients, mut first_answers) = (Vec::new(), Vec::new());
@@ -118,7 +118,7 @@ async fn a_drain_loses_no_request_of_clients_that_heed_it() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_finished_at_shutdown() {
+async fn a_request_in_flight_is_finished_at_shutdown() {
     let (app, begun, finish) = slow_app();
     let server = Running::start(app, patient()).await;
     let mut stream = server.send(GET_SLOW).await;
@@ -168,7 +168,7 @@ async fn shutdown_closes_idle_connections_soon() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_at_its_deadline_whatever_clients_do() {
+async fn shutdown_ends_at_its_deadline() {
     let server = Running::start(app(), ServerLimits { drain_deadline: SHORT, ..patient() }).await;
     let _silent = server.connect().await;
     let _half_sent = server.send("GET /peer HTTP/1.1\r\nHo").await;

@@ -96,7 +96,7 @@ async fn half_a_greeting_is_closed() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_told_and_closed() {
+async fn an_idle_connection_gets_goaway_and_is_closed() {
     let server = Secured::start(impatient()).await;
     let mut stream = server.send(&[PREFACE, NO_SETTINGS]).await;
     read_until_kind(&mut stream, GOAWAY).await;
@@ -104,14 +104,14 @@ async fn an_idle_connection_is_told_and_closed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_taken_is_given_up() {
+async fn an_unread_answer_is_abandoned() {
     let server = Secured::start(ServerLimits { stream_deadline: SHORT, ..patient() }).await;
     let mut stream = server.send(&[PREFACE, NO_WINDOW, GET_LARGE]).await;
     read_until_kind(&mut stream, RST_STREAM).await;
 }
 
 #[tokio::test]
-async fn answers_that_wait_for_a_window_do_not_keep_a_connection() {
+async fn answers_without_a_window_do_not_keep_a_connection_open() {
     let server = Secured::start(impatient()).await;
     // With a window of one byte the rest is in the server's buffer, and its request is over.
     let one_byte = [&NO_WINDOW[..14], &[1]].concat();

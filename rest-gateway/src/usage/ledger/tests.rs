@@ -18,7 +18,7 @@ fn total(report: &ReportUsageRequest) -> i64 {
 }
 
 #[test]
-fn answers_are_counted_by_class_and_calls_of_get_pet_beside() {
+fn answers_are_counted_by_status_class_and_operation() {
     let (ledger, key) = (ledger(), key(7, "k"));
     for status in [200, 201, 204, 400, 404, 410, 429, 429, 500, 503] {
         ledger.count(&key, MINUTE, status, status == 404);
@@ -31,7 +31,7 @@ fn answers_are_counted_by_class_and_calls_of_get_pet_beside() {
 }
 
 #[test]
-fn minutes_are_counted_by_key_also_when_the_key_is_resolved_anew() {
+fn minutes_are_counted_by_key_even_when_it_is_resolved_again() {
     let ledger = ledger();
     let (first, second, again) = (key(7, "first"), key(7, "second"), key(7, "first"));
     for key in [&first, &second, &again] {
@@ -65,7 +65,7 @@ fn a_report_is_repeated_unchanged_until_it_is_answered() {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_between_many_threads_and_reports_of_a_thousand_rows() {
+fn concurrent_counts_and_reports_lose_and_duplicate_nothing() {
     let ledger = ledger();
     let keys: Vec<_> = (0..3_000).map(|account| key(account, &format!("key {account}"))).collect();
     let mut reported = 0;
@@ -87,7 +87,7 @@ fn nothing_is_lost_or_doubled_between_many_threads_and_reports_of_a_thousand_row
 }
 
 #[test]
-fn a_core_that_is_away_for_long_does_not_fill_the_memory() {
+fn a_long_outage_of_the_core_does_not_fill_the_memory() {
     let ledger = ledger();
     let first = key(0, "first");
     ledger.count(&first, MINUTE, 200, false);

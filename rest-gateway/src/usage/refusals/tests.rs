@@ -49,7 +49,7 @@ fn sums(refusals: &RefusalLedger) -> (usize, i64, i64) {
 }
 
 #[test]
-fn a_refusal_is_told_with_all_that_explains_it_once() {
+fn a_refusal_is_reported_once_with_its_explanation() {
     let refusals = RefusalLedger::default();
     refusals.note(MINUTE, limited(&key(7, "k"), 1));
     let (told, counts) = refusals.take();
@@ -71,7 +71,7 @@ fn a_refusal_is_told_with_all_that_explains_it_once() {
 }
 
 #[test]
-fn an_account_that_is_refused_all_the_time_has_few_places_and_all_its_requests_count() {
+fn an_account_refused_constantly_fills_few_places_and_every_request_counts() {
     let refusals = RefusalLedger::default();
     let (loud, quiet) = (key(7, "loud"), key(8, "quiet"));
     for number in 0..10_000 {
@@ -92,7 +92,7 @@ fn an_account_that_is_refused_all_the_time_has_few_places_and_all_its_requests_c
 }
 
 #[test]
-fn every_request_is_kept_of_an_account_that_is_refused_six_times_a_second() {
+fn every_refusal_is_stored_at_six_refusals_a_second() {
     let refusals = RefusalLedger::default();
     let key = key(7, "k");
     for number in 0..30 {
@@ -102,7 +102,7 @@ fn every_request_is_kept_of_an_account_that_is_refused_six_times_a_second() {
 }
 
 #[test]
-fn a_new_cause_finds_room_behind_any_number_of_other_refusals() {
+fn a_new_cause_has_room_despite_any_number_of_other_refusals() {
     let refusals = RefusalLedger::default();
     for number in 0..10_000 {
         for account in 0..20 {
@@ -132,7 +132,7 @@ fn a_new_cause_finds_room_behind_any_number_of_other_refusals() {
 }
 
 #[test]
-fn a_flood_without_keys_leaves_places_for_accounts_and_other_addresses() {
+fn a_flood_without_keys_leaves_room_for_accounts_and_other_addresses() {
     let refusals = RefusalLedger::default();
     let invalid = |number, name| RefusedRequest { who: address(number), ..invalid_key(name) };
     for number in 0..10_000 {

@@ -9,7 +9,7 @@ use petstore_test_servers::{
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn each_test_has_a_database_of_its_own() {
+async fn each_test_has_its_own_database() {
     let postgres = PostgresServer::shared().await;
     let (one, other) = tokio::join!(postgres.database(), postgres.database());
     one.psql("CREATE TABLE pet (name text)").await;
@@ -70,7 +70,7 @@ async fn the_server_terminates_the_backends_of_all_databases() {
 }
 
 #[tokio::test]
-async fn a_password_is_asked_for_and_settings_are_taken() {
+async fn a_password_is_required_and_settings_are_applied() {
     let options = PostgresOptions {
         password: Some("letmein"),
         fsync: true,
@@ -115,7 +115,7 @@ async fn committed_rows_outlive_a_crash_an_immediate_stop_and_a_restart() {
 }
 
 #[tokio::test]
-async fn a_paused_server_answers_when_it_is_resumed_and_not_before() {
+async fn a_paused_server_answers_only_once_resumed() {
     let mut postgres = PostgresServer::start(PostgresOptions::default()).await;
     let database = postgres.database().await;
     // Its backend exists already when the server is stopped: so the backend has to be stopped as well.

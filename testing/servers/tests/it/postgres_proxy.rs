@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(5);
 const HELD: Duration = Duration::from_millis(300);
 
 #[tokio::test]
-async fn without_a_fault_everything_passes_and_is_noted() {
+async fn without_a_fault_everything_passes_and_is_recorded() {
     let (database, proxy) = proxied().await;
     assert_eq!(database.try_psql_at(proxy.address(), "SELECT name FROM pets").await.unwrap(), "Rex");
     let seen = proxy.seen();
@@ -29,7 +29,7 @@ async fn without_a_fault_everything_passes_and_is_noted() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_held_or_halved_arrives_late_and_whole() {
+async fn a_delayed_or_halved_answer_arrives_late_and_whole() {
     let (database, proxy) = proxied().await;
     let answer = site("SELECT pets", Side::Backend, "DataRow");
     for action in [Action::Hold(HELD), Action::Halve(HELD)] {
@@ -46,7 +46,7 @@ async fn an_answer_that_is_held_or_halved_arrives_late_and_whole() {
 }
 
 #[tokio::test]
-async fn a_statement_that_is_cut_before_or_within_it_is_not_executed_and_one_that_is_cut_after_it_is() {
+async fn a_statement_is_executed_only_if_the_cut_comes_after_it() {
     let (database, proxy) = proxied().await;
     let query = site("INSERT pets", Side::Frontend, "Query");
     let complete = site("INSERT pets", Side::Backend, "CommandComplete");
@@ -70,7 +70,7 @@ async fn a_statement_that_is_cut_before_or_within_it_is_not_executed_and_one_tha
 }
 
 #[tokio::test]
-async fn a_fault_whose_message_does_not_come_is_taken_back() {
+async fn a_fault_whose_message_does_not_arrive_is_withdrawn() {
     let (database, proxy) = proxied().await;
     let query = site("SELECT pets", Side::Frontend, "Query");
     let cut = MessageFault::at(&query, Action::CutBefore);

@@ -66,7 +66,7 @@ async fn jitter_stays_within_its_bounds_and_varies() {
 }
 
 #[tokio::test]
-async fn a_delay_that_is_over_is_over_for_what_is_on_its_way() {
+async fn an_ended_delay_releases_bytes_in_transit() {
     let (proxy, mut client) = echo().await;
     proxy.set(Fault::delay_ms(60_000)).await;
     client.write_all(b"x").await.unwrap();
@@ -86,7 +86,7 @@ async fn a_throttle_bounds_the_rate_of_answers() {
 }
 
 #[tokio::test]
-async fn a_black_hole_holds_everything_until_it_is_over() {
+async fn a_black_hole_holds_everything_until_it_ends() {
     let (proxy, mut old) = echo().await;
     proxy.set(Fault::Blackhole).await;
     let mut new = TcpStream::connect(proxy.address()).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_black_hole_holds_everything_until_it_is_over() {
 }
 
 #[tokio::test]
-async fn refusing_is_to_be_dead_and_back_at_the_same_address() {
+async fn a_refusing_proxy_looks_like_a_dead_server_at_the_same_address() {
     let (proxy, mut old) = echo().await;
     proxy.set(Fault::Refuse).await;
     assert_reset(&mut old).await;
@@ -115,7 +115,7 @@ async fn refusing_is_to_be_dead_and_back_at_the_same_address() {
 }
 
 #[tokio::test]
-async fn new_connections_are_reset_while_old_ones_live() {
+async fn new_connections_are_reset_while_old_ones_continue() {
     let (proxy, mut old) = echo().await;
     proxy.set(Fault::ResetOnAccept).await;
     // The reset may come before `connect` returns, or after.
@@ -137,7 +137,7 @@ async fn open_connections_are_reset_and_new_ones_accepted() {
 }
 
 #[tokio::test]
-async fn a_cut_lets_so_many_bytes_of_each_answer_pass() {
+async fn a_cut_passes_the_given_number_of_bytes_of_each_answer() {
     let (proxy, mut client) = echo().await;
     proxy.set(Fault::Cut { response_bytes: 3 }).await;
     for _ in 0..2 {
@@ -150,7 +150,7 @@ async fn a_cut_lets_so_many_bytes_of_each_answer_pass() {
 }
 
 #[tokio::test]
-async fn a_cut_once_takes_an_answer_after_the_target_has_seen_the_request_and_spares_the_retry() {
+async fn a_single_cut_loses_one_answer_and_spares_the_retry() {
     let (target, mut seen) = recorder().await;
     let proxy = Proxy::to(target).await;
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
@@ -179,7 +179,7 @@ async fn a_half_closed_connection_still_takes_requests() {
 }
 
 #[tokio::test]
-async fn the_reset_of_a_client_reaches_the_target_and_the_other_way_round() {
+async fn resets_pass_in_both_directions() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::to(listener.local_addr().unwrap()).await;
     for client_resets in [true, false] {
@@ -193,7 +193,7 @@ async fn the_reset_of_a_client_reaches_the_target_and_the_other_way_round() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_away_resets_the_client_and_a_dropped_proxy_refuses_it() {
+async fn an_absent_target_resets_the_client_and_a_dropped_proxy_refuses_it() {
     let (proxy, _client) = echo().await;
     let address = proxy.address();
     drop(proxy);

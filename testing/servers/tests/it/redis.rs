@@ -46,7 +46,7 @@ async fn a_full_memory_refuses_writes() {
 }
 
 #[tokio::test]
-async fn a_paused_server_answers_when_it_is_resumed_and_not_before() {
+async fn a_paused_server_answers_only_once_resumed() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     let mut client = TcpStream::connect(redis.address()).await.unwrap();
     assert_eq!(ping(&mut client).await, "+PONG\r\n");

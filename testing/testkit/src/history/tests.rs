@@ -126,7 +126,7 @@ fn a_limiter_that_checks_and_then_increments_is_found() {
 }
 
 #[test]
-fn gateways_that_count_by_themselves_and_say_shared_are_found() {
+fn gateways_that_count_locally_and_say_shared_are_found() {
     let violations = check(&play(Limiter::PerGateway, &calm())).violations;
     let count = |is: fn(&Violation) -> bool| violations.iter().filter(|violation| is(violation)).count();
     assert_eq!(count(|violation| matches!(violation, Violation::OverAdmitted(..))), 1);
@@ -135,7 +135,7 @@ fn gateways_that_count_by_themselves_and_say_shared_are_found() {
 }
 
 #[test]
-fn gateways_that_count_by_themselves_and_say_node_are_clean() {
+fn gateways_that_count_locally_and_say_node_are_clean() {
     let mut records = play(Limiter::PerGateway, &calm());
     for record in &mut records {
         record.scope = Some("node".to_owned());
@@ -152,7 +152,7 @@ fn a_limiter_that_refuses_one_too_early_is_found() {
 }
 
 #[test]
-fn a_request_whose_fate_is_unknown_may_have_counted() {
+fn a_request_without_an_answer_may_have_counted() {
     for unknown in [Err(NoAnswer::Broken), Err(NoAnswer::TimedOut), Ok(503)] {
         let mut records = play(Limiter::Atomic { limit: LIMIT }, &busy());
         records[3].status = unknown;
@@ -207,7 +207,7 @@ fn an_answer_without_its_headers_is_found() {
 }
 
 #[test]
-fn no_records_are_clean_and_prove_nothing() {
+fn no_records_are_clean() {
     let report = check(&[]);
     report.assert_clean();
     assert_eq!(report.to_string(), "0 admitted in 0 windows, 0 violations");

@@ -50,7 +50,7 @@ async fn an_exact_limiter_behind_two_gateways_is_clean_under_three_times_its_lim
 
 /// Tests a limiter that is wrong (negative control): if the checker accepted it, it would accept anything.
 #[tokio::test]
-async fn a_limiter_that_checks_and_then_increments_is_found_out() {
+async fn a_limiter_that_checks_and_then_increments_is_detected() {
     let (gateway, other) = gateways(Limiter::CheckThenIncrement).await;
     let load = Load::new(&[gateway.address, other.address], &[sender(0)]).over(8);
     let violations = check(&load.closed_loop(Bounds { requests: 150, time: LONG }).await).violations;
@@ -61,7 +61,7 @@ async fn a_limiter_that_checks_and_then_increments_is_found_out() {
 }
 
 #[tokio::test]
-async fn an_open_loop_counts_the_wait_of_requests_that_a_stall_has_held_up() {
+async fn an_open_loop_counts_the_wait_of_stalled_requests() {
     let gateway = Gateway::start(Limiter::Stalls, Arc::default()).await;
     let load = Load::new(&[gateway.address], &[sender(0)]).over(1);
     let open = load.open_loop(100, Bounds { requests: 20, time: LONG }).await;
@@ -84,7 +84,7 @@ async fn an_open_loop_counts_the_wait_of_requests_that_a_stall_has_held_up() {
 }
 
 #[tokio::test]
-async fn a_load_ends_with_its_time() {
+async fn a_load_ends_after_its_duration() {
     let gateway = Gateway::start(Limiter::Atomic, Arc::default()).await;
     let load = Load::new(&[gateway.address], &[sender(0), sender(1)]);
     let records = load.open_loop(200, Bounds { requests: 1_000_000, time: Duration::from_millis(100) }).await;
@@ -94,7 +94,7 @@ async fn a_load_ends_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_request_without_an_answer_says_why() {
+async fn a_request_without_an_answer_has_its_cause() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let bounds = Bounds { requests: 3, time: LONG };
     let records = Load::new(&[nobody], &[sender(0)]).closed_loop(bounds).await;

@@ -43,7 +43,7 @@ async fn accounts_are_found_by_name_plan_and_suspension_page_by_page() {
 }
 
 #[tokio::test]
-async fn an_update_changes_what_its_mask_names() {
+async fn an_update_changes_the_fields_of_its_mask() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     admin.create_account(new_account("acme")).await.unwrap();
@@ -73,7 +73,7 @@ async fn an_update_changes_what_its_mask_names() {
 }
 
 #[tokio::test]
-async fn gateways_hear_of_a_suspension_and_of_its_end() {
+async fn gateways_learn_of_a_suspension_and_its_end() {
     use petstore_proto::internal::v1::{KeyState, ListChangesRequest};
     let shop = Shop::open().await;
     let (mut admin, mut keys) = (local(&shop), shop.keys());

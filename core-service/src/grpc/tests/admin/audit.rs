@@ -31,7 +31,7 @@ async fn every_change_leaves_exactly_one_audit_event_and_none_holds_a_secret() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_or_fails_leaves_no_audit_event() {
+async fn failed_and_empty_changes_leave_no_audit_event() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     change_everything(&mut admin).await;
@@ -102,7 +102,7 @@ async fn the_database_refuses_to_change_or_remove_an_audit_event() {
 }
 
 #[tokio::test]
-async fn the_audit_is_told_page_by_page_each_event_once() {
+async fn the_audit_is_paged_with_each_event_once() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     let (actions, _) = change_everything(&mut admin).await;

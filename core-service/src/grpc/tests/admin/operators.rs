@@ -183,7 +183,7 @@ async fn the_last_admin_and_oneself_are_revoked_only_with_force() {
 }
 
 #[tokio::test]
-async fn after_any_number_of_guesses_a_correct_token_or_session_is_heard() {
+async fn guesses_of_tokens_lock_out_no_valid_token_or_session() {
     let shop = Shop::open().await;
     let ask = async |token: &str| {
         let asked = remote(&shop).get_current_operator(with(token, pb::GetCurrentOperatorRequest {})).await;

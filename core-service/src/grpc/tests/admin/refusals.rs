@@ -8,7 +8,7 @@ use petstore_proto::{
 use super::*;
 
 #[tokio::test]
-async fn what_refuses_now_is_explained_by_the_state_of_account_and_keys() {
+async fn current_refusals_are_explained_by_the_state_of_account_and_keys() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     let (_, used) = acme(&shop).await;
@@ -139,7 +139,7 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
 }
 
 #[tokio::test]
-async fn every_cause_has_a_sentence_of_its_own() {
+async fn every_cause_has_its_own_sentence() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
     let window = "from 2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z";
@@ -173,7 +173,7 @@ async fn every_cause_has_a_sentence_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_request_is_explained_by_since_when_its_key_and_account_are_refused_and_why() {
+async fn a_refusal_names_since_when_and_why_its_key_or_account_is_refused() {
     let shop = Shop::open().await;
     let (account_id, banned) = acme(&shop).await;
     let mut admin = local(&shop);
@@ -242,7 +242,7 @@ async fn a_request_id_that_others_use_hides_no_account() {
 }
 
 #[tokio::test]
-async fn where_no_refusal_is_kept_the_answer_says_what_is_sampled_and_where_to_look() {
+async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
     let sampled = "is kept, but there may have been one: refusals are sampled, and reported every 5 \
@@ -282,7 +282,7 @@ async fn where_no_refusal_is_kept_the_answer_says_what_is_sampled_and_where_to_l
 }
 
 #[tokio::test]
-async fn questions_that_name_nothing_too_much_or_a_secret_are_refused() {
+async fn invalid_requests_for_explanations_are_refused() {
     let shop = Shop::open().await;
     let (_, key_id) = acme(&shop).await;
     let rule = "request_id must be 8 to 64 ASCII letters, digits, '.', '_' and '-'";
@@ -304,7 +304,7 @@ async fn questions_that_name_nothing_too_much_or_a_secret_are_refused() {
 }
 
 #[tokio::test]
-async fn refusals_of_an_account_are_told_together_with_what_is_in_force() {
+async fn explanations_of_an_account_include_current_refusals() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
     let mine = |refused: Refusal| Refusal { account_id, key_id: key_id.clone(), ..refused };
@@ -353,7 +353,7 @@ async fn refusals_of_an_account_are_told_together_with_what_is_in_force() {
 }
 
 #[tokio::test]
-async fn what_a_gateway_reports_of_refusals_is_bounded_and_judged() {
+async fn a_report_of_refusals_is_bounded_and_validated() {
     let shop = Shop::open().await;
     let right = refusal("request-1", RefusalCause::InvalidKey);
     let one = |refusal: Refusal| vec![refusal];

@@ -21,7 +21,7 @@ fn invalid() -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn a_session_stands_for_its_operator_for_8_hours() {
+async fn a_session_is_valid_for_8_hours() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let ann = token(&shop, "ann", Role::Admin).await;
@@ -66,7 +66,7 @@ async fn a_session_ends_with_its_operators_token_and_when_it_is_ended() {
 }
 
 #[tokio::test]
-async fn a_session_may_do_what_its_operator_may_but_open_another_one() {
+async fn a_session_has_its_operators_rights_except_opening_another() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let vera = token(&shop, "vera", Role::Viewer).await;
@@ -88,7 +88,7 @@ async fn a_session_may_do_what_its_operator_may_but_open_another_one() {
 }
 
 #[tokio::test]
-async fn no_token_but_one_that_was_issued_is_a_session() {
+async fn only_an_issued_token_is_a_session() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let ann = token(&shop, "ann", Role::Admin).await;
@@ -139,7 +139,7 @@ async fn any_number_of_sign_ins_leaves_one_event_a_minute() {
 }
 
 #[tokio::test]
-async fn an_operators_fifty_first_session_ends_the_oldest_and_nobody_elses() {
+async fn an_operators_fifty_first_session_ends_only_their_oldest() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let (ann, bea) = (token(&shop, "ann", Role::Admin).await, token(&shop, "bea", Role::Admin).await);

@@ -5,7 +5,7 @@ use petstore_proto::internal::v1::{self as internal, ReportUsageRequest, UsageRo
 use super::*;
 
 #[tokio::test]
-async fn usage_is_told_by_day_of_one_account_and_of_all() {
+async fn usage_is_reported_by_day_for_one_account_and_for_all() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     let today = 1_800_000_000 / 86_400;
@@ -80,7 +80,7 @@ async fn account_with_keys(admin: &mut Admin, name: &str) -> (i64, [String; 2]) 
 }
 
 #[tokio::test]
-async fn usage_is_told_by_minute_of_a_key_of_each_key_and_of_all_accounts() {
+async fn usage_is_reported_by_minute_for_a_key_for_each_key_and_for_all_accounts() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     let (acme, [first, second]) = account_with_keys(&mut admin, "acme").await;
@@ -129,7 +129,7 @@ async fn usage_is_told_by_minute_of_a_key_of_each_key_and_of_all_accounts() {
 }
 
 #[tokio::test]
-async fn usage_that_is_not_counted_so_is_refused_and_not_told_otherwise() {
+async fn unsupported_breakdowns_of_usage_are_refused() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     let (_, [key, _]) = account_with_keys(&mut admin, "acme").await;
@@ -163,7 +163,7 @@ async fn usage_that_is_not_counted_so_is_refused_and_not_told_otherwise() {
 }
 
 #[tokio::test]
-async fn the_overview_has_every_minute_what_refused_and_who_was_refused_most() {
+async fn the_overview_has_every_minute_all_causes_and_the_most_refused_accounts() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     let (acme, [key, _]) = account_with_keys(&mut admin, "acme").await;

@@ -99,7 +99,7 @@ impl Test {
 const ONE: Turns = Turns { at_once: 1, most: 1 };
 
 #[tokio::test]
-async fn the_first_call_goes_at_once_and_those_that_wait_meanwhile_go_together_up_to_a_bound() {
+async fn the_first_call_runs_at_once_and_waiting_ones_are_batched_up_to_a_bound() {
     let test = Test::new(ONE);
     let first = test.ask("a");
     test.begun().await;
@@ -111,7 +111,7 @@ async fn the_first_call_goes_at_once_and_those_that_wait_meanwhile_go_together_u
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_takes_no_other_along() {
+async fn a_cancelled_caller_cancels_no_other() {
     let test = Test::new(ONE);
     let under_way = ["a", "b"].map(|name| test.ask(name));
     test.begun().await;
@@ -125,7 +125,7 @@ async fn a_caller_that_gives_up_takes_no_other_along() {
 }
 
 #[tokio::test]
-async fn a_batch_that_nobody_waits_for_is_not_begun() {
+async fn a_batch_without_callers_is_not_begun() {
     let test = Test::new(ONE);
     let first = test.ask("a");
     test.begun().await;
@@ -138,7 +138,7 @@ async fn a_batch_that_nobody_waits_for_is_not_begun() {
 }
 
 #[tokio::test]
-async fn another_connection_goes_to_work_for_those_that_wait_for_long() {
+async fn overdue_calls_get_a_second_connection() {
     let test = Test::new(Turns { at_once: 1, most: 2 });
     let first = test.ask("a");
     test.begun().await;
@@ -168,7 +168,7 @@ async fn a_batch_that_panics_fails_its_calls_and_the_next_is_answered() {
 }
 
 #[tokio::test]
-async fn the_wait_for_a_turn_is_bounded() {
+async fn the_wait_in_the_queue_is_bounded() {
     let test = Test::new(ONE);
     let first = test.ask("a");
     test.begun().await;
@@ -181,7 +181,7 @@ async fn the_wait_for_a_turn_is_bounded() {
 }
 
 #[tokio::test]
-async fn without_a_connection_all_that_wait_are_told_so() {
+async fn without_a_connection_all_waiting_calls_fail() {
     let test = Test::on("sqlite:///nowhere/at/all.db", ONE);
     for answer in join_all(["a", "b"].map(|name| test.ask(name))).await {
         assert!(matches!(answer, Err(BatchError { error: DbErr::Conn(_), .. })), "{answer:?}");
@@ -191,7 +191,7 @@ async fn without_a_connection_all_that_wait_are_told_so() {
 }
 
 #[tokio::test]
-async fn closing_lets_a_batch_finish_and_refuses_those_that_wait() {
+async fn closing_finishes_the_running_batch_and_refuses_waiting_calls() {
     let test = Test::new(ONE);
     let first = test.ask("a");
     test.begun().await;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_connection_that_is_old_or_was_not_needed_is_closed() {
+async fn old_and_idle_connections_are_closed() {
     let (_store, database) = new_database().await;
     let url: crate::DatabaseUrl = database.url().parse().unwrap();
     // Long enough for the first statement.
@@ -37,7 +37,7 @@ async fn one_caller_after_the_other_uses_one_connection_for_each_kind_of_call() 
 }
 
 #[tokio::test]
-async fn no_pet_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
+async fn pets_acknowledged_while_the_server_was_frozen_are_kept() {
     let mut server = PostgresServer::start(PostgresOptions::default()).await;
     let database = server.database().await;
     let home = Home::Database(database);
@@ -76,7 +76,7 @@ async fn no_pet_is_lost_that_was_acknowledged_while_the_server_was_frozen() {
 }
 
 #[tokio::test]
-async fn answers_that_never_come_do_not_let_work_pile_up() {
+async fn missing_answers_do_not_pile_work_up() {
     let (_store, database) = new_database().await;
     let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
     let url = database.url_at(proxy.address()).parse().unwrap();

@@ -51,7 +51,7 @@ async fn create_all(store: &Store, names: &[&str]) -> Vec<Result<Created, PetSto
 }
 
 #[tokio::test]
-async fn creations_at_once_are_one_statement_and_each_gets_its_own_pet() {
+async fn concurrent_creations_are_one_statement_and_each_gets_its_own_pet() {
     let (store, _home) = new_store().await;
     let (store, sent) = counted(store);
     let names: Vec<_> = (0..40).map(|number| format!("pet {number}")).collect();
@@ -83,7 +83,7 @@ async fn creations_at_once_are_one_statement_and_each_gets_its_own_pet() {
 }
 
 #[tokio::test]
-async fn more_than_one_batch_holds_go_in_several() {
+async fn more_creations_than_fit_are_split_into_batches() {
     let (store, _home) = new_store().await;
     let (store, sent) = counted(store);
     let pets = join_all((0..3 * MOST_PETS).map(|_| store.pets().insert(pet("Rex")))).await;
@@ -94,7 +94,7 @@ async fn more_than_one_batch_holds_go_in_several() {
 }
 
 #[tokio::test]
-async fn a_taken_name_fails_nobody_else_of_its_batch() {
+async fn a_taken_key_fails_no_other_creation_of_its_batch() {
     let (store, home) = new_store().await;
     let other = open(&home).await;
     let taken = other.creations().insert_once(&named("b"), pet("b"), NOW).await.unwrap().pet;
@@ -124,7 +124,7 @@ async fn refuse_bad_pets(store: &Store) {
 }
 
 #[tokio::test]
-async fn a_pet_that_the_database_refuses_fails_nobody_else_of_its_batch() {
+async fn a_refused_pet_fails_no_other_creation_of_its_batch() {
     let (store, _home) = new_store().await;
     refuse_bad_pets(&store).await;
     let created = create_all(&store, &["a", "bad", "c"]).await;
@@ -140,7 +140,7 @@ async fn a_pet_that_the_database_refuses_fails_nobody_else_of_its_batch() {
 }
 
 #[tokio::test]
-async fn a_name_that_another_core_does_not_finish_holds_up_nobody_else() {
+async fn a_key_held_by_another_core_delays_no_other_creation() {
     use sea_orm::ConnectionTrait;
     let (store, database) = new_database().await;
     let other = foreign_transaction(&database.url().parse().unwrap()).await;
@@ -173,7 +173,7 @@ async fn a_name_that_another_core_does_not_finish_holds_up_nobody_else() {
 
 /// Tests that two cores that add the same names cannot deadlock: at most one waits for the other.
 #[tokio::test]
-async fn a_batch_adds_names_in_the_order_of_their_digests() {
+async fn a_batch_adds_keys_in_the_order_of_their_digests() {
     use sea_orm::ConnectionTrait;
     let (store, database) = new_database().await;
     let url = database.url().parse().unwrap();
@@ -220,7 +220,7 @@ async fn a_batch_adds_names_in_the_order_of_their_digests() {
 }
 
 #[tokio::test]
-async fn two_cores_that_add_the_same_names_in_opposite_orders_add_each_once() {
+async fn two_cores_adding_the_same_keys_in_opposite_orders_add_each_once() {
     let (store, home) = new_store().await;
     let other = open(&home).await;
     for round in 0..10 {
@@ -237,7 +237,7 @@ async fn two_cores_that_add_the_same_names_in_opposite_orders_add_each_once() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_takes_no_creation_of_its_batch_along() {
+async fn a_cancelled_caller_cancels_no_other_creation_of_its_batch() {
     let (store, home) = new_store().await;
     let lock = crate::store::test_support::lock_for_writing(&home.url()).await;
     let creations = ["a", "b", "c"].map(|name| {
@@ -259,7 +259,7 @@ async fn a_caller_that_gives_up_takes_no_creation_of_its_batch_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_was_told_of_a_pet_finds_it_at_once_alone_and_in_the_list_that_all_ask_for() {
+async fn an_acknowledged_pet_is_found_at_once_alone_and_in_lists() {
     let (store, _home) = new_store().await;
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
     let callers: Vec<_> = (0..20)

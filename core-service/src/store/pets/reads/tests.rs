@@ -61,7 +61,7 @@ fn expected(all: &[Pet], list: ListPets) -> Vec<Pet> {
 }
 
 #[tokio::test]
-async fn each_of_the_lists_that_are_read_together_is_what_it_is_alone() {
+async fn lists_read_in_one_batch_equal_those_read_alone() {
     let (store, _home) = filled(40).await;
     let all =
         store.pets().list(ListPets { size: PageSize::MAX, after: None, status: None }).await.unwrap().rows;
@@ -84,7 +84,7 @@ async fn each_of_the_lists_that_are_read_together_is_what_it_is_alone() {
 }
 
 #[tokio::test]
-async fn equal_lists_that_wait_are_read_once() {
+async fn equal_waiting_lists_are_read_once() {
     let (store, _home) = filled(5).await;
     let (store, sent) = counted(store);
     let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
@@ -95,7 +95,7 @@ async fn equal_lists_that_wait_are_read_once() {
 }
 
 #[tokio::test]
-async fn pets_that_are_read_together_are_those_that_were_asked_for() {
+async fn pets_read_in_one_batch_are_the_requested_ones() {
     let (store, _home) = filled(30).await;
     let (store, sent) = counted(store);
     let ids = [7, 1, 31, 7, -1, 30, 0, i64::MAX, i64::MIN, 12];
@@ -110,7 +110,7 @@ async fn pets_that_are_read_together_are_those_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn a_pet_that_was_read_is_kept_and_one_that_was_missed_is_not() {
+async fn a_found_pet_is_cached_and_a_missing_one_is_not() {
     let (store, _home) = filled(2).await;
     let (store, sent) = counted(store.with_pet_cache(1_000));
     let find = async |id| store.pets().find(PetId(id)).await.unwrap().map(|pet| pet.name.as_str().to_owned());
@@ -126,7 +126,7 @@ async fn a_pet_that_was_read_is_kept_and_one_that_was_missed_is_not() {
 /// Tests that a plan that was made once is right for all values, even if it was made while the table was
 /// empty.
 #[tokio::test]
-async fn the_plans_that_are_made_once_go_by_index_on_postgresql() {
+async fn generic_plans_use_an_index_on_postgresql() {
     if Engine::of_this_run() != Engine::Postgres {
         return;
     }
@@ -161,7 +161,7 @@ async fn the_plans_that_are_made_once_go_by_index_on_postgresql() {
 }
 
 #[test]
-fn lists_that_are_read_together_have_few_texts_on_sqlite() {
+fn lists_read_in_one_batch_have_few_statement_texts_on_sqlite() {
     // Each connection keeps the statements of all texts prepared, at 3 kB for each page in them.
     let page = |status| Rows { status, after: 1, limit: 20 };
     let mut texts = std::collections::HashSet::new();

@@ -25,7 +25,7 @@ fn rex() -> NewPet {
 }
 
 #[tokio::test]
-async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
+async fn folder_and_file_are_created_and_content_survives() {
     let folder = tempfile::tempdir().unwrap();
     let url = url(&folder.path().join("a/b%20c/pets.db"));
     let store = Store::open(&url, MIGRATE).await.unwrap();
@@ -37,7 +37,7 @@ async fn folder_and_file_are_created_and_what_is_stored_is_there_again() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_read_the_files_whatever_the_umask() {
+async fn only_the_owner_may_read_the_files_whatever_the_umask() {
     use std::os::unix::fs::PermissionsExt;
     let (store, folder) = new_file().await;
     store.pets().insert(rex()).await.unwrap();
@@ -71,7 +71,7 @@ async fn the_connections_are_set_up_for_durability() {
 }
 
 #[tokio::test]
-async fn any_number_may_open_one_new_file_at_once() {
+async fn processes_may_open_one_new_file_concurrently() {
     for _ in 0..5 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
@@ -108,7 +108,7 @@ async fn opening_waits_for_a_process_that_is_opening_the_same_file() {
 }
 
 #[tokio::test]
-async fn opening_waits_for_a_connection_that_takes_long_to_be_made() {
+async fn opening_waits_for_a_slow_connection() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pets.db");
     let other = sea_orm::Database::connect(format!("sqlite://{}?mode=rwc", path.display())).await.unwrap();
@@ -128,7 +128,7 @@ async fn opening_waits_for_a_connection_that_takes_long_to_be_made() {
 }
 
 #[test]
-fn a_connection_that_is_not_made_in_time_is_told_without_the_words_of_a_pool() {
+fn the_timeout_of_a_connection_does_not_mention_the_pool() {
     let error = DbErr::Conn(RuntimeErr::SqlxError(sqlx::Error::PoolTimedOut.into()));
     let error = explain(Path::new("pets.db"), error);
     let cause = std::error::Error::source(&error).unwrap();
@@ -174,7 +174,7 @@ async fn a_path_that_cannot_be_a_file_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
+async fn a_file_of_another_kind_is_refused_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pets.db");
     let content = "not a database, but somebody's letter. ".repeat(500);
@@ -185,7 +185,7 @@ async fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_damaged_page_in_the_middle_is_found() {
+async fn a_damaged_page_in_the_middle_is_detected() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
         store.pets().insert(NewPet::named(&"x".repeat(200))).await.unwrap();
@@ -203,7 +203,7 @@ async fn a_damaged_page_in_the_middle_is_found() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_short_is_refused_and_left_as_it_is() {
+async fn a_truncated_file_is_refused_and_left_unchanged() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
         store.pets().insert(NewPet::named(&"x".repeat(200))).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_file_that_was_cut_short_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_this_binarys_is_refused() {
+async fn the_schema_of_another_version_is_refused() {
     let (store, folder) = new_file().await;
     let path = folder.path().join("petstore.db");
     let newer = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_later', 0)";
@@ -248,7 +248,7 @@ async fn a_schema_that_is_not_this_binarys_is_refused() {
 }
 
 #[tokio::test]
-async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
+async fn a_write_waits_for_another_process_up_to_a_bound_while_reads_continue() {
     let (store, folder) = new_file().await;
     let lock = lock_for_writing(&url(&folder.path().join("petstore.db"))).await;
     let refusal = store.pets().insert(rex()).await.unwrap_err();
@@ -259,7 +259,7 @@ async fn a_write_waits_for_another_process_but_not_for_ever_and_reads_go_on() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_outage_that_passes_and_reads_go_on() {
+async fn a_full_disk_is_a_temporary_outage_of_writes() {
     let (store, _folder) = new_file().await;
     let pet = store.pets().insert(rex()).await.unwrap();
     // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present

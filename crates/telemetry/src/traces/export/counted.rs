@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_span_is_sent_or_failed_or_dropped_and_no_more_wait_than_may() {
+    async fn every_span_is_counted_as_sent_failed_or_dropped_and_the_queue_is_bounded() {
         let (metrics, held) = (SpanMetrics::default(), Held::default());
         let mut way_out = None;
         let queue = CountedProcessor::new(3, &metrics, |counts| {

@@ -25,7 +25,7 @@ fn columns_come_in_any_order_among_others() {
 }
 
 #[test]
-fn a_line_that_is_not_allowed_costs_itself_alone() {
+fn an_invalid_line_fails_alone() {
     let rows = read("name,categoryId\r\nRex,x\r\n\r\nTom\r\nKit,1,2,3\r\n,\r\nLast,2");
     let said: Vec<_> =
         rows.iter().map(|(line, pet)| (*line, pet.as_ref().err().map(String::as_str))).collect();
@@ -43,7 +43,7 @@ fn a_line_that_is_not_allowed_costs_itself_alone() {
 }
 
 #[test]
-fn a_cell_may_span_lines_and_quotes_that_never_close_swallow_no_more_than_a_line_may_have() {
+fn an_unclosed_quote_spans_at_most_the_maximum_line_length() {
     let rows = read("note,name,categoryId\n\"two\nlines\",Rex,1\nx,Tom,2\n");
     assert_eq!(rows, [(2, Ok(pet("Rex", 1, 0))), (4, Ok(pet("Tom", 2, 0)))]);
     assert_eq!(
@@ -67,7 +67,7 @@ fn a_table_names_its_columns_first() {
 
 proptest! {
     #[test]
-    fn every_name_is_read_as_it_was_quoted(
+    fn every_quoted_name_is_read_exactly(
         names in proptest::collection::vec("[^\\r\\n]{1,12}|[\"a,]{1,6}", 1..6)
     ) {
         let file = names.iter().fold("categoryId,name\n".to_owned(), |file, name| {

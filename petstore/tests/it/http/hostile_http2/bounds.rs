@@ -17,7 +17,7 @@ use super::{
 const CLOSED: Duration = Duration::from_mins(1);
 
 #[tokio::test]
-async fn more_requests_at_once_than_announced_are_refused() {
+async fn more_concurrent_requests_than_announced_are_refused() {
     for port in Port::ALL {
         let target = Target::open(port).await;
         let (most, beyond) = (port.most_streams(), 20);
@@ -43,7 +43,7 @@ async fn more_requests_at_once_than_announced_are_refused() {
 }
 
 #[tokio::test]
-async fn answers_for_which_there_is_no_window_wait_within_bounds() {
+async fn answers_without_a_window_wait_within_bounds() {
     for (port, window) in Port::ALL.into_iter().flat_map(|port| [(port, 0), (port, 1)]) {
         let target = Target::open(port).await;
         target.fill().await;
@@ -75,7 +75,7 @@ async fn answers_for_which_there_is_no_window_wait_within_bounds() {
 }
 
 #[tokio::test]
-async fn a_peer_that_takes_no_bytes_is_closed() {
+async fn a_peer_that_reads_nothing_is_closed() {
     let at = async |port: Port| {
         let target = Target::open(port).await;
         target.fill().await;
@@ -100,7 +100,7 @@ async fn a_peer_that_takes_no_bytes_is_closed() {
 }
 
 #[tokio::test]
-async fn half_a_greeting_holds_up_nobody_and_not_the_end() {
+async fn half_a_greeting_delays_neither_others_nor_the_stop() {
     for port in Port::ALL {
         let target = Target::open(port).await;
         let before = target.memory();
@@ -120,7 +120,7 @@ async fn half_a_greeting_holds_up_nobody_and_not_the_end() {
 }
 
 #[tokio::test]
-async fn metadata_beyond_the_limit_fails_one_call_and_not_the_connection() {
+async fn metadata_over_the_limit_fails_one_call_and_not_the_connection() {
     let target = Target::open(Port::Grpc).await;
     let channel = grpc::channel(target.server.address("gRPC")).await;
     let mut client = grpc::pb::pet_store_client::PetStoreClient::new(channel);

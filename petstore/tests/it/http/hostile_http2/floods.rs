@@ -56,7 +56,7 @@ fn settings(_: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_flood_that_only_an_attacker_sends_is_cut_off() {
+async fn a_flood_of_hostile_frames_is_cut_off() {
     for port in Port::ALL {
         let target = Target::open(port).await;
         for (name, flood) in [
@@ -72,7 +72,7 @@ async fn a_flood_that_only_an_attacker_sends_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_flood_of_what_has_to_be_answered_holds_up_nobody_else() {
+async fn a_flood_of_frames_that_need_answers_delays_no_other_client() {
     for port in Port::ALL {
         let target = Target::open(port).await;
         for (name, flood) in [("pings", pings as Flood), ("settings", settings)] {

@@ -10,7 +10,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn what_is_malformed_is_not_answered_but_reset() {
+async fn a_malformed_request_is_reset_without_an_answer() {
     let cases = [
         ("a field of the connection", field("connection", "close")),
         ("a body in chunks", field("transfer-encoding", "chunked")),

@@ -34,7 +34,7 @@ fn is_long() -> bool {
 }
 
 #[tokio::test]
-async fn pets_that_are_added_while_the_answer_to_begin_is_held_are_kept() {
+async fn pets_added_while_the_answer_to_begin_is_delayed_are_kept() {
     let shop = Shop::open().await;
     let callers = shop.callers(false).await;
     shop.warm_up(&callers).await;
@@ -51,7 +51,7 @@ async fn pets_that_are_added_while_the_answer_to_begin_is_held_are_kept() {
 }
 
 #[tokio::test]
-async fn whatever_message_is_held_cut_or_halved_nothing_is_lost_or_doubled() {
+async fn no_delayed_cut_or_halved_message_loses_or_duplicates_a_call() {
     let shop = Shop::open().await;
     let callers = shop.callers(is_long()).await;
     shop.warm_up(&callers).await;

@@ -17,7 +17,7 @@ const LOCKED_LONG: Duration = Duration::from_millis(4_500);
 const FULL: Duration = Duration::from_millis(200);
 
 #[tokio::test]
-async fn a_locked_or_full_file_and_kills_lose_and_double_nothing() {
+async fn a_locked_or_full_file_and_kills_lose_and_duplicate_nothing() {
     let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("petstore.db");

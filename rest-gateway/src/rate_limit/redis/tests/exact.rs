@@ -103,7 +103,7 @@ async fn any_number_of_gateways_admits_exactly_the_limit_in_every_window() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_limiter_that_looks_before_it_counts_is_caught() {
+async fn a_limiter_that_checks_before_it_counts_is_detected() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let client = redis::Client::open(redis.url()).unwrap();
     let mut gateways = Vec::<Gateway>::new();

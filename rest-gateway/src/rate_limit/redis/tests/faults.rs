@@ -53,7 +53,7 @@ async fn works_again(limiter: &RedisLimiter) {
 }
 
 #[tokio::test]
-async fn an_absent_server_and_a_killed_one() {
+async fn an_absent_or_killed_server_is_unavailable() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     redis.kill9().await;
     let limiter = limiter(&redis.url());
@@ -65,7 +65,7 @@ async fn an_absent_server_and_a_killed_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still() {
+async fn a_stopped_server_is_unavailable() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     let limiter = limiter(&redis.url());
     works_again(&limiter).await;
@@ -76,7 +76,7 @@ async fn a_server_that_stands_still() {
 }
 
 #[tokio::test]
-async fn a_network_that_is_slow_or_swallows_everything() {
+async fn a_slow_or_silent_network_is_unavailable() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let proxy = Proxy::to(redis.address()).await;
     let limiter = limiter(&redis.url_at(proxy.address()));
@@ -119,7 +119,7 @@ async fn a_replica() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_until_it_is_put_right() {
+async fn a_wrong_password_is_unavailable_until_it_is_corrected() {
     let redis =
         RedisServer::start(RedisOptions { requirepass: Some("another"), ..RedisOptions::default() }).await;
     let limiter = limiter(&format!("redis://:letmein@{}", redis.address()));
@@ -132,7 +132,7 @@ async fn a_wrong_password_until_it_is_put_right() {
 }
 
 #[tokio::test]
-async fn something_that_is_not_redis() {
+async fn a_server_that_is_not_redis_is_unavailable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let limiter = limiter(&format!("redis://{}", listener.local_addr().unwrap()));
     tokio::spawn(async move {
@@ -145,7 +145,7 @@ async fn something_that_is_not_redis() {
 }
 
 #[tokio::test]
-async fn a_single_url_that_leads_to_a_cluster() {
+async fn a_single_url_of_a_cluster_is_unavailable() {
     let cluster = RedisCluster::start(3).await;
     let limiter = limiter(&cluster.urls()[0]);
     let mut seen = Vec::new();
@@ -158,7 +158,7 @@ async fn a_single_url_that_leads_to_a_cluster() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
+async fn an_unreachable_cluster_node_affects_only_its_own_accounts() {
     let mut cluster = RedisCluster::start(3).await;
     for node in cluster.nodes() {
         // Nodes that consider another one failed no longer serve any client.
@@ -188,7 +188,7 @@ async fn a_node_of_a_cluster_that_is_away_holds_up_none_but_its_own_accounts() {
 }
 
 #[tokio::test]
-async fn what_another_program_wrote_under_a_callers_key_is_that_callers_fault_alone() {
+async fn a_foreign_value_under_a_key_affects_only_its_caller() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
     for command in [&["LPUSH", "pet:live-test:{7}", "x"], &["SET", "pet:live-test:{8}", "x"]] {
@@ -206,7 +206,7 @@ async fn what_another_program_wrote_under_a_callers_key_is_that_callers_fault_al
 }
 
 #[tokio::test]
-async fn a_flush_of_scripts_is_not_noticed() {
+async fn a_flush_of_scripts_has_no_effect() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
     for remaining in (980..1_000).rev() {

@@ -13,7 +13,7 @@ use crate::rate_limit::{
 const HOUR: i64 = 3_600_000;
 
 #[tokio::test]
-async fn all_that_is_kept_of_an_account_is_in_one_slot() {
+async fn all_state_of_an_account_is_in_one_slot() {
     let cluster = RedisCluster::start(3).await;
     let (limiter, _) = patient_limiter(&cluster.urls());
     for account in 1..=20 {
@@ -35,7 +35,7 @@ async fn all_that_is_kept_of_an_account_is_in_one_slot() {
 }
 
 #[tokio::test]
-async fn an_idle_caller_vanishes_when_the_day_is_over_and_a_clock_set_back_could_not_reach_it() {
+async fn an_idle_callers_counters_expire_after_the_day() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]); // 18:40 UTC
     let (one, other) = (key(1, "any"), key(2, "any"));
@@ -51,7 +51,7 @@ async fn an_idle_caller_vanishes_when_the_day_is_over_and_a_clock_set_back_could
 }
 
 #[tokio::test]
-async fn a_stranger_who_asks_for_little_vanishes_soon() {
+async fn the_counters_of_an_address_expire_soon() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
     let address = LimitKey::Address("192.0.2.1".parse::<IpAddr>().unwrap().into());
@@ -66,7 +66,7 @@ async fn a_stranger_who_asks_for_little_vanishes_soon() {
 }
 
 #[tokio::test]
-async fn of_a_key_that_behaves_nothing_is_kept_and_of_another_until_it_is_over() {
+async fn abuse_state_is_stored_only_while_it_matters() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
     let quota = Quota { per_minute: 1, per_day: 9 };
@@ -93,7 +93,7 @@ async fn time_is_that_of_redis() {
 }
 
 #[tokio::test]
-async fn a_probe_tells_whether_counters_may_be_evicted() {
+async fn a_probe_detects_an_eviction_policy() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
     assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: false }));

@@ -67,7 +67,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 #[tokio::test]
-async fn the_same_trace_is_decided_alike_by_the_law_in_process_and_by_redis() {
+async fn the_policy_and_both_limiters_decide_every_trace_equally() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (clock, hand) = Clock::manual(UnixMillis(START));
     let in_redis = patient_limiter_by(&[redis.url()], clock.clone());
@@ -131,7 +131,7 @@ async fn the_same_trace_is_decided_alike_by_the_law_in_process_and_by_redis() {
 }
 
 #[tokio::test]
-async fn of_two_windows_that_refuse_and_end_together_the_day_answers() {
+async fn on_a_tie_of_refusing_windows_the_day_answers() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let a_minute_to_midnight = UnixMillis(1_795_219_140_000);
     let limiter = patient_limiter_by(&[redis.url()], Clock::manual(a_minute_to_midnight).0);

@@ -56,7 +56,7 @@ impl Gateways {
 }
 
 #[test]
-fn one_gateway_goes_on_counting_where_the_shared_counters_stopped() {
+fn one_gateway_continues_the_shared_counts() {
     let mut gateways = Gateways::new(1);
     gateways.shared_many(10, FREE);
     gateways.hand.advance(Duration::from_secs(5));
@@ -68,7 +68,7 @@ fn one_gateway_goes_on_counting_where_the_shared_counters_stopped() {
 }
 
 #[test]
-fn several_gateways_share_what_was_left() {
+fn several_gateways_share_the_remaining_requests() {
     let mut gateways = Gateways::new(2);
     gateways.shared_many(10, FREE);
     let shown = gateways.nodes[0].inspect(&key("a"), FREE, NEVER).decision.minute;
@@ -77,7 +77,7 @@ fn several_gateways_share_what_was_left() {
 }
 
 #[test]
-fn who_had_used_up_the_limit_stays_refused_until_the_window_ends() {
+fn a_caller_over_its_limit_stays_refused_until_the_window_ends() {
     for count in [1, 2, 7, 60, 100] {
         let mut gateways = Gateways::new(count);
         gateways.shared_many(61.max(usize::from(count)), FREE);
@@ -89,7 +89,7 @@ fn who_had_used_up_the_limit_stays_refused_until_the_window_ends() {
 }
 
 #[test]
-fn time_is_that_of_the_shared_counters() {
+fn time_is_taken_from_the_shared_counters() {
     let (clock, _hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
     for hours_ahead in [1, -1] {
@@ -113,7 +113,7 @@ fn a_shared_clock_that_was_set_back_is_followed() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_does_not_lower_the_count() {
+fn an_overtaken_answer_does_not_lower_the_count() {
     let (clock, _hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
     let (first, record) = policy::take(Record::default(), FREE, NEVER, START);
@@ -124,7 +124,7 @@ fn an_answer_that_was_overtaken_does_not_lower_the_count() {
 }
 
 #[test]
-fn strikes_are_counted_alone_too() {
+fn strikes_are_counted_locally_too() {
     let gateways = Gateways::new(1);
     let node = &gateways.nodes[0];
     gateways.alone(FREE);
@@ -138,7 +138,7 @@ fn strikes_are_counted_alone_too() {
 }
 
 #[test]
-fn what_was_seen_of_a_refusal_ends_no_later_than_the_refusal() {
+fn a_remembered_refusal_ends_no_later_than_the_refusal() {
     let (clock, hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
     let address = LimitKey::Address(std::net::IpAddr::from([192, 0, 2, 1]).into());
@@ -193,7 +193,7 @@ proptest! {
 
     /// Asserts that not even the bound is used if all gateways saw the last shared count.
     #[test]
-    fn gateways_that_saw_the_last_count_admit_no_more_than_was_left(
+    fn gateways_that_saw_the_last_count_admit_no_more_than_remained(
         count in 1..6u16,
         per_minute in 6..100u64,
         used in 0..120usize,

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_is_known_by_its_verb_and_first_table() {
+    fn a_statement_is_identified_by_its_verb_and_first_table() {
         for (sql, expected) in [
             ("BEGIN", "BEGIN"),
             ("commit", "COMMIT"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_belong_to_the_statements_in_their_order() {
+    fn answers_are_matched_to_statements_in_order() {
         let mut conversation = Conversation::default();
         assert_eq!(conversation.frontend(&message(b'Q', b"BEGIN\0")), "BEGIN");
         for (tag, body) in [

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn messages_are_read_to_their_end_and_no_further() {
+    async fn messages_are_read_exactly_to_their_end() {
         let mut wire: &[u8] = b"Q\0\0\0\x0bBEGIN;\0S\0\0\0\x04";
         let query = read_message(&mut wire).await.unwrap().unwrap();
         assert_eq!((query.name(Side::Frontend), query.body()), ("Query", b"BEGIN;\0".as_slice()));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_without_a_statement_triggers_at_any_and_one_taken_back_at_none() {
+    fn a_fault_without_a_statement_triggers_at_any_and_a_withdrawn_one_never() {
         let plan = Plan::new();
         let begin = site("BEGIN", "CommandComplete");
         let fault = MessageFault { statement: None, ..MessageFault::at(&begin, Action::CutAfter) };
