@@ -14,10 +14,13 @@
 use std::{convert::Infallible, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
-use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, PaginatorTrait,
+    QueryFilter, QueryOrder, QueryResult, QuerySelect, Select, sea_query::SelectStatement,
+};
 use tokio::time;
 
-use crate::domain::{Actor, PetStoreError};
+use crate::domain::{PageSize, PetStoreError};
 
 mod accounts;
 mod audit;
@@ -28,7 +31,6 @@ mod creations;
 mod database_url;
 mod entity;
 mod fault;
-mod first_account;
 mod health;
 mod imports;
 mod in_flight;
@@ -48,23 +50,12 @@ mod sqlite;
 mod statement;
 mod usage;
 
-pub use accounts::Accounts;
-pub use bans::Bans;
 pub use database_url::{DatabaseUrl, DatabaseUrlError, PostgresAddress};
-pub use keys::Keys;
 pub use open::{OpenError, OpenOptions};
-pub use operators::Operators;
-pub use usage::Usage;
 
-pub(crate) use audit::Audit;
-pub(crate) use changes::Changes;
-pub(crate) use creations::Creations;
-pub(crate) use imports::Imports;
-pub(crate) use keys::ResolvedKey;
+pub(crate) use entity::{ban::ban_message, timestamp};
 pub(crate) use metrics::StatementMetrics;
-pub(crate) use orders::Orders;
-pub(crate) use pets::Pets;
-pub(crate) use refusals::{KEPT as REFUSALS_KEPT, Refusals};
+pub(crate) use refusals::KEPT as REFUSALS_KEPT;
 pub(crate) use usage::MinutesOf;
 
 use connection::{Connections, Session};
@@ -85,9 +76,6 @@ const FILE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Deadline of closing the store.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Actor of changes, unless another one is given.
-static LOCAL: Actor = Actor::LOCAL;
-
 /// The database. Clones share the connections.
 #[derive(Clone)]
 pub struct Store {
@@ -100,68 +88,6 @@ pub struct Store {
     in_flight: CreationsInFlight,
     replicas: Replicas,
     health: Health,
-}
-
-/// Accessors of the store's parts, one file for each.
-impl Store {
-    pub(crate) fn pets(&self) -> Pets<'_> {
-        Pets(self)
-    }
-
-    pub(crate) fn creations(&self) -> Creations<'_> {
-        Creations(self)
-    }
-
-    pub(crate) fn imports(&self) -> Imports<'_> {
-        Imports(self)
-    }
-
-    pub(crate) fn orders(&self) -> Orders<'_> {
-        Orders(self)
-    }
-
-    /// Returns the accounts. Changes are recorded as made by the local operator, unless [`Accounts::by`]
-    /// names another.
-    #[must_use]
-    pub fn accounts(&self) -> Accounts<'_> {
-        Accounts { store: self, actor: &LOCAL }
-    }
-
-    /// Returns the API keys of the accounts. Changes are recorded as in [`Self::accounts`].
-    #[must_use]
-    pub fn keys(&self) -> Keys<'_> {
-        Keys { store: self, actor: &LOCAL }
-    }
-
-    /// Returns the bans of keys. Changes are recorded as in [`Self::accounts`].
-    #[must_use]
-    pub fn bans(&self) -> Bans<'_> {
-        Bans { store: self, actor: &LOCAL }
-    }
-
-    /// Returns the operators, who may administer the service. Changes are recorded as in [`Self::accounts`].
-    #[must_use]
-    pub fn operators(&self) -> Operators<'_> {
-        Operators { store: self, actor: &LOCAL }
-    }
-
-    pub(crate) fn audit(&self) -> Audit<'_> {
-        Audit(self)
-    }
-
-    /// Returns the usage of accounts.
-    #[must_use]
-    pub fn usage(&self) -> Usage<'_> {
-        Usage(self)
-    }
-
-    pub(crate) fn refusals(&self) -> Refusals<'_> {
-        Refusals(self)
-    }
-
-    pub(crate) fn changes(&self) -> Changes<'_> {
-        Changes(self)
-    }
 }
 
 impl Store {
@@ -293,14 +219,14 @@ impl Store {
     /// [`PetStoreError::Unavailable`] if it does not answer.
     pub async fn ping(&self) -> Result<(), PetStoreError> {
         let revision = entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
-        self.read(move |db| Box::pin(revision.clone().all(db))).await.map(drop)
+        self.all(revision).await.map(drop)
     }
 
     /// Returns the name that the store was given when it was created, or when it was migrated to the first
     /// release that names stores. A copy of the database has the same name.
     pub(crate) async fn installation(&self) -> Result<String, PetStoreError> {
         let find = entity::installation::Entity::find().filter(entity::installation::Column::Id.eq(1));
-        let row = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let row = self.all(find).await?.pop();
         row.map(|row| row.name).ok_or_else(|| PetStoreError::Bug("the installation has no name".into()))
     }
 
@@ -346,12 +272,44 @@ impl Store {
         self.retry_read(|| self.reader.read(query.clone())).await
     }
 
-    /// Returns the number of rows that the query finds.
-    async fn count<E>(&self, find: sea_orm::Select<E>) -> Result<u64, PetStoreError>
+    /// Returns the rows that the query finds.
+    async fn all<E>(&self, find: Select<E>) -> Result<Vec<E::Model>, PetStoreError>
     where
-        E: sea_orm::EntityTrait<Model: sea_orm::FromQueryResult + Send + Sync>,
+        E: EntityTrait<Model: Send>,
     {
-        self.read(move |db| Box::pin(sea_orm::PaginatorTrait::count(find.clone(), db))).await
+        self.read(move |db| Box::pin(find.clone().all(db))).await
+    }
+
+    /// Returns the rows of a query that no entity describes.
+    async fn rows(&self, query: SelectStatement) -> Result<Vec<QueryResult>, PetStoreError> {
+        self.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await
+    }
+
+    /// Returns the rows that the query finds before a position, newest first: one more than a page has, if
+    /// there is one. With the first page comes the number of all rows.
+    async fn page<E>(
+        &self,
+        find: Select<E>,
+        id: E::Column,
+        before: Option<i64>,
+        size: PageSize,
+    ) -> Result<(Vec<E::Model>, Option<i64>), PetStoreError>
+    where
+        E: EntityTrait<Model: FromQueryResult + Send + Sync>,
+    {
+        let total = if before.is_none() { Some(self.count(find.clone()).await?) } else { None };
+        let before = Condition::all().add_option(before.map(|before| id.lt(before)));
+        let find = find.filter(before).order_by_desc(id).limit(size.get() as u64 + 1);
+        Ok((self.all(find).await?, total))
+    }
+
+    /// Returns the number of rows that the query finds.
+    async fn count<E>(&self, find: Select<E>) -> Result<i64, PetStoreError>
+    where
+        E: EntityTrait<Model: FromQueryResult + Send + Sync>,
+    {
+        let rows = self.read(move |db| Box::pin(PaginatorTrait::count(find.clone(), db))).await?;
+        Ok(i64::try_from(rows).unwrap_or(i64::MAX))
     }
 
     /// Returns the result of any read, with the same retry.

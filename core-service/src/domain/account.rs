@@ -203,6 +203,16 @@ impl Plan {
         }
     }
 
+    /// Returns the number of `Plan` in the contracts.
+    pub(crate) const fn number(self) -> i32 {
+        match self {
+            Self::Free => 1,
+            Self::Pro => 2,
+            Self::Business => 3,
+            Self::Enterprise(_) => 4,
+        }
+    }
+
     /// Returns the plan's name.
     #[must_use]
     pub const fn name(self) -> &'static str {

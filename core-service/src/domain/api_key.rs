@@ -2,11 +2,11 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use petstore_api_key::{ApiKey, Environment, KeyDigest};
+use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{AccountId, AccountName, PageSize, Violation, text::parse_line};
+use super::{AccountId, AccountName, Violation, text::parse_line};
 
 /// Identifier of a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,15 +36,16 @@ impl FromStr for KeyId {
     }
 }
 
-/// State of a key at a given time.
+/// State of a key at a given time. The numbers are those of `KeyState` in the contracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
 pub enum KeyState {
     /// The key may be used.
-    Active,
+    Active = 1,
     /// The key was revoked.
-    Revoked,
+    Revoked = 2,
     /// The key has expired.
-    Expired,
+    Expired = 3,
 }
 
 impl KeyState {
@@ -142,48 +143,6 @@ impl ApiKeyRecord {
     }
 }
 
-/// Stored data of a new key.
-#[derive(Clone, Debug)]
-pub(crate) struct NewApiKey {
-    pub(crate) id: KeyId,
-    pub(crate) digest: KeyDigest,
-    pub(crate) label: Option<KeyLabel>,
-    pub(crate) environment: Environment,
-    pub(crate) last_four: String,
-    pub(crate) created_at: UnixMillis,
-    pub(crate) expires_at: Option<UnixMillis>,
-}
-
-impl NewApiKey {
-    /// Makes a key and its stored data. An expiry must be in the future.
-    pub(crate) fn issue(
-        environment: Environment,
-        label: Option<KeyLabel>,
-        expires_at: Option<UnixMillis>,
-        now: UnixMillis,
-    ) -> Result<(ApiKey, Self), Violation> {
-        if expires_at.is_some_and(|expires_at| expires_at <= now) {
-            return Err(Violation::new("expiry", "must be in the future"));
-        }
-        let key = ApiKey::generate(environment);
-        let new = Self { label, ..Self::new(&key, expires_at, now) };
-        Ok((key, new))
-    }
-
-    /// Returns the stored data of this key.
-    pub(crate) fn new(key: &ApiKey, expires_at: Option<UnixMillis>, now: UnixMillis) -> Self {
-        Self {
-            id: KeyId::generate(now),
-            digest: key.digest(),
-            label: None,
-            environment: key.environment(),
-            last_four: key.last_four().to_owned(),
-            created_at: now,
-            expires_at,
-        }
-    }
-}
-
 /// Expiry of a key that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewExpiry {
@@ -208,16 +167,6 @@ impl NewExpiry {
     }
 }
 
-/// Filters and position of a page of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListKeys {
-    pub(crate) size: PageSize,
-    /// Only keys after this one.
-    pub(crate) after: Option<KeyId>,
-    /// Only keys of this account.
-    pub(crate) account: Option<AccountName>,
-}
-
 /// A new key. It is never shown whole again.
 #[derive(Debug)]
 pub struct IssuedKey {
@@ -225,15 +174,6 @@ pub struct IssuedKey {
     pub record: ApiKeyRecord,
     /// The key, to be shown to its owner once.
     pub key: ApiKey,
-}
-
-/// A key that replaces another one.
-#[derive(Debug)]
-pub struct RotatedKey {
-    /// The new key.
-    pub issued: IssuedKey,
-    /// The old key, with its new expiry.
-    pub old: ApiKeyRecord,
 }
 
 #[cfg(test)]

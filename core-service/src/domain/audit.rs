@@ -8,31 +8,6 @@ use super::{
     PageSize, StatedReason,
 };
 
-/// A change that an operator made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuditEvent {
-    /// Identifier, assigned by the store in ascending order.
-    pub id: i64,
-    /// The time of the change.
-    pub created_at: UnixMillis,
-    /// The operator that made the change.
-    pub operator: OperatorName,
-    /// The address that the call came from; empty for a command on the store itself.
-    pub client_address: String,
-    /// The method that made the change.
-    pub action: String,
-    /// The name that the changed account had then.
-    pub account: Option<AccountName>,
-    /// The changed key.
-    pub key_id: Option<String>,
-    /// The changed operator.
-    pub target_operator: Option<OperatorName>,
-    /// State before the change, a JSON object; `None` if there was none.
-    pub before: Option<String>,
-    /// State after the change.
-    pub after: Option<String>,
-}
-
 /// The parts of an audit event beside its author and its time.
 #[derive(Debug)]
 pub(crate) struct Change {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use petstore_clock::UnixMillis;
 
-use super::{AccountName, KeyId, Violation, text::parse_line};
+use super::{Violation, text::parse_line};
 
 /// A period in which every request of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,16 @@ pub enum BanOrigin {
     Limiter,
     /// An operator, who may have stated a reason.
     Operator(Option<StatedReason>),
+}
+
+impl BanOrigin {
+    /// Returns the number that stands for the author in messages, and the reason, empty if none is stated.
+    pub(crate) fn message(&self) -> (i32, String) {
+        match self {
+            Self::Limiter => (1, String::new()),
+            Self::Operator(reason) => (2, reason.as_ref().map_or("", StatedReason::as_str).to_owned()),
+        }
+    }
 }
 
 /// Reason of a ban or a suspension, shown to the account's users: 1 to 200 characters, not blank, without
@@ -120,17 +130,6 @@ impl BanNote {
             Self::Lifted(at) => Some(*at),
         }
     }
-}
-
-/// A ban in force, as lists show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BannedKey {
-    /// Identifier of the key.
-    pub key_id: KeyId,
-    /// Account that the key belongs to.
-    pub account: AccountName,
-    /// The ban.
-    pub ban: Ban,
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, fmt, net::IpAddr, time::Duration};
 
-use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
 
 use super::{AccountName, Violation};
@@ -110,15 +109,6 @@ impl Operator {
             last_used_at: None,
         }
     }
-}
-
-/// An operator with a new token, of which only the digest is stored.
-#[derive(Debug)]
-pub struct IssuedOperator {
-    /// The operator.
-    pub operator: Operator,
-    /// The token, to be shown to the operator once.
-    pub token: OperatorToken,
 }
 
 /// The author of a change.

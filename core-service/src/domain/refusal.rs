@@ -3,7 +3,7 @@
 use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 
-use super::{AccountId, KeyId, Minute, Tally, Violation};
+use super::{AccountId, KeyId, MAX_COUNT, Minute, Violation};
 
 /// Cause of a refusal. The numbers are those of `petstore.admin.v1.RefusalCause`; the database keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,9 +135,9 @@ impl RefusalCount {
     ///
     /// # Errors
     ///
-    /// If the minute is not from 1970 to 9999, or the count is negative or above [`Tally::MAX`].
+    /// If the minute is not from 1970 to 9999, or the count is negative or above [`MAX_COUNT`].
     pub(crate) fn new(minute: Minute, cause: RefusalCause, requests: i64) -> Result<Self, Violation> {
-        if minute.is_valid() && (0..=Tally::MAX).contains(&requests) {
+        if minute.is_valid() && (0..=MAX_COUNT).contains(&requests) {
             Ok(Self { minute, cause, requests })
         } else {
             Err(Violation::new(

@@ -82,61 +82,18 @@ impl Minute {
     }
 }
 
-/// Number of requests by the class of their answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Answers with 2xx.
-    pub succeeded: i64,
-    /// Answers with 4xx, 429 excepted.
-    pub client_errors: i64,
-    /// Answers with 429.
-    pub refused: i64,
-    /// Answers with 5xx.
-    pub server_errors: i64,
-    /// Calls of the deprecated getPet, which also count above.
-    pub get_pet: i64,
-}
+/// Maximum of any count: sums of several stay exact, also for clients whose numbers are doubles.
+pub(crate) const MAX_COUNT: i64 = 1_000_000_000_000_000;
 
-impl Tally {
-    /// Maximum of any count of a day: sums of several stay exact, also for clients whose numbers are doubles.
-    pub(crate) const MAX: i64 = 1_000_000_000_000_000;
-
-    /// Returns the counts in the order of the fields.
-    pub(crate) fn counts(&self) -> [i64; 5] {
-        [self.succeeded, self.client_errors, self.refused, self.server_errors, self.get_pet]
-    }
-
-    /// Returns the sum, each count at most [`Self::MAX`].
-    pub(crate) fn plus(self, more: Self) -> Self {
-        let sum = |one: i64, other: i64| one.saturating_add(other).min(Self::MAX);
-        Self {
-            succeeded: sum(self.succeeded, more.succeeded),
-            client_errors: sum(self.client_errors, more.client_errors),
-            refused: sum(self.refused, more.refused),
-            server_errors: sum(self.server_errors, more.server_errors),
-            get_pet: sum(self.get_pet, more.get_pet),
-        }
-    }
-}
-
-/// The requests of one day.
+/// The requests of one minute that a gateway reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsageDay {
-    /// The day.
-    pub day: Day,
-    /// Number of requests.
-    pub tally: Tally,
-}
-
-/// The requests of one minute, of one key or of several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsageMinute {
-    /// The minute.
-    pub minute: Minute,
-    /// Key; `None` in sums over several, and for requests that count for their day alone.
-    pub key_id: Option<KeyId>,
-    /// Number of requests.
-    pub tally: Tally,
+pub(crate) struct UsageMinute {
+    pub(crate) minute: Minute,
+    /// Key; `None` for requests that count for their day alone.
+    pub(crate) key_id: Option<KeyId>,
+    /// Number of answers with 2xx, with 4xx except 429, with 429, with 5xx, and of calls of the deprecated
+    /// getPet, which are among the others too.
+    pub(crate) counts: [i64; 5],
 }
 
 impl UsageMinute {
@@ -144,19 +101,18 @@ impl UsageMinute {
     ///
     /// # Errors
     ///
-    /// If the minute is not from 1970 to 9999, or a count is negative or above [`Tally::MAX`].
-    pub(crate) fn new(minute: Minute, key_id: Option<KeyId>, tally: Tally) -> Result<Self, Violation> {
-        let counts = tally.counts();
+    /// If the minute is not from 1970 to 9999, or a count is negative or above [`MAX_COUNT`].
+    pub(crate) fn new(minute: Minute, key_id: Option<KeyId>, counts: [i64; 5]) -> Result<Self, Violation> {
         for (holds, rule) in [
             (minute.is_valid(), "must have minutes from 1970 to 9999"),
             (counts.iter().all(|count| *count >= 0), "must not have negative numbers"),
-            (counts.iter().all(|count| *count <= Tally::MAX), "must not have counts above 1000000000000000"),
+            (counts.iter().all(|count| *count <= MAX_COUNT), "must not have counts above 1000000000000000"),
         ] {
             if !holds {
                 return Err(Violation::new("requests", rule));
             }
         }
-        Ok(Self { minute, key_id, tally })
+        Ok(Self { minute, key_id, counts })
     }
 }
 
@@ -171,29 +127,16 @@ pub(crate) struct UsageReport {
     pub(crate) refusal_counts: Vec<RefusalCount>,
 }
 
-/// Name of a gateway's run: 1 to 64 visible ASCII characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ReporterName(String);
-
-impl ReporterName {
-    const MAX_LEN: usize = 64;
-
-    /// Parses a name.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not of that form.
-    pub(crate) fn parse(raw: String) -> Result<Self, Violation> {
-        if (1..=Self::MAX_LEN).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
-            Ok(Self(raw))
-        } else {
-            Err(Violation::new("reporter", "must be 1 to 64 visible ASCII characters"))
-        }
-    }
-
-    /// Returns the name.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+/// Checks the name of a gateway's run: 1 to 64 visible ASCII characters.
+///
+/// # Errors
+///
+/// If the name is not of that form.
+pub(crate) fn check_reporter(name: &str) -> Result<(), Violation> {
+    if (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(())
+    } else {
+        Err(Violation::new("reporter", "must be 1 to 64 visible ASCII characters"))
     }
 }
 

@@ -5,12 +5,9 @@ use std::collections::HashSet;
 use petstore_clock::UnixMillis;
 use petstore_proto::{internal::v1 as internal, v1};
 
-use crate::{
-    domain::{
-        Ban, BanNote, BanOrigin, Batch, IdempotencyKey, KeyId, KeyState, ListPets, NewPet, Pet, PetStatus,
-        PetStoreError, Plan, RawPet, Suspension, Violation, Violations,
-    },
-    store::ResolvedKey,
+use crate::domain::{
+    Ban, BanOrigin, Batch, IdempotencyKey, KeyId, ListPets, NewPet, Pet, PetStatus, PetStoreError, RawPet,
+    Violation, Violations,
 };
 
 pub(super) fn create_pet(
@@ -58,68 +55,6 @@ pub(super) const fn pet_status(status: Option<PetStatus>) -> v1::PetStatus {
     }
 }
 
-pub(super) fn resolved_key(key: ResolvedKey, now: UnixMillis) -> internal::ResolvedKey {
-    let state = match KeyState::at(now, key.revoked_at, key.expires_at) {
-        // Gateways that do not know suspensions are sent a revoked key.
-        KeyState::Active if key.suspension.is_some() => internal::KeyState::Revoked,
-        KeyState::Active => internal::KeyState::Active,
-        KeyState::Revoked => internal::KeyState::Revoked,
-        KeyState::Expired => internal::KeyState::Expired,
-    };
-    let plan = match key.plan {
-        Plan::Free => internal::Plan::Free,
-        Plan::Pro => internal::Plan::Pro,
-        Plan::Business => internal::Plan::Business,
-        Plan::Enterprise(_) => internal::Plan::Enterprise,
-    };
-    let quota = key.plan.quota();
-    internal::ResolvedKey {
-        key_id: key.key_id,
-        account_id: key.account_id.0,
-        state: state.into(),
-        expires_at_ms: key.expires_at.map(|moment| int64(moment.0)),
-        plan: plan.into(),
-        per_minute: int64(quota.per_minute),
-        per_day: int64(quota.per_day),
-        last_ban: last_ban(key.ban.as_ref(), now),
-        bans_lifted_at_ms: lifted_at(key.ban.as_ref()),
-        suspension: key.suspension.map(|Suspension { reason, .. }| internal::Suspension {
-            reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
-        }),
-    }
-}
-
-/// Returns the answer to a reported ban: the stored state of the key's bans.
-pub(super) fn reported(
-    note: Option<&BanNote>,
-    revision: i64,
-    now: UnixMillis,
-) -> internal::ReportBanResponse {
-    internal::ReportBanResponse {
-        last_ban: last_ban(note, now),
-        revision,
-        bans_lifted_at_ms: lifted_at(note),
-    }
-}
-
-fn last_ban(note: Option<&BanNote>, now: UnixMillis) -> Option<internal::Ban> {
-    let Ban { from, until, origin } = note?.last_ban(now)?;
-    let (origin, reason) = match origin {
-        BanOrigin::Limiter => (internal::BanOrigin::Limiter, None),
-        BanOrigin::Operator(reason) => (internal::BanOrigin::Operator, reason.as_ref()),
-    };
-    Some(internal::Ban {
-        imposed_at_ms: int64(from.0),
-        ends_at_ms: int64(until.0),
-        origin: origin.into(),
-        reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
-    })
-}
-
-fn lifted_at(note: Option<&BanNote>) -> Option<i64> {
-    note?.lifted_at().map(|moment| int64(moment.0))
-}
-
 pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreError> {
     let ban = ban.unwrap_or_default(); // an absent ban does not end after its start either
     let from = moment("ban.imposed_at_ms", ban.imposed_at_ms)?;
@@ -164,8 +99,4 @@ fn status(number: i32) -> Result<Option<PetStatus>, Violation> {
         Ok(v1::PetStatus::Sold) => Ok(Some(PetStatus::Sold)),
         Err(_) => Err(PetStatus::UNKNOWN),
     }
-}
-
-fn int64(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

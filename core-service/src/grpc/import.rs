@@ -36,7 +36,7 @@ pub(super) async fn import(
         Err(broken) => return Ok(Err(broken)),
     };
     let id = ImportId::parse(&first.import_id).map_err(invalid)?;
-    let progress = in_turn(core, core.store.imports().progress(&id)).await?;
+    let progress = in_turn(core, core.store.import_progress(&id)).await?;
     let strict = first.strict;
     let mut import =
         Import { core, id, strict, progress, created: 0, rejected: 0, rejected_lines: Vec::new() };
@@ -94,7 +94,7 @@ impl Import<'_> {
         if chunk.last_line == 0 {
             return Ok(()); // it asks for the position, or its first line is rejected
         }
-        let work = self.core.store.imports().add(&self.id, chunk, self.core.clock.now());
+        let work = self.core.store.import_chunk(&self.id, chunk, self.core.clock.now());
         let imported = in_turn(self.core, work).await?;
         self.created += imported.created;
         self.progress = imported.progress;

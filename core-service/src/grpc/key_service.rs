@@ -2,9 +2,8 @@
 
 use petstore_api_key::KeyDigest;
 use petstore_proto::internal::v1::{
-    AccountChange, FoundKey, ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse,
-    ReportUseRequest, ReportUseResponse, ResolveKeysRequest, ResolveKeysResponse,
-    key_service_server::KeyService,
+    ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
+    ReportUseResponse, ResolveKeysRequest, ResolveKeysResponse, key_service_server::KeyService,
 };
 use tonic::{Request, Response, Status};
 
@@ -40,13 +39,7 @@ impl KeyService for Core {
             let digest = |bytes: Vec<u8>| bytes.try_into().map(KeyDigest);
             let digests = request.digests.into_iter().map(digest).collect::<Result<Vec<_>, _>>();
             let digests = digests.map_err(|_| refuse("digests", "must be 32 bytes long"))?;
-            let (found, revision) = self.store.keys().resolve_all(&digests, self.environment).await?;
-            let now = self.clock.now();
-            let found = found.into_iter().map(|(digest, key)| FoundKey {
-                digest: digest.0.to_vec(),
-                key: Some(convert::resolved_key(key, now)),
-            });
-            Ok(ResolveKeysResponse { keys: found.collect(), revision })
+            self.store.resolve_keys(&digests, self.environment, self.clock.now()).await
         })
         .await
     }
@@ -56,17 +49,10 @@ impl KeyService for Core {
         request: Request<ListChangesRequest>,
     ) -> Result<Response<ListChangesResponse>, Status> {
         self.answer(&LIST_CHANGES, request, |request| async move {
-            let changes = self.store.changes().after(request.after_revision, MAX_CHANGES).await?;
-            let change = |(account, revision): (crate::domain::AccountId, i64)| AccountChange {
-                account_id: account.0,
-                revision,
-            };
             Ok(ListChangesResponse {
-                revision: changes.revision,
-                changes: changes.accounts.into_iter().map(change).collect(),
-                truncated: changes.truncated,
                 installation: self.installation().await?,
                 methods: Method::all_of_gateways().map(|method| method.path.to_owned()).collect(),
+                ..self.store.changes_after(request.after_revision, MAX_CHANGES).await?
             })
         })
         .await
@@ -80,7 +66,7 @@ impl KeyService for Core {
             if request.uses.len() > MAX_USES {
                 return Err(refuse("uses", "must be at most 1000"));
             }
-            self.store.keys().record_use(&convert::key_uses(request.uses)?).await?;
+            self.store.record_key_use(&convert::key_uses(request.uses)?).await?;
             Ok(ReportUseResponse {})
         })
         .await
@@ -93,9 +79,7 @@ impl KeyService for Core {
         self.answer(&REPORT_BAN, request, |request| async move {
             let key_id = convert::key_id("key_id", &request.key_id)?.to_string();
             let reported = convert::reported_ban(request.ban)?;
-            let now = self.clock.now();
-            let (kept, revision) = self.store.bans().report(&key_id, reported, now).await?;
-            Ok(convert::reported(kept.as_ref(), revision, now))
+            self.store.report_ban(&key_id, reported, self.clock.now()).await
         })
         .await
     }

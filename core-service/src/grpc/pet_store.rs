@@ -25,7 +25,7 @@ impl Core {
     ) -> Result<ListPetsResponse, PetStoreError> {
         let list = convert::list_pets(&request)?;
         let status = convert::pet_status(list.status).into();
-        let page = self.store.pets().list(list).await?;
+        let page = self.store.list_pets(list).await?;
         Ok(ListPetsResponse {
             pets: page.rows.into_iter().map(convert::pet).collect(),
             next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
@@ -38,15 +38,15 @@ impl Core {
         request: CreatePetRequest,
     ) -> Result<CreatePetResponse, PetStoreError> {
         let created = match convert::create_pet(request)? {
-            (Some(key), new) => self.store.creations().insert_once(&key, new, self.clock.now()).await?,
-            (None, new) => Created { pet: self.store.pets().insert(new).await?, replayed: false },
+            (Some(key), new) => self.store.insert_pet_once(&key, new, self.clock.now()).await?,
+            (None, new) => Created { pet: self.store.insert_pet(new).await?, replayed: false },
         };
         Ok(CreatePetResponse { pet: Some(convert::pet(created.pet)), replayed: created.replayed })
     }
 
     pub(super) async fn pet(&self, request: GetPetRequest) -> Result<GetPetResponse, PetStoreError> {
         let id = PetId(request.pet_id);
-        let pet = self.store.pets().find(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
+        let pet = self.store.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id))?;
         Ok(GetPetResponse { pet: Some(convert::pet(pet)) })
     }
 }
@@ -78,7 +78,7 @@ impl PetStore for Core {
         self.answer(&CREATE_PETS, request, |request| async move {
             let batch = convert::batch(request)?;
             let _permit = self.capacity.chunks.acquire().await; // never closed
-            let pets = self.store.pets().insert_batch(batch).await?;
+            let pets = self.store.insert_pets(batch).await?;
             Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(convert::pet).collect() })
         })
         .await

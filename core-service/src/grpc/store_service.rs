@@ -19,7 +19,7 @@ impl Core {
         request: ListOrdersRequest,
     ) -> Result<ListOrdersResponse, PetStoreError> {
         let list = ListOrders::parse(request.page_size, &request.page_token)?;
-        let page = self.store.orders().list(list).await?;
+        let page = self.store.list_orders(list).await?;
         Ok(ListOrdersResponse {
             orders: page.rows.iter().map(wire).collect(),
             next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
@@ -34,7 +34,7 @@ impl StoreService for Core {
         request: Request<PlaceOrderRequest>,
     ) -> Result<Response<PlaceOrderResponse>, Status> {
         self.answer(&PLACE_ORDER, request, |request| async move {
-            let order = self.store.orders().insert(new_order(&request)?).await?;
+            let order = self.store.insert_order(new_order(&request)?).await?;
             Ok(PlaceOrderResponse { order: Some(wire(&order)) })
         })
         .await
@@ -46,7 +46,7 @@ impl StoreService for Core {
     ) -> Result<Response<GetOrderResponse>, Status> {
         self.answer(&GET_ORDER, request, |request| async move {
             let id = OrderId(request.order_id);
-            let order = self.store.orders().find(id).await?.ok_or(PetStoreError::OrderNotFound(id))?;
+            let order = self.store.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id))?;
             Ok(GetOrderResponse { order: Some(wire(&order)) })
         })
         .await
@@ -65,7 +65,7 @@ impl StoreService for Core {
     ) -> Result<Response<AdvanceOrderResponse>, Status> {
         self.answer(&ADVANCE_ORDER, request, |request| async move {
             let to = status(request.status)?;
-            let order = self.store.orders().advance(OrderId(request.order_id), to).await?;
+            let order = self.store.advance_order(OrderId(request.order_id), to).await?;
             Ok(AdvanceOrderResponse { order: Some(wire(&order)) })
         })
         .await

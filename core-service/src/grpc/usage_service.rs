@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use petstore_proto::internal::v1::{self as internal, usage_service_server::UsageService};
+use petstore_proto::{
+    admin::v1::UsageCounts,
+    internal::v1::{self as internal, usage_service_server::UsageService},
+};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -12,8 +15,8 @@ use super::{
 use crate::{
     Core,
     domain::{
-        AccountId, Day, Minute, PetStoreError, Refusal, RefusalCause, RefusalCount, ReporterName, Tally,
-        UsageDay, UsageMinute, UsageReport, Violation,
+        AccountId, Day, MAX_COUNT, Minute, PetStoreError, Refusal, RefusalCause, RefusalCount, UsageMinute,
+        UsageReport, Violation, check_reporter,
     },
 };
 
@@ -31,7 +34,7 @@ impl UsageService for Core {
         self.answer(&REPORT_USAGE, request, |request| async move {
             let internal::ReportUsageRequest { reporter, number, requests, refusals, refusal_counts } =
                 request;
-            let reporter = ReporterName::parse(reporter).map_err(refused)?;
+            check_reporter(&reporter).map_err(refused)?;
             for (holds, field, rule) in [
                 (number > 0, "number", "must be positive"),
                 (requests.len() <= MAX_ROWS, "requests", "must be at most 1000"),
@@ -50,7 +53,7 @@ impl UsageService for Core {
                     .collect::<Result<_, _>>()?,
                 refusal_counts: parse_refusal_counts(refusal_counts)?,
             };
-            self.store.usage().record(reporter.as_str(), number, report, self.clock.now()).await?;
+            self.store.record_usage(&reporter, number, report, self.clock.now()).await?;
             Ok(internal::ReportUsageResponse {})
         })
         .await
@@ -63,16 +66,16 @@ impl UsageService for Core {
         self.answer(&GET_USAGE, request, |request| async move {
             let internal::GetUsageRequest { account_id, since_day, reporter } = request;
             // A caller that has reported nothing has no name.
-            let reporter = Some(reporter).filter(|name| !name.is_empty()).map(ReporterName::parse);
-            let reporter = reporter.transpose().map_err(refused)?;
-            let reporter = reporter.as_ref().map(ReporterName::as_str).unwrap_or_default();
+            if !reporter.is_empty() {
+                check_reporter(&reporter).map_err(refused)?;
+            }
             let account = Some(AccountId(account_id));
-            let usage = self.store.usage().by_day(account, Day(since_day), reporter).await?;
-            let days = usage.days.into_iter().map(|UsageDay { day, tally }| {
-                let Tally { succeeded, client_errors, refused, server_errors, get_pet } = tally;
+            let (days, last_report) = self.store.usage_by_day(account, Day(since_day), &reporter).await?;
+            let days = days.into_iter().map(|(day, counts)| {
+                let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
                 internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
             });
-            Ok(internal::GetUsageResponse { days: days.collect(), last_report: usage.last_report })
+            Ok(internal::GetUsageResponse { days: days.collect(), last_report })
         })
         .await
     }
@@ -84,12 +87,12 @@ fn parse_requests(rows: Vec<internal::UsageRow>) -> Result<Vec<(AccountId, Usage
     let parse = |row: internal::UsageRow| {
         let internal::UsageRow { account_id, key_id: key, minute, succeeded, client_errors, .. } = row;
         let internal::UsageRow { refused: limited, server_errors, get_pet, .. } = row;
-        let tally = Tally { succeeded, client_errors, refused: limited, server_errors, get_pet };
+        let counts = [succeeded, client_errors, limited, server_errors, get_pet];
         let key_id = (!key.is_empty()).then(|| key_id("requests.key_id", &key)).transpose()?;
         if !seen.insert((account_id, key_id, minute)) {
             return Err(refused(Violation::new("requests", "must have each account, key and minute once")));
         }
-        let minute = UsageMinute::new(Minute(minute), key_id, tally).map_err(refused)?;
+        let minute = UsageMinute::new(Minute(minute), key_id, counts).map_err(refused)?;
         Ok((AccountId(account_id), minute))
     };
     rows.into_iter().map(parse).collect()
@@ -116,7 +119,7 @@ fn refusal(reported: internal::Refusal) -> Result<Option<Refusal>, PetStoreError
         limit: positive("refusals.limit", reported.limit)?,
         since: of_time("refusals.since_ms", reported.since_ms)?,
         until: of_time("refusals.until_ms", reported.until_ms)?,
-        repeats: positive("refusals.repeats", reported.repeats)?.unwrap_or_default().min(Tally::MAX),
+        repeats: positive("refusals.repeats", reported.repeats)?.unwrap_or_default().min(MAX_COUNT),
         request_id: reported.request_id,
     }))
 }

@@ -3,70 +3,59 @@
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::{Set, Unchanged},
-    ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Func, LikeExpr},
 };
 
 use super::{
     Session, Store, audit,
     changes::next_revision,
-    entity::account::{self, Column, moment_column},
+    entity::{
+        account::{self, Column},
+        moment_column,
+    },
     fault,
 };
 use crate::domain::{
     Account, AccountId, AccountName, AccountUpdate, Actor, Change, ListAccounts, PetStoreError, Plan,
-    PlanUpdate, StatedReason, Subject, Suspension, account_json,
+    StatedReason, Subject, Suspension, account_json,
 };
 
-/// The accounts of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct Accounts<'a> {
-    pub(super) store: &'a Store,
-    pub(super) actor: &'a Actor,
-}
-
-impl<'a> Accounts<'a> {
-    /// Returns the accounts with `actor` as the author of changes.
-    #[must_use]
-    pub fn by(self, actor: &'a Actor) -> Self {
-        Self { actor, ..self }
-    }
-
+impl Store {
     /// Creates an account.
     ///
     /// # Errors
     ///
     /// [`PetStoreError::AccountExists`] if the name is taken, or the store's error.
-    pub async fn create(
-        self,
+    pub async fn create_account(
+        &self,
+        actor: &Actor,
         name: &AccountName,
         plan: Plan,
         now: UnixMillis,
     ) -> Result<Account, PetStoreError> {
-        let (actor, name) = (self.actor.clone(), name.clone());
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move { insert(transaction, &actor, &name, plan, now).await })
-            })
-            .await
+        let (actor, name) = (actor.clone(), name.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move { insert(transaction, &actor, &name, plan, now).await })
+        })
+        .await
     }
 
-    /// Returns every account, sorted by name.
+    /// Returns `true` if there is an account.
     ///
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn list(self) -> Result<Vec<Account>, PetStoreError> {
-        let rows = self.store.read(|db| Box::pin(account::Entity::find().all(db))).await?;
-        let mut accounts = rows.into_iter().map(Account::try_from).collect::<Result<Vec<_>, _>>()?;
-        // Sorted here, since the order of texts in PostgreSQL is a setting of the database.
-        accounts.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
-        Ok(accounts)
+    pub async fn has_accounts(&self) -> Result<bool, PetStoreError> {
+        Ok(!self.all(account::Entity::find().limit(1)).await?.is_empty())
     }
 
     /// Returns a page of accounts, newest first, with one more than the page has. With the first page comes
     /// the number of all that the filters leave.
-    pub(crate) async fn page(self, list: ListAccounts) -> Result<(Vec<Account>, Option<u64>), PetStoreError> {
+    pub(crate) async fn list_accounts(
+        &self,
+        list: ListAccounts,
+    ) -> Result<(Vec<Account>, Option<i64>), PetStoreError> {
         let contains = list.name_contains.map(|part| {
             let like = LikeExpr::new(format!("%{}%", escape_like(&part.to_lowercase()))).escape('\\');
             Expr::expr(Func::lower(Expr::col(Column::Name))).like(like)
@@ -79,12 +68,8 @@ impl<'a> Accounts<'a> {
             .add_option(list.plan.map(|plan| Column::Plan.eq(plan)))
             .add_option(suspended);
         let find = account::Entity::find().filter(filters);
-        let total = if list.after.is_none() { Some(self.store.count(find.clone()).await?) } else { None };
-        let find = find
-            .filter(Condition::all().add_option(list.after.map(|after| Column::Id.lt(after.0))))
-            .order_by_desc(Column::Id)
-            .limit(list.size.get() as u64 + 1);
-        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let after = list.after.map(|after| after.0);
+        let (rows, total) = self.page(find, Column::Id, after, list.size).await?;
         Ok((rows.into_iter().map(Account::try_from).collect::<Result<_, _>>()?, total))
     }
 
@@ -93,32 +78,17 @@ impl<'a> Accounts<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn find(self, name: &AccountName) -> Result<Account, PetStoreError> {
+    pub async fn find_account(&self, name: &AccountName) -> Result<Account, PetStoreError> {
         let find = account::Entity::find().filter(Column::Name.eq(name.as_str()));
-        let row = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let row = self.all(find).await?.pop();
         row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
     }
 
     /// Returns the account with this identifier.
-    pub(crate) async fn find_by_id(self, id: AccountId) -> Result<Account, PetStoreError> {
+    pub(crate) async fn find_account_by_id(&self, id: AccountId) -> Result<Account, PetStoreError> {
         let find = account::Entity::find_by_id(id.0);
-        let row = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let row = self.all(find).await?.pop();
         row.ok_or(PetStoreError::AccountIdNotFound(id.0))?.try_into()
-    }
-
-    /// Moves an account to another plan. The change applies to its running windows too.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn set_plan(
-        self,
-        name: &AccountName,
-        plan: Plan,
-        now: UnixMillis,
-    ) -> Result<Account, PetStoreError> {
-        let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
-        self.update(name, update, now).await
     }
 
     /// Changes an account.
@@ -127,13 +97,14 @@ impl<'a> Accounts<'a> {
     ///
     /// [`PetStoreError::AccountNotFound`], [`PetStoreError::AccountExists`] if the new name is taken,
     /// [`PetStoreError::Invalid`] if the account's plan has custom limits, or the store's error.
-    pub async fn update(
-        self,
+    pub async fn update_account(
+        &self,
+        actor: &Actor,
         name: &AccountName,
         update: AccountUpdate,
         now: UnixMillis,
     ) -> Result<Account, PetStoreError> {
-        self.change(name, "UpdateAccount", now, move |account| {
+        self.change_account(actor, name, "UpdateAccount", now, move |account| {
             let plan = update.plan.map(|plan| plan.apply_to(account.plan)).transpose()?;
             let (name, plan) = (update.name.unwrap_or(account.name), plan.unwrap_or(account.plan));
             Ok(Account { name, plan, ..account })
@@ -147,13 +118,14 @@ impl<'a> Accounts<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn suspend(
-        self,
+    pub async fn suspend_account(
+        &self,
+        actor: &Actor,
         name: &AccountName,
         reason: Option<StatedReason>,
         now: UnixMillis,
     ) -> Result<Account, PetStoreError> {
-        self.change(name, "SuspendAccount", now, move |account| {
+        self.change_account(actor, name, "SuspendAccount", now, move |account| {
             let since = account.suspension.map_or(now, |suspension| suspension.since);
             Ok(Account { suspension: Some(Suspension { since, reason }), ..account })
         })
@@ -165,41 +137,49 @@ impl<'a> Accounts<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn resume(self, name: &AccountName, now: UnixMillis) -> Result<Account, PetStoreError> {
-        self.change(name, "ResumeAccount", now, |account| Ok(Account { suspension: None, ..account })).await
+    pub async fn resume_account(
+        &self,
+        actor: &Actor,
+        name: &AccountName,
+        now: UnixMillis,
+    ) -> Result<Account, PetStoreError> {
+        self.change_account(actor, name, "ResumeAccount", now, |account| {
+            Ok(Account { suspension: None, ..account })
+        })
+        .await
     }
 
     /// Replaces the account with the result of `change`, and records that. Does nothing if the account stays
     /// unchanged.
-    async fn change(
-        self,
+    async fn change_account(
+        &self,
+        actor: &Actor,
         name: &AccountName,
         action: &'static str,
         now: UnixMillis,
         change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
     ) -> Result<Account, PetStoreError> {
-        let (actor, name) = (self.actor.clone(), name.clone());
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let before = find(transaction, &name).await?;
-                    let after = change(before.clone())?;
-                    if after == before {
-                        return Ok(before);
-                    }
-                    let after = Account { revision: next_revision(transaction).await?, ..after };
-                    replace(transaction, &after).await?;
-                    let change = Change {
-                        action,
-                        subject: Subject::Account(before.id, before.name.clone()),
-                        before: Some(account_json(&before)),
-                        after: Some(account_json(&after)),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
-                    Ok(after)
-                })
+        let (actor, name) = (actor.clone(), name.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let before = find(transaction, &name).await?;
+                let after = change(before.clone())?;
+                if after == before {
+                    return Ok(before);
+                }
+                let after = Account { revision: next_revision(transaction).await?, ..after };
+                replace(transaction, &after).await?;
+                let change = Change {
+                    action,
+                    subject: Subject::Account(before.id, before.name.clone()),
+                    before: Some(account_json(&before)),
+                    after: Some(account_json(&after)),
+                };
+                audit::record(transaction, &actor, now, change).await?;
+                Ok(after)
             })
-            .await
+        })
+        .await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The audit in the database. Nothing here changes or removes an event, and the database itself refuses both.
 
 use petstore_clock::UnixMillis;
+use petstore_proto::admin::v1::AuditEvent;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
 };
@@ -8,28 +9,25 @@ use sea_orm::{
 use super::{
     Session, Store,
     entity::{
-        account::{self, moment_column},
+        account,
         audit_event::{self, Column},
+        moment_column,
     },
 };
-use crate::domain::{Actor, AuditEvent, Change, ListAuditEvents, PetStoreError, Subject};
+use crate::domain::{Actor, Change, ListAuditEvents, PetStoreError, Subject};
 
-/// The audit of a store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Audit<'a>(pub(super) &'a Store);
-
-impl Audit<'_> {
+impl Store {
     /// Returns a page of events, newest first, with one more than the page has. With the first page comes the
     /// number of all that the filters leave.
-    pub(crate) async fn list(
-        self,
+    pub(crate) async fn list_audit_events(
+        &self,
         list: ListAuditEvents,
-    ) -> Result<(Vec<AuditEvent>, Option<u64>), PetStoreError> {
+    ) -> Result<(Vec<AuditEvent>, Option<i64>), PetStoreError> {
         let account = match &list.account {
             None => None,
             Some(name) => {
                 let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-                let row = self.0.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+                let row = self.all(find).await?.pop();
                 let is_id = row.map(|row| Column::AccountId.eq(row.id));
                 Some(Condition::any().add(Column::Account.eq(name.as_str())).add_option(is_id))
             }
@@ -41,12 +39,7 @@ impl Audit<'_> {
             .add_option(list.since.map(|since| Column::CreatedAt.gte(moment_column(since))))
             .add_option(list.until.map(|until| Column::CreatedAt.lt(moment_column(until))));
         let find = audit_event::Entity::find().filter(filters);
-        let total = if list.before.is_none() { Some(self.0.count(find.clone()).await?) } else { None };
-        let find = find
-            .filter(Condition::all().add_option(list.before.map(|id| Column::Id.lt(id))))
-            .order_by_desc(Column::Id)
-            .limit(list.size.get() as u64 + 1);
-        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let (rows, total) = self.page(find, Column::Id, list.before, list.size).await?;
         Ok((rows.into_iter().map(AuditEvent::from).collect(), total))
     }
 }

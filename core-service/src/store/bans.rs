@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use petstore_clock::UnixMillis;
+use petstore_proto::{admin::v1 as admin, internal::v1::ReportBanResponse};
 use sea_orm::{
     ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, OnConflict},
@@ -12,61 +13,50 @@ use super::{
     Session, Store, audit,
     changes::{current_revision, touch},
     entity::{
-        account::{self, moment_column},
-        api_key,
-        ban::{self, note_row},
+        account, api_key,
+        ban::{self, ban_message, note_message, note_row},
+        moment_column,
     },
     keys::{self, name_of},
 };
 use crate::domain::{
-    AccountId, Actor, ApiKeyRecord, Ban, BanNote, BanOrigin, BannedKey, Change, KeyId, PetStoreError,
-    StatedReason, Subject, ban_json,
+    AccountId, Actor, ApiKeyRecord, Ban, BanNote, BanOrigin, Change, KeyId, PetStoreError, StatedReason,
+    Subject, ban_json,
 };
 
 /// Maximum number of expired notes that one report deletes. The next report deletes more.
 const SWEEP: u64 = 100;
 
-/// The bans of the keys of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct Bans<'a> {
-    pub(super) store: &'a Store,
-    pub(super) actor: &'a Actor,
-}
-
-impl<'a> Bans<'a> {
-    /// Returns the bans with `actor` as the author of changes.
-    #[must_use]
-    pub fn by(self, actor: &'a Actor) -> Self {
-        Self { actor, ..self }
-    }
-
-    /// Stores a ban that a gateway imposed, unless the stored note outweighs it. Returns the note stored
+impl Store {
+    /// Stores a ban that a gateway imposed, unless the stored note outweighs it. Returns the state stored
     /// afterwards, and the revision as of which that is true. An unknown key has no ban.
-    pub(crate) async fn report(
-        self,
+    pub(crate) async fn report_ban(
+        &self,
         key_id: &str,
         reported: Ban,
         now: UnixMillis,
-    ) -> Result<(Option<BanNote>, i64), PetStoreError> {
+    ) -> Result<ReportBanResponse, PetStoreError> {
+        let answer = move |note: Option<&BanNote>, revision| {
+            let (last_ban, bans_lifted_at_ms) = note.map(|note| note_message(note, now)).unwrap_or_default();
+            ReportBanResponse { last_ban, revision, bans_lifted_at_ms }
+        };
         let key_id = key_id.to_owned();
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
-                    let kept =
-                        ban::Entity::find_by_id(&key_id).all(transaction).await?.pop().map(BanNote::from);
-                    let is_news = kept.as_ref().is_none_or(|kept| kept.gives_way_to(&reported));
-                    let Some(key) = key.filter(|_| is_news) else {
-                        return Ok((kept, current_revision(transaction).await?));
-                    };
-                    let revision = touch(transaction, key.account_id).await?;
-                    forget_what_is_over(transaction, now).await?;
-                    let note = BanNote::Banned(reported);
-                    keep(transaction, &key_id, note.clone()).await?;
-                    Ok((Some(note), revision))
-                })
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
+                let kept = ban::Entity::find_by_id(&key_id).all(transaction).await?.pop().map(BanNote::from);
+                let is_news = kept.as_ref().is_none_or(|kept| kept.gives_way_to(&reported));
+                let Some(key) = key.filter(|_| is_news) else {
+                    return Ok(answer(kept.as_ref(), current_revision(transaction).await?));
+                };
+                let revision = touch(transaction, key.account_id).await?;
+                forget_what_is_over(transaction, now).await?;
+                let note = BanNote::Banned(reported);
+                keep(transaction, &key_id, note.clone()).await?;
+                Ok(answer(Some(&note), revision))
             })
-            .await
+        })
+        .await
     }
 
     /// Bans a key from now on. The new ban replaces any other. The key's owner is shown the reason. The next
@@ -75,19 +65,20 @@ impl<'a> Bans<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::Invalid`] if `length` is zero, [`PetStoreError::KeyNotFound`], or the store's error.
-    pub async fn add(
-        self,
+    pub async fn add_ban(
+        &self,
+        actor: &Actor,
         id: KeyId,
         length: Duration,
         reason: Option<StatedReason>,
         now: UnixMillis,
-    ) -> Result<BannedKey, PetStoreError> {
+    ) -> Result<admin::Ban, PetStoreError> {
         let decide = move |from: UnixMillis| {
             Ok(BanNote::Banned(Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?))
         };
-        let (note, key) = self.set(id, "CreateBan", now, decide).await?;
+        let (note, key) = self.set_ban(actor, id, "CreateBan", now, decide).await?;
         match note {
-            BanNote::Banned(ban) => Ok(BannedKey { key_id: id, account: key.account, ban }),
+            BanNote::Banned(ban) => Ok(ban_message(id.to_string(), &key.account, &ban)),
             BanNote::Lifted(_) => Err(PetStoreError::Bug("a ban that was imposed is lifted".into())),
         }
     }
@@ -98,70 +89,65 @@ impl<'a> Bans<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::KeyNotFound`], or the store's error.
-    pub async fn lift(self, id: KeyId, now: UnixMillis) -> Result<(), PetStoreError> {
-        self.set(id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
+    pub async fn lift_ban(&self, actor: &Actor, id: KeyId, now: UnixMillis) -> Result<(), PetStoreError> {
+        self.set_ban(actor, id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
     }
 
     /// Bans a key or lifts its bans, regardless of the stored note. `decide` makes the note from its time.
     /// This is `now`, or the time at which the stored ban was imposed if that is later because of clock skew:
     /// the newer note holds. Returns the key too.
-    async fn set(
-        self,
+    async fn set_ban(
+        &self,
+        actor: &Actor,
         id: KeyId,
         action: &'static str,
         now: UnixMillis,
         decide: impl FnOnce(UnixMillis) -> Result<BanNote, PetStoreError> + Send + 'static,
     ) -> Result<(BanNote, ApiKeyRecord), PetStoreError> {
-        let actor = self.actor.clone();
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let key = keys::find(transaction, id).await?;
-                    touch(transaction, key.account_id.0).await?;
-                    let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
-                    let kept = kept.map(BanNote::from);
-                    let at = match &kept {
-                        Some(BanNote::Banned(ban)) => now.max(ban.from),
-                        Some(BanNote::Lifted(_)) | None => now,
-                    };
-                    let note = decide(at)?;
-                    keep(transaction, &id.to_string(), note.clone()).await?;
-                    let in_force = |note: &BanNote| match note {
-                        BanNote::Banned(ban) if ban.until > now => Some(ban_json(ban)),
-                        BanNote::Banned(_) | BanNote::Lifted(_) => None,
-                    };
-                    let change = Change {
-                        action,
-                        subject: Subject::Key(key.account_id, key.account.clone(), id),
-                        before: kept.as_ref().and_then(in_force),
-                        after: in_force(&note),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
-                    Ok((note, key))
-                })
+        let actor = actor.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let key = keys::find(transaction, id).await?;
+                touch(transaction, key.account_id.0).await?;
+                let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
+                let kept = kept.map(BanNote::from);
+                let at = match &kept {
+                    Some(BanNote::Banned(ban)) => now.max(ban.from),
+                    Some(BanNote::Lifted(_)) | None => now,
+                };
+                let note = decide(at)?;
+                keep(transaction, &id.to_string(), note.clone()).await?;
+                let in_force = |note: &BanNote| match note {
+                    BanNote::Banned(ban) if ban.until > now => Some(ban_json(ban)),
+                    BanNote::Banned(_) | BanNote::Lifted(_) => None,
+                };
+                let change = Change {
+                    action,
+                    subject: Subject::Key(key.account_id, key.account.clone(), id),
+                    before: kept.as_ref().and_then(in_force),
+                    after: in_force(&note),
+                };
+                audit::record(transaction, &actor, now, change).await?;
+                Ok((note, key))
             })
-            .await
+        })
+        .await
     }
 
-    /// Returns the bans in force of keys that are neither revoked nor expired, newest first.
+    /// Returns the bans in force after a position (start and key of the last ban of the page before), newest
+    /// first, at most `limit`, of one account if it is given, each with its start. A revoked or expired key
+    /// has none. With the first page comes the number of all.
     ///
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn list(self, now: UnixMillis) -> Result<Vec<BannedKey>, PetStoreError> {
-        Ok(self.page(now, None, None, None).await?.0)
-    }
-
-    /// Returns the bans in force after a position (start and key of the last ban of the page before), newest
-    /// first, at most `limit`, of one account if it is given. A revoked or expired key has none. With the
-    /// first page comes the number of all.
-    pub(crate) async fn page(
-        self,
+    pub async fn list_bans(
+        &self,
         now: UnixMillis,
         account: Option<AccountId>,
         after: Option<(UnixMillis, KeyId)>,
         limit: Option<u64>,
-    ) -> Result<(Vec<BannedKey>, Option<u64>), PetStoreError> {
+    ) -> Result<(Vec<(UnixMillis, admin::Ban)>, Option<i64>), PetStoreError> {
         let filters = Condition::all()
             .add(ban::Column::EndsAt.gt(moment_column(now)))
             .add(Expr::col((ban::Entity, ban::Column::EndsAt)).gt(Expr::col(ban::Column::ImposedAt)))
@@ -169,7 +155,7 @@ impl<'a> Bans<'a> {
             .add(api_key::Column::ExpiresAt.is_null().or(api_key::Column::ExpiresAt.gt(moment_column(now))))
             .add_option(account.map(|id| api_key::Column::AccountId.eq(id.0)));
         let all = ban::Entity::find().inner_join(api_key::Entity).filter(filters.clone());
-        let total = if after.is_none() { Some(self.store.count(all).await?) } else { None };
+        let total = if after.is_none() { Some(self.count(all).await?) } else { None };
         let after = after.map(|(from, key_id)| {
             let (from, key_id) = (moment_column(from), key_id.to_string());
             let at_that_moment = ban::Column::ImposedAt.eq(from).and(ban::Column::KeyId.lt(key_id));
@@ -182,23 +168,18 @@ impl<'a> Bans<'a> {
             .order_by_desc(ban::Column::ImposedAt)
             .order_by_desc(ban::Column::KeyId)
             .limit(limit);
-        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
-        let records = rows.into_iter().filter_map(|(row, _, account)| {
+        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let bans = rows.into_iter().filter_map(|(row, _, account)| {
             let key_id = row.key_id.clone();
             let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
-            let bug = || PetStoreError::Bug(format!("a ban is of key {key_id}").into());
-            Some(key_id.parse().map_err(|_| bug()).map(|key_id| BannedKey {
-                key_id,
-                account: name_of(account),
-                ban,
-            }))
+            Some((ban.from, ban_message(key_id, &name_of(account), &ban)))
         });
-        Ok((records.collect::<Result<_, _>>()?, total))
+        Ok((bans.collect(), total))
     }
 
     /// Returns the bans in force of these keys.
-    pub(crate) async fn in_force(
-        self,
+    pub(crate) async fn bans_in_force(
+        &self,
         keys: &[KeyId],
         now: UnixMillis,
     ) -> Result<Vec<(KeyId, Ban)>, PetStoreError> {
@@ -208,7 +189,7 @@ impl<'a> Bans<'a> {
         let find = ban::Entity::find()
             .filter(ban::Column::KeyId.is_in(keys.iter().map(KeyId::to_string)))
             .filter(ban::Column::EndsAt.gt(moment_column(now)));
-        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.all(find).await?;
         let in_force = rows.into_iter().filter_map(|row| {
             let key_id = row.key_id.parse().ok()?;
             match row.into() {

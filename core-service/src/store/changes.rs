@@ -1,7 +1,8 @@
 //! The order of changes to accounts and keys, which gateways follow.
 
+use petstore_proto::internal::v1::{AccountChange, ListChangesResponse};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter,
     sea_query::{Expr, ExprTrait, JoinType, Order, Query},
 };
 
@@ -9,27 +10,16 @@ use super::{
     Session, Store,
     entity::{account, revision},
 };
-use crate::domain::{AccountId, PetStoreError};
+use crate::domain::PetStoreError;
 
-/// The accounts that changed after a revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChangedAccounts {
-    /// The newest revision.
-    pub(crate) revision: i64,
-    /// Each account with its own revision, in ascending order of revisions.
-    pub(crate) accounts: Vec<(AccountId, i64)>,
-    /// `true` if more accounts changed than are listed.
-    pub(crate) truncated: bool,
-}
-
-/// The changes of accounts and their keys.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Changes<'a>(pub(super) &'a Store);
-
-impl Changes<'_> {
+impl Store {
     /// Returns at most `limit` of the accounts that changed after `after`. One statement reads the list and
     /// the newest revision, so that they are consistent.
-    pub(crate) async fn after(self, after: i64, limit: usize) -> Result<ChangedAccounts, PetStoreError> {
+    pub(crate) async fn changes_after(
+        &self,
+        after: i64,
+        limit: usize,
+    ) -> Result<ListChangesResponse, PetStoreError> {
         let query = Query::select()
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
             .expr_as(Expr::col((account::Entity, account::Column::Id)), "account_id")
@@ -44,18 +34,24 @@ impl Changes<'_> {
             .order_by((account::Entity, account::Column::Revision), Order::Asc)
             .limit(limit as u64 + 1)
             .take();
-        let rows = self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
-        let rows =
-            rows.iter().map(|row| ChangeRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
-        let revision = rows.first().ok_or_else(revision_missing)?.revision;
-        let changed =
-            rows.into_iter().filter_map(|row| Some((AccountId(row.account_id?), row.account_revision?)));
-        let mut accounts: Vec<_> = changed.collect();
+        let rows = self.rows(query).await?;
+        let revision = rows.first().ok_or_else(revision_missing)?.try_get("", "revision")?;
+        let mut changes = Vec::with_capacity(rows.len());
+        for row in &rows {
+            // A single row without an account says that none has changed.
+            let account_id: Option<i64> = row.try_get("", "account_id")?;
+            let changed_at: Option<i64> = row.try_get("", "account_revision")?;
+            changes.extend(
+                account_id
+                    .zip(changed_at)
+                    .map(|(account_id, revision)| AccountChange { account_id, revision }),
+            );
+        }
         // A revision from the future was seen before the store was restored from a backup. Nothing cached
         // since then is valid.
-        let truncated = accounts.len() > limit || after > revision;
-        accounts.truncate(limit);
-        Ok(ChangedAccounts { revision, accounts, truncated })
+        let truncated = changes.len() > limit || after > revision;
+        changes.truncate(limit);
+        Ok(ListChangesResponse { revision, changes, truncated, ..ListChangesResponse::default() })
     }
 }
 
@@ -90,11 +86,4 @@ pub(super) async fn current_revision(transaction: &Session) -> Result<i64, DbErr
 
 pub(super) fn revision_missing() -> PetStoreError {
     PetStoreError::Bug("the revision counter is missing".into())
-}
-
-#[derive(FromQueryResult)]
-struct ChangeRow {
-    revision: i64,
-    account_id: Option<i64>,
-    account_revision: Option<i64>,
 }

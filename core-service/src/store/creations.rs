@@ -5,7 +5,7 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySel
 
 use super::{
     Store,
-    entity::{account::moment_column, create_request, pet},
+    entity::{create_request, moment_column, pet},
     fault,
     in_flight::InFlightKey,
     pets::is_name_in_use,
@@ -25,29 +25,25 @@ enum NotAdded {
     Failed(DbErr),
 }
 
-/// The creations of pets with an idempotency key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Creations<'a>(pub(super) &'a Store);
-
-impl Creations<'_> {
+impl Store {
     /// Adds a pet, or returns the pet that an earlier call with this key has added. The database settles
     /// races: the key is stored with the pet in one transaction, and is a primary key.
-    pub(crate) async fn insert_once(
-        self,
+    pub(crate) async fn insert_pet_once(
+        &self,
         key: &IdempotencyKey,
         new: NewPet,
         now: UnixMillis,
     ) -> Result<Created, PetStoreError> {
         // The job that still works on it holds the key, even after the caller has given up.
-        let key = self.0.in_flight.begin(key).ok_or(PetStoreError::RequestInProgress)?;
+        let key = self.in_flight.begin(key).ok_or(PetStoreError::RequestInProgress)?;
         let work = async {
             let mut lost_connections = 0;
             for _ in 0..ATTEMPTS {
-                match Box::pin(self.try_insert(&key, &new, now)).await {
+                match Box::pin(self.try_insert_pet(&key, &new, now)).await {
                     Ok(id) => return Ok(Created { pet: new.with_id(id), replayed: false }),
                     Err(NotAdded::InProgress) => return Err(PetStoreError::RequestInProgress),
                     Err(NotAdded::KeyTaken) => {
-                        if let Some(pet) = self.find_created(&key, now).await? {
+                        if let Some(pet) = self.find_created_pet(&key, now).await? {
                             return if new.clone().with_id(pet.id) == pet {
                                 Ok(Created { pet, replayed: true })
                             } else {
@@ -64,11 +60,16 @@ impl Creations<'_> {
             }
             Err(PetStoreError::RequestInProgress) // the key appears and expires: others work on it
         };
-        self.0.within(work).await
+        self.within(work).await
     }
 
-    async fn try_insert(self, key: &InFlightKey, new: &NewPet, now: UnixMillis) -> Result<PetId, NotAdded> {
-        match self.0.creates.add(new, Some((key, now))).await {
+    async fn try_insert_pet(
+        &self,
+        key: &InFlightKey,
+        new: &NewPet,
+        now: UnixMillis,
+    ) -> Result<PetId, NotAdded> {
+        match self.creates.add(new, Some((key, now))).await {
             Ok(Some(id)) => Ok(id),
             Ok(None) => Err(NotAdded::KeyTaken),
             Err(error) if fault::is_duplicate(&error) => Err(NotAdded::KeyTaken),
@@ -78,31 +79,34 @@ impl Creations<'_> {
     }
 
     /// Returns the pet that an earlier creation with this key has added.
-    async fn find_created(self, key: &InFlightKey, now: UnixMillis) -> Result<Option<Pet>, PetStoreError> {
-        let Some(request) = self.find_request(key, now).await? else { return Ok(None) };
+    async fn find_created_pet(
+        &self,
+        key: &InFlightKey,
+        now: UnixMillis,
+    ) -> Result<Option<Pet>, PetStoreError> {
+        let Some(request) = self.find_create_request(key, now).await? else { return Ok(None) };
         let find = pet::Entity::find_by_id(request.pet_id);
-        let pet = self.0.reader.read(|db| Box::pin(find.all(db))).await?.into_iter().next();
+        let pet = self.reader.read(|db| Box::pin(find.all(db))).await?.into_iter().next();
         let pet =
             pet.ok_or_else(|| PetStoreError::Bug(format!("pet {} is missing", request.pet_id).into()))?;
         pet.try_into().map(Some)
     }
 
     /// Returns the request that is stored under this key, or `None` after removing an expired key.
-    async fn find_request(
-        self,
+    async fn find_create_request(
+        &self,
         key: &InFlightKey,
         now: UnixMillis,
     ) -> Result<Option<create_request::Model>, DbErr> {
         use create_request::Column as C;
         let find = create_request::Entity::find_by_id(key.digest());
-        let requests = self.0.reader.read(|db| Box::pin(find.all(db))).await?;
+        let requests = self.reader.read(|db| Box::pin(find.all(db))).await?;
         let Some(request) = requests.into_iter().next() else { return Ok(None) };
         if request.created_at > moment_column(expiry(now)) {
             return Ok(Some(request));
         }
         let (key, created_at) = (key.clone(), request.created_at);
-        self.0
-            .writer
+        self.writer
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let expired = create_request::Entity::delete_many()
@@ -118,28 +122,31 @@ impl Creations<'_> {
     /// Deletes expired keys, the oldest first: at most `most`, and those of the last one's millisecond.
     /// Returns the number of deleted keys. Selects the bound first, since PostgreSQL reads the whole table to
     /// delete the rows that a subquery selects.
-    pub(crate) async fn forget_expired(self, now: UnixMillis, most: u64) -> Result<u64, PetStoreError> {
+    pub(crate) async fn forget_expired_requests(
+        &self,
+        now: UnixMillis,
+        most: u64,
+    ) -> Result<u64, PetStoreError> {
         use create_request::Column as C;
         let expiry = moment_column(expiry(now));
-        self.0
-            .transaction_beside_others(move |transaction| {
-                Box::pin(async move {
-                    let full = create_request::Entity::find()
-                        .filter(C::CreatedAt.lte(expiry))
-                        .order_by_asc(C::CreatedAt)
-                        .offset(most.saturating_sub(1))
-                        .limit(1)
-                        .all(transaction)
-                        .await?;
-                    let last = full.first().map_or(expiry, |row| row.created_at);
-                    let deleted = create_request::Entity::delete_many()
-                        .filter(C::CreatedAt.lte(last))
-                        .exec(transaction)
-                        .await?;
-                    Ok(deleted.rows_affected)
-                })
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                let full = create_request::Entity::find()
+                    .filter(C::CreatedAt.lte(expiry))
+                    .order_by_asc(C::CreatedAt)
+                    .offset(most.saturating_sub(1))
+                    .limit(1)
+                    .all(transaction)
+                    .await?;
+                let last = full.first().map_or(expiry, |row| row.created_at);
+                let deleted = create_request::Entity::delete_many()
+                    .filter(C::CreatedAt.lte(last))
+                    .exec(transaction)
+                    .await?;
+                Ok(deleted.rows_affected)
             })
-            .await
+        })
+        .await
     }
 }
 

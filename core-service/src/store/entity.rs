@@ -1,17 +1,86 @@
 //! The tables, as `petstore-migrations` creates them.
 
+use petstore_clock::UnixMillis;
+use prost_types::Timestamp;
+use sea_orm::entity::prelude::*;
+
 pub(super) mod account;
 pub(super) mod api_key;
-pub(super) mod audit_event;
 pub(super) mod ban;
-pub(super) mod operator;
-pub(super) mod order;
 pub(super) mod pet;
 pub(super) mod refusal;
+
+/// Returns the time in a column.
+pub(super) fn stored_moment(millis: i64) -> UnixMillis {
+    UnixMillis(u64::try_from(millis).unwrap_or_default())
+}
+
+/// Returns the column value for a time.
+pub(super) fn moment_column(moment: UnixMillis) -> i64 {
+    i64::try_from(moment.0).unwrap_or(i64::MAX)
+}
+
+/// Returns the time as messages have it.
+pub(crate) fn timestamp(moment: UnixMillis) -> Timestamp {
+    Timestamp {
+        seconds: i64::try_from(moment.0 / 1_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(moment.0 % 1_000 * 1_000_000).unwrap_or_default(),
+    }
+}
+
+/// The relations of a table that no query joins to another one.
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {}
+
+/// Table `audit_events`.
+pub(super) mod audit_event {
+    use petstore_proto::admin::v1::AuditEvent;
+    use sea_orm::entity::prelude::*;
+
+    use super::{Relation, stored_moment, timestamp};
+
+    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "audit_events")]
+    pub(crate) struct Model {
+        #[sea_orm(primary_key)]
+        pub id: i64,
+        pub created_at: i64,
+        pub operator: String,
+        pub client_address: String,
+        pub action: String,
+        pub account_id: Option<i64>,
+        pub account: Option<String>,
+        pub key_id: Option<String>,
+        pub target_operator: Option<String>,
+        pub before: Option<String>,
+        pub after: Option<String>,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+
+    impl From<Model> for AuditEvent {
+        fn from(row: Model) -> Self {
+            Self {
+                id: row.id,
+                create_time: Some(timestamp(stored_moment(row.created_at))),
+                operator: row.operator,
+                client_address: row.client_address,
+                action: row.action,
+                account: row.account.unwrap_or_default(),
+                key_id: row.key_id.unwrap_or_default(),
+                target_operator: row.target_operator.unwrap_or_default(),
+                before_json: row.before.unwrap_or_default(),
+                after_json: row.after.unwrap_or_default(),
+            }
+        }
+    }
+}
 
 /// Table `create_requests`.
 pub(super) mod create_request {
     use sea_orm::entity::prelude::*;
+
+    use super::Relation;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "create_requests")]
@@ -22,9 +91,6 @@ pub(super) mod create_request {
         pub created_at: i64,
     }
 
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
-
     impl ActiveModelBehavior for ActiveModel {}
 }
 
@@ -32,6 +98,7 @@ pub(super) mod create_request {
 pub(super) mod import {
     use sea_orm::entity::prelude::*;
 
+    use super::Relation;
     use crate::domain::ImportProgress;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -43,9 +110,6 @@ pub(super) mod import {
         pub created: i64,
         pub updated_at: i64,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 
@@ -60,6 +124,8 @@ pub(super) mod import {
 pub(super) mod installation {
     use sea_orm::entity::prelude::*;
 
+    use super::Relation;
+
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "installation")]
     pub(crate) struct Model {
@@ -68,15 +134,56 @@ pub(super) mod installation {
         pub name: String,
     }
 
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+/// Table `operators`.
+pub(super) mod operator {
+    use sea_orm::entity::prelude::*;
+
+    use super::{Relation, stored_moment};
+    use crate::domain::{Operator, OperatorName, PetStoreError, Role};
+
+    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "operators")]
+    pub(crate) struct Model {
+        #[sea_orm(primary_key)]
+        pub id: i64,
+        pub name: String,
+        pub role: String,
+        pub digest: Vec<u8>,
+        pub last_four: String,
+        pub created_at: i64,
+        pub revoked_at: Option<i64>,
+        pub last_used_at: Option<i64>,
+    }
 
     impl ActiveModelBehavior for ActiveModel {}
+
+    impl TryFrom<Model> for Operator {
+        type Error = PetStoreError;
+
+        fn try_from(row: Model) -> Result<Self, Self::Error> {
+            let role = Role::ALL.into_iter().find(|role| role.name() == row.role);
+            let bug =
+                || PetStoreError::Bug(format!("operator {} has the role {}", row.name, row.role).into());
+            Ok(Self {
+                role: role.ok_or_else(bug)?,
+                name: OperatorName::stored(row.name),
+                last_four: Some(row.last_four),
+                created_at: stored_moment(row.created_at),
+                revoked_at: row.revoked_at.map(stored_moment),
+                last_used_at: row.last_used_at.map(stored_moment),
+            })
+        }
+    }
 }
 
 /// Table `operator_sessions`.
 pub(super) mod operator_session {
     use sea_orm::entity::prelude::*;
+
+    use super::Relation;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "operator_sessions")]
@@ -87,15 +194,58 @@ pub(super) mod operator_session {
         pub expires_at: i64,
     }
 
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+/// Table `orders`.
+pub(super) mod order {
+    use petstore_clock::UnixMillis;
+    use sea_orm::entity::prelude::*;
+
+    use super::Relation;
+    use crate::domain::{Order, OrderId, OrderStatus, PetId, PetStoreError, Quantity, ShipDate};
+
+    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "orders")]
+    pub(crate) struct Model {
+        #[sea_orm(primary_key)]
+        pub id: i64,
+        pub pet_id: i64,
+        pub quantity: i64,
+        pub ship_date: Option<i64>,
+        pub status: i16,
+    }
 
     impl ActiveModelBehavior for ActiveModel {}
+
+    impl TryFrom<Model> for Order {
+        type Error = PetStoreError;
+
+        fn try_from(row: Model) -> Result<Self, Self::Error> {
+            let broken =
+                |column: &str| PetStoreError::Bug(format!("order {} has a broken {column}", row.id).into());
+            let quantity =
+                i32::try_from(row.quantity).ok().and_then(|quantity| Quantity::parse(quantity).ok());
+            let ship_date = |millis| ShipDate::stored(UnixMillis(u64::try_from(millis).ok()?));
+            Ok(Self {
+                id: OrderId(row.id),
+                pet_id: PetId(row.pet_id),
+                quantity: quantity.ok_or_else(|| broken("quantity"))?,
+                ship_date: match row.ship_date {
+                    None => None,
+                    Some(millis) => Some(ship_date(millis).ok_or_else(|| broken("ship_date"))?),
+                },
+                status: OrderStatus::from_number(row.status).ok_or_else(|| broken("status"))?,
+            })
+        }
+    }
 }
 
 /// Table `revision`: one row.
 pub(super) mod revision {
     use sea_orm::entity::prelude::*;
+
+    use super::Relation;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "revision")]
@@ -104,9 +254,6 @@ pub(super) mod revision {
         pub id: i16,
         pub value: i64,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

@@ -9,35 +9,30 @@ use sea_orm::{
 
 use super::{
     Session, Store,
-    entity::{account::moment_column, import, pet},
+    entity::{import, moment_column, pet},
 };
 use crate::domain::{ImportChunk, ImportId, ImportProgress, Imported, PetStoreError};
 
-/// The imports of a store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Imports<'a>(pub(super) &'a Store);
-
-impl Imports<'_> {
+impl Store {
     /// Adds the pets of those lines that the import has not passed yet, and moves its position, in one
     /// transaction. Lines that are sent twice, concurrently or after a lost answer, are added once.
-    pub(crate) async fn add(
-        self,
+    pub(crate) async fn import_chunk(
+        &self,
         id: &ImportId,
         chunk: ImportChunk,
         now: UnixMillis,
     ) -> Result<Imported, PetStoreError> {
         let id = id.clone();
-        self.0
-            .transaction_beside_others(move |transaction| {
-                Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
-            })
-            .await
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
+        })
+        .await
     }
 
     /// Returns the position of the import. A chunk that is in flight elsewhere may not be included yet.
-    pub(crate) async fn progress(self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
+    pub(crate) async fn import_progress(&self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
         let find = import::Entity::find_by_id(id.as_str());
-        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.all(find).await?;
         Ok(rows.into_iter().next().map(ImportProgress::from).unwrap_or_default())
     }
 }

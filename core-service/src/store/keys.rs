@@ -2,132 +2,128 @@
 
 use std::time::Duration;
 
-use petstore_api_key::Environment;
+use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
+    ActiveValue::{NotSet, Set},
+    ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::Expr,
 };
 
 use super::{
     Session, Store, accounts, audit,
     changes::touch,
     entity::{
-        account::{self, moment_column},
+        account,
         api_key::{self, record},
+        moment_column,
     },
 };
 use crate::domain::{
-    AccountId, AccountName, Actor, ApiKeyRecord, Change, IssuedKey, KeyId, KeyLabel, KeyState, ListKeys,
-    NewApiKey, NewExpiry, PetStoreError, RotatedKey, Subject, key_json,
+    Account, AccountId, AccountName, Actor, ApiKeyRecord, Change, IssuedKey, KeyId, KeyLabel, KeyState,
+    NewExpiry, PageSize, PetStoreError, Plan, Subject, Violation, key_json,
 };
 
 mod resolve;
 
-pub(crate) use resolve::ResolvedKey;
-
-/// The API keys of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct Keys<'a> {
-    pub(super) store: &'a Store,
-    pub(super) actor: &'a Actor,
-}
-
-impl<'a> Keys<'a> {
-    /// Returns the keys with `actor` as the author of changes.
-    #[must_use]
-    pub fn by(self, actor: &'a Actor) -> Self {
-        Self { actor, ..self }
-    }
-
-    /// Creates a key without a label, as [`Self::create_labelled`] does.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::create_labelled`].
-    pub async fn create(
-        self,
-        account: &AccountName,
-        environment: Environment,
-        expires_at: Option<UnixMillis>,
-        now: UnixMillis,
-    ) -> Result<IssuedKey, PetStoreError> {
-        self.create_labelled(account, None, environment, expires_at, now).await
-    }
-
+impl Store {
     /// Creates a key for an account. Without `expires_at` it never expires.
     ///
     /// # Errors
     ///
     /// [`PetStoreError::Invalid`] if `expires_at` has passed, [`PetStoreError::AccountNotFound`], or the
     /// store's error.
-    pub async fn create_labelled(
-        self,
+    pub async fn create_key(
+        &self,
+        actor: &Actor,
         account: &AccountName,
         label: Option<KeyLabel>,
         environment: Environment,
         expires_at: Option<UnixMillis>,
         now: UnixMillis,
     ) -> Result<IssuedKey, PetStoreError> {
-        let (key, new) = NewApiKey::issue(environment, label, expires_at, now)?;
-        let (actor, account) = (self.actor.clone(), account.clone());
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let account = accounts::find(transaction, &account).await?;
-                    touch(transaction, account.id.0).await?;
-                    let record = insert(transaction, &actor, (account.id, account.name), new).await?;
-                    Ok(IssuedKey { record, key })
-                })
+        let (key, row) = issue(environment, label, expires_at, now)?;
+        let (actor, account) = (actor.clone(), account.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let account = accounts::find(transaction, &account).await?;
+                touch(transaction, account.id.0).await?;
+                let record = insert(transaction, &actor, account, row, now).await?;
+                Ok(IssuedKey { record, key })
             })
-            .await
+        })
+        .await
     }
 
-    /// Returns the keys of one account, or of all, oldest first.
+    /// Creates account `first` on plan Free with this one key if there is no account yet, in one transaction.
+    /// If several processes start on a new store at once, one of them succeeds. The key is the caller's, so
+    /// that it can be stored safely before the account exists: no crash leaves an account whose key is lost.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn list(self, account: Option<&AccountName>) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
-        if let Some(name) = account {
-            self.store.accounts().find(name).await?;
-        }
-        let mut find =
-            api_key::Entity::find().find_also_related(account::Entity).order_by_asc(api_key::Column::Id);
-        if let Some(account) = account {
-            find = find.filter(account::Column::Name.eq(account.as_str()));
-        }
-        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
-        rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
+    /// If the database fails.
+    pub async fn create_first_account(
+        &self,
+        key: &ApiKey,
+        now: UnixMillis,
+    ) -> Result<Option<ApiKeyRecord>, PetStoreError> {
+        let (name, row) = (AccountName::parse("first")?, key_row(key, None, None, now));
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                    return Ok(None);
+                }
+                let account = accounts::insert(transaction, &Actor::LOCAL, &name, Plan::Free, now).await?;
+                insert(transaction, &Actor::LOCAL, account, row, now).await.map(Some)
+            })
+        })
+        .await
     }
 
-    /// Returns a page of keys, newest first, with one more than the page has. With the first page comes the
-    /// number of all that the filter leaves.
-    pub(crate) async fn page(
-        self,
-        list: ListKeys,
-    ) -> Result<(Vec<ApiKeyRecord>, Option<u64>), PetStoreError> {
-        let mut find = api_key::Entity::find();
-        if let Some(name) = &list.account {
-            let account = self.store.accounts().find(name).await?;
-            find = find.filter(api_key::Column::AccountId.eq(account.id.0));
-        }
-        let total = if list.after.is_none() { Some(self.store.count(find.clone()).await?) } else { None };
-        if let Some(after) = list.after {
-            find = find.filter(api_key::Column::Id.lt(after.to_string()));
-        }
+    /// Returns `true` if an account has this key, in any state.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn has_key(&self, key: &ApiKey) -> Result<bool, PetStoreError> {
+        let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
+        Ok(!self.all(find).await?.is_empty())
+    }
+
+    /// Returns the keys of an account, oldest first.
+    pub(crate) async fn keys_of(&self, account: &Account) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
+        let find = api_key::Entity::find()
+            .filter(api_key::Column::AccountId.eq(account.id.0))
+            .order_by_asc(api_key::Column::Id);
+        self.all(find).await?.into_iter().map(|row| record(row, account.name.clone())).collect()
+    }
+
+    /// Returns a page of keys after a position, of one account if it is given, newest first, with one more
+    /// than the page has. With the first page comes the number of all.
+    pub(crate) async fn list_keys(
+        &self,
+        account: Option<AccountId>,
+        after: Option<KeyId>,
+        size: PageSize,
+    ) -> Result<(Vec<ApiKeyRecord>, Option<i64>), PetStoreError> {
+        let of_account = account.map(|id| api_key::Column::AccountId.eq(id.0));
+        let find = api_key::Entity::find().filter(Condition::all().add_option(of_account));
+        let total = if after.is_none() { Some(self.count(find.clone()).await?) } else { None };
+        let after = after.map(|after| api_key::Column::Id.lt(after.to_string()));
         let find = find
+            .filter(Condition::all().add_option(after))
             .find_also_related(account::Entity)
             .order_by_desc(api_key::Column::Id)
-            .limit(list.size.get() as u64 + 1);
-        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+            .limit(size.get() as u64 + 1);
+        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
         let keys = rows.into_iter().map(|(row, account)| record(row, name_of(account)));
         Ok((keys.collect::<Result<_, _>>()?, total))
     }
 
     /// Returns the key with this identifier.
-    pub(crate) async fn find(self, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
+    pub(crate) async fn find_key(&self, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
         let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-        let found = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let found = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         let (row, account) = found.ok_or(PetStoreError::KeyNotFound(id))?;
         record(row, name_of(account))
     }
@@ -137,86 +133,86 @@ impl<'a> Keys<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::KeyNotFound`], or the store's error.
-    pub async fn revoke(self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, PetStoreError> {
-        let actor = self.actor.clone();
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let before = find(transaction, id).await?;
-                    if before.revoked_at.is_some() {
-                        return Ok(before);
-                    }
-                    touch(transaction, before.account_id.0).await?;
-                    set_moment(transaction, id, api_key::Column::RevokedAt, now).await?;
-                    let after = ApiKeyRecord { revoked_at: Some(now), ..before.clone() };
-                    let change = Change {
-                        action: "RevokeKey",
-                        subject: subject(&before),
-                        before: Some(key_json(&before)),
-                        after: Some(key_json(&after)),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
-                    Ok(after)
-                })
+    pub async fn revoke_key(
+        &self,
+        actor: &Actor,
+        id: KeyId,
+        now: UnixMillis,
+    ) -> Result<ApiKeyRecord, PetStoreError> {
+        let actor = actor.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let before = find(transaction, id).await?;
+                if before.revoked_at.is_some() {
+                    return Ok(before);
+                }
+                touch(transaction, before.account_id.0).await?;
+                set_moment(transaction, id, api_key::Column::RevokedAt, now).await?;
+                let after = ApiKeyRecord { revoked_at: Some(now), ..before.clone() };
+                let change = Change {
+                    action: "RevokeKey",
+                    subject: subject(&before),
+                    before: Some(key_json(&before)),
+                    after: Some(key_json(&after)),
+                };
+                audit::record(transaction, &actor, now, change).await?;
+                Ok(after)
             })
-            .await
+        })
+        .await
     }
 
     /// Creates a key of the same account, environment and label, which replaces another key. The old key
     /// expires after `grace`, and never later than it would have. If `environment` is given, a key of another
-    /// environment is left unchanged.
+    /// environment is left unchanged. Returns the new key and the old one.
     ///
     /// # Errors
     ///
     /// [`PetStoreError::KeyNotFound`], [`PetStoreError::KeyNotActive`],
     /// [`PetStoreError::KeyOfAnotherEnvironment`], or the store's error.
-    pub async fn rotate(
-        self,
+    pub async fn rotate_key(
+        &self,
+        actor: &Actor,
         id: KeyId,
         grace: Duration,
         environment: Option<Environment>,
         expiry: NewExpiry,
         now: UnixMillis,
-    ) -> Result<RotatedKey, PetStoreError> {
-        let actor = self.actor.clone();
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let old = find(transaction, id).await?;
-                    if environment.is_some_and(|environment| environment != old.environment) {
-                        return Err(PetStoreError::KeyOfAnotherEnvironment {
-                            id,
-                            environment: old.environment,
-                        });
+    ) -> Result<(IssuedKey, ApiKeyRecord), PetStoreError> {
+        let actor = actor.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let old = find(transaction, id).await?;
+                if environment.is_some_and(|environment| environment != old.environment) {
+                    return Err(PetStoreError::KeyOfAnotherEnvironment { id, environment: old.environment });
+                }
+                match old.state(now) {
+                    KeyState::Active => {}
+                    state @ (KeyState::Revoked | KeyState::Expired) => {
+                        return Err(PetStoreError::KeyNotActive { id, state });
                     }
-                    match old.state(now) {
-                        KeyState::Active => {}
-                        state @ (KeyState::Revoked | KeyState::Expired) => {
-                            return Err(PetStoreError::KeyNotActive { id, state });
-                        }
-                    }
-                    touch(transaction, old.account_id.0).await?;
-                    let end = now.plus(grace);
-                    let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
-                    set_moment(transaction, id, api_key::Column::ExpiresAt, end).await?;
-                    let (key, new) =
-                        NewApiKey::issue(old.environment, old.label.clone(), expiry.of(&old, now), now)?;
-                    let row = key_row(old.account_id, new);
-                    let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
-                    let new = record(row, old.account.clone())?;
-                    let expiring = ApiKeyRecord { expires_at: Some(end), ..old.clone() };
-                    let after = serde_json::json!({ "old": key_json(&expiring), "new": key_json(&new) });
-                    let change = Change {
-                        action: "RotateKey",
-                        subject: subject(&old),
-                        before: Some(key_json(&old)),
-                        after: Some(after),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
-                    Ok(RotatedKey { issued: IssuedKey { record: new, key }, old: expiring })
-                })
+                }
+                touch(transaction, old.account_id.0).await?;
+                let end = now.plus(grace);
+                let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
+                set_moment(transaction, id, api_key::Column::ExpiresAt, end).await?;
+                let (key, row) = issue(old.environment, old.label.clone(), expiry.of(&old, now), now)?;
+                let row = api_key::ActiveModel { account_id: Set(old.account_id.0), ..row };
+                let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
+                let new = record(row, old.account.clone())?;
+                let expiring = ApiKeyRecord { expires_at: Some(end), ..old.clone() };
+                let after = serde_json::json!({ "old": key_json(&expiring), "new": key_json(&new) });
+                let change = Change {
+                    action: "RotateKey",
+                    subject: subject(&old),
+                    before: Some(key_json(&old)),
+                    after: Some(after),
+                };
+                audit::record(transaction, &actor, now, change).await?;
+                Ok((IssuedKey { record: new, key }, expiring))
             })
-            .await
+        })
+        .await
     }
 }
 
@@ -226,33 +222,55 @@ fn subject(key: &ApiKeyRecord) -> Subject {
 }
 
 /// Adds a key, in a transaction that has touched its account.
-pub(super) async fn insert(
+async fn insert(
     transaction: &Session,
     actor: &Actor,
-    (account_id, account): (AccountId, AccountName),
-    key: NewApiKey,
+    account: Account,
+    row: api_key::ActiveModel,
+    now: UnixMillis,
 ) -> Result<ApiKeyRecord, PetStoreError> {
-    let now = key.created_at;
-    let row = api_key::Entity::insert(key_row(account_id, key)).exec_with_returning(transaction).await?;
-    let record = record(row, account)?;
+    let row = api_key::ActiveModel { account_id: Set(account.id.0), ..row };
+    let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
+    let record = record(row, account.name)?;
     let (subject, after) = (subject(&record), Some(key_json(&record)));
     let change = Change { action: "CreateKey", subject, before: None, after };
     audit::record(transaction, actor, now, change).await?;
     Ok(record)
 }
 
-fn key_row(account_id: AccountId, key: NewApiKey) -> api_key::ActiveModel {
+/// Makes a key, and its row without an account. An expiry must be in the future.
+fn issue(
+    environment: Environment,
+    label: Option<KeyLabel>,
+    expires_at: Option<UnixMillis>,
+    now: UnixMillis,
+) -> Result<(ApiKey, api_key::ActiveModel), Violation> {
+    if expires_at.is_some_and(|expires_at| expires_at <= now) {
+        return Err(Violation::new("expiry", "must be in the future"));
+    }
+    let key = ApiKey::generate(environment);
+    let row = key_row(&key, label, expires_at, now);
+    Ok((key, row))
+}
+
+/// Returns the row of a new key, without an account.
+fn key_row(
+    key: &ApiKey,
+    label: Option<KeyLabel>,
+    expires_at: Option<UnixMillis>,
+    now: UnixMillis,
+) -> api_key::ActiveModel {
     api_key::ActiveModel {
-        id: Set(key.id.to_string()),
-        account_id: Set(account_id.0),
-        digest: Set(key.digest.0.to_vec()),
-        prefix: Set(key.environment.key_prefix().to_owned()),
-        last_four: Set(key.last_four),
-        created_at: Set(moment_column(key.created_at)),
-        expires_at: Set(key.expires_at.map(moment_column)),
+        id: Set(KeyId::generate(now).to_string()),
+        account_id: NotSet,
+        digest: Set(key.digest().0.to_vec()),
+        prefix: Set(key.environment().key_prefix().to_owned()),
+        last_four: Set(key.last_four().to_owned()),
+        created_at: Set(moment_column(now)),
+        expires_at: Set(expires_at.map(moment_column)),
         revoked_at: Set(None),
         last_used_at: Set(None),
-        label: Set(key.label.map(|label| label.as_str().to_owned())),
+        label: Set(label.map(|label| label.as_str().to_owned())),
     }
 }
 

@@ -11,74 +11,72 @@ use sea_orm::{
 use serde_json::{Value, json};
 
 use super::{
-    Operators, Session, audit,
+    Session, Store, audit,
     entity::{
-        account::moment_column,
-        operator,
+        moment_column, operator,
         operator_session::{self, Column},
     },
 };
-use crate::domain::{Actor, Change, Operator, OperatorName, PetStoreError, Subject};
+use crate::domain::{Actor, Change, Operator, PetStoreError, Subject};
 
 /// Interval in which an operator's sign-ins from one address leave one event, so that they cannot flood the
 /// audit.
 const EVENT_INTERVAL: Duration = Duration::from_mins(1);
 
-impl Operators<'_> {
-    /// Opens a session of an operator.
+impl Store {
+    /// Opens a session of the actor.
     ///
     /// # Errors
     ///
     /// [`PetStoreError::OperatorNotFound`], or the store's error.
     pub(crate) async fn open_session(
-        self,
-        name: &OperatorName,
+        &self,
+        actor: &Actor,
         now: UnixMillis,
     ) -> Result<OperatorToken, PetStoreError> {
         let token = OperatorToken::generate_session();
-        let (actor, name, digest) = (self.actor.clone(), name.clone(), token.digest());
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let find = operator::Entity::find().filter(operator::Column::Name.eq(name.as_str()));
-                    let row = find.all(transaction).await?.pop();
-                    let operator_id = row.ok_or(PetStoreError::OperatorNotFound(name.clone()))?.id;
-                    let expires_at = now.plus(Operator::SESSION_TTL);
-                    let session = operator_session::ActiveModel {
-                        digest: Set(digest.0.to_vec()),
-                        operator_id: Set(operator_id),
-                        expires_at: Set(moment_column(expires_at)),
-                    };
-                    operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
-                    remove_old(transaction, operator_id, now).await?;
-                    let after = Some(json!({ "expireTime": expires_at.to_string() }));
-                    record(transaction, &actor, "CreateSession", name, after, now).await?;
-                    Ok::<_, PetStoreError>(())
-                })
+        let (actor, digest) = (actor.clone(), token.digest());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let find =
+                    operator::Entity::find().filter(operator::Column::Name.eq(actor.operator.as_str()));
+                let row = find.all(transaction).await?.pop();
+                let operator_id = row.ok_or(PetStoreError::OperatorNotFound(actor.operator.clone()))?.id;
+                let expires_at = now.plus(Operator::SESSION_TTL);
+                let session = operator_session::ActiveModel {
+                    digest: Set(digest.0.to_vec()),
+                    operator_id: Set(operator_id),
+                    expires_at: Set(moment_column(expires_at)),
+                };
+                operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
+                remove_old(transaction, operator_id, now).await?;
+                let after = Some(json!({ "expireTime": expires_at.to_string() }));
+                record(transaction, &actor, "CreateSession", after, now).await?;
+                Ok::<_, PetStoreError>(())
             })
-            .await?;
+        })
+        .await?;
         Ok(token)
     }
 
-    /// Ends the session of an operator whose token has this digest, if it is still open.
+    /// Ends the actor's session whose token has this digest, if it is still open.
     pub(crate) async fn end_session(
-        self,
-        name: &OperatorName,
+        &self,
+        actor: &Actor,
         digest: KeyDigest,
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
-        let (actor, name) = (self.actor.clone(), name.clone());
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let end = operator_session::Entity::delete_many().filter(is_session(digest));
-                    if end.exec(transaction).await?.rows_affected == 0 {
-                        return Ok(());
-                    }
-                    Ok(record(transaction, &actor, "EndSession", name, None, now).await?)
-                })
+        let actor = actor.clone();
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let end = operator_session::Entity::delete_many().filter(is_session(digest));
+                if end.exec(transaction).await?.rows_affected == 0 {
+                    return Ok(());
+                }
+                Ok(record(transaction, &actor, "EndSession", None, now).await?)
             })
-            .await
+        })
+        .await
     }
 }
 
@@ -97,14 +95,13 @@ async fn record(
     transaction: &Session,
     actor: &Actor,
     action: &'static str,
-    operator: OperatorName,
     after: Option<Value>,
     now: UnixMillis,
 ) -> Result<(), DbErr> {
     if audit::has_since(transaction, actor, action, now.minus(EVENT_INTERVAL)).await? {
         return Ok(());
     }
-    let change = Change { action, subject: Subject::Operator(operator), before: None, after };
+    let change = Change { action, subject: Subject::Operator(actor.operator.clone()), before: None, after };
     audit::record(transaction, actor, now, change).await
 }
 

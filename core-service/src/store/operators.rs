@@ -12,7 +12,7 @@ use sea_orm::{
 use super::{
     Session, Store, audit,
     entity::{
-        account::moment_column,
+        moment_column,
         operator::{self, Column},
         operator_session,
     },
@@ -20,49 +20,33 @@ use super::{
     operator_sessions::has_session,
 };
 use crate::domain::{
-    Actor, Change, IssuedOperator, Operator, OperatorName, PageSize, PetStoreError, Role, Subject,
-    operator_json,
+    Actor, Change, Operator, OperatorName, PageSize, PetStoreError, Role, Subject, operator_json,
 };
 
-/// The name of the operator that a new store begins with.
-const FIRST_OPERATOR: &str = "first";
 /// Resolution of the time of a token's last use.
 const USE_RESOLUTION: Duration = Duration::from_mins(1);
 
-/// The operators of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct Operators<'a> {
-    pub(super) store: &'a Store,
-    pub(super) actor: &'a Actor,
-}
-
-impl<'a> Operators<'a> {
-    /// Returns the operators with `actor` as the author of changes.
-    #[must_use]
-    pub fn by(self, actor: &'a Actor) -> Self {
-        Self { actor, ..self }
-    }
-
+impl Store {
     /// Creates an operator.
     ///
     /// # Errors
     ///
     /// [`PetStoreError::OperatorExists`] if the name is taken, or the store's error.
-    pub async fn create(
-        self,
+    pub async fn create_operator(
+        &self,
+        actor: &Actor,
         name: &OperatorName,
         role: Role,
         now: UnixMillis,
-    ) -> Result<IssuedOperator, PetStoreError> {
+    ) -> Result<(Operator, OperatorToken), PetStoreError> {
         let token = OperatorToken::generate();
-        let (actor, name, shown) = (self.actor.clone(), name.clone(), token.clone());
+        let (actor, name, shown) = (actor.clone(), name.clone(), token.clone());
         let operator = self
-            .store
             .transaction(move |transaction| {
                 Box::pin(async move { insert(transaction, &actor, &name, role, &shown, now).await })
             })
             .await?;
-        Ok(IssuedOperator { operator, token })
+        Ok((operator, token))
     }
 
     /// Creates operator `first`, an admin with this token, if there is no operator yet, in one transaction.
@@ -71,33 +55,40 @@ impl<'a> Operators<'a> {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn create_first(
-        self,
+    pub async fn create_first_operator(
+        &self,
         token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
-        let (actor, token) = (self.actor.clone(), token.clone());
-        let name = OperatorName::parse(FIRST_OPERATOR)?;
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    if !operator::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                        return Ok(None);
-                    }
-                    insert(transaction, &actor, &name, Role::Admin, &token, now).await.map(Some)
-                })
+        let (name, token) = (OperatorName::parse("first")?, token.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                if !operator::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                    return Ok(None);
+                }
+                insert(transaction, &Actor::LOCAL, &name, Role::Admin, &token, now).await.map(Some)
             })
-            .await
+        })
+        .await
     }
 
-    /// Returns `true` if there is no operator, not even a revoked one.
+    /// Returns `true` if there is an operator, even a revoked one.
     ///
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn is_empty(self) -> Result<bool, PetStoreError> {
-        let find = operator::Entity::find().limit(1);
-        Ok(self.store.read(move |db| Box::pin(find.clone().all(db))).await?.is_empty())
+    pub async fn has_operators(&self) -> Result<bool, PetStoreError> {
+        Ok(!self.all(operator::Entity::find().limit(1)).await?.is_empty())
+    }
+
+    /// Returns `true` if an operator has this token, in any state.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn has_token(&self, token: &OperatorToken) -> Result<bool, PetStoreError> {
+        let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));
+        Ok(!self.all(find).await?.is_empty())
     }
 
     /// Revokes an operator's token permanently, with immediate effect. An operator that is revoked already
@@ -106,40 +97,40 @@ impl<'a> Operators<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::OperatorNotFound`], [`PetStoreError::ForceRequired`], or the store's error.
-    pub async fn revoke(
-        self,
+    pub async fn revoke_operator(
+        &self,
+        actor: &Actor,
         name: &OperatorName,
         force: bool,
         now: UnixMillis,
     ) -> Result<Operator, PetStoreError> {
-        let (actor, name) = (self.actor.clone(), name.clone());
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let before = find(transaction, &name).await?;
-                    if before.revoked_at.is_some() {
-                        return Ok(before);
-                    }
-                    if !force {
-                        refuse_lockout(transaction, &actor, &before).await?;
-                    }
-                    operator::Entity::update_many()
-                        .col_expr(Column::RevokedAt, Expr::value(moment_column(now)))
-                        .filter(Column::Name.eq(name.as_str()))
-                        .exec(transaction)
-                        .await?;
-                    let after = Operator { revoked_at: Some(now), ..before.clone() };
-                    let change = Change {
-                        action: "RevokeOperator",
-                        subject: Subject::Operator(name),
-                        before: Some(operator_json(&before)),
-                        after: Some(operator_json(&after)),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
-                    Ok(after)
-                })
+        let (actor, name) = (actor.clone(), name.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let before = find(transaction, &name).await?;
+                if before.revoked_at.is_some() {
+                    return Ok(before);
+                }
+                if !force {
+                    refuse_lockout(transaction, &actor, &before).await?;
+                }
+                operator::Entity::update_many()
+                    .col_expr(Column::RevokedAt, Expr::value(moment_column(now)))
+                    .filter(Column::Name.eq(name.as_str()))
+                    .exec(transaction)
+                    .await?;
+                let after = Operator { revoked_at: Some(now), ..before.clone() };
+                let change = Change {
+                    action: "RevokeOperator",
+                    subject: Subject::Operator(name),
+                    before: Some(operator_json(&before)),
+                    after: Some(operator_json(&after)),
+                };
+                audit::record(transaction, &actor, now, change).await?;
+                Ok(after)
             })
-            .await
+        })
+        .await
     }
 
     /// Replaces the token of an operator and ends its sessions. A revoked operator may then act again.
@@ -147,11 +138,15 @@ impl<'a> Operators<'a> {
     /// # Errors
     ///
     /// [`PetStoreError::OperatorNotFound`], or the store's error.
-    pub async fn rotate(self, name: &OperatorName, now: UnixMillis) -> Result<IssuedOperator, PetStoreError> {
+    pub async fn rotate_operator(
+        &self,
+        actor: &Actor,
+        name: &OperatorName,
+        now: UnixMillis,
+    ) -> Result<(Operator, OperatorToken), PetStoreError> {
         let token = OperatorToken::generate();
-        let (actor, name, shown) = (self.actor.clone(), name.clone(), token.clone());
+        let (actor, name, shown) = (actor.clone(), name.clone(), token.clone());
         let operator = self
-            .store
             .transaction(move |transaction| {
                 Box::pin(async move {
                     let before = find(transaction, &name).await?;
@@ -184,59 +179,60 @@ impl<'a> Operators<'a> {
                 })
             })
             .await?;
-        Ok(IssuedOperator { operator, token })
+        Ok((operator, token))
     }
 
     /// Returns the digests of all tokens that may be valid at `now`, those of sessions included.
-    pub(crate) async fn valid_digests(self, now: UnixMillis) -> Result<HashSet<KeyDigest>, PetStoreError> {
+    pub(crate) async fn valid_operator_digests(
+        &self,
+        now: UnixMillis,
+    ) -> Result<HashSet<KeyDigest>, PetStoreError> {
         let tokens =
             operator::Entity::find().select_only().column(Column::Digest).filter(Column::RevokedAt.is_null());
         let sessions = operator_session::Entity::find()
             .select_only()
             .column(operator_session::Column::Digest)
             .filter(operator_session::Column::ExpiresAt.gt(moment_column(now)));
-        let tokens = self.store.read(move |db| Box::pin(tokens.clone().into_tuple().all(db)));
+        let tokens = self.read(move |db| Box::pin(tokens.clone().into_tuple().all(db)));
         let mut digests: Vec<Vec<u8>> = tokens.await?;
-        let sessions = self.store.read(move |db| Box::pin(sessions.clone().into_tuple().all(db)));
+        let sessions = self.read(move |db| Box::pin(sessions.clone().into_tuple().all(db)));
         digests.extend(sessions.await?);
         Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok().map(KeyDigest)).collect())
     }
 
     /// Returns the operators after a position, newest first, with their positions: one more than a page has.
     /// With the first page comes the number of all.
-    pub(crate) async fn list(
-        self,
+    pub(crate) async fn list_operators(
+        &self,
         size: PageSize,
         after: Option<i64>,
-    ) -> Result<(Vec<(i64, Operator)>, Option<u64>), PetStoreError> {
-        let find = operator::Entity::find();
-        let total = if after.is_none() { Some(self.store.count(find.clone()).await?) } else { None };
-        let find = find
-            .filter(Condition::all().add_option(after.map(|after| Column::Id.lt(after))))
-            .order_by_desc(Column::Id)
-            .limit(size.get() as u64 + 1);
-        let rows = self.store.read(move |db| Box::pin(find.clone().all(db))).await?;
+    ) -> Result<(Vec<(i64, Operator)>, Option<i64>), PetStoreError> {
+        let (rows, total) = self.page(operator::Entity::find(), Column::Id, after, size).await?;
         let operators = rows.into_iter().map(|row| Ok((row.id, row.try_into()?)));
         Ok((operators.collect::<Result<_, PetStoreError>>()?, total))
     }
 
     /// Returns the operator that this token, or session's token, belongs to. Neither the operator may be
     /// revoked nor the session have expired.
-    pub(crate) async fn authenticate(
-        self,
+    pub(crate) async fn authenticate_operator(
+        &self,
         token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
         if token.is_session() {
-            return self.admit(has_session(token.digest(), now), now).await;
+            return self.admit_operator(has_session(token.digest(), now), now).await;
         }
-        self.admit(Condition::all().add(Column::Digest.eq(token.digest().0.to_vec())), now).await
+        self.admit_operator(Condition::all().add(Column::Digest.eq(token.digest().0.to_vec())), now).await
     }
 
     /// Returns the operator that the condition selects, if it is not revoked. Records the use.
-    async fn admit(self, condition: Condition, now: UnixMillis) -> Result<Option<Operator>, PetStoreError> {
+    async fn admit_operator(
+        &self,
+        condition: Condition,
+        now: UnixMillis,
+    ) -> Result<Option<Operator>, PetStoreError> {
         let find = operator::Entity::find().filter(condition);
-        let Some(row) = self.store.read(move |db| Box::pin(find.clone().all(db))).await?.pop() else {
+        let Some(row) = self.all(find).await?.pop() else {
             return Ok(None);
         };
         let (id, operator) = (row.id, Operator::try_from(row)?);
@@ -248,7 +244,6 @@ impl<'a> Operators<'a> {
                 .col_expr(Column::LastUsedAt, Expr::value(moment_column(now)))
                 .filter(Column::Id.eq(id));
             let noted: Result<(), PetStoreError> = self
-                .store
                 .transaction(move |transaction| {
                     Box::pin(async move { Ok(used.exec(transaction).await.map(drop)?) })
                 })

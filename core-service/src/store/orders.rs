@@ -8,13 +8,9 @@ use sea_orm::{
 use super::{Session, Store, entity::order};
 use crate::domain::{List, ListOrders, NewOrder, Order, OrderId, OrderStatus, Page, PetStoreError};
 
-/// The orders of a store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Orders<'a>(pub(super) &'a Store);
-
-impl Orders<'_> {
+impl Store {
     /// Places an order, and assigns its identifier. The foreign key checks that the pet exists.
-    pub(crate) async fn insert(self, new: NewOrder) -> Result<Order, PetStoreError> {
+    pub(crate) async fn insert_order(&self, new: NewOrder) -> Result<Order, PetStoreError> {
         let row = order::ActiveModel {
             pet_id: Set(new.pet_id.0),
             quantity: Set(new.quantity.get().into()),
@@ -23,56 +19,55 @@ impl Orders<'_> {
             ..Default::default()
         };
         let inserted = async {
-            self.0.insert_rows(vec![row]).await.map_err(|error| match error.sql_err() {
+            self.insert_rows(vec![row]).await.map_err(|error| match error.sql_err() {
                 Some(SqlErr::ForeignKeyConstraintViolation(_)) => PetStoreError::PetNotFound(new.pet_id),
                 _ => error.into(),
             })
         };
         let row: order::Model =
-            self.0.within(inserted).await?.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
+            self.within(inserted).await?.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
         row.try_into()
     }
 
     /// Returns the order, if it exists.
-    pub(crate) async fn find(self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
+    pub(crate) async fn find_order(&self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
         // `.all()` for the reason in `find_pet`.
-        let mut rows = self.0.read(move |db| Box::pin(order::Entity::find_by_id(id.0).all(db))).await?;
+        let mut rows = self.read(move |db| Box::pin(order::Entity::find_by_id(id.0).all(db))).await?;
         rows.pop().map(Order::try_from).transpose()
     }
 
     /// Returns one page. The cost does not depend on the position: the page begins by key where the page
     /// before ended.
-    pub(crate) async fn list(self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
+    pub(crate) async fn list_orders(&self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
         let mut query = order::Entity::find().order_by_asc(order::Column::Id);
         if let Some(after) = list.after {
             query = query.filter(order::Column::Id.gt(after.0));
         }
         let query = query.limit(list.size.get() as u64 + 1); // one more shows if another page follows
-        let rows = self.0.read(move |db| Box::pin(query.clone().all(db))).await?;
+        let rows = self.read(move |db| Box::pin(query.clone().all(db))).await?;
         let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
     }
 
     /// Advances an order to `to`, if its status is the one right before that. It is one statement, so that
     /// exactly one of any number of concurrent calls succeeds.
-    pub(crate) async fn advance(self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
-        self.0
-            .transaction_beside_others(move |transaction| {
-                Box::pin(async move {
-                    let updated = match to.predecessor() {
-                        Some(from) => step(transaction, id, from, to).await?,
-                        None => Vec::new(),
-                    };
-                    if let Some(row) = updated.into_iter().next() {
-                        return row.try_into();
-                    }
-                    let row = order::Entity::find_by_id(id.0).all(transaction).await?.pop();
-                    let from =
-                        row.map(Order::try_from).transpose()?.ok_or(PetStoreError::OrderNotFound(id))?.status;
-                    Err(PetStoreError::InvalidOrderTransition { id, from, to })
-                })
+    pub(crate) async fn advance_order(&self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                let updated = match to.predecessor() {
+                    Some(from) => step(transaction, id, from, to).await?,
+                    None => Vec::new(),
+                };
+                if let Some(row) = updated.into_iter().next() {
+                    return row.try_into();
+                }
+                let row = order::Entity::find_by_id(id.0).all(transaction).await?.pop();
+                let from =
+                    row.map(Order::try_from).transpose()?.ok_or(PetStoreError::OrderNotFound(id))?.status;
+                Err(PetStoreError::InvalidOrderTransition { id, from, to })
             })
-            .await
+        })
+        .await
     }
 }
 

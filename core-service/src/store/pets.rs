@@ -14,24 +14,20 @@ mod reads;
 pub(super) use creates::{CONNECTIONS as CREATE_CONNECTIONS, PetCreates, is_name_in_use};
 pub(super) use reads::{GET_CONNECTIONS, LIST_CONNECTIONS, PetReads};
 
-/// The pets of a store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pets<'a>(pub(super) &'a Store);
-
-impl Pets<'_> {
+impl Store {
     /// Adds a pet, and assigns its identifier.
-    pub(crate) async fn insert(self, new: NewPet) -> Result<Pet, PetStoreError> {
-        let added = async { self.0.creates.add(&new, None).await.map_err(PetStoreError::from) };
-        let id = self.0.within(added).await?.ok_or(DbErr::RecordNotInserted)?;
+    pub(crate) async fn insert_pet(&self, new: NewPet) -> Result<Pet, PetStoreError> {
+        let added = async { self.creates.add(&new, None).await.map_err(PetStoreError::from) };
+        let id = self.within(added).await?.ok_or(DbErr::RecordNotInserted)?;
         Ok(new.with_id(id))
     }
 
     /// Adds pets, all or none. It is one statement. Returns them in their order, which is also that of their
     /// identifiers.
-    pub(crate) async fn insert_batch(self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
+    pub(crate) async fn insert_pets(&self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
         let rows: Vec<_> = batch.into_pets().into_iter().map(pet::ActiveModel::from).collect();
-        let inserted = async { self.0.insert_rows(rows).await.map_err(PetStoreError::from) };
-        let mut rows = self.0.within(inserted).await?;
+        let inserted = async { self.insert_rows(rows).await.map_err(PetStoreError::from) };
+        let mut rows = self.within(inserted).await?;
         // Identifiers are assigned in the order of the values, but the order of the returned rows is not
         // guaranteed.
         rows.sort_unstable_by_key(|row| row.id);
@@ -40,46 +36,46 @@ impl Pets<'_> {
 
     /// Returns the pet, if it exists. A replica that has it answers like the primary, because a pet never
     /// changes. A replica that lacks it may only lag.
-    pub(crate) async fn find(self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
-        if let Some(pet) = self.0.pet_cache.get(id)
-            && !self.0.health.is_replaced()
+    pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
+        if let Some(pet) = self.pet_cache.get(id)
+            && !self.health.is_replaced()
         {
             return Ok(Some(pet));
         }
-        let on_replica = self.0.read_from_replica(|replica| async move { replica.find(id.0).await });
+        let on_replica = self.read_from_replica(|replica| async move { replica.find(id.0).await });
         let mut row = on_replica.await.flatten();
         if row.is_none() {
-            row = self.0.retry_read(|| self.0.pet_reads.find(id.0)).await?;
+            row = self.retry_read(|| self.pet_reads.find(id.0)).await?;
         }
         let pet = row.map(Pet::try_from).transpose()?;
         if let Some(pet) = &pet {
-            self.0.pet_cache.keep(pet);
+            self.pet_cache.keep(pet);
         }
         Ok(pet)
     }
 
     /// Returns one page, from a replica if there is one. The cost does not depend on the position: the page
     /// begins by key where the page before ended.
-    pub(crate) async fn list(self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
+    pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let limit = list.size.get() + 1; // one more shows if another page follows
-        let on_replica = self.0.read_from_replica(|replica| async move { replica.list(list, limit).await });
+        let on_replica = self.read_from_replica(|replica| async move { replica.list(list, limit).await });
         let rows = match on_replica.await {
             Some(rows) => self.confirm_end(list, rows).await?,
-            None => self.first_rows(list, limit).await?,
+            None => self.first_pet_rows(list, limit).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
         Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
     }
 
-    async fn first_rows(self, list: ListPets, limit: usize) -> Result<Vec<pet::Model>, PetStoreError> {
-        self.0.retry_read(|| self.0.pet_reads.list(list, limit)).await
+    async fn first_pet_rows(&self, list: ListPets, limit: usize) -> Result<Vec<pet::Model>, PetStoreError> {
+        self.retry_read(|| self.pet_reads.list(list, limit)).await
     }
 
     /// Returns the rows of a replica, completed by the rows of the primary that follow them on the page: a
     /// replica that lags must not end the list early. While the primary does not answer, the replica's rows
     /// are returned unchanged.
     async fn confirm_end(
-        self,
+        &self,
         list: ListPets,
         mut rows: Vec<pet::Model>,
     ) -> Result<Vec<pet::Model>, PetStoreError> {
@@ -88,7 +84,7 @@ impl Pets<'_> {
             return Ok(rows); // another page follows, which repeats the check
         }
         let after = rows.last().map(|row| PetId(row.id)).or(list.after);
-        match self.first_rows(ListPets { after, ..list }, missing).await {
+        match self.first_pet_rows(ListPets { after, ..list }, missing).await {
             Ok(rest) => rows.extend(rest),
             Err(PetStoreError::Unavailable(_)) => {}
             Err(error) => return Err(error),

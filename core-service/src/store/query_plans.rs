@@ -15,8 +15,8 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Day, IdempotencyKey, ListOrders, ListPets, Minute, NewPet, OperatorName, OrderId, OrderStatus,
-    PageSize, PetId, PetStatus, Role,
+    AccountId, Actor, Day, IdempotencyKey, ListOrders, ListPets, Minute, NewPet, OperatorName, OrderId,
+    OrderStatus, PageSize, PetId, PetStatus, Role,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -92,36 +92,36 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
 async fn make_calls(store: &Store) {
     for status in [None, Some(PetStatus::Available)] {
         for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
-            store.pets().list(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
+            store.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
         }
     }
     for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
-        store.orders().list(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+        store.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
     }
-    store.pets().find(PetId(7)).await.unwrap().unwrap();
-    store.orders().find(OrderId(7)).await.unwrap().unwrap();
-    store.orders().advance(OrderId(7), OrderStatus::Approved).await.unwrap();
+    store.find_pet(PetId(7)).await.unwrap().unwrap();
+    store.find_order(OrderId(7)).await.unwrap().unwrap();
+    store.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
 
     let name = IdempotencyKey::parse("once").unwrap().unwrap();
     let rex = NewPet::named("Rex");
     let later = NOW.plus(IdempotencyKey::KEPT);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
-        assert_eq!(store.creations().insert_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
+        assert_eq!(store.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
     }
-    store.creations().forget_expired(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
+    store.forget_expired_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
 
-    store.keys().resolve(KeyDigest([7; 32]), Some(Environment::Production)).await.unwrap();
+    store.resolve_keys(&[KeyDigest([7; 32])], Some(Environment::Production), NOW).await.unwrap();
     let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
-    store.keys().resolve_all(&digests, Some(Environment::Production)).await.unwrap();
-    store.changes().after(ROWS - 10, 100).await.unwrap();
-    store.keys().record_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
-    store.usage().by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
+    store.resolve_keys(&digests, Some(Environment::Production), NOW).await.unwrap();
+    store.changes_after(ROWS - 10, 100).await.unwrap();
+    store.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
+    store.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
 
     let of_account = MinutesOf { account: Some(AccountId(7)), ..MinutesOf::default() };
-    store.usage().by_minute(of_account, Minute(90), 1_440).await.unwrap();
-    store.usage().by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
-    store.refusals().of_request("request 7").await.unwrap();
-    store.refusals().of_account(AccountId(7), NOW).await.unwrap();
+    store.usage_by_minute(of_account, Minute(90), 1_440).await.unwrap();
+    store.usage_by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
+    store.refusals_of_request("request 7").await.unwrap();
+    store.refusals_of_account(AccountId(7), NOW).await.unwrap();
 }
 
 /// Returns the statements that the calls send, without those that only insert.
@@ -223,7 +223,7 @@ async fn outdated_statistics_are_removed_when_a_file_is_opened() {
 
     let new = open_file(folder.path()).await;
     // A process that had the file open all the time notices with its next statement.
-    old.pets().insert(NewPet::named("Rex")).await.unwrap();
+    old.insert_pet(NewPet::named("Rex")).await.unwrap();
     for (who, connection) in [("new", &new.writer), ("new", &new.reader), ("old", &old.writer)] {
         for statement in &statements {
             if let Err(plan) = by_key_on_sqlite(connection, statement).await {
@@ -285,17 +285,17 @@ async fn all_by_key_on_postgresql(store: &Store) {
 
 /// Makes the calls of an operator's first sign-in, and of the pages of the console after it.
 async fn administer(store: &Store) {
-    let operators = store.operators();
     let name = OperatorName::parse("first").unwrap();
-    let token = operators.create(&name, Role::Admin, NOW).await.unwrap().token;
-    operators.authenticate(&token, NOW).await.unwrap().unwrap();
-    let session = operators.open_session(&name, NOW).await.unwrap();
-    operators.authenticate(&session, NOW).await.unwrap().unwrap();
-    operators.list(PageSize::MAX, None).await.unwrap();
-    operators.is_empty().await.unwrap();
-    store.refusals().of_request("request 7").await.unwrap();
-    store.usage().by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
-    operators.end_session(&name, session.digest(), NOW).await.unwrap();
+    let (_, token) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, NOW).await.unwrap();
+    store.authenticate_operator(&token, NOW).await.unwrap().unwrap();
+    let actor = Actor { operator: name, client_address: None };
+    let session = store.open_session(&actor, NOW).await.unwrap();
+    store.authenticate_operator(&session, NOW).await.unwrap().unwrap();
+    store.list_operators(PageSize::MAX, None).await.unwrap();
+    store.has_operators().await.unwrap();
+    store.refusals_of_request("request 7").await.unwrap();
+    store.usage_by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
+    store.end_session(&actor, session.digest(), NOW).await.unwrap();
 }
 
 /// Tests that no statement is compiled. Compilation takes longer than any of the statements, even more so on

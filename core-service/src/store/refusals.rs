@@ -7,7 +7,7 @@ use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrde
 
 use super::{
     Session, Store,
-    entity::{account::moment_column, refusal},
+    entity::{moment_column, refusal},
 };
 use crate::domain::{AccountId, PetStoreError, Refusal};
 
@@ -23,13 +23,9 @@ const MAX: u64 = 200_000;
 /// Maximum number returned for one request id: clients may reuse it.
 const MAX_OF_REQUEST: u64 = 20;
 
-/// The refused requests of a store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusals<'a>(pub(super) &'a Store);
-
-impl Refusals<'_> {
+impl Store {
     /// Returns the newest refusal in each account of a request with this id, newest first.
-    pub(crate) async fn of_request(self, request_id: &str) -> Result<Vec<Refusal>, PetStoreError> {
+    pub(crate) async fn refusals_of_request(&self, request_id: &str) -> Result<Vec<Refusal>, PetStoreError> {
         use refusal::Column as C;
         let newest = refusal::Entity::find()
             .select_only()
@@ -40,36 +36,40 @@ impl Refusals<'_> {
             .filter(C::Id.in_subquery(newest.into_query()))
             .order_by_desc(C::RefusedAt)
             .limit(MAX_OF_REQUEST);
-        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.all(find).await?;
         Ok(rows.into_iter().filter_map(refusal::Model::refusal).collect())
     }
 
     /// Returns the refusals of an account that are kept since a time, newest first.
-    pub(crate) async fn of_account(
-        self,
+    pub(crate) async fn refusals_of_account(
+        &self,
         account: AccountId,
         since: UnixMillis,
     ) -> Result<Vec<Refusal>, PetStoreError> {
         let find = refusal::Entity::find()
             .filter(refusal::Column::AccountId.eq(account.0))
             .filter(refusal::Column::RefusedAt.gte(moment_column(since)));
-        let rows = self.0.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.all(find).await?;
         let mut refusals: Vec<_> = rows.into_iter().filter_map(refusal::Model::refusal).collect();
         refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.at));
         Ok(refusals)
     }
 
     /// Deletes at most `batch` refusals that are too old or too many, and returns how many it deleted.
-    pub(crate) async fn forget_old(self, now: UnixMillis, batch: u64) -> Result<u64, PetStoreError> {
+    pub(crate) async fn forget_old_refusals(
+        &self,
+        now: UnixMillis,
+        batch: u64,
+    ) -> Result<u64, PetStoreError> {
         let too_old = Condition::all().add(refusal::Column::RefusedAt.lte(moment_column(now.minus(KEPT))));
-        match self.delete_oldest(too_old, batch).await? {
-            0 => self.forget_surplus(MAX, batch).await,
+        match self.delete_oldest_refusals(too_old, batch).await? {
+            0 => self.forget_surplus_refusals(MAX, batch).await,
             deleted => Ok(deleted),
         }
     }
 
     /// Deletes refusals of the account and cause that has most of them, if there are more than `max` in all.
-    async fn forget_surplus(self, max: u64, batch: u64) -> Result<u64, PetStoreError> {
+    async fn forget_surplus_refusals(&self, max: u64, batch: u64) -> Result<u64, PetStoreError> {
         use refusal::Column as C;
         let kinds = refusal::Entity::find()
             .select_only()
@@ -78,7 +78,7 @@ impl Refusals<'_> {
             .group_by(C::AccountId)
             .group_by(C::Cause);
         let kinds =
-            self.0.read(move |db| Box::pin(kinds.clone().into_tuple::<(i64, i64, i64)>().all(db))).await?;
+            self.read(move |db| Box::pin(kinds.clone().into_tuple::<(i64, i64, i64)>().all(db))).await?;
         let all: i64 = kinds.iter().map(|(.., refusals)| refusals).sum();
         let surplus = u64::try_from(all).unwrap_or_default().saturating_sub(max);
         let Some((account, cause, most)) = kinds.into_iter().max_by_key(|(.., refusals)| *refusals) else {
@@ -86,10 +86,10 @@ impl Refusals<'_> {
         };
         let half = u64::try_from(most / 2).unwrap_or_default();
         let of_kind = Condition::all().add(C::AccountId.eq(account)).add(C::Cause.eq(cause));
-        self.delete_oldest(of_kind, surplus.min(half).min(batch)).await
+        self.delete_oldest_refusals(of_kind, surplus.min(half).min(batch)).await
     }
 
-    async fn delete_oldest(self, which: Condition, limit: u64) -> Result<u64, PetStoreError> {
+    async fn delete_oldest_refusals(&self, which: Condition, limit: u64) -> Result<u64, PetStoreError> {
         if limit == 0 {
             return Ok(0);
         }
@@ -101,11 +101,10 @@ impl Refusals<'_> {
             .limit(limit);
         let delete =
             refusal::Entity::delete_many().filter(refusal::Column::Id.in_subquery(oldest.into_query()));
-        self.0
-            .transaction_beside_others(move |transaction| {
-                Box::pin(async move { Ok(delete.exec(transaction).await?.rows_affected) })
-            })
-            .await
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move { Ok(delete.exec(transaction).await?.rows_affected) })
+        })
+        .await
     }
 }
 

@@ -72,14 +72,14 @@ impl Call {
 
     async fn make(self, store: &Store, count: i64) {
         match self {
-            Self::Get => assert!(store.pets().find(PetId(count / 2)).await.unwrap().is_some()),
+            Self::Get => assert!(store.find_pet(PetId(count / 2)).await.unwrap().is_some()),
             Self::List { is_last, status } => {
                 let page = i64::try_from(PageSize::DEFAULT.get()).unwrap();
                 // Every fourth has the status.
                 let end = count - if status.is_some() { 4 * page } else { page };
                 let after = is_last.then_some(PetId(end));
                 let list = ListPets { size: PageSize::DEFAULT, after, status };
-                let found = store.pets().list(list).await.unwrap();
+                let found = store.list_pets(list).await.unwrap();
                 assert_eq!((found.rows.len(), found.next.is_none()), (PageSize::DEFAULT.get(), is_last));
             }
         }
@@ -184,7 +184,7 @@ async fn closing_an_almost_empty_store_slows_no_call_on_sqlite() {
     for sql in [FIRST_ROWS[1].to_owned()].into_iter().chain(rest) {
         store.writer.execute_unprepared(&sql).await.unwrap();
         let list = ListPets { size: PageSize::DEFAULT, after: Some(PetId(1)), status: None };
-        store.pets().list(list).await.unwrap();
+        store.list_pets(list).await.unwrap();
         store.close().await;
         store = open_file(home.path()).await;
     }

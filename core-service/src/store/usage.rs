@@ -4,49 +4,33 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use petstore_clock::UnixMillis;
+use petstore_proto::admin::v1::{
+    DeprecatedUse, RefusalCount as CountedCause, RefusedAccount, UsageCounts, UsagePeriod,
+};
 use sea_orm::{
     ConnectionTrait, DbErr, QueryResult,
     sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
 };
 
-use super::{Session, Store, entity::account::moment_column, refusals};
+use super::{
+    Session, Store,
+    entity::{moment_column, timestamp},
+    refusals,
+};
 use crate::domain::{
-    AccountId, AccountName, Day, KeyId, Minute, PetStoreError, RefusalCause, RefusalCount, Tally, UsageDay,
-    UsageMinute, UsageReport,
+    AccountId, Day, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCause, RefusalCount, UsageMinute,
+    UsageReport,
 };
 
 /// Number of days that are kept, including today.
 const KEPT_DAYS: i64 = 90;
-/// Maximum number of accounts whose old rows are deleted together.
+/// Maximum number of accounts whose old rows are deleted at once.
 const SWEEP: u64 = 1_000;
 /// Time without a report after which a gateway's run is over, and the numbers of its reports are forgotten.
 const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
 
-const DAYS: &str = "usage_days";
-const MINUTES: &str = "usage_minutes";
-const REFUSALS: &str = "refusal_counts";
-const REPORTERS: &str = "usage_reporters";
-
-/// The columns of counts, in the order of [`Tally::counts`].
+/// The columns of counts, in the order of [`UsageMinute::counts`].
 const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
-
-/// Counts by day.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CountedDays {
-    /// Days in ascending order. Days without requests are left out.
-    pub(crate) days: Vec<UsageDay>,
-    /// Number of the reporter's last report that was counted; 0 if none was, or `days` is empty.
-    pub(crate) last_report: i64,
-}
-
-/// An account that called the deprecated getPet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeprecatedUse {
-    pub(crate) account: AccountName,
-    pub(crate) calls: i64,
-    /// Last day with a call.
-    pub(crate) last_day: Day,
-}
 
 /// Selection and grouping of the minutes to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,88 +43,69 @@ pub(crate) struct MinutesOf {
     pub(crate) by_key: bool,
 }
 
-/// The counts of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage<'a>(pub(super) &'a Store);
-
-impl Usage<'_> {
+impl Store {
     /// Adds a report to the counts, unless it was counted already. Both happen in one transaction, so that a
     /// report whose answer was lost can be sent again. Reports of several gateways change rows in one order,
     /// so that they cannot deadlock.
-    pub(crate) async fn record(
-        self,
+    pub(crate) async fn record_usage(
+        &self,
         reporter: &str,
         number: i64,
         report: UsageReport,
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
         let reporter = reporter.to_owned();
-        self.0
-            .transaction_beside_others(move |transaction| {
-                Box::pin(async move {
-                    if is_new(transaction, &reporter, number, now).await? {
-                        let UsageReport { requests, refusals, refusal_counts } = report;
-                        add_requests(transaction, requests).await?;
-                        add_refusals(transaction, refusal_counts).await?;
-                        refusals::add(transaction, refusals).await?;
-                        forget_runs(transaction, now).await?;
-                        let first_kept = Day::containing(now).minus(KEPT_DAYS - 1);
-                        forget(transaction, DAYS, "day", first_kept.0).await?;
-                    }
-                    Ok(())
-                })
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                if is_new(transaction, &reporter, number, now).await? {
+                    let UsageReport { requests, refusals, refusal_counts } = report;
+                    add_requests(transaction, requests).await?;
+                    add_refusals(transaction, refusal_counts).await?;
+                    refusals::add(transaction, refusals).await?;
+                    forget_runs(transaction, now).await?;
+                    let first_kept = Day::containing(now).minus(KEPT_DAYS - 1);
+                    forget(transaction, "usage_days", "day", first_kept.0).await?;
+                }
+                Ok(())
             })
-            .await
+        })
+        .await
     }
 
-    /// Returns the account's requests of the last `days` days, including today, in ascending order. Days
-    /// without requests are left out. Answers of the last seconds may be missing: gateways report in batches.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    pub async fn last_days(
-        self,
-        account: AccountId,
-        days: u16,
-        now: UnixMillis,
-    ) -> Result<Vec<UsageDay>, PetStoreError> {
-        let since = Day::containing(now).minus(i64::from(days) - 1);
-        Ok(self.by_day(Some(account), since, "").await?.days)
-    }
-
-    /// Returns the counts since a day, of one account or of all together, and the number of the reporter's
-    /// last report in them. One statement reads both, so that they are consistent.
-    pub(crate) async fn by_day(
-        self,
+    /// Returns the counts since a day, of one account or of all together, in ascending order of days. Days
+    /// without requests are left out. Returns also the number of the reporter's last report that was counted;
+    /// 0 if there was none, or there are no days. One statement reads both, so that they are consistent.
+    pub(crate) async fn usage_by_day(
+        &self,
         account: Option<AccountId>,
         since: Day,
         reporter: &str,
-    ) -> Result<CountedDays, PetStoreError> {
+    ) -> Result<(Vec<(Day, UsageCounts)>, i64), PetStoreError> {
         let last_report = Query::select()
             .column("last_report")
-            .from(REPORTERS)
+            .from("usage_reporters")
             .and_where(Expr::col("id").eq(reporter))
             .take();
-        let mut query = sums(DAYS, "day", since.0, account);
+        let mut query = sums("usage_days", "day", since.0, account);
         query.expr_as(last_report, "last_report").order_by("day", Order::Asc);
-        let mut counted = CountedDays::default();
+        let (mut days, mut last_report) = (Vec::new(), 0);
         for row in self.rows(query).await? {
-            counted.days.push(UsageDay { day: Day(row.try_get("", "day")?), tally: stored_tally(&row)? });
-            counted.last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
+            days.push((Day(row.try_get("", "day")?), stored_counts(&row)?));
+            last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
         }
-        Ok(counted)
+        Ok((days, last_report))
     }
 
-    /// Returns the counts since a minute, in ascending order of minutes and then of keys. Minutes without
-    /// requests are left out. If there are more than `max`, the last ones are returned.
-    pub(crate) async fn by_minute(
-        self,
+    /// Returns the counts since a minute, in ascending order of minutes and then of keys, without the
+    /// account's name. Minutes without requests are left out. If there are more than `max`, the last ones are
+    /// returned.
+    pub(crate) async fn usage_by_minute(
+        &self,
         of: MinutesOf,
         since: Minute,
         max: u64,
-    ) -> Result<Vec<UsageMinute>, PetStoreError> {
-        let mut query = sums(MINUTES, "minute", since.0, of.account);
+    ) -> Result<Vec<UsagePeriod>, PetStoreError> {
+        let mut query = sums("usage_minutes", "minute", since.0, of.account);
         query.order_by("minute", Order::Desc).limit(max);
         if let Some(key_id) = of.key_id {
             query.and_where(Expr::col("key_id").eq(key_id.to_string()));
@@ -148,24 +113,23 @@ impl Usage<'_> {
         if of.by_key {
             query.column("key_id").group_by_col("key_id").order_by("key_id", Order::Desc);
         }
-        let counted = |row: &QueryResult| -> Result<UsageMinute, PetStoreError> {
-            let key_id = of.by_key.then(|| row.try_get::<String>("", "key_id")).transpose()?;
-            Ok(UsageMinute {
-                minute: Minute(row.try_get("", "minute")?),
-                key_id: key_id.and_then(|id| id.parse().ok()).or(of.key_id),
-                tally: stored_tally(row)?,
+        let counted = |row: &QueryResult| -> Result<UsagePeriod, PetStoreError> {
+            let minute = Minute(row.try_get("", "minute")?);
+            let key_id = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
+            Ok(UsagePeriod {
+                start_time: Some(timestamp(minute.start())),
+                account: String::new(),
+                key_id: key_id.or(of.key_id.map(|id| id.to_string())).unwrap_or_default(),
+                counts: Some(stored_counts(row)?),
             })
         };
         self.rows(query).await?.iter().rev().map(counted).collect()
     }
 
     /// Returns the number of requests that each cause refused since a minute, largest first.
-    pub(crate) async fn refusals_by_cause(
-        self,
-        since: Minute,
-    ) -> Result<Vec<(RefusalCause, i64)>, PetStoreError> {
+    pub(crate) async fn refusals_by_cause(&self, since: Minute) -> Result<Vec<CountedCause>, PetStoreError> {
         let query = Query::select()
-            .from(REFUSALS)
+            .from("refusal_counts")
             .column("cause")
             .expr_as(sum_of(Expr::col("requests")), "sum")
             .and_where(Expr::col("minute").gte(since.0))
@@ -175,37 +139,40 @@ impl Usage<'_> {
             .take();
         let mut refusals = Vec::new();
         for row in self.rows(query).await? {
-            let cause = RefusalCause::from_number(row.try_get("", "cause")?);
-            refusals.extend(cause.zip(Some(row.try_get("", "sum")?)));
+            if let Some(cause) = RefusalCause::from_number(row.try_get("", "cause")?) {
+                let (code, requests) = (cause.code().to_owned(), row.try_get("", "sum")?);
+                refusals.push(CountedCause { cause: cause.number(), code, requests });
+            }
         }
         Ok(refusals)
     }
 
     /// Returns the accounts with most requests answered with 429 since a minute, most first, at most `max`.
     pub(crate) async fn most_refused(
-        self,
+        &self,
         since: Minute,
         max: u64,
-    ) -> Result<Vec<(AccountName, i64)>, PetStoreError> {
-        let query = most_of(MINUTES, "minute", since.0, "refused", max);
+    ) -> Result<Vec<RefusedAccount>, PetStoreError> {
+        let query = most_of("usage_minutes", "minute", since.0, "refused", max);
         let refused = |row: &QueryResult| -> Result<_, PetStoreError> {
-            Ok((AccountName::stored(row.try_get("", "name")?), row.try_get("", "sum")?))
+            Ok(RefusedAccount { account: row.try_get("", "name")?, requests: row.try_get("", "sum")? })
         };
         self.rows(query).await?.iter().map(refused).collect()
     }
 
     /// Returns the accounts that called the deprecated getPet since a day, most calls first, at most `max`.
-    pub(crate) async fn deprecated_since(
-        self,
+    pub(crate) async fn deprecated_use(
+        &self,
         since: Day,
         max: u64,
     ) -> Result<Vec<DeprecatedUse>, PetStoreError> {
-        let query = most_of(DAYS, "day", since.0, "get_pet", max);
+        let query = most_of("usage_days", "day", since.0, "get_pet", max);
         let used = |row: &QueryResult| -> Result<_, PetStoreError> {
             Ok(DeprecatedUse {
-                account: AccountName::stored(row.try_get("", "name")?),
+                account: row.try_get("", "name")?,
+                operation_id: "getPet".to_owned(),
                 calls: row.try_get("", "sum")?,
-                last_day: Day(row.try_get("", "last")?),
+                last_day: Some(timestamp(Day(row.try_get("", "last")?).start())),
             })
         };
         self.rows(query).await?.iter().map(used).collect()
@@ -213,24 +180,19 @@ impl Usage<'_> {
 
     /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
     /// number of deleted rows.
-    pub(crate) async fn forget_old_minutes(self, now: UnixMillis) -> Result<u64, PetStoreError> {
+    pub(crate) async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
         let first_kept = Minute::containing(now).minus(Minute::KEPT);
-        self.0
-            .transaction_beside_others(move |transaction| {
-                Box::pin(async move {
-                    let old = Query::delete()
-                        .from_table(REFUSALS)
-                        .and_where(Expr::col("minute").lt(first_kept.0))
-                        .take();
-                    let counts = transaction.execute(&old).await?.rows_affected();
-                    Ok(counts + forget(transaction, MINUTES, "minute", first_kept.0).await?)
-                })
+        self.transaction_beside_others(move |transaction| {
+            Box::pin(async move {
+                let old = Query::delete()
+                    .from_table("refusal_counts")
+                    .and_where(Expr::col("minute").lt(first_kept.0))
+                    .take();
+                let counts = transaction.execute(&old).await?.rows_affected();
+                Ok(counts + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
             })
-            .await
-    }
-
-    async fn rows(self, query: SelectStatement) -> Result<Vec<QueryResult>, PetStoreError> {
-        self.0.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await
+        })
+        .await
     }
 }
 
@@ -281,15 +243,13 @@ fn sum_of(counts: Expr) -> Expr {
     counts.sum().cast_as("bigint")
 }
 
-fn stored_tally(row: &QueryResult) -> Result<Tally, DbErr> {
-    let count = |column| row.try_get("", column);
-    let [succeeded, client_errors, refused, server_errors, get_pet] = COUNTS;
-    Ok(Tally {
-        succeeded: count(succeeded)?,
-        client_errors: count(client_errors)?,
-        refused: count(refused)?,
-        server_errors: count(server_errors)?,
-        get_pet: count(get_pet)?,
+fn stored_counts(row: &QueryResult) -> Result<UsageCounts, DbErr> {
+    Ok(UsageCounts {
+        succeeded: row.try_get("", "succeeded")?,
+        client_errors: row.try_get("", "client_errors")?,
+        refused: row.try_get("", "refused")?,
+        server_errors: row.try_get("", "server_errors")?,
+        get_pet: row.try_get("", "get_pet")?,
     })
 }
 
@@ -297,13 +257,13 @@ fn stored_tally(row: &QueryResult) -> Result<Tally, DbErr> {
 /// for the one that is in flight.
 async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
     let remember = Query::insert()
-        .into_table(REPORTERS)
+        .into_table("usage_reporters")
         .columns(["id", "last_report", "reported_at"])
         .values_panic([reporter.into(), number.into(), moment_column(now).into()])
         .on_conflict(
             OnConflict::column("id")
                 .update_columns(["last_report", "reported_at"])
-                .action_and_where(Expr::col((REPORTERS, "last_report")).lt(number))
+                .action_and_where(Expr::col(("usage_reporters", "last_report")).lt(number))
                 .to_owned(),
         )
         .take();
@@ -312,21 +272,22 @@ async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMil
 
 /// Adds requests to their days, and to their minutes if the key is known.
 async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<(), DbErr> {
-    let mut days: BTreeMap<_, Tally> = BTreeMap::new();
+    let mut days: BTreeMap<_, [i64; 5]> = BTreeMap::new();
     let mut minutes = BTreeMap::new();
-    for (account, UsageMinute { minute, key_id, tally }) in rows {
-        let day = days.entry((account.0, minute.day().0)).or_default();
-        *day = day.plus(tally);
+    for (account, UsageMinute { minute, key_id, counts }) in rows {
+        for (sum, more) in days.entry((account.0, minute.day().0)).or_default().iter_mut().zip(counts) {
+            *sum = Ord::min(sum.saturating_add(more), MAX_COUNT);
+        }
         if let Some(key_id) = key_id {
-            minutes.insert((account.0, minute.0, key_id), tally);
+            minutes.insert((account.0, minute.0, key_id), counts);
         }
     }
-    let days = days.into_iter().map(|((account, day), it)| ([account.into(), day.into()], it.counts()));
-    add_up(transaction, DAYS, ["account_id", "day"], COUNTS, days).await?;
-    let minutes = minutes.into_iter().map(|((account, minute, key_id), it)| {
-        ([account.into(), minute.into(), key_id.to_string().into()], it.counts())
+    let days = days.into_iter().map(|((account, day), counts)| ([account.into(), day.into()], counts));
+    add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, days).await?;
+    let minutes = minutes.into_iter().map(|((account, minute, key_id), counts)| {
+        ([account.into(), minute.into(), key_id.to_string().into()], counts)
     });
-    add_up(transaction, MINUTES, ["account_id", "minute", "key_id"], COUNTS, minutes).await
+    add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await
 }
 
 async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Result<(), DbErr> {
@@ -334,10 +295,10 @@ async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Res
     let rows = rows.into_iter().map(|RefusalCount { minute, cause, requests }| {
         ([minute.0.into(), i64::from(cause.number()).into()], [requests])
     });
-    add_up(transaction, REFUSALS, ["minute", "cause"], ["requests"], rows).await
+    add_up(transaction, "refusal_counts", ["minute", "cause"], ["requests"], rows).await
 }
 
-/// Inserts rows in their order, or adds to the counts of existing rows. A count stops at [`Tally::MAX`]: a
+/// Inserts rows in their order, or adds to the counts of existing rows. A count stops at [`MAX_COUNT`]: a
 /// larger one would not fit the column, or would become a fraction.
 async fn add_up<const K: usize, const N: usize>(
     transaction: &Session,
@@ -351,8 +312,8 @@ async fn add_up<const K: usize, const N: usize>(
     }
     let sum = |column: &'static str| {
         let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
-        let is_most = kept.clone().gt(Expr::val(Tally::MAX).sub(more.clone()));
-        (column, Expr::case(is_most, Tally::MAX).finally(kept.add(more)).into())
+        let is_most = kept.clone().gt(Expr::val(MAX_COUNT).sub(more.clone()));
+        (column, Expr::case(is_most, MAX_COUNT).finally(kept.add(more)).into())
     };
     let mut insert = Query::insert();
     insert.into_table(table).columns(key.into_iter().chain(counts));
@@ -365,8 +326,10 @@ async fn add_up<const K: usize, const N: usize>(
 
 async fn forget_runs(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
     let silent_since = moment_column(now.minus(REPORTER_MEMORY));
-    let over =
-        Query::delete().from_table(REPORTERS).and_where(Expr::col("reported_at").lt(silent_since)).take();
+    let over = Query::delete()
+        .from_table("usage_reporters")
+        .and_where(Expr::col("reported_at").lt(silent_since))
+        .take();
     transaction.execute(&over).await.map(drop)
 }
 

@@ -8,7 +8,7 @@ use petstore::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_core::domain::{AccountName, Plan, Quota};
+use petstore_core::domain::{AccountName, Actor, Plan, Quota};
 use petstore_testkit::{
     Client, eventually,
     faults::postgres::{PostgresProxy, Side},
@@ -125,8 +125,11 @@ async fn serve(database: &str) -> serve::RunningService {
 async fn key(core: &serve::RunningService) -> String {
     let (store, now) = (core.store(), Clock::system().now());
     let account = AccountName::parse("costs").expect("a name");
-    store.accounts().create(&account, Plan::Enterprise(UNLIMITED), now).await.expect("a new account");
-    let issued = store.keys().create(&account, Environment::Production, None, now).await;
+    store
+        .create_account(&Actor::LOCAL, &account, Plan::Enterprise(UNLIMITED), now)
+        .await
+        .expect("a new account");
+    let issued = store.create_key(&Actor::LOCAL, &account, None, Environment::Production, None, now).await;
     issued.expect("the account is there").key.expose().to_owned()
 }
 

@@ -22,7 +22,8 @@ use petstore::{
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::domain::{
-    AccountName, BannedKey, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, Quota, Role, StatedReason,
+    AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate, Quota,
+    Role, StatedReason,
 };
 use tempfile::TempDir;
 
@@ -232,16 +233,20 @@ impl TestShop {
     pub async fn account_on(&self, plan: Plan) -> AccountName {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let name = AccountName::parse(&format!("account-{number}")).expect("a name");
-        self.running.store().accounts().create(&name, plan, self.clock.now()).await.expect("a new account");
+        self.running
+            .store()
+            .create_account(&Actor::LOCAL, &name, plan, self.clock.now())
+            .await
+            .expect("a new account");
         name
     }
 
     /// Moves an account to another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
+        let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
         self.running
             .store()
-            .accounts()
-            .set_plan(account, plan, self.clock.now())
+            .update_account(&Actor::LOCAL, account, update, self.clock.now())
             .await
             .expect("the account is there");
     }
@@ -249,21 +254,22 @@ impl TestShop {
     /// Suspends an account, for this reason.
     pub async fn suspend(&self, account: &AccountName, reason: &str) {
         let reason = StatedReason::parse(reason).expect("a reason");
-        let accounts = self.running.store().accounts();
-        accounts.suspend(account, Some(reason), self.clock.now()).await.expect("the account is there");
+        let suspended =
+            self.running.store().suspend_account(&Actor::LOCAL, account, Some(reason), self.clock.now());
+        suspended.await.expect("the account is there");
     }
 
     /// Ends the suspension of an account.
     pub async fn resume(&self, account: &AccountName) {
-        let accounts = self.running.store().accounts();
-        accounts.resume(account, self.clock.now()).await.expect("the account is there");
+        let resumed = self.running.store().resume_account(&Actor::LOCAL, account, self.clock.now());
+        resumed.await.expect("the account is there");
     }
 
     /// Creates an operator, and returns its token.
     pub async fn operator_token(&self, name: &str, role: Role) -> String {
         let name = OperatorName::parse(name).expect("a name");
-        let issued = self.running.store().operators().create(&name, role, self.clock.now()).await;
-        issued.expect("a new operator").token.expose().to_owned()
+        let issued = self.running.store().create_operator(&Actor::LOCAL, &name, role, self.clock.now()).await;
+        issued.expect("a new operator").1.expose().to_owned()
     }
 
     /// Returns a REST client with a new key of the account.
@@ -279,44 +285,51 @@ impl TestShop {
     /// Revokes the client's key.
     pub async fn revoke(&self, client: &Client) {
         let id = self.key_id(client);
-        self.running.store().keys().revoke(id, self.clock.now()).await.expect("the key is there");
+        self.running.store().revoke_key(&Actor::LOCAL, id, self.clock.now()).await.expect("the key is there");
     }
 
     /// Bans the client's key for this time, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
-        let banned =
-            self.running.store().bans().add(self.key_id(client), length, None, self.clock.now()).await;
+        let banned = self
+            .running
+            .store()
+            .add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now())
+            .await;
         banned.expect("the key is there");
     }
 
     /// Lifts the ban of the client's key.
     pub async fn lift_ban(&self, client: &Client) {
-        let lifted = self.running.store().bans().lift(self.key_id(client), self.clock.now()).await;
+        let lifted =
+            self.running.store().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
         lifted.expect("the key is there");
     }
 
-    /// Returns the bans in the store.
-    pub async fn bans(&self) -> Vec<BannedKey> {
-        self.running.store().bans().list(self.clock.now()).await.expect("the store answers")
+    /// Returns the number of bans in the store.
+    pub async fn bans(&self) -> usize {
+        let bans = self.running.store().list_bans(self.clock.now(), None, None, None).await;
+        bans.expect("the store answers").0.len()
     }
 
     /// Replaces the client's key, and returns a client with the new one. The old key works beside it for the
     /// grace period.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
-        let issued = self
+        let (issued, _) = self
             .running
             .store()
-            .keys()
-            .rotate(id, grace, None, NewExpiry::SameLifetime, self.clock.now())
+            .rotate_key(&Actor::LOCAL, id, grace, None, NewExpiry::SameLifetime, self.clock.now())
             .await
             .expect("the key is active");
-        self.client_with_key(&issued.issued)
+        self.client_with_key(&issued)
     }
 
     async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {
-        let issued =
-            self.running.store().keys().create(account, self.environment, expires_at, self.clock.now()).await;
+        let issued = self
+            .running
+            .store()
+            .create_key(&Actor::LOCAL, account, None, self.environment, expires_at, self.clock.now())
+            .await;
         self.client_with_key(&issued.expect("the account is there"))
     }
 

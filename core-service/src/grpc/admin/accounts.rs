@@ -22,7 +22,7 @@ pub(super) async fn create(
     let account = request.account.unwrap_or_default(); // an empty account fails with all its missing members
     let name = convert::account_name(&account.name)?;
     let plan = convert::plan(account.plan, account.limits)?;
-    let account = core.store.accounts().by(&caller.actor).create(&name, plan, caller.now).await?;
+    let account = core.store.create_account(&caller.actor, &name, plan, caller.now).await?;
     Ok(pb::CreateAccountResponse { account: Some(convert::account(&account)) })
 }
 
@@ -33,8 +33,8 @@ pub(super) async fn get(
 ) -> Result<pb::GetAccountResponse, PetStoreError> {
     let account = match (request.account.as_str(), request.account_id) {
         ("", 0) => return Err(convert::refused(Violation::new("account", "is required, or account_id"))),
-        ("", id) => core.store.accounts().find_by_id(AccountId(id)).await?,
-        (name, 0) => core.store.accounts().find(&convert::account_name(name)?).await?,
+        ("", id) => core.store.find_account_by_id(AccountId(id)).await?,
+        (name, 0) => core.store.find_account(&convert::account_name(name)?).await?,
         _ => return Err(convert::refused(Violation::new("account", "must not be given beside account_id"))),
     };
     Ok(pb::GetAccountResponse { account: Some(convert::account(&account)) })
@@ -57,12 +57,12 @@ pub(super) async fn list(
         plan: convert::plan_name(request.plan).map_err(convert::refused)?,
         suspended: request.suspended,
     };
-    let (rows, total) = core.store.accounts().page(list).await?;
+    let (rows, total_size) = core.store.list_accounts(list).await?;
     let (accounts, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.0.to_string());
     Ok(pb::ListAccountsResponse {
         accounts: accounts.iter().map(convert::account).collect(),
         next_page_token,
-        total_size: convert::total(total),
+        total_size,
     })
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn update(
     let values = request.values.unwrap_or_default();
     let mask = request.update_mask.unwrap_or_default().paths;
     let update = account_update(&values, &mask)?;
-    let account = core.store.accounts().by(&caller.actor).update(&name, update, caller.now).await?;
+    let account = core.store.update_account(&caller.actor, &name, update, caller.now).await?;
     Ok(pb::UpdateAccountResponse { account: Some(convert::account(&account)) })
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn suspend(
 ) -> Result<pb::SuspendAccountResponse, PetStoreError> {
     let name = convert::account_name(&request.account)?;
     let reason = StatedReason::parse_optional(&request.reason).map_err(convert::refused)?;
-    let account = core.store.accounts().by(&caller.actor).suspend(&name, reason, caller.now).await?;
+    let account = core.store.suspend_account(&caller.actor, &name, reason, caller.now).await?;
     Ok(pb::SuspendAccountResponse { account: Some(convert::account(&account)) })
 }
 
@@ -121,6 +121,6 @@ pub(super) async fn resume(
     request: pb::ResumeAccountRequest,
 ) -> Result<pb::ResumeAccountResponse, PetStoreError> {
     let name = convert::account_name(&request.account)?;
-    let account = core.store.accounts().by(&caller.actor).resume(&name, caller.now).await?;
+    let account = core.store.resume_account(&caller.actor, &name, caller.now).await?;
     Ok(pb::ResumeAccountResponse { account: Some(convert::account(&account)) })
 }

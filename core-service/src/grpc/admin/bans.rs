@@ -8,15 +8,11 @@ use petstore_proto::admin::v1::{self as pb, create_ban_request::End};
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{AdminList, BannedKey, KeyId, PetStoreError, StatedReason, Violation},
+    domain::{AdminList, KeyId, PetStoreError, StatedReason, Violation},
 };
 
 /// Maximum duration of a ban. To refuse a key for longer, revoke it.
 const LONGEST: Duration = Duration::from_hours(24 * 366);
-
-fn wire(record: &BannedKey) -> pb::Ban {
-    convert::ban(record.key_id, &record.account, &record.ban)
-}
 
 pub(super) async fn create(
     core: &Core,
@@ -39,8 +35,8 @@ pub(super) async fn create(
             "must be in the future, at most 366 days from now",
         )));
     }
-    let record = core.store.bans().by(&caller.actor).add(id, length, reason, caller.now).await?;
-    Ok(pb::CreateBanResponse { ban: Some(wire(&record)) })
+    let ban = core.store.add_ban(&caller.actor, id, length, reason, caller.now).await?;
+    Ok(pb::CreateBanResponse { ban: Some(ban) })
 }
 
 pub(super) async fn lift(
@@ -49,7 +45,7 @@ pub(super) async fn lift(
     request: pb::LiftBanRequest,
 ) -> Result<pb::LiftBanResponse, PetStoreError> {
     let id = convert::key_id(&request.key_id)?;
-    core.store.bans().by(&caller.actor).lift(id, caller.now).await?;
+    core.store.lift_ban(&caller.actor, id, caller.now).await?;
     Ok(pb::LiftBanResponse {})
 }
 
@@ -61,15 +57,15 @@ pub(super) async fn list(
     let tokens = AdminList::Bans.with(&request.account);
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, parse_position)?;
     let account = match convert::account_filter(&request.account)? {
-        Some(name) => Some(core.store.accounts().find(&name).await?.id),
+        Some(name) => Some(core.store.find_account(&name).await?.id),
         None => None,
     };
     let limit = Some(size.get() as u64 + 1);
-    let (rows, total) = core.store.bans().page(caller.now, account, after, limit).await?;
+    let (rows, total_size) = core.store.list_bans(caller.now, account, after, limit).await?;
     let (bans, next_page_token) =
-        convert::cut(rows, size, &tokens, |last| format!("{}_{}", last.ban.from.0, last.key_id));
-    let bans = bans.iter().map(wire).collect();
-    Ok(pb::ListBansResponse { bans, next_page_token, total_size: convert::total(total) })
+        convert::cut(rows, size, &tokens, |(from, ban)| format!("{}_{}", from.0, ban.key_id));
+    let bans = bans.into_iter().map(|(_, ban)| ban).collect();
+    Ok(pb::ListBansResponse { bans, next_page_token, total_size })
 }
 
 /// Parses the beginning of a ban and its key.

@@ -114,11 +114,11 @@ impl Core {
             return Err(PetStoreError::InvalidOperatorToken);
         }
         if let Some(token) = &origin.token {
-            let (digest, operators) = (token.digest(), self.store.operators());
+            let (digest, store) = (token.digest(), &self.store);
             let is_candidate = self.guesses.knows(digest)
-                || self.guesses.is_listed(digest, async || operators.valid_digests(now).await).await?;
+                || self.guesses.is_listed(digest, async || store.valid_operator_digests(now).await).await?;
             if is_candidate {
-                if let Some(operator) = operators.authenticate(token, now).await? {
+                if let Some(operator) = store.authenticate_operator(token, now).await? {
                     return Ok(operator);
                 }
                 self.guesses.forget(digest);

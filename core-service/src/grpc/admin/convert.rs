@@ -7,9 +7,12 @@ use petstore_clock::UnixMillis;
 use petstore_proto::admin::v1 as pb;
 use prost_types::Timestamp;
 
-use crate::domain::{
-    Account, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, KeyLabel, KeyState, Operator, PageSize,
-    PageTokens, PetStoreError, Plan, Role, StatedReason, Violation, Violations,
+use crate::{
+    domain::{
+        Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyLabel, KeyState, Operator, PageSize, PageTokens,
+        PetStoreError, Plan, Role, Violation, Violations,
+    },
+    store::{ban_message, timestamp},
 };
 
 /// 9999-12-31T23:59:59.999Z: the last time that every column and every client can hold.
@@ -18,13 +21,6 @@ const LAST_MOMENT: u64 = 253_402_300_799_999;
 /// Returns the error for an invalid parameter of the call.
 pub(super) fn refused(violation: Violation) -> PetStoreError {
     PetStoreError::InvalidParameter(violation.into())
-}
-
-pub(super) fn timestamp(moment: UnixMillis) -> Timestamp {
-    Timestamp {
-        seconds: i64::try_from(moment.0 / 1_000).unwrap_or(i64::MAX),
-        nanos: i32::try_from(moment.0 % 1_000 * 1_000_000).unwrap_or_default(),
-    }
 }
 
 /// Returns the time after a duration in the given field.
@@ -98,11 +94,6 @@ pub(super) fn number(position: &str) -> Option<i64> {
     position.parse().ok()
 }
 
-/// Returns the number of all rows of a list, which is known with its first page.
-pub(super) fn total(rows: Option<u64>) -> Option<i64> {
-    rows.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX))
-}
-
 /// Cuts the rows to one page, and returns the token of the next one. `rows` has one row more than the page if
 /// there is one.
 pub(super) fn cut<T>(
@@ -119,14 +110,12 @@ pub(super) fn cut<T>(
 
 /// Returns the name of the plan; `None` if none is given.
 pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> {
-    match pb::Plan::try_from(number) {
-        Ok(pb::Plan::Unspecified) => Ok(None),
-        Ok(pb::Plan::Free) => Ok(Some("free")),
-        Ok(pb::Plan::Pro) => Ok(Some("pro")),
-        Ok(pb::Plan::Business) => Ok(Some("business")),
-        Ok(pb::Plan::Enterprise) => Ok(Some("enterprise")),
-        Err(_) => Err(Violation::new("plan", "must be one of free, pro, business, enterprise")),
+    if number == 0 {
+        return Ok(None);
     }
+    let name = usize::try_from(number).ok().and_then(|number| Plan::NAMES.get(number - 1));
+    let unknown = Violation::new("plan", "must be one of free, pro, business, enterprise");
+    name.map(|name| Some(*name)).ok_or(unknown)
 }
 
 /// Parses a plan with its limits. Limits are refused for plans other than enterprise, whose limits are fixed.
@@ -140,12 +129,6 @@ pub(super) fn plan(number: i32, limits: Option<pb::Limits>) -> Result<Plan, Viol
 }
 
 pub(super) fn account(account: &Account) -> pb::Account {
-    let plan = match account.plan {
-        Plan::Free => pb::Plan::Free,
-        Plan::Pro => pb::Plan::Pro,
-        Plan::Business => pb::Plan::Business,
-        Plan::Enterprise(_) => pb::Plan::Enterprise,
-    };
     let limits = account.plan.quota();
     let int64 = |number| i64::try_from(number).unwrap_or(i64::MAX);
     let suspension = account.suspension.as_ref();
@@ -153,7 +136,7 @@ pub(super) fn account(account: &Account) -> pb::Account {
     pb::Account {
         id: account.id.0,
         name: account.name.to_string(),
-        plan: plan.into(),
+        plan: account.plan.number(),
         limits: Some(pb::Limits { per_minute: int64(limits.per_minute), per_day: int64(limits.per_day) }),
         create_time: Some(timestamp(account.created_at)),
         suspend_time: suspension.map(|suspension| timestamp(suspension.since)),
@@ -176,12 +159,9 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         Environment::Production => pb::Environment::Production,
         Environment::Staging => pb::Environment::Staging,
     };
-    let (state, ban) = match key.state(now) {
-        KeyState::Active => (pb::KeyState::Active, ban),
-        // A revoked key shows no ban, since it has no effect any more.
-        KeyState::Revoked => (pb::KeyState::Revoked, None),
-        KeyState::Expired => (pb::KeyState::Expired, None),
-    };
+    let state = key.state(now);
+    // A ban has no effect on a key that is refused anyway.
+    let ban = ban.filter(|_| state == KeyState::Active);
     pb::Key {
         id: key.id.to_string(),
         account: key.account.to_string(),
@@ -189,27 +169,12 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         label: key.label.as_ref().map(KeyLabel::as_str).unwrap_or_default().to_owned(),
         environment: environment.into(),
         last_four: key.last_four.clone(),
-        state: state.into(),
+        state: state as i32,
         create_time: Some(timestamp(key.created_at)),
         expire_time: key.expires_at.map(timestamp),
         revoke_time: key.revoked_at.map(timestamp),
         last_use_time: key.last_used_at.map(timestamp),
-        ban: ban.map(|it| self::ban(key.id, &key.account, it)),
-    }
-}
-
-pub(super) fn ban(key_id: KeyId, account: &AccountName, ban: &Ban) -> pb::Ban {
-    let (origin, reason) = match &ban.origin {
-        BanOrigin::Limiter => (pb::BanOrigin::Limiter, None),
-        BanOrigin::Operator(reason) => (pb::BanOrigin::Operator, reason.as_ref()),
-    };
-    pb::Ban {
-        key_id: key_id.to_string(),
-        account: account.to_string(),
-        create_time: Some(timestamp(ban.from)),
-        end_time: Some(timestamp(ban.until)),
-        origin: origin.into(),
-        reason: reason.map(StatedReason::as_str).unwrap_or_default().to_owned(),
+        ban: ban.map(|ban| ban_message(key.id.to_string(), &key.account, ban)),
     }
 }
 

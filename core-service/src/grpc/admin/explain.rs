@@ -13,7 +13,7 @@ use crate::{
         Account, ApiKeyRecord, Ban, BanOrigin, Day, KeyId, PetStoreError, Refusal, RefusalCause as C,
         StatedReason, Violation,
     },
-    store::REFUSALS_KEPT,
+    store::{REFUSALS_KEPT, timestamp},
 };
 
 /// Maximum number of explanations in an answer.
@@ -36,15 +36,15 @@ pub(super) async fn explain(
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
         (None, "", "") => return wrong("account", "is required, or key_id or request_id"),
         (None, "", id) => {
-            for refusal in core.store.refusals().of_request(id).await? {
+            for refusal in core.store.refusals_of_request(id).await? {
                 subjects.push((State::of_refusal(core, &refusal, recent).await?, vec![refusal]));
             }
             (format!("request {id}"), format!("request_id={id}"))
         }
         (Some(account), "", id) => {
-            let account = core.store.accounts().find(&account).await?;
-            let keys = core.store.keys().list(Some(&account.name)).await?;
-            let mut refusals = core.store.refusals().of_account(account.id, recent).await?;
+            let account = core.store.find_account(&account).await?;
+            let keys = core.store.keys_of(&account).await?;
+            let mut refusals = core.store.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| id.is_empty() || refusal.request_id == id);
             let (name, in_log) = match id {
                 "" => (format!("account {}", account.name), format!("account_id={}", account.id.0)),
@@ -54,9 +54,9 @@ pub(super) async fn explain(
             (name, in_log)
         }
         (None, id, "") => {
-            let key = core.store.keys().find(convert::key_id(id)?).await?;
-            let account = core.store.accounts().find(&key.account).await?;
-            let mut refusals = core.store.refusals().of_account(account.id, recent).await?;
+            let key = core.store.find_key(convert::key_id(id)?).await?;
+            let account = core.store.find_account(&key.account).await?;
+            let mut refusals = core.store.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
             // For a key that the request names, its end is explained regardless of its age.
             subjects.push((State::of(core, account, vec![key], UnixMillis(0)).await?, refusals));
@@ -154,19 +154,19 @@ impl State {
         recent: UnixMillis,
     ) -> Result<Self, PetStoreError> {
         let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        let bans = core.store.bans().in_force(&ids, recent).await?;
+        let bans = core.store.bans_in_force(&ids, recent).await?;
         Ok(Self { account: Some(account), keys, bans, recent })
     }
 
     async fn of_refusal(core: &Core, refusal: &Refusal, recent: UnixMillis) -> Result<Self, PetStoreError> {
         let Some(account) = refusal.account else { return Ok(Self::default()) };
-        let account = match core.store.accounts().find_by_id(account).await {
+        let account = match core.store.find_account_by_id(account).await {
             Ok(account) => account,
             Err(PetStoreError::AccountIdNotFound(_)) => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
         let key = match refusal.key_id {
-            Some(id) => core.store.keys().find(id).await.ok(),
+            Some(id) => core.store.find_key(id).await.ok(),
             None => None,
         };
         Self::of(core, account, key.into_iter().collect(), recent).await
@@ -273,12 +273,12 @@ impl From<Explanation<'_>> for pb::RefusalExplanation {
             account: it.account.map(|account| account.name.to_string()).unwrap_or_default(),
             key_id: it.key_id.map(|id| id.to_string()).unwrap_or_default(),
             limit: it.limit(),
-            start_time: it.since().or(it.group.map(|group| group.first)).map(convert::timestamp),
-            end_time: it.until().map(convert::timestamp),
+            start_time: it.since().or(it.group.map(|group| group.first)).map(timestamp),
+            end_time: it.until().map(timestamp),
             in_force: it.is_in_force(),
             refused_requests: it.group.map_or(0, |group| group.requests),
             last_request_id: newest.map(|newest| newest.request_id.clone()).unwrap_or_default(),
-            last_refusal_time: newest.map(|newest| convert::timestamp(newest.at)),
+            last_refusal_time: newest.map(|newest| timestamp(newest.at)),
             sentence: format!("{}{refused}.", it.why()),
             remedy: it.remedy().to_owned(),
         }

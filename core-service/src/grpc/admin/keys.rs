@@ -10,10 +10,7 @@ use petstore_proto::admin::v1::{
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{
-        AdminList, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyLabel, ListKeys, NewExpiry, PetStoreError,
-        RotatedKey, Violation,
-    },
+    domain::{AdminList, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyLabel, NewExpiry, PetStoreError, Violation},
 };
 
 /// Time for which an old key stays valid if the call names none.
@@ -34,9 +31,8 @@ pub(super) async fn create(
             Some(convert::after("ttl", caller.now, convert::duration("ttl", ttl)?)?)
         }
     };
-    let keys = core.store.keys().by(&caller.actor);
-    let IssuedKey { record, key } =
-        keys.create_labelled(&account, label, environment, expires_at, caller.now).await?;
+    let issued = core.store.create_key(&caller.actor, &account, label, environment, expires_at, caller.now);
+    let IssuedKey { record, key } = issued.await?;
     let shown = key.expose().to_owned();
     Ok(pb::CreateKeyResponse { key: Some(convert::key(&record, None, caller.now)), api_key: shown })
 }
@@ -57,7 +53,7 @@ pub(super) async fn get(
     caller: Caller,
     request: pb::GetKeyRequest,
 ) -> Result<pb::GetKeyResponse, PetStoreError> {
-    let record = core.store.keys().find(convert::key_id(&request.key_id)?).await?;
+    let record = core.store.find_key(convert::key_id(&request.key_id)?).await?;
     Ok(pb::GetKeyResponse { key: with_bans(core, &caller, &[record]).await?.pop() })
 }
 
@@ -70,10 +66,14 @@ pub(super) async fn list(
     let (size, after) =
         convert::page(&tokens, request.page_size, &request.page_token, |position| position.parse().ok())?;
     let account = convert::account_filter(&request.account)?;
-    let (rows, total) = core.store.keys().page(ListKeys { size, after, account }).await?;
+    let account = match account {
+        Some(name) => Some(core.store.find_account(&name).await?.id),
+        None => None,
+    };
+    let (rows, total_size) = core.store.list_keys(account, after, size).await?;
     let (keys, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     let keys = with_bans(core, &caller, &keys).await?;
-    Ok(pb::ListKeysResponse { keys, next_page_token, total_size: convert::total(total) })
+    Ok(pb::ListKeysResponse { keys, next_page_token, total_size })
 }
 
 /// Returns the keys with their bans in force.
@@ -83,7 +83,7 @@ async fn with_bans(
     keys: &[ApiKeyRecord],
 ) -> Result<Vec<pb::Key>, PetStoreError> {
     let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-    let bans = core.store.bans().in_force(&ids, caller.now).await?;
+    let bans = core.store.bans_in_force(&ids, caller.now).await?;
     let ban_of = |id| bans.iter().find(|(key_id, _)| *key_id == id).map(|(_, ban): &(KeyId, Ban)| ban);
     Ok(keys.iter().map(|key| convert::key(key, ban_of(key.id), caller.now)).collect())
 }
@@ -106,8 +106,8 @@ pub(super) async fn rotate(
             return Err(convert::refused(Violation::new("never", "must be true")));
         }
     };
-    let keys = core.store.keys().by(&caller.actor);
-    let RotatedKey { issued, old } = keys.rotate(id, grace, environment, expiry, caller.now).await?;
+    let rotated = core.store.rotate_key(&caller.actor, id, grace, environment, expiry, caller.now);
+    let (issued, old) = rotated.await?;
     Ok(pb::RotateKeyResponse {
         key: Some(convert::key(&issued.record, None, caller.now)),
         api_key: issued.key.expose().to_owned(),
@@ -121,6 +121,6 @@ pub(super) async fn revoke(
     request: pb::RevokeKeyRequest,
 ) -> Result<pb::RevokeKeyResponse, PetStoreError> {
     let id = convert::key_id(&request.key_id)?;
-    let record = core.store.keys().by(&caller.actor).revoke(id, caller.now).await?;
+    let record = core.store.revoke_key(&caller.actor, id, caller.now).await?;
     Ok(pb::RevokeKeyResponse { key: with_bans(core, &caller, &[record]).await?.pop() })
 }

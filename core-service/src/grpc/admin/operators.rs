@@ -8,7 +8,7 @@ use petstore_proto::admin::v1 as pb;
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{AdminList, IssuedOperator, Operator, OperatorName, PetStoreError},
+    domain::{AdminList, Operator, OperatorName, PetStoreError},
 };
 
 pub(super) fn current(
@@ -26,8 +26,7 @@ pub(super) async fn create(
 ) -> Result<pb::CreateOperatorResponse, PetStoreError> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
     let role = convert::role(request.role)?;
-    let operators = core.store.operators().by(&caller.actor);
-    let IssuedOperator { operator, token } = operators.create(&name, role, caller.now).await?;
+    let (operator, token) = core.store.create_operator(&caller.actor, &name, role, caller.now).await?;
     let operator = Some(convert::operator(&operator));
     Ok(pb::CreateOperatorResponse { operator, token: token.expose().to_owned() })
 }
@@ -39,10 +38,10 @@ pub(super) async fn list(
 ) -> Result<pb::ListOperatorsResponse, PetStoreError> {
     let tokens = AdminList::Operators.with(&());
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
-    let (rows, total) = core.store.operators().list(size, after).await?;
+    let (rows, total_size) = core.store.list_operators(size, after).await?;
     let (operators, next_page_token) = convert::cut(rows, size, &tokens, |(id, _)| id.to_string());
     let operators = operators.iter().map(|(_, operator)| convert::operator(operator)).collect();
-    Ok(pb::ListOperatorsResponse { operators, next_page_token, total_size: convert::total(total) })
+    Ok(pb::ListOperatorsResponse { operators, next_page_token, total_size })
 }
 
 pub(super) async fn rotate(
@@ -51,8 +50,7 @@ pub(super) async fn rotate(
     request: pb::RotateOperatorRequest,
 ) -> Result<pb::RotateOperatorResponse, PetStoreError> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let rotated = core.store.operators().by(&caller.actor).rotate(&name, caller.now).await?;
-    let IssuedOperator { operator, token } = rotated;
+    let (operator, token) = core.store.rotate_operator(&caller.actor, &name, caller.now).await?;
     let operator = Some(convert::operator(&operator));
     Ok(pb::RotateOperatorResponse { operator, token: token.expose().to_owned() })
 }
@@ -63,8 +61,7 @@ pub(super) async fn revoke(
     request: pb::RevokeOperatorRequest,
 ) -> Result<pb::RevokeOperatorResponse, PetStoreError> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let operators = core.store.operators().by(&caller.actor);
-    let operator = operators.revoke(&name, request.force, caller.now).await?;
+    let operator = core.store.revoke_operator(&caller.actor, &name, request.force, caller.now).await?;
     Ok(pb::RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }
 
@@ -77,8 +74,7 @@ pub(super) async fn open_session(
     if caller.token.as_ref().is_none_or(OperatorToken::is_session) {
         return Err(PetStoreError::InvalidOperatorToken);
     }
-    let operators = core.store.operators().by(&caller.actor);
-    let token = operators.open_session(&caller.operator.name, caller.now).await?;
+    let token = core.store.open_session(&caller.actor, caller.now).await?;
     Ok(pb::CreateSessionResponse {
         operator: Some(convert::operator(&caller.operator)),
         token: token.expose().to_owned(),
@@ -93,8 +89,7 @@ pub(super) async fn end_session(
     _: pb::EndSessionRequest,
 ) -> Result<pb::EndSessionResponse, PetStoreError> {
     if let Some(token) = caller.token.filter(OperatorToken::is_session) {
-        let operators = core.store.operators().by(&caller.actor);
-        operators.end_session(&caller.operator.name, token.digest(), caller.now).await?;
+        core.store.end_session(&caller.actor, token.digest(), caller.now).await?;
     }
     Ok(pb::EndSessionResponse {})
 }

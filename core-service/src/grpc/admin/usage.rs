@@ -7,8 +7,8 @@ use petstore_proto::admin::v1 as pb;
 use super::{caller::Caller, convert};
 use crate::{
     Core,
-    domain::{AccountId, AccountName, Day, Minute, PetStoreError, Tally, UsageDay, UsageMinute, Violation},
-    store::MinutesOf,
+    domain::{AccountId, AccountName, Day, Minute, PetStoreError, Violation},
+    store::{MinutesOf, timestamp},
 };
 
 /// Default number of minutes.
@@ -34,7 +34,7 @@ pub(super) async fn get(
         .map_err(|_| convert::refused(Violation::new("interval", "must be one of minute, day")))?;
     let name = convert::account_filter(&request.account)?;
     let account = match &name {
-        Some(name) => Some(core.store.accounts().find(name).await?.id),
+        Some(name) => Some(core.store.find_account(name).await?.id),
         None => None,
     };
     let start = request.start_time.map(|start| convert::moment("start_time", start)).transpose()?;
@@ -54,13 +54,13 @@ pub(super) async fn get(
             }
             let since = start.map_or(Day::containing(caller.now).minus(DAYS - 1), Day::containing);
             let name = name.as_ref().map(AccountName::to_string).unwrap_or_default();
-            let period = |day: UsageDay| pb::UsagePeriod {
-                start_time: Some(convert::timestamp(day.day.start())),
+            let period = |(day, counts): (Day, pb::UsageCounts)| pb::UsagePeriod {
+                start_time: Some(timestamp(day.start())),
                 account: name.clone(),
                 key_id: String::new(),
-                counts: Some(counts(day.tally)),
+                counts: Some(counts),
             };
-            core.store.usage().by_day(account, since, "").await?.days.into_iter().map(period).collect()
+            core.store.usage_by_day(account, since, "").await?.0.into_iter().map(period).collect()
         }
     };
     Ok(pb::GetUsageResponse { periods })
@@ -79,7 +79,7 @@ async fn minutes(
     let key_id =
         Some(request.key_id.as_str()).filter(|id| !id.is_empty()).map(convert::key_id).transpose()?;
     if let Some(key_id) = key_id {
-        let key = core.store.keys().find(key_id).await?;
+        let key = core.store.find_key(key_id).await?;
         if account.is_some_and(|account| account != key.account_id) {
             return Err(PetStoreError::KeyNotFound(key_id));
         }
@@ -87,17 +87,11 @@ async fn minutes(
     }
     let of = MinutesOf { account, key_id, by_key: request.by_key };
     let name = name.as_ref().map(AccountName::to_string).unwrap_or_default();
-    let counted = core.store.usage().by_minute(of, since, MAX_PERIODS).await?;
-    Ok(counted.into_iter().map(|minute| period(&name, minute)).collect())
-}
-
-fn period(account: &str, UsageMinute { minute, key_id, tally }: UsageMinute) -> pb::UsagePeriod {
-    pb::UsagePeriod {
-        start_time: Some(convert::timestamp(minute.start())),
-        account: account.to_owned(),
-        key_id: key_id.map(|id| id.to_string()).unwrap_or_default(),
-        counts: Some(counts(tally)),
+    let mut periods = core.store.usage_by_minute(of, since, MAX_PERIODS).await?;
+    for period in &mut periods {
+        period.account.clone_from(&name);
     }
+    Ok(periods)
 }
 
 /// Returns the last minutes, including those without requests, and the causes of refusals in them.
@@ -113,34 +107,23 @@ pub(super) async fn overview(
     };
     let last = Minute::containing(caller.now);
     let first = last.minus(minutes - 1);
-    let usage = core.store.usage();
     // Gateways may report between two of these reads. The counts are read last, so that they are never older
     // than the refusals among them.
-    let refusals = usage.refusals_by_cause(first).await?;
-    let accounts = usage.most_refused(first, MAX_ACCOUNTS).await?;
-    let counted = usage.by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
-    let counted: HashMap<_, _> = counted.into_iter().map(|counted| (counted.minute, counted.tally)).collect();
+    let refusals = core.store.refusals_by_cause(first).await?;
+    let refused_accounts = core.store.most_refused(first, MAX_ACCOUNTS).await?;
+    let counted = core.store.usage_by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
+    let counted: HashMap<_, _> =
+        counted.into_iter().map(|period| (period.start_time, period.counts)).collect();
     let of_minute = |minute| {
-        let tally = counted.get(&Minute(minute)).copied().unwrap_or_default();
-        period("", UsageMinute { minute: Minute(minute), key_id: None, tally })
+        let start_time = Some(timestamp(Minute(minute).start()));
+        let counts = counted.get(&start_time).copied().flatten().unwrap_or_default();
+        pb::UsagePeriod { start_time, counts: Some(counts), ..pb::UsagePeriod::default() }
     };
-    let refusals = refusals.into_iter().map(|(cause, requests)| pb::RefusalCount {
-        cause: cause.number(),
-        code: cause.code().to_owned(),
-        requests,
-    });
-    let accounts = accounts
-        .into_iter()
-        .map(|(name, requests)| pb::RefusedAccount { account: name.to_string(), requests });
     Ok(pb::GetOverviewResponse {
         minutes: (first.0..=last.0).map(of_minute).collect(),
-        refusals: refusals.collect(),
-        refused_accounts: accounts.collect(),
+        refusals,
+        refused_accounts,
     })
-}
-
-fn counts(Tally { succeeded, client_errors, refused, server_errors, get_pet }: Tally) -> pb::UsageCounts {
-    pb::UsageCounts { succeeded, client_errors, refused, server_errors, get_pet }
 }
 
 pub(super) async fn deprecated(
@@ -154,12 +137,5 @@ pub(super) async fn deprecated(
         _ => return Err(convert::refused(Violation::new("days", "must be from 1 to 90"))),
     };
     let since = Day::containing(caller.now).minus(days - 1);
-    let uses = core.store.usage().deprecated_since(since, MAX_USES).await?;
-    let uses = uses.into_iter().map(|used| pb::DeprecatedUse {
-        account: used.account.to_string(),
-        operation_id: "getPet".to_owned(),
-        calls: used.calls,
-        last_day: Some(convert::timestamp(used.last_day.start())),
-    });
-    Ok(pb::ListDeprecatedUseResponse { uses: uses.collect() })
+    Ok(pb::ListDeprecatedUseResponse { uses: core.store.deprecated_use(since, MAX_USES).await? })
 }

@@ -6,16 +6,16 @@ use petstore_proto::internal::v1::{
 use prost::Message;
 
 use super::*;
-use crate::domain;
+use crate::domain::{self, Actor};
 
 #[tokio::test]
 async fn a_key_resolves_to_its_present_state_and_quota() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
+    store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
     let expiry = START.plus(Duration::from_mins(1));
-    let issued = store.keys().create(&name, Environment::Staging, Some(expiry), START);
+    let issued = store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, Some(expiry), START);
     let issued = issued.await.unwrap();
     let digest = issued.key.digest().0.to_vec();
     let resolve = async || {
@@ -29,7 +29,7 @@ async fn a_key_resolves_to_its_present_state_and_quota() {
     assert_eq!((key.state(), key.expires_at_ms), (KeyState::Active, Some(1_800_000_060_000)));
     shop.hand.advance(Duration::from_mins(1));
     assert_eq!(resolve().await.0.state(), KeyState::Expired);
-    store.keys().revoke(issued.record.id, clock.now()).await.unwrap();
+    store.revoke_key(&Actor::LOCAL, issued.record.id, clock.now()).await.unwrap();
     let (key, newer) = resolve().await;
     assert_eq!((key.state(), newer), (KeyState::Revoked, revision + 1));
 
@@ -49,8 +49,9 @@ async fn many_keys_resolve_in_one_call_as_each_alone() {
     let mut digests = Vec::new();
     for number in 0..5 {
         let name = domain::AccountName::parse(&format!("account-{number}")).unwrap();
-        store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
-        let issued = store.keys().create(&name, Environment::Staging, None, START).await.unwrap();
+        store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
+        let issued =
+            store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let resolve = async |digests: &[Vec<u8>]| {
@@ -91,15 +92,18 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     let Core { store, .. } = &shop.core;
     let reason = || domain::StatedReason::parse(&"\u{1F415}".repeat(200)).unwrap();
     let name = domain::AccountName::parse("acme").unwrap();
-    store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
+    store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
     for _ in 0..3 {
-        let issued = store.keys().create(&name, Environment::Staging, None, START).await.unwrap();
-        let banned = store.bans().add(issued.record.id, Duration::from_hours(1), Some(reason()), START).await;
+        let issued =
+            store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
+        let banned = store
+            .add_ban(&Actor::LOCAL, issued.record.id, Duration::from_hours(1), Some(reason()), START)
+            .await;
         banned.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
-    store.accounts().suspend(&name, Some(reason()), START).await.unwrap();
+    store.suspend_account(&Actor::LOCAL, &name, Some(reason()), START).await.unwrap();
     let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
@@ -114,14 +118,15 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    store.accounts().create(&name, domain::Plan::Pro, START).await.unwrap();
+    store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
     for _ in 0..400 {
-        let issued = store.keys().create(&name, Environment::Staging, None, START).await.unwrap();
+        let issued =
+            store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let reason = domain::StatedReason::parse(&"\u{5BB5}".repeat(200)).unwrap();
-    store.accounts().suspend(&name, Some(reason), START).await.unwrap();
+    store.suspend_account(&Actor::LOCAL, &name, Some(reason), START).await.unwrap();
     let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
     assert_eq!(answer.keys.len(), 400);
     assert!(answer.encoded_len() > MAX_MESSAGE);
@@ -145,9 +150,9 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     shop.core = shop.core.for_environment(Environment::Production);
     let Core { store, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    store.accounts().create(&name, domain::Plan::Free, START).await.unwrap();
+    store.create_account(&Actor::LOCAL, &name, domain::Plan::Free, START).await.unwrap();
     for (environment, known) in [(Environment::Production, true), (Environment::Staging, false)] {
-        let issued = store.keys().create(&name, environment, None, START).await.unwrap();
+        let issued = store.create_key(&Actor::LOCAL, &name, None, environment, None, START).await.unwrap();
         let (key, _) = shop.resolve(&issued.key.digest().0).await;
         assert_eq!(key.is_some(), known, "{environment}");
     }
@@ -175,7 +180,7 @@ async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
-    let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
+    let record = store.create_first_account(&key, START).await.unwrap().unwrap();
     let last_ban = async || {
         let (key, revision) = shop.resolve(&key.digest().0).await;
         (key.unwrap().last_ban, revision)
@@ -193,7 +198,7 @@ async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
     shop.hand.advance(Duration::from_mins(5 + 24 * 60));
     assert_eq!(last_ban().await, (None, answer.revision));
 
-    store.bans().lift(record.id, clock.now()).await.unwrap();
+    store.lift_ban(&Actor::LOCAL, record.id, clock.now()).await.unwrap();
     let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
     let lifted_at = i64::try_from(clock.now().0).ok();
     assert_eq!((answer.last_ban, answer.bans_lifted_at_ms), (None, lifted_at));
@@ -225,9 +230,9 @@ async fn an_operators_ban_is_returned_with_its_reason() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
-    let record = store.accounts().create_first(&key, START).await.unwrap().unwrap();
+    let record = store.create_first_account(&key, START).await.unwrap().unwrap();
     let reason = domain::StatedReason::parse("open invoice").unwrap();
-    store.bans().add(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
+    store.add_ban(&Actor::LOCAL, record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
     let ban = shop.resolve(&key.digest().0).await.0.unwrap().last_ban.unwrap();
     assert_eq!((ban.origin(), ban.reason.as_str()), (BanOrigin::Operator, "open invoice"));
 }

@@ -2,10 +2,11 @@ use std::{collections::HashSet, time::Duration};
 
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, ManualClock};
+use petstore_proto::internal::v1::ResolvedKey;
 
 use super::*;
 use crate::{
-    domain::{AccountId, IssuedKey, KeyId, KeyState, NewExpiry, PetStoreError, Quota},
+    domain::{ApiKeyRecord, IssuedKey, KeyId, KeyState, NewExpiry, PageSize, PlanUpdate, Quota},
     store::test_support::{Home, new_store, open},
 };
 
@@ -27,26 +28,54 @@ impl Shop {
     }
 
     async fn account(&self, name: &str) -> Account {
-        self.store.accounts().create(&named(name), Plan::Free, START).await.unwrap()
+        self.store.create_account(&Actor::LOCAL, &named(name), Plan::Free, START).await.unwrap()
     }
 
     async fn key(&self, account: &str, expires_at: Option<UnixMillis>) -> IssuedKey {
         self.store
-            .keys()
-            .create(&named(account), Environment::Production, expires_at, self.clock.now())
+            .create_key(
+                &Actor::LOCAL,
+                &named(account),
+                None,
+                Environment::Production,
+                expires_at,
+                self.clock.now(),
+            )
             .await
             .unwrap()
     }
 
     async fn state(&self, key: &IssuedKey) -> KeyState {
-        let listed = self.store.keys().list(None).await.unwrap();
-        listed.into_iter().find(|record| record.id == key.record.id).unwrap().state(self.clock.now())
+        self.store.find_key(key.record.id).await.unwrap().state(self.clock.now())
+    }
+
+    /// Returns every key, newest first.
+    async fn keys(&self) -> Vec<ApiKeyRecord> {
+        self.store.list_keys(None, None, PageSize::MAX).await.unwrap().0
+    }
+
+    /// Returns every account, newest first.
+    async fn accounts(&self) -> Vec<Account> {
+        let size = PageSize::MAX;
+        let all = ListAccounts { size, after: None, name_contains: None, plan: None, suspended: None };
+        self.store.list_accounts(all).await.unwrap().0
+    }
+
+    async fn set_plan(&self, account: &str, plan: Plan) -> Result<Account, PetStoreError> {
+        let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
+        self.store.update_account(&Actor::LOCAL, &named(account), update, START).await
+    }
+
+    /// Returns the key as gateways see it, and the revision.
+    async fn resolve(&self, key: &ApiKey) -> (Option<ResolvedKey>, i64) {
+        let mut found = self.store.resolve_keys(&[key.digest()], None, self.clock.now()).await.unwrap();
+        (found.keys.pop().and_then(|found| found.key), found.revision)
     }
 
     /// Returns the accounts that changed since a revision, and the newest revision.
     async fn changes(&self, after: i64) -> (Vec<AccountId>, i64) {
-        let changes = self.store.changes().after(after, 1_000).await.unwrap();
-        (changes.accounts.into_iter().map(|(account, _)| account).collect(), changes.revision)
+        let changes = self.store.changes_after(after, 1_000).await.unwrap();
+        (changes.changes.iter().map(|change| AccountId(change.account_id)).collect(), changes.revision)
     }
 }
 
@@ -55,12 +84,12 @@ fn named(name: &str) -> AccountName {
 }
 
 #[tokio::test]
-async fn accounts_are_listed_by_name_with_their_plans() {
+async fn accounts_are_listed_newest_first_with_their_plans() {
     let shop = Shop::open().await;
     let agreed = Plan::parse("enterprise", Some(5), Some(3)).unwrap();
-    shop.store.accounts().create(&named("zoo"), Plan::Pro, START).await.unwrap();
-    shop.store.accounts().create(&named("acme"), agreed, START).await.unwrap();
-    let listed = shop.store.accounts().list().await.unwrap();
+    shop.store.create_account(&Actor::LOCAL, &named("zoo"), Plan::Pro, START).await.unwrap();
+    shop.store.create_account(&Actor::LOCAL, &named("acme"), agreed, START).await.unwrap();
+    let listed = shop.accounts().await;
     let listed: Vec<_> =
         listed.iter().map(|account| (account.name.as_str(), account.plan, account.created_at)).collect();
     assert_eq!(listed, [("acme", agreed, START), ("zoo", Plan::Pro, START)]);
@@ -71,7 +100,9 @@ async fn a_name_is_given_once_despite_concurrent_requests() {
     let shop = Shop::open().await;
     let asking = (0..8).map(|_| {
         let store = shop.store.clone();
-        tokio::spawn(async move { store.accounts().create(&named("acme"), Plan::Free, START).await })
+        tokio::spawn(
+            async move { store.create_account(&Actor::LOCAL, &named("acme"), Plan::Free, START).await },
+        )
     });
     let mut created = 0;
     for answer in asking.collect::<Vec<_>>() {
@@ -81,7 +112,7 @@ async fn a_name_is_given_once_despite_concurrent_requests() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert_eq!((created, shop.store.accounts().list().await.unwrap().len()), (1, 1));
+    assert_eq!((created, shop.accounts().await.len()), (1, 1));
 }
 
 #[tokio::test]
@@ -89,10 +120,10 @@ async fn a_new_plan_replaces_agreed_limits() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     for plan in [Plan::Enterprise(Quota { per_minute: 7, per_day: 70 }), Plan::Business] {
-        assert_eq!(shop.store.accounts().set_plan(&named("acme"), plan, START).await.unwrap().plan, plan);
-        assert_eq!(shop.store.accounts().list().await.unwrap()[0].plan, plan);
+        assert_eq!(shop.set_plan("acme", plan).await.unwrap().plan, plan);
+        assert_eq!(shop.accounts().await[0].plan, plan);
     }
-    let refusal = shop.store.accounts().set_plan(&named("nobody"), Plan::Free, START).await.unwrap_err();
+    let refusal = shop.set_plan("nobody", Plan::Free).await.unwrap_err();
     assert_eq!(refusal.to_string(), "there is no account nobody");
 }
 
@@ -102,14 +133,15 @@ async fn only_the_key_resolves_to_its_account() {
     shop.account("other").await;
     let account = shop.account("acme").await;
     let issued = shop.key("acme", Some(START.plus(DAY))).await;
-    let (resolved, _) = shop.store.keys().resolve(issued.key.digest(), None).await.unwrap();
+    let (resolved, _) = shop.resolve(&issued.key).await;
     let resolved = resolved.unwrap();
     assert_eq!(resolved.key_id, issued.record.id.to_string());
-    assert_eq!((resolved.account_id, resolved.plan), (account.id, Plan::Free));
-    assert_eq!((resolved.expires_at, resolved.revoked_at), (Some(START.plus(DAY)), None));
+    assert_eq!((resolved.account_id, resolved.plan), (account.id.0, Plan::Free.number()));
+    assert_eq!(resolved.expires_at_ms, Some(moment_column(START.plus(DAY))));
+    assert_eq!(resolved.state, KeyState::Active as i32);
 
     let unknown = ApiKey::generate(Environment::Production);
-    let (resolved, revision) = shop.store.keys().resolve(unknown.digest(), None).await.unwrap();
+    let (resolved, revision) = shop.resolve(&unknown).await;
     assert_eq!((resolved, revision), (None, shop.changes(0).await.1));
 }
 
@@ -121,17 +153,16 @@ async fn a_list_distinguishes_keys_without_revealing_them() {
     let issued = shop.key("acme", None).await;
     shop.key("zoo", None).await;
 
-    let [record] = &shop.store.keys().list(Some(&named("acme"))).await.unwrap()[..] else { panic!() };
+    let account = shop.store.find_account(&named("acme")).await.unwrap();
+    let [record] = &shop.store.keys_of(&account).await.unwrap()[..] else { panic!() };
     assert_eq!(record, &issued.record);
     assert_eq!((record.account.as_str(), record.created_at), ("acme", START));
     assert_eq!(record.last_four, issued.key.last_four());
     assert!(!format!("{record:?}").contains(&issued.key.expose()[9..]));
-    assert_eq!(shop.store.keys().list(None).await.unwrap().len(), 2);
+    assert_eq!(shop.keys().await.len(), 2);
 
-    shop.account("empty").await;
-    assert_eq!(shop.store.keys().list(Some(&named("empty"))).await.unwrap(), []);
-    let refusal = shop.store.keys().list(Some(&named("nobody"))).await.unwrap_err();
-    assert!(matches!(refusal, PetStoreError::AccountNotFound(_)));
+    let empty = shop.account("empty").await;
+    assert_eq!(shop.store.keys_of(&empty).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -139,7 +170,10 @@ async fn a_key_needs_an_existing_account_and_a_future_expiry() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let create = async |account, expires_at| {
-        shop.store.keys().create(&named(account), Environment::Staging, expires_at, START).await.unwrap_err()
+        shop.store
+            .create_key(&Actor::LOCAL, &named(account), None, Environment::Staging, expires_at, START)
+            .await
+            .unwrap_err()
     };
     assert_eq!(create("nobody", None).await.to_string(), "there is no account nobody");
     assert_eq!(create("acme", Some(START)).await.to_string(), "expiry must be in the future");
@@ -151,16 +185,16 @@ async fn revoking_is_idempotent() {
     shop.account("acme").await;
     let key = shop.key("acme", None).await;
     assert_eq!(shop.state(&key).await, KeyState::Active);
-    let revoked = shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap();
+    let revoked = shop.store.revoke_key(&Actor::LOCAL, key.record.id, shop.clock.now()).await.unwrap();
     let (_, revision) = shop.changes(0).await;
     shop.hand.advance(DAY);
-    assert_eq!(shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap(), revoked);
+    assert_eq!(shop.store.revoke_key(&Actor::LOCAL, key.record.id, shop.clock.now()).await.unwrap(), revoked);
     assert_eq!(revoked.revoked_at, Some(START));
     assert_eq!(shop.state(&key).await, KeyState::Revoked);
     assert_eq!(shop.changes(revision).await, (vec![], revision), "nothing changed, so nobody need ask again");
 
     let unknown = KeyId::generate(START);
-    let refusal = shop.store.keys().revoke(unknown, shop.clock.now()).await.unwrap_err();
+    let refusal = shop.store.revoke_key(&Actor::LOCAL, unknown, shop.clock.now()).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::KeyNotFound(id) if id == unknown));
 }
 
@@ -173,17 +207,17 @@ async fn a_rotated_key_works_for_the_grace_period_but_not_past_its_expiry() {
         [(None, START.plus(DAY)), (Some(soon), soon), (Some(START.plus(DAY * 9)), START.plus(DAY))]
     {
         let old = shop.key("acme", expiry).await;
-        let new =
-            shop.store.keys().rotate(old.record.id, DAY, None, NewExpiry::SameLifetime, START).await.unwrap();
-        assert_eq!(
-            (new.issued.record.account.as_str(), new.issued.record.environment),
-            ("acme", Environment::Production)
-        );
-        assert_eq!(new.issued.record.expires_at, expiry, "the same lifetime, from the same moment on");
-        assert_eq!(new.issued.key.environment(), Environment::Production);
-        let (resolved, _) = shop.store.keys().resolve(old.key.digest(), None).await.unwrap();
-        assert_eq!(resolved.unwrap().expires_at, Some(end));
-        assert!(shop.store.keys().resolve(new.issued.key.digest(), None).await.unwrap().0.is_some());
+        let (new, _) = shop
+            .store
+            .rotate_key(&Actor::LOCAL, old.record.id, DAY, None, NewExpiry::SameLifetime, START)
+            .await
+            .unwrap();
+        assert_eq!((new.record.account.as_str(), new.record.environment), ("acme", Environment::Production));
+        assert_eq!(new.record.expires_at, expiry, "the same lifetime, from the same moment on");
+        assert_eq!(new.key.environment(), Environment::Production);
+        let (resolved, _) = shop.resolve(&old.key).await;
+        assert_eq!(resolved.unwrap().expires_at_ms, Some(moment_column(end)));
+        assert!(shop.resolve(&new.key).await.0.is_some());
     }
 }
 
@@ -192,13 +226,12 @@ async fn an_inactive_key_is_not_rotated() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let (revoked, expired) = (shop.key("acme", None).await, shop.key("acme", Some(START.plus(DAY))).await);
-    shop.store.keys().revoke(revoked.record.id, shop.clock.now()).await.unwrap();
+    shop.store.revoke_key(&Actor::LOCAL, revoked.record.id, shop.clock.now()).await.unwrap();
     shop.hand.advance(DAY);
     for (key, state) in [(revoked, KeyState::Revoked), (expired, KeyState::Expired)] {
         let refusal = shop
             .store
-            .keys()
-            .rotate(key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
+            .rotate_key(&Actor::LOCAL, key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
             .await
             .unwrap_err();
         assert!(
@@ -206,7 +239,7 @@ async fn an_inactive_key_is_not_rotated() {
             "{refusal}"
         );
     }
-    assert_eq!(shop.store.keys().list(None).await.unwrap().len(), 2);
+    assert_eq!(shop.keys().await.len(), 2);
 }
 
 #[tokio::test]
@@ -222,17 +255,16 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
         assert_eq!(changed, [account]);
         *revision = newest;
     };
-    shop.store.accounts().set_plan(&named("zoo"), Plan::Pro, START).await.unwrap();
+    shop.set_plan("zoo", Plan::Pro).await.unwrap();
     expect(zoo, &mut revision).await;
     shop.key("zoo", None).await;
     expect(zoo, &mut revision).await;
     shop.store
-        .keys()
-        .rotate(key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
+        .rotate_key(&Actor::LOCAL, key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
         .await
         .unwrap();
     expect(acme, &mut revision).await;
-    shop.store.keys().revoke(key.record.id, shop.clock.now()).await.unwrap();
+    shop.store.revoke_key(&Actor::LOCAL, key.record.id, shop.clock.now()).await.unwrap();
     expect(acme, &mut revision).await;
     assert_eq!(shop.changes(revision).await, (vec![], revision));
 }
@@ -242,8 +274,8 @@ async fn a_failed_change_leaves_no_trace() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let before = shop.changes(0).await;
-    shop.store.accounts().create(&named("acme"), Plan::Pro, START).await.unwrap_err();
-    shop.store.accounts().set_plan(&named("nobody"), Plan::Pro, START).await.unwrap_err();
+    shop.store.create_account(&Actor::LOCAL, &named("acme"), Plan::Pro, START).await.unwrap_err();
+    shop.set_plan("nobody", Plan::Pro).await.unwrap_err();
     assert_eq!(shop.changes(0).await, before);
 }
 
@@ -254,8 +286,8 @@ async fn too_many_changes_and_future_revisions_invalidate_everything() {
         shop.account(name).await;
     }
     let truncated = async |after, limit| {
-        let changes = shop.store.changes().after(after, limit).await.unwrap();
-        (changes.accounts.len(), changes.truncated)
+        let changes = shop.store.changes_after(after, limit).await.unwrap();
+        (changes.changes.len(), changes.truncated)
     };
     assert_eq!(truncated(0, 3).await, (3, false));
     assert_eq!(truncated(0, 2).await, (2, true));
@@ -273,13 +305,13 @@ async fn the_time_of_last_use_only_moves_forward() {
     for (reported, kept) in [(5, 5), (9, 9), (7, 9)] {
         let uses =
             [("no such key".to_owned(), UnixMillis(1)), (key.record.id.to_string(), UnixMillis(reported))];
-        shop.store.keys().record_use(&uses).await.unwrap();
-        let listed = shop.store.keys().list(None).await.unwrap();
+        shop.store.record_key_use(&uses).await.unwrap();
+        let listed = shop.keys().await;
         assert_eq!(listed[0].last_used_at, Some(UnixMillis(kept)));
     }
     let twice = [11, 15, 13].map(|reported| (key.record.id.to_string(), UnixMillis(reported)));
-    shop.store.keys().record_use(&twice).await.unwrap();
-    let listed = shop.store.keys().list(None).await.unwrap();
+    shop.store.record_key_use(&twice).await.unwrap();
+    let listed = shop.keys().await;
     assert_eq!(listed[0].last_used_at, Some(UnixMillis(15)), "the last of one report");
     assert_eq!(shop.changes(revision).await.1, revision, "use is no change");
 }
@@ -292,7 +324,7 @@ async fn a_new_store_gets_one_first_key_despite_concurrent_starts() {
         let store = open(&shop.home).await;
         starting.push(tokio::spawn(async move {
             let key = ApiKey::generate(Environment::Staging);
-            store.accounts().create_first(&key, START).await.unwrap().map(|record| (record, key))
+            store.create_first_account(&key, START).await.unwrap().map(|record| (record, key))
         }));
     }
     let mut created = Vec::new();
@@ -301,9 +333,9 @@ async fn a_new_store_gets_one_first_key_despite_concurrent_starts() {
     }
     let [(record, key)] = &created[..] else { panic!("{created:?}") };
     assert_eq!((record.account.as_str(), record.environment), ("first", Environment::Staging));
-    let (resolved, _) = shop.store.keys().resolve(key.digest(), None).await.unwrap();
-    assert_eq!(resolved.unwrap().plan, Plan::Free);
-    assert_eq!(shop.store.accounts().list().await.unwrap().len(), 1);
+    let (resolved, _) = shop.resolve(key).await;
+    assert_eq!(resolved.unwrap().plan, Plan::Free.number());
+    assert_eq!(shop.accounts().await.len(), 1);
 }
 
 #[tokio::test]
@@ -311,8 +343,8 @@ async fn a_store_with_an_account_gets_no_first_key() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let key = ApiKey::generate(Environment::Production);
-    assert!(shop.store.accounts().create_first(&key, START).await.unwrap().is_none());
-    assert_eq!(shop.store.keys().resolve(key.digest(), None).await.unwrap().0, None);
+    assert!(shop.store.create_first_account(&key, START).await.unwrap().is_none());
+    assert_eq!(shop.resolve(&key).await.0, None);
 }
 
 #[tokio::test]
@@ -334,6 +366,7 @@ async fn the_key_itself_is_in_no_file() {
 async fn a_closed_store_is_an_outage() {
     let shop = Shop::open().await;
     shop.store.clone().close().await;
-    let error = shop.store.accounts().create(&named("acme"), Plan::Free, START).await.unwrap_err();
+    let error =
+        shop.store.create_account(&Actor::LOCAL, &named("acme"), Plan::Free, START).await.unwrap_err();
     assert!(matches!(error, PetStoreError::Unavailable(_)), "{error:?}");
 }

@@ -4,7 +4,10 @@ use petstore_clock::{Clock, ManualClock};
 use super::*;
 use crate::{
     domain::{AccountName, Plan},
-    store::test_support::{Home, new_store},
+    store::{
+        entity::{stored_moment, timestamp},
+        test_support::{Home, new_store},
+    },
 };
 
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -23,7 +26,7 @@ impl Shop {
         let (store, home) = new_store().await;
         let (clock, hand) = Clock::manual(START);
         let name = AccountName::parse("acme").unwrap();
-        store.accounts().create(&name, Plan::Free, clock.now()).await.unwrap();
+        store.create_account(&Actor::LOCAL, &name, Plan::Free, clock.now()).await.unwrap();
         let key = new_key(&store, &clock, &name).await;
         Self { store, clock, hand, key, _home: home }
     }
@@ -32,37 +35,42 @@ impl Shop {
         new_key(&self.store, &self.clock, &AccountName::parse("acme").unwrap()).await
     }
 
-    async fn add(&self, length: Duration, reason: Option<&str>) -> Ban {
+    async fn add(&self, length: Duration, reason: Option<&str>) -> admin::Ban {
         let reason = reason.map(|reason| StatedReason::parse(reason).unwrap());
-        self.store.bans().add(self.key, length, reason, self.clock.now()).await.unwrap().ban
+        self.store.add_ban(&Actor::LOCAL, self.key, length, reason, self.clock.now()).await.unwrap()
     }
 
-    async fn listed(&self) -> Vec<Ban> {
-        self.records().await.into_iter().map(|record| record.ban).collect()
-    }
-
-    async fn records(&self) -> Vec<BannedKey> {
-        self.store.bans().list(self.clock.now()).await.unwrap()
+    async fn listed(&self) -> Vec<admin::Ban> {
+        let (bans, _) = self.store.list_bans(self.clock.now(), None, None, None).await.unwrap();
+        bans.into_iter().map(|(_, ban)| ban).collect()
     }
 
     async fn lift(&self) {
-        self.store.bans().lift(self.key, self.clock.now()).await.unwrap();
+        self.store.lift_ban(&Actor::LOCAL, self.key, self.clock.now()).await.unwrap();
     }
 
-    async fn report(&self, from: UnixMillis, length: Duration) -> Option<Ban> {
+    /// Reports a ban, and returns the stored one.
+    async fn report(&self, from: UnixMillis, length: Duration) -> Option<admin::Ban> {
         let ban = Ban::new(from, from.plus(length), BanOrigin::Limiter).unwrap();
-        let now = self.clock.now();
-        let (note, _) = self.store.bans().report(&self.key.to_string(), ban, now).await.unwrap();
-        note.and_then(|note| note.last_ban(now).cloned())
+        let answer = self.store.report_ban(&self.key.to_string(), ban, self.clock.now()).await.unwrap();
+        answer.last_ban.map(|ban| admin::Ban {
+            key_id: self.key.to_string(),
+            account: "acme".to_owned(),
+            create_time: Some(timestamp(stored_moment(ban.imposed_at_ms))),
+            end_time: Some(timestamp(stored_moment(ban.ends_at_ms))),
+            origin: ban.origin,
+            reason: ban.reason,
+        })
     }
 
     async fn revision(&self) -> i64 {
-        self.store.changes().after(0, 10).await.unwrap().revision
+        self.store.changes_after(0, 10).await.unwrap().revision
     }
 }
 
 async fn new_key(store: &Store, clock: &Clock, account: &AccountName) -> KeyId {
-    let issued = store.keys().create(account, Environment::Production, None, clock.now()).await;
+    let issued =
+        store.create_key(&Actor::LOCAL, account, None, Environment::Production, None, clock.now()).await;
     issued.unwrap().record.id
 }
 
@@ -70,9 +78,8 @@ async fn new_key(store: &Store, clock: &Clock, account: &AccountName) -> KeyId {
 async fn a_ban_is_listed_with_key_and_account_until_its_end() {
     let shop = Shop::open().await;
     let ban = shop.add(MINUTE, None).await;
-    let listed = shop.records().await;
-    let account = AccountName::parse("acme").unwrap();
-    assert_eq!(listed, [BannedKey { key_id: shop.key, account, ban }]);
+    assert_eq!((ban.key_id.clone(), ban.account.as_str()), (shop.key.to_string(), "acme"));
+    assert_eq!(shop.listed().await, [ban]);
     shop.hand.advance(MINUTE);
     assert_eq!(shop.listed().await, []);
 }
@@ -110,7 +117,8 @@ async fn an_operators_change_overrides_bans_from_a_clock_that_is_ahead() {
     let later = ahead.plus(Duration::from_millis(1));
     shop.report(later, 2 * MINUTE).await.unwrap();
     let ban = shop.add(MINUTE, Some("no invoice was paid")).await;
-    assert_eq!((ban.from, ban.until), (later, later.plus(MINUTE)));
+    assert_eq!(ban.create_time, Some(timestamp(later)));
+    assert_eq!(ban.end_time, Some(timestamp(later.plus(MINUTE))));
     assert_eq!(shop.listed().await, [ban]);
 }
 
@@ -128,13 +136,14 @@ async fn a_report_does_not_shorten_an_operators_ban_nor_undo_a_shorter_one() {
 #[tokio::test]
 async fn a_lifting_is_remembered_for_longer_than_any_ban_that_it_lifted() {
     let shop = Shop::open().await;
-    let imposed = shop.add(Duration::from_hours(24 * 366), None).await.from;
+    let imposed = shop.clock.now();
+    shop.add(Duration::from_hours(24 * 366), None).await;
     shop.lift().await;
     shop.hand.advance(Duration::from_hours(24 * 365));
     let other = shop.another_key().await;
     let ban = Ban::new(shop.clock.now(), shop.clock.now().plus(MINUTE), BanOrigin::Limiter).unwrap();
     // This deletes expired notes.
-    shop.store.bans().report(&other.to_string(), ban, shop.clock.now()).await.unwrap();
+    shop.store.report_ban(&other.to_string(), ban, shop.clock.now()).await.unwrap();
     assert_eq!(shop.report(imposed, Duration::from_hours(24 * 366)).await, None);
 }
 
@@ -142,10 +151,10 @@ async fn a_lifting_is_remembered_for_longer_than_any_ban_that_it_lifted() {
 async fn a_ban_of_an_unknown_key_is_refused_and_the_report_of_one_forgotten() {
     let shop = Shop::open().await;
     let unknown = KeyId::generate(START);
-    let refused = shop.store.bans().add(unknown, MINUTE, None, START).await.unwrap_err();
+    let refused = shop.store.add_ban(&Actor::LOCAL, unknown, MINUTE, None, START).await.unwrap_err();
     assert!(matches!(refused, PetStoreError::KeyNotFound(id) if id == unknown));
     let ban = Ban::new(START, START.plus(MINUTE), BanOrigin::Limiter).unwrap();
     let before = shop.revision().await;
-    let answer = shop.store.bans().report("nobody", ban, START).await.unwrap();
-    assert_eq!(answer, (None, before));
+    let answer = shop.store.report_ban("nobody", ban, START).await.unwrap();
+    assert_eq!(answer, ReportBanResponse { revision: before, ..ReportBanResponse::default() });
 }

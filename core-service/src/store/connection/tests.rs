@@ -115,8 +115,8 @@ async fn a_caller_cancelled_during_a_lock_wait_leaves_no_transaction() {
         let lock = lock_for_writing(&home.url()).await;
         let id = IdempotencyKey::parse(&format!("round-{round}")).unwrap().unwrap();
         let calls = (
-            time::timeout(Duration::from_millis(50), store.pets().insert(rex())),
-            time::timeout(Duration::from_millis(50), store.creations().insert_once(&id, rex(), NOW)),
+            time::timeout(Duration::from_millis(50), store.insert_pet(rex())),
+            time::timeout(Duration::from_millis(50), store.insert_pet_once(&id, rex(), NOW)),
         );
         let (one, other) = tokio::join!(calls.0, calls.1);
         assert!(one.is_err() && other.is_err(), "they waited for the lock");
@@ -124,7 +124,7 @@ async fn a_caller_cancelled_during_a_lock_wait_leaves_no_transaction() {
         let before = committed(&home).await;
         let mut acknowledged = 0;
         for _ in 0..40 {
-            acknowledged += u64::from(store.pets().insert(rex()).await.is_ok());
+            acknowledged += u64::from(store.insert_pet(rex()).await.is_ok());
         }
         // A cancelled call may have added its pet meanwhile.
         let found = committed(&home).await;
@@ -306,13 +306,13 @@ async fn a_cancelled_creation_holds_its_key_until_it_ends() {
     let (store, home) = new_store().await;
     let id = IdempotencyKey::parse("a").unwrap().unwrap();
     let lock = lock_for_writing(&home.url()).await;
-    let given_up = time::timeout(Duration::from_millis(100), store.creations().insert_once(&id, rex(), NOW));
+    let given_up = time::timeout(Duration::from_millis(100), store.insert_pet_once(&id, rex(), NOW));
     assert!(given_up.await.is_err());
-    let twin = store.creations().insert_once(&id, rex(), NOW).await;
+    let twin = store.insert_pet_once(&id, rex(), NOW).await;
     assert!(matches!(twin, Err(PetStoreError::RequestInProgress)), "{twin:?}");
     lock.rollback().await.unwrap();
     let created = eventually(SOON, async || {
-        store.creations().insert_once(&id, rex(), NOW).await.map_err(|error| format!("{error:?}"))
+        store.insert_pet_once(&id, rex(), NOW).await.map_err(|error| format!("{error:?}"))
     })
     .await;
     assert!(created.replayed, "the creation that was given up had gone on");

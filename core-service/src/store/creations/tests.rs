@@ -21,10 +21,10 @@ fn pet(name: &str) -> NewPet {
 #[tokio::test]
 async fn a_repeated_creation_adds_one_pet() {
     let (store, home) = new_store().await;
-    let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap();
+    let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap();
     assert!(!first.replayed);
     for store in [store, open(&home).await] {
-        let again = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap();
+        let again = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap();
         assert_eq!(again, Created { replayed: true, ..first.clone() });
     }
 }
@@ -32,7 +32,7 @@ async fn a_repeated_creation_adds_one_pet() {
 #[tokio::test]
 async fn an_idempotency_key_is_not_stored_in_plain_text() {
     let (store, _home) = new_store().await;
-    store.creations().insert_once(&id("rest/1/a-secret"), pet("Rex"), NOW).await.unwrap();
+    store.insert_pet_once(&id("rest/1/a-secret"), pet("Rex"), NOW).await.unwrap();
     let kept = create_request::Entity::find().all(&store.reader).await.unwrap();
     assert_eq!(kept.iter().map(|row| row.digest.len()).collect::<Vec<_>>(), [32]);
     assert!(!format!("{kept:?}").contains("secret"));
@@ -41,16 +41,16 @@ async fn an_idempotency_key_is_not_stored_in_plain_text() {
 #[tokio::test]
 async fn another_pet_with_the_same_key_is_refused_and_not_added() {
     let (store, _home) = new_store().await;
-    let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
+    let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
     for other in [
         pet("rex"),
         NewPet { category_id: crate::domain::CategoryId(2), ..NewPet::named("Rex") },
         NewPet { status: Some(crate::domain::PetStatus::Sold), ..NewPet::named("Rex") },
     ] {
-        let refusal = store.creations().insert_once(&id("a"), other, NOW).await.unwrap_err();
+        let refusal = store.insert_pet_once(&id("a"), other, NOW).await.unwrap_err();
         assert!(matches!(refusal, PetStoreError::IdempotencyKeyReused), "{refusal:?}");
     }
-    let next = store.creations().insert_once(&id("A"), pet("Rex"), NOW).await.unwrap();
+    let next = store.insert_pet_once(&id("A"), pet("Rex"), NOW).await.unwrap();
     assert!(!next.replayed && next.pet.id > first.id, "names differ by case");
 }
 
@@ -63,7 +63,7 @@ async fn concurrent_creations_with_one_key_add_one_pet_across_cores() {
         let asking: Vec<_> = (0..8)
             .map(|number| {
                 let (store, name) = (stores[number % 2].clone(), id(&name));
-                tokio::spawn(async move { store.creations().insert_once(&name, pet("Rex"), NOW).await })
+                tokio::spawn(async move { store.insert_pet_once(&name, pet("Rex"), NOW).await })
             })
             .collect();
         let mut added = Vec::new();
@@ -85,16 +85,16 @@ async fn a_repetition_during_a_creation_is_refused_as_in_progress() {
     let lock = lock_for_writing(&home.url()).await;
     let first = tokio::spawn({
         let store = store.clone();
-        async move { store.creations().insert_once(&id("a"), pet("Rex"), NOW).await }
+        async move { store.insert_pet_once(&id("a"), pet("Rex"), NOW).await }
     });
     while store.in_flight.begin(&id("a")).is_some() {
         tokio::task::yield_now().await; // the first has not begun
     }
-    let refusal = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
+    let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::RequestInProgress), "{refusal:?}");
     lock.rollback().await.unwrap();
     assert!(!first.await.unwrap().unwrap().replayed);
-    assert!(store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
+    assert!(store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
 }
 
 #[tokio::test]
@@ -106,32 +106,32 @@ async fn a_repetition_during_another_cores_creation_is_refused_as_in_progress() 
         NOW.0
     );
     other.execute_unprepared(&name).await.unwrap();
-    let refusal = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
+    let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::RequestInProgress), "{refusal:?}");
     other.rollback().await.unwrap();
-    assert!(!store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
+    assert!(!store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().replayed);
 }
 
 #[tokio::test]
 async fn a_failed_creation_leaves_its_key_free() {
     let (store, home) = new_store().await;
     let lock = lock_for_writing(&home.url()).await;
-    let refusal = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
+    let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
     lock.rollback().await.unwrap();
-    assert!(!store.creations().insert_once(&id("a"), pet("Mia"), NOW).await.unwrap().replayed);
+    assert!(!store.insert_pet_once(&id("a"), pet("Mia"), NOW).await.unwrap().replayed);
 }
 
 #[tokio::test]
 async fn a_name_is_kept_for_24_hours() {
     let (store, _home) = new_store().await;
-    let first = store.creations().insert_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
+    let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
     let almost = NOW.plus(Duration::from_hours(24)).0 - 1;
-    assert!(store.creations().insert_once(&id("a"), pet("Rex"), UnixMillis(almost)).await.unwrap().replayed);
+    assert!(store.insert_pet_once(&id("a"), pet("Rex"), UnixMillis(almost)).await.unwrap().replayed);
     let later = NOW.plus(Duration::from_hours(24));
-    let second = store.creations().insert_once(&id("a"), pet("Mia"), later).await.unwrap();
+    let second = store.insert_pet_once(&id("a"), pet("Mia"), later).await.unwrap();
     assert!(!second.replayed && second.pet.id > first.id);
-    assert!(store.creations().insert_once(&id("a"), pet("Mia"), later).await.unwrap().replayed);
+    assert!(store.insert_pet_once(&id("a"), pet("Mia"), later).await.unwrap().replayed);
 }
 
 #[tokio::test]
@@ -139,15 +139,14 @@ async fn the_sweep_deletes_expired_keys_in_bounded_batches() {
     let (store, _home) = new_store().await;
     for number in 0..5 {
         store
-            .creations()
-            .insert_once(&id(&number.to_string()), pet("Rex"), UnixMillis(NOW.0 + number))
+            .insert_pet_once(&id(&number.to_string()), pet("Rex"), UnixMillis(NOW.0 + number))
             .await
             .unwrap();
     }
     let later = UnixMillis(NOW.plus(Duration::from_hours(24)).0 + 3);
-    assert_eq!(store.creations().forget_expired(later, 3).await.unwrap(), 3);
-    assert_eq!(store.creations().forget_expired(later, 3).await.unwrap(), 1);
-    assert_eq!(store.creations().forget_expired(later, 3).await.unwrap(), 0);
-    assert!(store.creations().insert_once(&id("4"), pet("Rex"), later).await.unwrap().replayed);
-    assert!(store.pets().find(PetId(1)).await.unwrap().is_some(), "the pets stay");
+    assert_eq!(store.forget_expired_requests(later, 3).await.unwrap(), 3);
+    assert_eq!(store.forget_expired_requests(later, 3).await.unwrap(), 1);
+    assert_eq!(store.forget_expired_requests(later, 3).await.unwrap(), 0);
+    assert!(store.insert_pet_once(&id("4"), pet("Rex"), later).await.unwrap().replayed);
+    assert!(store.find_pet(PetId(1)).await.unwrap().is_some(), "the pets stay");
 }

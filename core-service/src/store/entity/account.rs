@@ -1,8 +1,8 @@
 //! Table `accounts`.
 
-use petstore_clock::UnixMillis;
 use sea_orm::entity::prelude::*;
 
+use super::{Relation, stored_moment};
 use crate::domain::{Account, AccountId, AccountName, PetStoreError, Plan, StatedReason, Suspension};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -20,9 +20,6 @@ pub(crate) struct Model {
     pub suspend_reason: Option<String>,
 }
 
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
-
 impl ActiveModelBehavior for ActiveModel {}
 
 /// Returns the plan in a row.
@@ -36,22 +33,6 @@ pub(crate) fn stored_plan(
         .map_err(|violations| PetStoreError::Bug(format!("a stored plan is not valid: {violations}").into()))
 }
 
-/// Returns the suspension in a row.
-pub(crate) fn stored_suspension(suspended_at: Option<i64>, reason: Option<String>) -> Option<Suspension> {
-    suspended_at
-        .map(|since| Suspension { since: stored_moment(since), reason: reason.map(StatedReason::stored) })
-}
-
-/// Returns the time in a column.
-pub(crate) fn stored_moment(millis: i64) -> UnixMillis {
-    UnixMillis(u64::try_from(millis).unwrap_or_default())
-}
-
-/// Returns the column value for a time.
-pub(crate) fn moment_column(moment: UnixMillis) -> i64 {
-    i64::try_from(moment.0).unwrap_or(i64::MAX)
-}
-
 impl TryFrom<Model> for Account {
     type Error = PetStoreError;
 
@@ -62,7 +43,10 @@ impl TryFrom<Model> for Account {
             name: AccountName::stored(row.name),
             created_at: stored_moment(row.created_at),
             revision: row.revision,
-            suspension: stored_suspension(row.suspended_at, row.suspend_reason),
+            suspension: row.suspended_at.map(|since| Suspension {
+                since: stored_moment(since),
+                reason: row.suspend_reason.map(StatedReason::stored),
+            }),
         })
     }
 }

@@ -3,7 +3,7 @@
 use petstore_api_key::Environment;
 use sea_orm::entity::prelude::*;
 
-use super::account::stored_moment;
+use super::stored_moment;
 use crate::domain::{AccountId, AccountName, ApiKeyRecord, KeyLabel, PetStoreError};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]

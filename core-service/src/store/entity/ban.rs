@@ -1,9 +1,11 @@
 //! Table `bans`.
 
+use petstore_clock::UnixMillis;
+use petstore_proto::{admin::v1 as admin, internal::v1 as internal};
 use sea_orm::entity::prelude::*;
 
-use super::account::{moment_column, stored_moment};
-use crate::domain::{Ban, BanNote, BanOrigin, StatedReason};
+use super::{moment_column, stored_moment, timestamp};
+use crate::domain::{AccountName, Ban, BanNote, BanOrigin, StatedReason};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bans")]
@@ -34,14 +36,10 @@ impl Related<super::api_key::Entity> for Entity {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Origin of a ban that an operator imposed. Distinguishes it from the limiter's.
-const OPERATOR: &str = "operator";
-const LIMITER: &str = "limiter";
-
 /// Returns the note in a row.
 pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
     let (from, until) = (stored_moment(imposed_at), stored_moment(ends_at));
-    let origin = if origin == OPERATOR {
+    let origin = if origin == "operator" {
         BanOrigin::Operator(reason.map(StatedReason::stored))
     } else {
         BanOrigin::Limiter
@@ -63,8 +61,8 @@ pub(crate) fn note_row(key_id: &str, note: BanNote) -> ActiveModel {
         BanNote::Lifted(at) => (at, at, BanOrigin::Operator(None)),
     };
     let (origin, reason) = match origin {
-        BanOrigin::Limiter => (LIMITER, None),
-        BanOrigin::Operator(reason) => (OPERATOR, reason.map(|reason| reason.as_str().to_owned())),
+        BanOrigin::Limiter => ("limiter", None),
+        BanOrigin::Operator(reason) => ("operator", reason.map(|reason| reason.as_str().to_owned())),
     };
     ActiveModel {
         key_id: Set(key_id.to_owned()),
@@ -73,4 +71,32 @@ pub(crate) fn note_row(key_id: &str, note: BanNote) -> ActiveModel {
         origin: Set(origin.to_owned()),
         reason: Set(reason),
     }
+}
+
+/// Returns a ban as operators see it.
+pub(crate) fn ban_message(key_id: String, account: &AccountName, ban: &Ban) -> admin::Ban {
+    let (origin, reason) = ban.origin.message();
+    admin::Ban {
+        key_id,
+        account: account.to_string(),
+        create_time: Some(timestamp(ban.from)),
+        end_time: Some(timestamp(ban.until)),
+        origin,
+        reason,
+    }
+}
+
+/// Returns the last ban as gateways see it, if it still matters, and the time in milliseconds up to which
+/// bans are lifted, if they are.
+pub(crate) fn note_message(note: &BanNote, now: UnixMillis) -> (Option<internal::Ban>, Option<i64>) {
+    let last_ban = note.last_ban(now).map(|ban| {
+        let (origin, reason) = ban.origin.message();
+        internal::Ban {
+            imposed_at_ms: moment_column(ban.from),
+            ends_at_ms: moment_column(ban.until),
+            origin,
+            reason,
+        }
+    });
+    (last_ban, note.lifted_at().map(moment_column))
 }

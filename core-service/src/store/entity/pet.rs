@@ -7,6 +7,7 @@ use sea_orm::{
     sqlx::{Decode, Postgres, Row, Type, postgres::PgRow},
 };
 
+use super::Relation;
 use crate::domain::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, PetStoreError};
 
 /// Columns in the order in which [`Model::from_columns`] reads them, for statements in text.
@@ -34,9 +35,6 @@ pub(crate) struct Model {
     pub category_id: i64,
     pub status: Option<i16>,
 }
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

@@ -2,7 +2,7 @@
 
 use sea_orm::{ActiveValue::NotSet, Set, entity::prelude::*};
 
-use super::account::{moment_column, stored_moment};
+use super::{Relation, moment_column, stored_moment};
 use crate::domain::{AccountId, Refusal, RefusalCause};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -20,9 +20,6 @@ pub(crate) struct Model {
     pub until: Option<i64>,
     pub repeats: i64,
 }
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

@@ -26,7 +26,7 @@ fn id() -> ImportId {
 async fn names(store: &Store) -> Vec<String> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let page = store.pets().list(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
+        let page = store.list_pets(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
         names.extend(page.rows.iter().map(|pet| pet.name.as_str().to_owned()));
         after = page.rows.last().map(|pet| pet.id);
         if page.next.is_none() {
@@ -38,7 +38,7 @@ async fn names(store: &Store) -> Vec<String> {
 #[tokio::test]
 async fn an_import_adds_each_line_once_despite_repetitions() {
     let (store, _home) = new_store().await;
-    assert_eq!(store.imports().progress(&id()).await.unwrap(), ImportProgress::default());
+    assert_eq!(store.import_progress(&id()).await.unwrap(), ImportProgress::default());
     for (lines, created, last_line, in_all) in [
         (1..=3, 3, 3, 3),
         (1..=3, 0, 3, 3), // the answer was lost
@@ -46,21 +46,21 @@ async fn an_import_adds_each_line_once_despite_repetitions() {
         (8..=8, 1, 8, 6), // lines between had nothing to be added
         (6..=7, 0, 8, 6), // too late: the import has passed them
     ] {
-        let imported = store.imports().add(&id(), chunk(lines), NOW).await.unwrap();
+        let imported = store.import_chunk(&id(), chunk(lines), NOW).await.unwrap();
         assert_eq!(imported, Imported { created, progress: ImportProgress { last_line, created: in_all } });
-        assert_eq!(store.imports().progress(&id()).await.unwrap(), imported.progress);
+        assert_eq!(store.import_progress(&id()).await.unwrap(), imported.progress);
     }
     let expected = [1, 2, 3, 4, 5, 8].map(|line| format!("line {line}"));
     assert_eq!(names(&store).await, expected);
     let other = ImportId::parse("import-2").unwrap();
-    assert_eq!(store.imports().add(&other, chunk(1..=2), NOW).await.unwrap().created, 2, "another import");
+    assert_eq!(store.import_chunk(&other, chunk(1..=2), NOW).await.unwrap().created, 2, "another import");
 }
 
 #[tokio::test]
 async fn a_chunk_without_pets_moves_the_position() {
     let (store, _home) = new_store().await;
     let empty = ImportChunk { lines: Vec::new(), last_line: 9 };
-    let imported = store.imports().add(&id(), empty, NOW).await.unwrap();
+    let imported = store.import_chunk(&id(), empty, NOW).await.unwrap();
     assert_eq!(imported, Imported { created: 0, progress: ImportProgress { last_line: 9, created: 0 } });
     assert!(names(&store).await.is_empty());
 }
@@ -76,7 +76,7 @@ async fn concurrent_imports_of_the_same_lines_add_them_once() {
             for first in (1..=200).step_by(50) {
                 // A busy database may refuse a chunk. The client then sends it again.
                 loop {
-                    match store.imports().add(&id(), chunk(first..first + 50), NOW).await {
+                    match store.import_chunk(&id(), chunk(first..first + 50), NOW).await {
                         Ok(imported) => break created += imported.created,
                         Err(PetStoreError::Unavailable(_)) => {}
                         Err(error) => panic!("{error:?}"),

@@ -4,58 +4,37 @@ use std::collections::BTreeMap;
 
 use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1::{FoundKey, ResolveKeysResponse, ResolvedKey, Suspension};
 use sea_orm::{
     Condition, ConnectionTrait, FromQueryResult,
     sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, JoinType, Query, TableRef, any},
 };
 
-use super::Keys;
 use crate::{
-    domain::{AccountId, BanNote, PetStoreError, Plan, Suspension},
+    domain::{KeyState, PetStoreError},
     store::{
+        Store,
         changes::revision_missing,
         entity::{
-            account::{self, moment_column, stored_moment, stored_plan, stored_suspension},
+            account::{self, stored_plan},
             api_key,
-            ban::{self, stored_note},
-            revision,
+            ban::{self, note_message, stored_note},
+            moment_column, revision, stored_moment,
         },
     },
 };
 
-/// State of a key that a gateway needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ResolvedKey {
-    pub(crate) key_id: String,
-    pub(crate) account_id: AccountId,
-    pub(crate) plan: Plan,
-    pub(crate) expires_at: Option<UnixMillis>,
-    pub(crate) revoked_at: Option<UnixMillis>,
-    pub(crate) ban: Option<BanNote>,
-    pub(crate) suspension: Option<Suspension>,
-}
-
-impl Keys<'_> {
-    /// Returns the state of the key with this digest, and a revision, as [`Self::resolve_all`] does.
-    #[cfg(test)]
-    pub(crate) async fn resolve(
-        self,
-        digest: KeyDigest,
-        environment: Option<Environment>,
-    ) -> Result<(Option<ResolvedKey>, i64), PetStoreError> {
-        let (mut found, revision) = self.resolve_all(&[digest], environment).await?;
-        Ok((found.pop().map(|(_, key)| key), revision))
-    }
-
-    /// Returns the state of the keys with these digests (and of that environment, if one is given), and the
+impl Store {
+    /// Returns the state at `now` of the keys with these digests (and of that environment, if one is given), and the
     /// revision as of which it is true. One statement reads both, so that they are consistent. Digests
     /// without a key are left out. It is not slower than single look-ups: `PostgreSQL` reads the whole table
     /// only if the table is so small that this is cheaper than its index.
-    pub(crate) async fn resolve_all(
-        self,
+    pub(crate) async fn resolve_keys(
+        &self,
         digests: &[KeyDigest],
         environment: Option<Environment>,
-    ) -> Result<(Vec<(KeyDigest, ResolvedKey)>, i64), PetStoreError> {
+        now: UnixMillis,
+    ) -> Result<ResolveKeysResponse, PetStoreError> {
         let query = Query::select()
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
             .expr_as(Expr::col((api_key::Entity, api_key::Column::Id)), "key_id")
@@ -101,18 +80,17 @@ impl Keys<'_> {
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
-        let rows =
-            self.store.read(move |db| db.query_all_raw(db.get_database_backend().build(&query))).await?;
+        let rows = self.rows(query).await?;
         let rows =
             rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
-        let found = rows.into_iter().filter_map(|row| row.key().transpose());
-        Ok((found.collect::<Result<_, _>>()?, revision))
+        let keys = rows.into_iter().filter_map(|row| row.key(now).transpose()).collect::<Result<_, _>>()?;
+        Ok(ResolveKeysResponse { keys, revision })
     }
 
     /// Records the times of last use of keys. Never sets a key's time back. Unknown keys are skipped. It is
     /// one statement for any number of keys: a report has to fit into the deadline of a call.
-    pub(crate) async fn record_use(self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
+    pub(crate) async fn record_key_use(&self, uses: &[(String, UnixMillis)]) -> Result<(), PetStoreError> {
         let mut latest = BTreeMap::<&str, i64>::new(); // a row must not be updated twice by one statement
         for (id, used_at) in uses {
             let used_at = moment_column(*used_at);
@@ -133,11 +111,10 @@ impl Keys<'_> {
             .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
             .take();
         // Such transactions run one at a time: two reports could wait for each other's rows.
-        self.store
-            .transaction(move |transaction| {
-                Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
-            })
-            .await
+        self.transaction(move |transaction| {
+            Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
+        })
+        .await
     }
 }
 
@@ -169,26 +146,39 @@ struct ResolvedRow {
 }
 
 impl ResolvedRow {
-    /// Returns the key; `None` if the row only states that there is none.
-    fn key(self) -> Result<Option<(KeyDigest, ResolvedKey)>, PetStoreError> {
+    /// Returns the key; `None` if the row only has the revision.
+    fn key(self, now: UnixMillis) -> Result<Option<FoundKey>, PetStoreError> {
         let (Some(key_id), Some(digest), Some(account_id), Some(plan)) =
             (self.key_id, self.digest, self.account_id, self.plan)
         else {
             return Ok(None);
         };
-        let digest =
-            digest.try_into().map_err(|_| PetStoreError::Bug("a digest is not 32 bytes long".into()))?;
+        let moment = |column: Option<i64>| column.map(stored_moment);
+        let state = match KeyState::at(now, moment(self.revoked_at), moment(self.expires_at)) {
+            // Gateways that do not know suspensions are sent a revoked key.
+            KeyState::Active if self.suspended_at.is_some() => KeyState::Revoked,
+            state => state,
+        };
+        let plan = stored_plan(&plan, self.per_minute, self.per_day)?;
+        let int64 = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        let ban = self.imposed_at.zip(self.ends_at).zip(self.origin);
+        let note =
+            ban.map(|((imposed_at, ends_at), origin)| stored_note(imposed_at, ends_at, &origin, self.reason));
+        let (last_ban, bans_lifted_at_ms) = note.map(|note| note_message(&note, now)).unwrap_or_default();
         let key = ResolvedKey {
             key_id,
-            account_id: AccountId(account_id),
-            plan: stored_plan(&plan, self.per_minute, self.per_day)?,
-            suspension: stored_suspension(self.suspended_at, self.suspend_reason),
-            expires_at: self.expires_at.map(stored_moment),
-            revoked_at: self.revoked_at.map(stored_moment),
-            ban: self.imposed_at.zip(self.ends_at).zip(self.origin).map(|((imposed_at, ends_at), origin)| {
-                stored_note(imposed_at, ends_at, &origin, self.reason)
-            }),
+            account_id,
+            state: state as i32,
+            expires_at_ms: self.expires_at,
+            plan: plan.number(),
+            per_minute: int64(plan.quota().per_minute),
+            per_day: int64(plan.quota().per_day),
+            last_ban,
+            bans_lifted_at_ms,
+            suspension: self
+                .suspended_at
+                .map(|_| Suspension { reason: self.suspend_reason.unwrap_or_default() }),
         };
-        Ok(Some((KeyDigest(digest), key)))
+        Ok(Some(FoundKey { digest, key: Some(key) }))
     }
 }

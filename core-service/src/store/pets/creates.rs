@@ -10,7 +10,7 @@ use crate::{
     store::{
         Session,
         connection::{BatchError, Batched, Batches, Connections, Turns},
-        entity::{account::moment_column, pet::status_column},
+        entity::{moment_column, pet::status_column},
         fault,
         in_flight::InFlightKey,
     },

@@ -32,9 +32,9 @@ async fn a_pet_is_stored_exactly() {
         (&"\u{1F415}".repeat(255), -1, Some(PetStatus::Sold)),
     ] {
         let new = NewPet { category_id: CategoryId(category_id), status, ..NewPet::named(name) };
-        let pet = store.pets().insert(new.clone()).await.unwrap();
+        let pet = store.insert_pet(new.clone()).await.unwrap();
         assert_eq!(pet, new.with_id(pet.id));
-        assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
+        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
     }
 }
 
@@ -42,33 +42,33 @@ async fn a_pet_is_stored_exactly() {
 async fn identifiers_ascend_from_1_and_are_never_assigned_twice() {
     let (store, _folder) = new_store().await;
     for id in 1..=3 {
-        assert_eq!(store.pets().insert(new_pet("Rex", None)).await.unwrap().id, PetId(id));
+        assert_eq!(store.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(id));
     }
     pet::Entity::delete_by_id(3).exec(&store.writer).await.unwrap();
-    assert_eq!(store.pets().insert(new_pet("Rex", None)).await.unwrap().id, PetId(4));
+    assert_eq!(store.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(4));
 }
 
 #[tokio::test]
 async fn an_unknown_pet_is_not_found() {
     let (store, _folder) = new_store().await;
     for id in [i64::MIN, -1, 0, 1, i64::MAX] {
-        assert_eq!(store.pets().find(PetId(id)).await.unwrap(), None);
+        assert_eq!(store.find_pet(PetId(id)).await.unwrap(), None);
     }
     let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
-    assert_eq!(store.pets().list(list).await.unwrap(), Page { rows: vec![], next: None });
+    assert_eq!(store.list_pets(list).await.unwrap(), Page { rows: vec![], next: None });
 }
 
 #[tokio::test]
 async fn a_walk_sees_pets_added_after_its_position() {
     let (store, _folder) = new_store().await;
     for _ in 0..4 {
-        store.pets().insert(new_pet("Rex", None)).await.unwrap();
+        store.insert_pet(new_pet("Rex", None)).await.unwrap();
     }
     let size = PageSize::parse(2).unwrap();
-    let first = store.pets().list(ListPets { size, after: None, status: None }).await.unwrap();
-    store.pets().insert(new_pet("Late", None)).await.unwrap();
+    let first = store.list_pets(ListPets { size, after: None, status: None }).await.unwrap();
+    store.insert_pet(new_pet("Late", None)).await.unwrap();
     let after = first.next.map(|token| PetId(token.last_id));
-    let rest = store.pets().list(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
+    let rest = store.list_pets(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
     let ids: Vec<_> = rest.rows.iter().map(|pet| pet.id.0).collect();
     assert_eq!((ids, rest.next), (vec![3, 4, 5], None));
 }
@@ -79,7 +79,7 @@ async fn walk(store: &Store, status: Option<PetStatus>, sizes: &[i32]) -> Vec<Pe
     let mut token = String::new();
     for &size in sizes.iter().cycle().take(100) {
         let list = ListPets::parse(size, &token, Ok(status)).unwrap();
-        let page = store.pets().list(list).await.unwrap();
+        let page = store.list_pets(list).await.unwrap();
         assert!(page.rows.len() <= list.size.get());
         walked.extend(page.rows);
         match page.next {
@@ -103,7 +103,7 @@ proptest! {
             let (store, _folder) = new_store().await;
             let mut expected = Vec::new();
             for (index, status) in stored.into_iter().enumerate() {
-                let pet = store.pets().insert(new_pet(&index.to_string(), status)).await.unwrap();
+                let pet = store.insert_pet(new_pet(&index.to_string(), status)).await.unwrap();
                 if filter.is_none() || filter == status {
                     expected.push(pet);
                 }
@@ -129,19 +129,19 @@ async fn an_invalid_row_is_an_internal_error() {
         (PetName::stored(row.name.clone()).as_str(), CategoryId(row.category_id)),
         ("Rex", CategoryId(1))
     );
-    assert!(matches!(store.pets().find(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
+    assert!(matches!(store.find_pet(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
 }
 
 #[tokio::test]
 async fn a_batch_keeps_its_order_with_ascending_identifiers() {
     let (store, _home) = new_store().await;
     for size in [1, 2, 1_000] {
-        let pets = store.pets().insert_batch(batch((0..size).map(|index| index.to_string()))).await.unwrap();
+        let pets = store.insert_pets(batch((0..size).map(|index| index.to_string()))).await.unwrap();
         let expected: Vec<_> = (0..size).map(|index| index.to_string()).collect();
         assert_eq!(pets.iter().map(|pet| pet.name.as_str()).collect::<Vec<_>>(), expected);
         assert!(pets.windows(2).all(|pair| pair[0].id < pair[1].id));
         for pet in [&pets[0], &pets[size - 1]] {
-            assert_eq!(store.pets().find(pet.id).await.unwrap().as_ref(), Some(pet));
+            assert_eq!(store.find_pet(pet.id).await.unwrap().as_ref(), Some(pet));
         }
     }
 }
@@ -152,7 +152,7 @@ async fn concurrent_batches_keep_their_order() {
     let batches = (0..8).map(|number| {
         let store = store.clone();
         tokio::spawn(async move {
-            store.pets().insert_batch(batch((0..300).map(|index| format!("{number}-{index}")))).await.unwrap()
+            store.insert_pets(batch((0..300).map(|index| format!("{number}-{index}")))).await.unwrap()
         })
     });
     let mut ids = HashSet::new();

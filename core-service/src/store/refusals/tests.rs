@@ -25,12 +25,12 @@ async fn report(store: &Store, refusals: Vec<Refusal>) {
     for (number, part) in refusals.chunks(500).enumerate() {
         let report = UsageReport { refusals: part.to_vec(), ..UsageReport::default() };
         let reporter = format!("{}/{number}", part[0].request_id);
-        store.usage().record(&reporter, 1, report, NOW).await.unwrap();
+        store.record_usage(&reporter, 1, report, NOW).await.unwrap();
     }
 }
 
 async fn count(store: &Store, account: i64) -> usize {
-    store.refusals().of_account(AccountId(account), UnixMillis(0)).await.unwrap().len()
+    store.refusals_of_account(AccountId(account), UnixMillis(0)).await.unwrap().len()
 }
 
 #[tokio::test]
@@ -42,12 +42,12 @@ async fn a_refusal_is_found_by_its_request_and_its_account_newest_first() {
     let other = refusal("request-2", Some(8), RefusalCause::KeyRevoked, later);
     let nobody = refusal("request-3", None, RefusalCause::InvalidKey, later);
     report(&store, vec![first.clone(), again.clone(), other, nobody.clone()]).await;
-    let of_request = async |id| store.refusals().of_request(id).await.unwrap();
+    let of_request = async |id| store.refusals_of_request(id).await.unwrap();
     assert_eq!(of_request("request-1").await, std::slice::from_ref(&again), "the newest of the account");
     assert_eq!(of_request("request-3").await, [nobody]);
     assert_eq!(of_request("request-9").await, []);
-    assert_eq!(store.refusals().of_account(AccountId(7), NOW).await.unwrap(), [again.clone(), first]);
-    assert_eq!(store.refusals().of_account(AccountId(7), later).await.unwrap(), [again]);
+    assert_eq!(store.refusals_of_account(AccountId(7), NOW).await.unwrap(), [again.clone(), first]);
+    assert_eq!(store.refusals_of_account(AccountId(7), later).await.unwrap(), [again]);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn an_account_refused_constantly_displaces_no_other_account_or_cause() {
     });
     report(&store, flood.collect()).await;
     assert_eq!((count(&store, 7).await, count(&store, 8).await), (most + 1, 1));
-    let last = store.refusals().of_account(AccountId(7), NOW).await.unwrap().remove(0);
+    let last = store.refusals_of_account(AccountId(7), NOW).await.unwrap().remove(0);
     assert_eq!(last.request_id, format!("flood-{:04}", 2 * most - 1), "the last ones are kept");
 }
 
@@ -79,11 +79,11 @@ async fn over_the_bound_the_most_frequent_accounts_and_causes_are_deleted_first(
     let other = (0..10).map(|n| refusal(&format!("other-{n:03}"), Some(7), RefusalCause::DayLimit, later(n)));
     report(&store, [old].into_iter().chain(loud).chain(other).collect()).await;
     for (deleted, left) in [(20, 31), (10, 21), (1, 20), (0, 20)] {
-        assert_eq!(store.refusals().forget_surplus(20, 1_000).await.unwrap(), deleted);
+        assert_eq!(store.forget_surplus_refusals(20, 1_000).await.unwrap(), deleted);
         assert_eq!(count(&store, 7).await + count(&store, 8).await, left);
     }
     assert_eq!(count(&store, 8).await, 1, "older than all others, and the only one of its cause");
-    assert_eq!(store.refusals().of_request("loud-0039").await.unwrap().len(), 1, "the newest ones are kept");
+    assert_eq!(store.refusals_of_request("loud-0039").await.unwrap().len(), 1, "the newest ones are kept");
 }
 
 #[tokio::test]
@@ -93,9 +93,9 @@ async fn refusals_are_deleted_after_a_day_in_batches() {
     let recent = refusal("recent-1", Some(0), RefusalCause::MinuteLimit, NOW.plus(Duration::from_secs(1)));
     report(&store, old.chain([recent]).collect()).await;
     let at = |millis| UnixMillis(NOW.plus(KEPT).0 + millis);
-    assert_eq!(store.refusals().forget_old(UnixMillis(at(0).0 - 1), 2).await.unwrap(), 0, "not a day old");
+    assert_eq!(store.forget_old_refusals(UnixMillis(at(0).0 - 1), 2).await.unwrap(), 0, "not a day old");
     for forgotten in [2, 2, 1, 0] {
-        assert_eq!(store.refusals().forget_old(at(0), 2).await.unwrap(), forgotten);
+        assert_eq!(store.forget_old_refusals(at(0), 2).await.unwrap(), forgotten);
     }
-    assert_eq!(store.refusals().of_request("recent-1").await.unwrap().len(), 1);
+    assert_eq!(store.refusals_of_request("recent-1").await.unwrap().len(), 1);
 }

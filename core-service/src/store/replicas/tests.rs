@@ -50,7 +50,7 @@ async fn shows(store: &Store, expected: usize) {
 
 async fn listed(store: &Store) -> Vec<Pet> {
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
-    store.pets().list(list).await.unwrap().rows
+    store.list_pets(list).await.unwrap().rows
 }
 
 /// Returns the number of pets that the replica shows. A replica that answers slowly is skipped until the next
@@ -70,19 +70,19 @@ async fn lists_come_from_a_replica_and_a_new_pet_is_found_on_the_primary() {
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
     let store = open(&database, &replica).await;
-    let first = store.pets().insert(rex()).await.unwrap();
-    assert_eq!(store.pets().find(first.id).await.unwrap(), Some(first.clone()));
+    let first = store.insert_pet(rex()).await.unwrap();
+    assert_eq!(store.find_pet(first.id).await.unwrap(), Some(first.clone()));
     uses(&store, 1).await;
     shows(&store, 1).await;
 
     // From here the replica's content differs from the primary's.
     replica.psql("SELECT pg_wal_replay_pause()").await;
     let id = IdempotencyKey::parse("a").unwrap().unwrap();
-    let second = store.creations().insert_once(&id, rex(), NOW).await.unwrap().pet;
+    let second = store.insert_pet_once(&id, rex(), NOW).await.unwrap().pet;
     assert_eq!(listed(&store).await, [first.clone(), second.clone()], "the last page is never late");
     assert_eq!(on_replica(&store).await, 1, "late");
-    assert_eq!(store.pets().find(second.id).await.unwrap(), Some(second.clone()), "never late");
-    assert!(store.creations().insert_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
+    assert_eq!(store.find_pet(second.id).await.unwrap(), Some(second.clone()), "never late");
+    assert!(store.insert_pet_once(&id, rex(), NOW).await.unwrap().replayed, "never late");
 
     uses(&store, 0).await; // its deadline has passed by now
     assert_eq!(listed(&store).await, [first.clone(), second.clone()]);
@@ -99,7 +99,7 @@ async fn a_walk_continues_despite_a_lagging_replica() {
     let store = open(&database, &replica).await;
     let mut all = Vec::new();
     for _ in 0..3 {
-        all.push(store.pets().insert(rex()).await.unwrap());
+        all.push(store.insert_pet(rex()).await.unwrap());
     }
     uses(&store, 1).await;
     shows(&store, 3).await;
@@ -110,12 +110,12 @@ async fn a_walk_continues_despite_a_lagging_replica() {
     .await;
     replica.psql("SELECT pg_wal_replay_pause()").await;
     for _ in 0..2 {
-        all.push(store.pets().insert(rex()).await.unwrap());
+        all.push(store.insert_pet(rex()).await.unwrap());
     }
     let (mut walked, mut sizes, mut after) = (Vec::new(), Vec::new(), None);
     loop {
         let list = ListPets { size: PageSize::parse(2).unwrap(), after, status: None };
-        let page = store.pets().list(list).await.unwrap();
+        let page = store.list_pets(list).await.unwrap();
         after = page.rows.last().map(|pet| pet.id);
         sizes.push(page.rows.len());
         walked.extend(page.rows);
@@ -133,20 +133,20 @@ async fn the_primary_answers_while_a_replica_is_unreachable() {
     let mut replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
     let store = open(&database, &replica).await;
-    let pet = store.pets().insert(rex()).await.unwrap();
+    let pet = store.insert_pet(rex()).await.unwrap();
     uses(&store, 1).await;
 
     replica.pause();
     for _ in 0..5 {
-        assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet.clone()));
+        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet.clone()));
         assert_eq!(listed(&store).await, std::slice::from_ref(&pet));
     }
     replica.resume();
     uses(&store, 1).await;
     replica.kill9().await;
     for _ in 0..5 {
-        assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet.clone()));
-        assert_eq!(store.pets().find(PetId(99)).await.unwrap(), None);
+        assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet.clone()));
+        assert_eq!(store.find_pet(PetId(99)).await.unwrap(), None);
         assert_eq!(listed(&store).await, std::slice::from_ref(&pet));
     }
     replica.restart().await;
@@ -159,20 +159,20 @@ async fn a_replica_answers_and_nothing_is_added_while_the_primary_is_unreachable
     let replica = PostgresServer::start_replica(&primary).await;
     let database = primary.database().await;
     let store = open(&database, &replica).await;
-    let pet = store.pets().insert(rex()).await.unwrap();
+    let pet = store.insert_pet(rex()).await.unwrap();
     uses(&store, 1).await;
     shows(&store, 1).await;
 
     primary.stop_immediate().await;
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
     eventually(SOON, async || {
-        let (found, page) = tokio::join!(store.pets().find(pet.id), store.pets().list(list));
+        let (found, page) = tokio::join!(store.find_pet(pet.id), store.list_pets(list));
         assert_eq!(found.map_err(|error| error.to_string())?, Some(pet.clone()));
         assert_eq!(page.map_err(|error| error.to_string())?.rows, std::slice::from_ref(&pet));
         Ok(())
     })
     .await;
-    assert!(matches!(store.pets().insert(rex()).await, Err(PetStoreError::Unavailable(_))));
+    assert!(matches!(store.insert_pet(rex()).await, Err(PetStoreError::Unavailable(_))));
 }
 
 #[tokio::test]

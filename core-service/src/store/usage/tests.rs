@@ -1,3 +1,5 @@
+use petstore_proto::admin::v1 as pb;
+
 use super::*;
 use crate::{
     domain::Refusal,
@@ -16,8 +18,8 @@ fn today() -> Day {
 
 /// Returns requests that count only for their day.
 fn row(account: AccountId, day: Day, succeeded: i64) -> (AccountId, UsageMinute) {
-    let tally = Tally { succeeded, get_pet: 1, ..Tally::default() };
-    (account, UsageMinute { minute: Minute::containing(day.start()), key_id: None, tally })
+    let counts = [succeeded, 0, 0, 0, 1];
+    (account, UsageMinute { minute: Minute::containing(day.start()), key_id: None, counts })
 }
 
 fn days(rows: &[(AccountId, UsageMinute)]) -> UsageReport {
@@ -26,25 +28,25 @@ fn days(rows: &[(AccountId, UsageMinute)]) -> UsageReport {
 
 async fn count(store: &Store, table: &str) -> i64 {
     let query = Query::select().from(table.to_owned()).expr_as(Expr::val(1).count(), "rows").take();
-    store.usage().rows(query).await.unwrap()[0].try_get("", "rows").unwrap()
+    store.rows(query).await.unwrap()[0].try_get("", "rows").unwrap()
 }
 
 /// Returns the account's requests that were answered with 2xx, by day.
 async fn succeeded(store: &Store) -> Vec<(Day, i64)> {
-    let usage = store.usage().by_day(Some(ACCOUNT), Day(0), "").await.unwrap();
-    usage.days.into_iter().map(|day| (day.day, day.tally.succeeded)).collect()
+    let usage = store.usage_by_day(Some(ACCOUNT), Day(0), "").await.unwrap();
+    usage.0.into_iter().map(|(day, counts)| (day, counts.succeeded)).collect()
 }
 
 #[tokio::test]
 async fn reports_add_up_by_account_and_day() {
     let (store, _folder) = new_store().await;
     let rows = [row(ACCOUNT, today(), 5), row(ACCOUNT, today().minus(1), 2), row(AccountId(8), today(), 100)];
-    store.usage().record("one", 1, days(&rows), NOW).await.unwrap();
-    store.usage().record("other", 1, days(&[row(ACCOUNT, today(), 3)]), NOW).await.unwrap();
+    store.record_usage("one", 1, days(&rows), NOW).await.unwrap();
+    store.record_usage("other", 1, days(&[row(ACCOUNT, today(), 3)]), NOW).await.unwrap();
     assert_eq!(succeeded(&store).await, [(today().minus(1), 2), (today(), 8)]);
-    let usage = store.usage().by_day(Some(ACCOUNT), today(), "one").await.unwrap();
-    let tally = Tally { succeeded: 8, get_pet: 2, ..Tally::default() };
-    assert_eq!(usage, CountedDays { days: vec![UsageDay { day: today(), tally }], last_report: 1 });
+    let usage = store.usage_by_day(Some(ACCOUNT), today(), "one").await.unwrap();
+    let counts = UsageCounts { succeeded: 8, get_pet: 2, ..UsageCounts::default() };
+    assert_eq!(usage, (vec![(today(), counts)], 1));
 }
 
 #[tokio::test]
@@ -53,13 +55,13 @@ async fn a_repeated_report_is_not_counted_twice() {
     let other_core = open(&home).await;
     let row = [row(ACCOUNT, today(), 5)];
     let (first, second) = tokio::join!(
-        store.usage().record("gateway", 1, days(&row), NOW),
-        other_core.usage().record("gateway", 1, days(&row), NOW)
+        store.record_usage("gateway", 1, days(&row), NOW),
+        other_core.record_usage("gateway", 1, days(&row), NOW)
     );
     first.unwrap();
     second.unwrap();
-    store.usage().record("gateway", 2, days(&row), NOW).await.unwrap();
-    store.usage().record("gateway", 1, days(&row), NOW).await.unwrap();
+    store.record_usage("gateway", 2, days(&row), NOW).await.unwrap();
+    store.record_usage("gateway", 1, days(&row), NOW).await.unwrap();
     assert_eq!(succeeded(&store).await, [(today(), 10)]);
 }
 
@@ -72,26 +74,25 @@ async fn days_are_deleted_after_ninety_days_in_bounded_batches() {
             (0..=i64::try_from(SWEEP).unwrap() / 2 + surplus).map(|n| AccountId(batch * 10_000 + n));
         let rows: Vec<_> = accounts.map(|account| row(account, today().minus(90), 1)).collect();
         store
-            .usage()
-            .record("gateway", batch + 1, days(&rows), NOW.minus(Duration::from_hours(90 * 24)))
+            .record_usage("gateway", batch + 1, days(&rows), NOW.minus(Duration::from_hours(90 * 24)))
             .await
             .unwrap();
     }
-    store.usage().record("gateway", 3, days(&[row(ACCOUNT, today().minus(89), 4)]), NOW).await.unwrap();
-    let left = count(&store, DAYS).await;
+    store.record_usage("gateway", 3, days(&[row(ACCOUNT, today().minus(89), 4)]), NOW).await.unwrap();
+    let left = count(&store, "usage_days").await;
     assert_eq!(left, 1 + 2 * (surplus + 1), "one report forgets a bounded number");
-    store.usage().record("gateway", 4, days(&[]), NOW).await.unwrap();
+    store.record_usage("gateway", 4, days(&[]), NOW).await.unwrap();
     assert_eq!(succeeded(&store).await, [(today().minus(89), 4)]);
 }
 
 #[tokio::test]
 async fn a_finished_run_is_forgotten() {
     let (store, _folder) = new_store().await;
-    store.usage().record("old", 1, days(&[]), NOW).await.unwrap();
+    store.record_usage("old", 1, days(&[]), NOW).await.unwrap();
     let later = NOW.plus(REPORTER_MEMORY).plus(Duration::from_millis(1));
-    store.usage().record("new", 1, days(&[]), later).await.unwrap();
-    assert_eq!(count(&store, REPORTERS).await, 1);
-    let first_of_old = store.usage().record("old", 1, days(&[row(ACCOUNT, today(), 1)]), later).await;
+    store.record_usage("new", 1, days(&[]), later).await.unwrap();
+    assert_eq!(count(&store, "usage_reporters").await, 1);
+    let first_of_old = store.record_usage("old", 1, days(&[row(ACCOUNT, today(), 1)]), later).await;
     first_of_old.unwrap();
     assert_eq!(succeeded(&store).await, [(today(), 1)], "its numbers are forgotten");
 }
@@ -105,19 +106,19 @@ fn key(number: u8) -> KeyId {
 }
 
 fn minute_row(account: AccountId, number: u8, minute: Minute, succeeded: i64) -> (AccountId, UsageMinute) {
-    let tally = Tally { succeeded, refused: 1, ..Tally::default() };
-    (account, UsageMinute { minute, key_id: Some(key(number)), tally })
+    (account, UsageMinute { minute, key_id: Some(key(number)), counts: [succeeded, 0, 1, 0, 0] })
 }
 
 async fn report(store: &Store, number: i64, minutes: Vec<(AccountId, UsageMinute)>) {
     let report = UsageReport { requests: minutes, ..UsageReport::default() };
-    store.usage().record("gateway", number, report, NOW).await.unwrap();
+    store.record_usage("gateway", number, report, NOW).await.unwrap();
 }
 
 /// Returns minute, key and requests with 2xx.
 async fn told(store: &Store, of: MinutesOf, since: Minute) -> Vec<(i64, Option<KeyId>, i64)> {
-    let minutes = store.usage().by_minute(of, since, 1_440).await.unwrap();
-    minutes.into_iter().map(|it| (now().0 - it.minute.0, it.key_id, it.tally.succeeded)).collect()
+    let minutes = store.usage_by_minute(of, since, 1_440).await.unwrap();
+    let age = |it: &UsagePeriod| now().0 - it.start_time.unwrap().seconds / 60;
+    minutes.iter().map(|it| (age(it), it.key_id.parse().ok(), it.counts.unwrap().succeeded)).collect()
 }
 
 #[tokio::test]
@@ -141,8 +142,8 @@ async fn minutes_add_up_by_key_by_account_and_in_total() {
     let by_key = of(Some(ACCOUNT), None, true);
     assert_eq!(told(&store, by_key, since).await, [(2, one, 1), (0, one, 15), (0, Some(key(2)), 3)]);
     assert_eq!(told(&store, by_key, now().minus(1)).await.len(), 2);
-    let last = store.usage().by_minute(by_key, since, 1).await.unwrap();
-    assert_eq!(last[0].key_id, Some(key(2)), "the last ones");
+    let last = store.usage_by_minute(by_key, since, 1).await.unwrap();
+    assert_eq!(last[0].key_id, key(2).to_string(), "the last ones");
 }
 
 #[tokio::test]
@@ -162,7 +163,7 @@ async fn a_failed_report_is_stored_not_at_all() {
     };
     let minutes = vec![minute_row(ACCOUNT, 1, now(), 5)];
     let report = UsageReport { requests: minutes, refusals: vec![refusal], ..UsageReport::default() };
-    store.usage().record("gateway", 1, report, NOW).await.unwrap_err();
+    store.record_usage("gateway", 1, report, NOW).await.unwrap_err();
     assert_eq!(told(&store, MinutesOf::default(), Minute(0)).await, [], "or it would be counted twice");
 }
 
@@ -178,10 +179,12 @@ async fn refusals_are_counted_by_cause() {
     ];
     for number in 1..=2 {
         let report = UsageReport { refusal_counts: counts.clone(), ..UsageReport::default() };
-        store.usage().record("gateway", number, report, NOW).await.unwrap();
+        store.record_usage("gateway", number, report, NOW).await.unwrap();
     }
-    let told = store.usage().refusals_by_cause(now().minus(59)).await.unwrap();
-    assert_eq!(told, [(RefusalCause::InvalidKey, 18), (RefusalCause::MinuteLimit, 12)]);
+    let told = store.refusals_by_cause(now().minus(59)).await.unwrap();
+    let told: Vec<_> = told.iter().map(|it| (it.cause(), it.code.as_str(), it.requests)).collect();
+    let invalid = (pb::RefusalCause::InvalidKey, "INVALID_API_KEY", 18);
+    assert_eq!(told, [invalid, (pb::RefusalCause::MinuteLimit, "RATE_LIMITED", 12)]);
 }
 
 #[tokio::test]
@@ -198,10 +201,13 @@ async fn minutes_are_stored_for_a_day() {
         RefusalCount { minute: now(), cause: RefusalCause::MissingKey, requests: 1 },
     ];
     let report = UsageReport { requests: minutes, refusal_counts, ..UsageReport::default() };
-    store.usage().record("gateway", 1, report, NOW).await.unwrap();
-    assert_eq!(store.usage().forget_old_minutes(NOW).await.unwrap(), 2 + 1);
-    assert_eq!(store.usage().forget_old_minutes(NOW).await.unwrap(), 0);
+    store.record_usage("gateway", 1, report, NOW).await.unwrap();
+    assert_eq!(store.forget_old_minutes(NOW).await.unwrap(), 2 + 1);
+    assert_eq!(store.forget_old_minutes(NOW).await.unwrap(), 0);
     assert_eq!(told(&store, MinutesOf::default(), Minute(0)).await, [(1_440, None, 1)]);
-    let counts = store.usage().refusals_by_cause(Minute(0)).await.unwrap();
-    assert_eq!(counts, [(RefusalCause::MissingKey, 1)]);
+    let counts = store.refusals_by_cause(Minute(0)).await.unwrap();
+    assert_eq!(
+        counts.iter().map(|it| (it.cause(), it.requests)).collect::<Vec<_>>(),
+        [(pb::RefusalCause::MissingKey, 1)]
+    );
 }

@@ -8,7 +8,7 @@ use petstore_proto::{
 use serde_json::Value;
 
 use super::*;
-use crate::domain::{AccountName, OperatorName, Plan, Role};
+use crate::domain::{AccountName, Actor, OperatorName, Plan, Role};
 
 mod accounts;
 mod audit;
@@ -37,8 +37,8 @@ fn reports(shop: &Shop) -> UsageServiceClient<Transport> {
 
 async fn token(shop: &Shop, name: &str, role: Role) -> String {
     let name = OperatorName::parse(name).unwrap();
-    let issued = shop.core.store().operators().create(&name, role, START).await.unwrap();
-    issued.token.expose().to_owned()
+    let issued = shop.core.store().create_operator(&Actor::LOCAL, &name, role, START).await.unwrap();
+    issued.1.expose().to_owned()
 }
 
 fn with<M>(token: &str, message: M) -> Request<M> {

@@ -8,8 +8,7 @@ async fn a_viewer_reads_everything_and_changes_nothing() {
     let (mut admin, viewer) = (remote(&shop), token(&shop, "vera", Role::Viewer).await);
     shop.core
         .store()
-        .accounts()
-        .create(&AccountName::parse("acme").unwrap(), Plan::Free, START)
+        .create_account(&Actor::LOCAL, &AccountName::parse("acme").unwrap(), Plan::Free, START)
         .await
         .unwrap();
     let issued = local(&shop).create_key(new_key("acme")).await.unwrap().into_inner();

@@ -26,8 +26,8 @@ async fn old_and_idle_connections_are_closed() {
 async fn one_caller_after_the_other_uses_one_connection_for_each_kind_of_call() {
     let (store, home) = new_store().await;
     for _ in 0..20 {
-        store.pets().insert(rex()).await.unwrap();
-        store.pets().find(PetId(1)).await.unwrap();
+        store.insert_pet(rex()).await.unwrap();
+        store.find_pet(PetId(1)).await.unwrap();
         for connections in [store.pet_reads.connections()[0], store.creates.connections()] {
             let (idle, used) = connections.usage();
             assert_eq!(idle + used, 1);
@@ -53,9 +53,9 @@ async fn pets_acknowledged_while_the_server_was_frozen_are_kept() {
                     while !stop.load(Ordering::Relaxed) {
                         // Transactions and single statements in turn on the same connections.
                         if number % 2 == 0 {
-                            let _ = store.creations().forget_expired(NOW, 10).await;
+                            let _ = store.forget_expired_requests(NOW, 10).await;
                         }
-                        acknowledged += u64::from(store.pets().insert(rex()).await.is_ok());
+                        acknowledged += u64::from(store.insert_pet(rex()).await.is_ok());
                     }
                     acknowledged
                 })
@@ -82,7 +82,7 @@ async fn missing_answers_do_not_pile_work_up() {
     let url = database.url_at(proxy.address()).parse().unwrap();
     let slow = Store::open(&url, OpenOptions::default()).await.unwrap();
     proxy.set(Fault::Blackhole).await;
-    let calls = (0..200).map(|_| slow.pets().find(PetId(1)));
+    let calls = (0..200).map(|_| slow.find_pet(PetId(1)));
     for found in join_all(calls).await {
         assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
     }

@@ -45,8 +45,7 @@ fn counted(mut store: Store) -> (Store, std::sync::Arc<AtomicUsize>) {
 
 /// Adds the pets concurrently, each named like its creation.
 async fn create_all(store: &Store, names: &[&str]) -> Vec<Result<Created, PetStoreError>> {
-    let creations =
-        names.iter().map(async |name| store.creations().insert_once(&named(name), pet(name), NOW).await);
+    let creations = names.iter().map(async |name| store.insert_pet_once(&named(name), pet(name), NOW).await);
     join_all(creations).await
 }
 
@@ -58,26 +57,25 @@ async fn concurrent_creations_are_one_statement_and_each_gets_its_own_pet() {
     let creations = (0_i64..).zip(&names).map(async |(number, name)| {
         let new = in_category(name, i64::MIN + number);
         if number % 2 == 0 {
-            store.pets().insert(new).await.unwrap()
+            store.insert_pet(new).await.unwrap()
         } else {
-            store.creations().insert_once(&named(&number.to_string()), new, NOW).await.unwrap().pet
+            store.insert_pet_once(&named(&number.to_string()), new, NOW).await.unwrap().pet
         }
     });
     let pets = join_all(creations).await;
     assert_eq!(sent.load(Ordering::Relaxed), 1);
     for ((id, name), created) in (1_i64..).zip(&names).zip(&pets) {
         assert_eq!((created.id.0, created.name.as_str()), (id, name.as_str()));
-        assert_eq!(store.pets().find(created.id).await.unwrap().as_ref(), Some(created));
+        assert_eq!(store.find_pet(created.id).await.unwrap().as_ref(), Some(created));
     }
     for (number, created) in pets.iter().enumerate().skip(1).step_by(2) {
-        let again =
-            store.creations().insert_once(&named(&number.to_string()), pet(&names[number]), NOW).await;
+        let again = store.insert_pet_once(&named(&number.to_string()), pet(&names[number]), NOW).await;
         assert!(
             matches!(again, Err(PetStoreError::IdempotencyKeyReused)),
             "the categories differ: {again:?}"
         );
         let same = in_category(&names[number], created.category_id.0);
-        let again = store.creations().insert_once(&named(&number.to_string()), same, NOW).await.unwrap();
+        let again = store.insert_pet_once(&named(&number.to_string()), same, NOW).await.unwrap();
         assert_eq!(again, Created { pet: created.clone(), replayed: true });
     }
 }
@@ -86,7 +84,7 @@ async fn concurrent_creations_are_one_statement_and_each_gets_its_own_pet() {
 async fn more_creations_than_fit_are_split_into_batches() {
     let (store, _home) = new_store().await;
     let (store, sent) = counted(store);
-    let pets = join_all((0..3 * MOST_PETS).map(|_| store.pets().insert(pet("Rex")))).await;
+    let pets = join_all((0..3 * MOST_PETS).map(|_| store.insert_pet(pet("Rex")))).await;
     let mut ids: Vec<_> = pets.into_iter().map(|pet| pet.unwrap().id.0).collect();
     ids.sort_unstable();
     assert!(ids.iter().copied().eq(1..=i64::try_from(3 * MOST_PETS).unwrap()), "{ids:?}");
@@ -97,8 +95,8 @@ async fn more_creations_than_fit_are_split_into_batches() {
 async fn a_taken_key_fails_no_other_creation_of_its_batch() {
     let (store, home) = new_store().await;
     let other = open(&home).await;
-    let taken = other.creations().insert_once(&named("b"), pet("b"), NOW).await.unwrap().pet;
-    let reused = other.creations().insert_once(&named("c"), pet("somebody else"), NOW).await.unwrap().pet;
+    let taken = other.insert_pet_once(&named("b"), pet("b"), NOW).await.unwrap().pet;
+    let reused = other.insert_pet_once(&named("c"), pet("somebody else"), NOW).await.unwrap().pet;
     let (store, sent) = counted(store);
     let mut created = create_all(&store, &["a", "b", "c", "d"]).await;
     assert_eq!(sent.load(Ordering::Relaxed), 5, "one that adds, and two for each that was added before");
@@ -130,10 +128,10 @@ async fn a_refused_pet_fails_no_other_creation_of_its_batch() {
     let created = create_all(&store, &["a", "bad", "c"]).await;
     assert!(matches!(created[1], Err(PetStoreError::Bug(_))), "{created:?}");
     assert!(created[0].is_ok() && created[2].is_ok(), "{created:?}");
-    let (good, bad) = tokio::join!(store.pets().insert(pet("good")), store.pets().insert(pet("bad")));
+    let (good, bad) = tokio::join!(store.insert_pet(pet("good")), store.insert_pet(pet("bad")));
     assert!(good.is_ok() && matches!(bad, Err(PetStoreError::Bug(_))), "{good:?} {bad:?}");
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
-    let kept: Vec<_> = store.pets().list(list).await.unwrap().rows;
+    let kept: Vec<_> = store.list_pets(list).await.unwrap().rows;
     let mut kept: Vec<_> = kept.iter().map(|pet| pet.name.as_str()).collect();
     kept.sort_unstable();
     assert_eq!(kept, ["a", "c", "good"], "each is there once");
@@ -156,7 +154,7 @@ async fn a_key_held_by_another_core_delays_no_other_creation() {
         let (first_name, last_name) = (format!("a{round}"), format!("z{round}"));
         let start = Instant::now();
         let create = async |name| {
-            let created = store.creations().insert_once(&named(name), pet(name), NOW).await;
+            let created = store.insert_pet_once(&named(name), pet(name), NOW).await;
             (created, start.elapsed())
         };
         let ((first, first_took), (held, held_took), (last, last_took)) =
@@ -242,18 +240,18 @@ async fn a_cancelled_caller_cancels_no_other_creation_of_its_batch() {
     let lock = crate::store::test_support::lock_for_writing(&home.url()).await;
     let creations = ["a", "b", "c"].map(|name| {
         let store = store.clone();
-        tokio::spawn(async move { store.creations().insert_once(&named(name), pet(name), NOW).await })
+        tokio::spawn(async move { store.insert_pet_once(&named(name), pet(name), NOW).await })
     });
     tokio::time::sleep(Duration::from_millis(100)).await; // they are in flight, and wait for the lock
     let [first, given_up, last] = creations;
     given_up.abort();
     assert!(given_up.await.unwrap_err().is_cancelled());
-    let twin = store.creations().insert_once(&named("b"), pet("b"), NOW).await;
+    let twin = store.insert_pet_once(&named("b"), pet("b"), NOW).await;
     assert!(matches!(twin, Err(PetStoreError::RequestInProgress)), "{twin:?}");
     lock.rollback().await.unwrap();
     let (first, last) = (first.await.unwrap().unwrap(), last.await.unwrap().unwrap());
     assert!(!first.replayed && !last.replayed);
-    let again = store.creations().insert_once(&named("b"), pet("b"), NOW).await.unwrap();
+    let again = store.insert_pet_once(&named("b"), pet("b"), NOW).await.unwrap();
     assert!(again.replayed, "it was finished");
     drop::<Home>(home);
 }
@@ -267,8 +265,8 @@ async fn an_acknowledged_pet_is_found_at_once_alone_and_in_lists() {
             let store = store.clone();
             tokio::spawn(async move {
                 for _ in 0..5 {
-                    let pet = store.pets().insert(pet("Rex")).await.unwrap();
-                    let (found, page) = tokio::join!(store.pets().find(pet.id), store.pets().list(list));
+                    let pet = store.insert_pet(pet("Rex")).await.unwrap();
+                    let (found, page) = tokio::join!(store.find_pet(pet.id), store.list_pets(list));
                     assert_eq!(found.unwrap().as_ref(), Some(&pet));
                     assert!(page.unwrap().rows.contains(&pet), "{pet:?}");
                 }

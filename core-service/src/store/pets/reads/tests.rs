@@ -19,7 +19,7 @@ async fn filled(count: usize) -> (Store, Home) {
     let (store, home) = new_store().await;
     let pets = (0..count).map(|number| {
         let status = PetStatus::from_number(i64::try_from(number % 4).unwrap());
-        store.pets().insert(NewPet { status, ..NewPet::named(&format!("pet {number}")) })
+        store.insert_pet(NewPet { status, ..NewPet::named(&format!("pet {number}")) })
     });
     for added in join_all(pets).await {
         added.unwrap();
@@ -64,11 +64,11 @@ fn expected(all: &[Pet], list: ListPets) -> Vec<Pet> {
 async fn lists_read_in_one_batch_equal_those_read_alone() {
     let (store, _home) = filled(40).await;
     let all =
-        store.pets().list(ListPets { size: PageSize::MAX, after: None, status: None }).await.unwrap().rows;
+        store.list_pets(ListPets { size: PageSize::MAX, after: None, status: None }).await.unwrap().rows;
     assert_eq!(all.len(), 40);
     let (store, sent) = counted(store);
     let lists = lists();
-    let pages = join_all(lists.iter().map(|list| store.pets().list(*list))).await;
+    let pages = join_all(lists.iter().map(|list| store.list_pets(*list))).await;
     for (list, page) in lists.iter().zip(pages) {
         assert_eq!(page.unwrap().rows, expected(&all, *list), "{list:?}");
     }
@@ -89,7 +89,7 @@ async fn equal_waiting_lists_are_read_once() {
     let (store, sent) = counted(store);
     let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
     let pages: Vec<Page<Pet>> =
-        join_all((0..50).map(|_| store.pets().list(list))).await.into_iter().map(Result::unwrap).collect();
+        join_all((0..50).map(|_| store.list_pets(list))).await.into_iter().map(Result::unwrap).collect();
     assert!(pages.iter().all(|page| page.rows.len() == 5 && *page == pages[0]), "{pages:?}");
     assert_eq!(sent.load(Ordering::Relaxed), 1);
 }
@@ -99,12 +99,12 @@ async fn pets_read_in_one_batch_are_the_requested_ones() {
     let (store, _home) = filled(30).await;
     let (store, sent) = counted(store);
     let ids = [7, 1, 31, 7, -1, 30, 0, i64::MAX, i64::MIN, 12];
-    let found = join_all(ids.map(|id| store.pets().find(PetId(id)))).await;
+    let found = join_all(ids.map(|id| store.find_pet(PetId(id)))).await;
     for (id, found) in ids.into_iter().zip(found) {
         assert_eq!(found.unwrap().map(|pet| pet.id.0), (1..=30).contains(&id).then_some(id));
     }
     assert_eq!(sent.load(Ordering::Relaxed), 1);
-    let many = (0..i64::try_from(2 * MOST_PETS).unwrap()).map(|id| store.pets().find(PetId(id)));
+    let many = (0..i64::try_from(2 * MOST_PETS).unwrap()).map(|id| store.find_pet(PetId(id)));
     assert_eq!(join_all(many).await.into_iter().filter(|found| matches!(found, Ok(Some(_)))).count(), 30);
     assert_eq!(sent.load(Ordering::Relaxed), 3, "and it is bounded how many");
 }
@@ -113,13 +113,13 @@ async fn pets_read_in_one_batch_are_the_requested_ones() {
 async fn a_found_pet_is_cached_and_a_missing_one_is_not() {
     let (store, _home) = filled(2).await;
     let (store, sent) = counted(store.with_pet_cache(1_000));
-    let find = async |id| store.pets().find(PetId(id)).await.unwrap().map(|pet| pet.name.as_str().to_owned());
+    let find = async |id| store.find_pet(PetId(id)).await.unwrap().map(|pet| pet.name.as_str().to_owned());
     for _ in 0..3 {
         assert_eq!(find(1).await.as_deref(), Some("pet 0"));
     }
     assert_eq!(sent.load(Ordering::Relaxed), 1);
     assert_eq!(find(3).await, None);
-    let added = store.pets().insert(NewPet::named("Rex")).await.unwrap();
+    let added = store.insert_pet(NewPet::named("Rex")).await.unwrap();
     assert_eq!((added.id, find(3).await.as_deref()), (PetId(3), Some("Rex")));
 }
 

@@ -29,10 +29,10 @@ async fn folder_and_file_are_created_and_content_survives() {
     let folder = tempfile::tempdir().unwrap();
     let url = url(&folder.path().join("a/b%20c/pets.db"));
     let store = Store::open(&url, MIGRATE).await.unwrap();
-    let pet = store.pets().insert(rex()).await.unwrap();
+    let pet = store.insert_pet(rex()).await.unwrap();
     store.close().await;
     let store = Store::open(&url, AS_IT_IS).await.unwrap();
-    assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
+    assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
     store.ping().await.unwrap();
 }
 
@@ -40,7 +40,7 @@ async fn folder_and_file_are_created_and_content_survives() {
 async fn only_the_owner_may_read_the_files_whatever_the_umask() {
     use std::os::unix::fs::PermissionsExt;
     let (store, folder) = new_file().await;
-    store.pets().insert(rex()).await.unwrap();
+    store.insert_pet(rex()).await.unwrap();
     let mut modes: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -188,7 +188,7 @@ async fn a_file_of_another_kind_is_refused_and_left_unchanged() {
 async fn a_damaged_page_in_the_middle_is_detected() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
-        store.pets().insert(NewPet::named(&"x".repeat(200))).await.unwrap();
+        store.insert_pet(NewPet::named(&"x".repeat(200))).await.unwrap();
     }
     store.close().await;
     let path = folder.path().join("petstore.db");
@@ -206,7 +206,7 @@ async fn a_damaged_page_in_the_middle_is_detected() {
 async fn a_truncated_file_is_refused_and_left_unchanged() {
     let (store, folder) = new_file().await;
     for _ in 0..300 {
-        store.pets().insert(NewPet::named(&"x".repeat(200))).await.unwrap();
+        store.insert_pet(NewPet::named(&"x".repeat(200))).await.unwrap();
     }
     store.close().await;
     let path = folder.path().join("petstore.db");
@@ -251,29 +251,29 @@ async fn the_schema_of_another_version_is_refused() {
 async fn a_write_waits_for_another_process_up_to_a_bound_while_reads_continue() {
     let (store, folder) = new_file().await;
     let lock = lock_for_writing(&url(&folder.path().join("petstore.db"))).await;
-    let refusal = store.pets().insert(rex()).await.unwrap_err();
+    let refusal = store.insert_pet(rex()).await.unwrap_err();
     assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
-    assert_eq!(store.pets().find(PetId(1)).await.unwrap(), None);
+    assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None);
     lock.rollback().await.unwrap();
-    assert_eq!(store.pets().insert(rex()).await.unwrap().id, PetId(1));
+    assert_eq!(store.insert_pet(rex()).await.unwrap().id, PetId(1));
 }
 
 #[tokio::test]
 async fn a_full_disk_is_a_temporary_outage_of_writes() {
     let (store, _folder) = new_file().await;
-    let pet = store.pets().insert(rex()).await.unwrap();
+    let pet = store.insert_pet(rex()).await.unwrap();
     // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present
     // size.
     store.writer.execute_unprepared("PRAGMA max_page_count = 1").await.unwrap();
     let long = || NewPet::named(&"x".repeat(255));
     let refusal = loop {
-        match store.pets().insert(long()).await {
+        match store.insert_pet(long()).await {
             Ok(_) => {}
             Err(refusal) => break refusal,
         }
     };
     assert!(matches!(refusal, crate::domain::PetStoreError::Unavailable(_)), "{refusal:?}");
-    assert_eq!(store.pets().find(pet.id).await.unwrap(), Some(pet));
+    assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
     store.writer.execute_unprepared("PRAGMA max_page_count = 1000000").await.unwrap();
-    store.pets().insert(long()).await.unwrap();
+    store.insert_pet(long()).await.unwrap();
 }
