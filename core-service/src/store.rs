@@ -169,7 +169,7 @@ impl Store {
             self.writer.close().await;
         };
         if time::timeout(CLOSE_DEADLINE, closing).await.is_err() {
-            tracing::warn!("the store was still at work when it had to be closed");
+            tracing::warn!("closed the store while statements were in flight");
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) use from_core::is_transport_failure;
 pub(crate) enum ApiError {
     #[error("the request must carry exactly one Host field with a host name or address")]
     InvalidHost,
-    #[error("the body could not be read as the header fields announce it")]
+    #[error("the body does not match what its header fields announce")]
     BrokenBody,
     #[error("the only Transfer-Encoding that is supported is chunked")]
     UnsupportedTransferCoding,
@@ -80,7 +80,7 @@ pub(crate) enum ApiError {
     InvalidCursor(String),
     #[error("Idempotency-Key must be one field of 1 to 255 visible ASCII characters")]
     InvalidIdempotencyKey,
-    #[error("a request with this Idempotency-Key is still under way")]
+    #[error("a request with this Idempotency-Key is still in progress")]
     IdempotencyInProgress { retry_after: Option<Duration> },
     #[error("this Idempotency-Key was used for another pet")]
     IdempotencyKeyReused,
@@ -223,8 +223,8 @@ impl IntoResponse for ApiError {
 
 /// Returns the message of a suspension. The reason is the operator's own text.
 fn suspension_message(reason: &str) -> String {
-    let told = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("the account is suspended by the operator{told}")
+    let suffix = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("the account is suspended by the operator{suffix}")
 }
 
 /// Returns the link to the explanation of the error for people (RFC 8288). It is sent as a separate field

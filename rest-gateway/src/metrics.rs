@@ -48,7 +48,7 @@ impl Default for Metrics {
                 "How long requests took, from their head to the head of their answer.",
                 &["operation", "http_request_method", "http_route", "status_class"],
             ),
-            active: gauge("http_server_active_requests", "Requests under way."),
+            active: gauge("http_server_active_requests", "Requests in flight."),
             requests: counters(
                 "petstore_requests_total",
                 "Requests answered, by the plan of the key's account and the code of the Error body.",

@@ -35,7 +35,7 @@ pub enum PetStoreError {
     #[error("the request id was used for another pet")]
     IdempotencyKeyReused,
     /// A creation with that key is still in flight: the same call may succeed later.
-    #[error("a request with this request id is still under way")]
+    #[error("a request with this request id is still in progress")]
     RequestInProgress,
     /// No such pet.
     #[error("there is no pet with the id {0}")]
@@ -53,8 +53,11 @@ pub enum PetStoreError {
         /// Requested status.
         to: OrderStatus,
     },
-    /// A call without an operator token, or with one that is unknown or revoked.
-    #[error("the call must carry the token of an operator as bearer credential, and this one is none")]
+    /// A call without an operator token.
+    #[error("an operator token is required as bearer credential")]
+    MissingOperatorToken,
+    /// A call with an operator token that is unknown or revoked.
+    #[error("this token was revoked or is not an operator's token")]
     InvalidOperatorToken,
     /// One more invalid credential from an address that has sent too many.
     #[error("too many attempts with invalid credentials; try again in {} s", retry_after.as_secs())]
@@ -64,7 +67,7 @@ pub enum PetStoreError {
     },
     /// A change after which only the store itself could administer the service, or the caller could not. It
     /// must be forced.
-    #[error("{message}; repeat it with force if that is meant")]
+    #[error("{message}; set force to do it anyway")]
     ForceRequired {
         /// The consequence.
         message: String,
@@ -104,7 +107,7 @@ pub enum PetStoreError {
         state: KeyState,
     },
     /// A key of another installation than the operator intended.
-    #[error("key {id} is of {environment}")]
+    #[error("key {id} belongs to {environment}")]
     KeyOfAnotherEnvironment {
         /// The key.
         id: KeyId,
@@ -115,10 +118,10 @@ pub enum PetStoreError {
     #[error("the store is not available at the moment")]
     Unavailable(#[source] Cause),
     /// More calls are in flight than the core accepts: the same call may succeed later.
-    #[error("the service has more work than it can take at the moment")]
+    #[error("the service is overloaded")]
     Overloaded,
     /// The call's deadline passed; whether it took effect is unknown.
-    #[error("the call took longer than its deadline allows")]
+    #[error("the call exceeded its deadline")]
     DeadlineExceeded,
     /// A fault of the service itself.
     #[error("the service failed to answer")]

@@ -92,7 +92,7 @@ pub async fn serve(
     tokio::select! {
         result = &mut serving => result.map_err(io::Error::other),
         () = drained => {
-            tracing::warn!("calls were still under way at the end of the drain, and were cut off");
+            tracing::warn!("cut off calls that were in flight at the drain deadline");
             drop(close_all);
             let _ = time::timeout(CUT_GRACE, serving).await; // a connection that does not end is abandoned
             Ok(())

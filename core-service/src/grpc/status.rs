@@ -81,7 +81,9 @@ const fn classify(error: &PetStoreError) -> (Code, Reason) {
         E::PetNotFound(_) => (Code::NotFound, Public(R::PetNotFound)),
         E::OrderNotFound(_) => (Code::NotFound, Public(R::OrderNotFound)),
         E::InvalidOrderTransition { .. } => (Code::FailedPrecondition, Public(R::InvalidOrderTransition)),
-        E::InvalidOperatorToken => (Code::Unauthenticated, Admin(A::InvalidOperatorToken)),
+        E::MissingOperatorToken | E::InvalidOperatorToken => {
+            (Code::Unauthenticated, Admin(A::InvalidOperatorToken))
+        }
         E::TooManyAttempts { .. } => (Code::ResourceExhausted, Admin(A::TooManyAttempts)),
         E::ForceRequired { .. } => (Code::FailedPrecondition, Admin(A::ForceRequired)),
         E::OperatorNotPermitted { .. } => (Code::PermissionDenied, Admin(A::OperatorNotPermitted)),

@@ -61,7 +61,7 @@ pub enum DatabaseUrlError {
     #[error("the database URL must begin with sqlite:// or postgres://")]
     NoScheme,
     /// The scheme is not supported.
-    #[error("the database URL must begin with sqlite:// or postgres://, and not with {0}://")]
+    #[error("the database URL must begin with sqlite:// or postgres://, not with {0}://")]
     UnsupportedScheme(String),
     /// The path of the file is empty.
     #[error("the database URL must name a file, as in sqlite://data/petstore.db")]

@@ -204,9 +204,9 @@ impl Replica {
         if self.is_usable.swap(is_usable, Ordering::Relaxed) != is_usable {
             let replica = self.url.as_ref();
             if is_usable {
-                tracing::info!(replica, "the replica is read from");
+                tracing::info!(replica, "reading from the replica");
             } else {
-                tracing::warn!(replica, "the replica is passed over: {why}");
+                tracing::warn!(replica, "not reading from the replica: {why}");
             }
         }
     }

@@ -75,7 +75,7 @@ pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
         ),
         R::ForceRequired => (
             StatusCode::CONFLICT,
-            "The change would shut out its author or every admin. Repeat it with `force` if that is meant.",
+            "The change would shut out its author or every admin. Set `force` to do it anyway.",
         ),
         R::Unspecified => (StatusCode::INTERNAL_SERVER_ERROR, "Never sent."),
     };

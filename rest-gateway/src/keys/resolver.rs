@@ -248,7 +248,9 @@ impl Inner {
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
             let early_reads = self.early_reads.get_with(key.account_id, async { Arc::default() }).await;
             let Some(entry) = CachedKey::read(key, early_reads, stamp) else {
-                tracing::error!("the core's answer about an API key makes no sense: is it a newer version?");
+                tracing::error!(
+                    "the core's answer about an API key is invalid: the core may be a newer version"
+                );
                 return Err(KeyError::CoreAway);
             };
             if self.changes.admit(stamp) {

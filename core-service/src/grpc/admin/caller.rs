@@ -111,7 +111,7 @@ impl Core {
             return Ok(Operator::local());
         }
         if !origin.has_credential {
-            return Err(PetStoreError::InvalidOperatorToken);
+            return Err(PetStoreError::MissingOperatorToken);
         }
         if let Some(token) = &origin.token {
             let (digest, store) = (token.digest(), &self.store);
@@ -132,7 +132,7 @@ impl Core {
                 code = status::reason(&failure.error),
                 client = origin.address.map(tracing::field::display),
                 request_id = origin.call_id.as_ref().map(CallId::as_str),
-                "refused a credential that is no operator's"
+                "refused a credential that is not an operator's"
             );
         }
         Err(failure.error)

@@ -28,7 +28,7 @@ pub enum OpenError {
         part: PathBuf,
     },
     /// There is a folder in place of the file.
-    #[error("cannot open {}: it is a folder, and has to be a file", .0.display())]
+    #[error("cannot open {}: it is a folder, not a file", .0.display())]
     NotAFile(PathBuf),
     /// The file or its folder cannot be read or written.
     #[error(
@@ -126,7 +126,7 @@ pub enum OpenError {
         encoding: String,
     },
     /// The address cannot be that of a replica.
-    #[error("a replica has to be a PostgreSQL database of the same name as the store's, on another server")]
+    #[error("a replica must be a PostgreSQL database of the same name as the store's, on another server")]
     NotReplicated,
     /// Any other failure of PostgreSQL.
     #[error("cannot open {store}")]

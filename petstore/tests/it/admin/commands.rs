@@ -239,7 +239,7 @@ async fn a_key_of_the_other_environment_is_not_rotated() {
     };
     let refused = installation.run(&rotate("production").each_ref().map(String::as_str)).await;
     refused.assert_refused(1, &[]);
-    assert_eq!(refused.stderr, format!("error: key {id} is of staging\n"));
+    assert_eq!(refused.stderr, format!("error: key {id} belongs to staging\n"));
     let rotated = installation.json(&rotate("staging").each_ref().map(String::as_str)).await;
     assert!(rotated["apiKey"].as_str().is_some_and(|key| key.starts_with("pet_test_")), "{rotated}");
 }

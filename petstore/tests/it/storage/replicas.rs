@@ -42,7 +42,7 @@ async fn lists_come_from_the_replica_and_a_new_pet_is_found_at_once() {
 #[tokio::test]
 async fn a_replica_of_sqlite_is_refused_at_the_start() {
     let refused = petstore().run(&["serve", "--replica-url", "postgres://petstore@localhost/petstore"]).await;
-    refused.assert_refused(2, &["--replica-url: a replica has to be a PostgreSQL database"]);
+    refused.assert_refused(2, &["--replica-url: a replica must be a PostgreSQL database"]);
 }
 
 async fn uses(server: &Server, expected: usize) {

@@ -25,14 +25,14 @@ pub enum RedisCallError {
     #[error("Redis serves no writes for now")]
     NotServing,
     /// `WRONGTYPE`: another program wrote under the caller's key.
-    #[error("under the key is something else than a record of the rate limiter")]
+    #[error("the Redis key holds something other than a record of the rate limiter")]
     WrongType,
     /// `MOVED`, `CLUSTERDOWN` and the like: one URL that leads to a Redis Cluster, or a Cluster that is not
     /// complete.
-    #[error("Redis is a cluster that is not whole, or of which several nodes must be named")]
+    #[error("the Redis Cluster is incomplete, or more of its nodes must be named")]
     Cluster,
     /// The server does not speak Redis's protocol, or its reply does not match the request.
-    #[error("what answers is not Redis, or not one that this program understands")]
+    #[error("the server is not Redis, or speaks an unsupported version of its protocol")]
     Protocol,
     /// The server refused for another reason.
     #[error("Redis refused the call")]

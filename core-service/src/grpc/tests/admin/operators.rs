@@ -164,9 +164,8 @@ async fn the_last_admin_and_oneself_are_revoked_only_with_force() {
         };
         answer.map(drop).map_err(|refusal| (reason(&refusal), refusal.message().to_owned()))
     };
-    let refused = |message: &str| {
-        Err(("FORCE_REQUIRED".to_owned(), format!("{message}; repeat it with force if that is meant")))
-    };
+    let refused =
+        |message: &str| Err(("FORCE_REQUIRED".to_owned(), format!("{message}; set force to do it anyway")));
     let own = "ann is you: afterwards your token and your sessions are worth nothing";
     assert_eq!(revoke(Some(&ann), "ann", false).await, refused(own));
     assert_eq!(revoke(Some(&ann), "bea", false).await, Ok(()));

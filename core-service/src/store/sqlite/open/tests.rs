@@ -154,10 +154,7 @@ async fn a_path_that_cannot_be_a_file_is_refused_by_name() {
     fs::write(folder.join("file"), "x").unwrap();
 
     let error = refusal(folder, MIGRATE).await;
-    assert_eq!(
-        error.to_string(),
-        format!("cannot open {0}: it is a folder, and has to be a file", folder.display())
-    );
+    assert_eq!(error.to_string(), format!("cannot open {0}: it is a folder, not a file", folder.display()));
 
     for path in ["file/pets.db", "file/deeper/pets.db"] {
         let path = folder.join(path);
