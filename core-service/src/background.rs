@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time;
 
 use crate::{Core, domain::PetStoreError};
@@ -16,7 +17,12 @@ const BATCHES: usize = 50;
 
 impl Core {
     /// Runs until `shutdown`. Any number of cores may do so concurrently.
-    pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send) {
+    #[must_use]
+    pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(shutdown)) // so that it is compiled with this crate
+    }
+
+    async fn run_until(self, shutdown: BoxFuture<'static, ()>) {
         let sweeping = async {
             let mut ticks = time::interval(INTERVAL);
             ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);

@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
+use clap::Subcommand;
 use petstore_gateway::{admin_reason, call_admin, core_client::CoreTransport};
 use petstore_proto::admin::v1::AdminErrorReason;
 use serde_json::{Value, json};
-use tokio::runtime;
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
 };
 
 use crate::{
-    core_target::{CoreTarget, LocalCore, OperatorCoreSettings},
+    core_target::{CoreTarget, OperatorCoreSettings, block_on},
     error::CliError,
-    output::{self, OutputSettings, PrintError, command_log, sentence},
+    output::{self, Column, OutputSettings, PrintError, sentence, table},
     settings::InvalidSetting,
 };
 
@@ -38,40 +38,45 @@ pub(crate) struct AdminSettings {
     output: OutputSettings,
 }
 
+/// Commands of one kind, and the core that they call.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdminCommand<C: Subcommand> {
+    #[command(subcommand)]
+    pub(crate) command: C,
+
+    #[command(flatten)]
+    pub(crate) settings: AdminSettings,
+}
+
 /// Client of a core, authenticated as one operator.
 #[derive(Debug)]
-struct AdminCore {
+struct AdminClient {
     transport: CoreTransport,
     /// Token of the operator; `None` for the operator `local`.
     credential: Option<MetadataValue<Ascii>>,
 }
 
 impl AdminSettings {
-    /// Calls a method, and prints its answer: as JSON, or as the text that `text` makes of it.
-    pub(crate) fn run(
-        &self,
-        method: &str,
-        request: &Value,
-        text: impl FnOnce(&Value) -> String,
-    ) -> Result<(), CliError> {
-        self.print(&self.call(method, request)?, text)
+    /// Calls a method, and prints its answer: as JSON, or as a [sentence].
+    pub(crate) fn say(&self, method: &str, request: &Value, template: &str) -> Result<(), CliError> {
+        self.print(&self.call(method, request)?, |answer| sentence(template, answer))
+    }
+
+    /// Calls a method, and prints its answer: as JSON, or as a [table] of one row.
+    pub(crate) fn show(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CliError> {
+        self.print(&self.call(method, request)?, |answer| table(columns, answer))
     }
 
     /// Calls a method and returns its answer.
     pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value, CliError> {
-        self.on_core(async |core| core.call(method, request).await)
+        self.pages(method, request, None)
     }
 
-    /// Calls a method that lists, and prints the first `limit` rows as one page.
-    pub(crate) fn list(
-        &self,
-        method: &str,
-        request: &Value,
-        limit: usize,
-        text: impl FnOnce(&Value) -> String,
-    ) -> Result<(), CliError> {
-        let answer = self.on_core(async |core| core.list(method, request, limit).await)?;
-        self.print(&answer, text)
+    /// Calls a method that lists, and prints all rows as one page.
+    pub(crate) fn list(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CliError> {
+        let mut page = self.pages(method, request, Some(usize::MAX))?;
+        let rows = rows(&mut page).cloned().unwrap_or_default();
+        self.print(&page, |_| table(columns, &Value::Array(rows)))
     }
 
     /// Calls a method that makes a secret, which is the member `secret` of the answer. As text it is printed
@@ -86,15 +91,11 @@ impl AdminSettings {
         remedy: &str,
     ) -> Result<(), CliError> {
         let answer = self.call(method, request)?;
-        self.print(&answer, |answer| sentence(&format!("{{{secret}}}"), answer)).map_err(
-            |error| match error {
-                CliError::Print(PrintError(source)) => {
-                    let remedy = sentence(remedy, &answer).trim_end().to_owned();
-                    CliError::SecretNotShown { remedy, source }
-                }
-                other => other,
-            },
-        )?;
+        let printed = self.output.print(&answer, |answer| sentence(&format!("{{{secret}}}"), answer));
+        printed.map_err(|PrintError(source)| {
+            let remedy = sentence(remedy, &answer).trim_end().to_owned();
+            CliError::SecretNotShown { remedy, source }
+        })?;
         if self.output.is_text() {
             output::note(sentence(note, &answer).trim_end());
         }
@@ -103,34 +104,35 @@ impl AdminSettings {
 
     /// Prints an answer in the requested form.
     pub(crate) fn print(&self, answer: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
-        Ok(self.output.print(|| text(answer), || answer.clone())?)
+        Ok(self.output.print(answer, text)?)
     }
 
-    /// Calls a core behind a gRPC port, or one in this process on the store. The store must exist and have
-    /// the schema of this version.
-    fn on_core<T>(&self, work: impl AsyncFnOnce(&AdminCore) -> Result<T, CliError>) -> Result<T, CliError> {
-        command_log();
-        let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
-        runtime.block_on(async {
-            match &self.target {
-                CoreTarget::Remote(core) => {
-                    let credential = Some(credential(core.token()?.expose())?);
-                    work(&AdminCore { transport: core.connect()?, credential }).await
-                }
-                CoreTarget::Store(settings) => {
-                    let local = LocalCore::open(settings).await?;
-                    let transport = local.transport_as_local_operator();
-                    let done = work(&AdminCore { transport, credential: None }).await;
-                    local.close().await;
-                    done
-                }
-            }
-        })
+    /// Calls a method and returns its answer. With `limit`, the method is one that lists, and the answer is
+    /// one page of up to `limit` rows.
+    pub(crate) fn pages(
+        &self,
+        method: &str,
+        request: &Value,
+        limit: Option<usize>,
+    ) -> Result<Value, CliError> {
+        block_on(Box::pin(async move {
+            let credential = match &self.target {
+                CoreTarget::Remote(core) => Some(credential(core.token()?.expose())?),
+                CoreTarget::Store(_) => None,
+            };
+            let core = self.target.connect().await?;
+            let client = AdminClient { transport: core.transport.clone(), credential };
+            let answer = match limit {
+                None => client.call(method, request).await,
+                Some(limit) => client.list(method, request, limit).await,
+            };
+            core.close().await;
+            answer
+        }))
     }
 }
 
-impl AdminCore {
+impl AdminClient {
     async fn call(&self, method: &str, request: &Value) -> Result<Value, CliError> {
         match self.send(method, request).await {
             Err(status) if admin_reason(&status) == Some(AdminErrorReason::AccountNotFound) => {

@@ -1,19 +1,22 @@
 //! Core that a command calls: one behind a gRPC port, or one in this process on a store.
 
-use std::{error::Error as _, path::PathBuf};
+use std::{error::Error as _, io, path::PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
+use futures_util::future::LocalBoxFuture;
 use petstore_api_key::OperatorToken;
 use petstore_clock::Clock;
 use petstore_core::{
-    grpc,
+    Core, grpc,
     store::{OpenOptions, Store},
 };
 use petstore_gateway::core_client::{CoreTransport, failure_text};
+use petstore_telemetry::logs::{self, LogFormat};
+use tokio::runtime;
 use tonic::Status;
 
 use crate::{
-    process::StartError,
+    process::{ProcessError, StartError},
     settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file},
 };
 
@@ -29,10 +32,24 @@ pub(crate) enum CoreTarget<C> {
 pub(crate) trait RemoteCore: Args {
     /// Argument that selects the remote core also by its variable. The flag --core-url always does.
     const SELECTED_BY: &'static str;
+
+    /// Returns the transport to the core.
+    fn connect(&self) -> Result<CoreTransport, InvalidSetting>;
+
+    /// Returns the transport to a core in this process.
+    fn in_memory(core: &Core) -> CoreTransport;
 }
 
 impl RemoteCore for CoreAddressSettings {
     const SELECTED_BY: &'static str = "core_url";
+
+    fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+        Self::connect(self)
+    }
+
+    fn in_memory(core: &Core) -> CoreTransport {
+        CoreTransport::new(grpc::in_memory(core))
+    }
 }
 
 /// Settings with which an operator calls a core.
@@ -41,7 +58,7 @@ pub(crate) struct OperatorCoreSettings {
     #[command(flatten)]
     core: CoreAddressSettings,
 
-    /// A file with the operator's token, mode 0600, for the core at --core-url. Without a core or a token,
+    /// File with the operator's token for the core at --core-url, mode 0600. Without --core-url and a token,
     /// the command works on the store of --database-url
     #[arg(long, env = "PETSTORE_OPERATOR_TOKEN_FILE", value_name = "FILE")]
     operator_token_file: Option<PathBuf>,
@@ -51,16 +68,21 @@ impl RemoteCore for OperatorCoreSettings {
     /// Not `core_url`: on the machine of a gateway its variable is set, and a command without a token is for
     /// the store.
     const SELECTED_BY: &'static str = "operator_token_file";
-}
 
-impl OperatorCoreSettings {
-    pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+    fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         self.core.connect()
     }
 
+    /// The calls of `AdminService` are those of the operator `local`.
+    fn in_memory(core: &Core) -> CoreTransport {
+        CoreTransport::new(grpc::in_memory_as_local_operator(core))
+    }
+}
+
+impl OperatorCoreSettings {
     pub(crate) fn token(&self) -> Result<OperatorToken, InvalidSetting> {
         let Some(file) = &self.operator_token_file else {
-            return Err(InvalidSetting::new("--operator-token-file", "is needed with --core-url"));
+            return Err(InvalidSetting::new("--operator-token-file", "is required with --core-url"));
         };
         secret_file(file)
             .and_then(|written| {
@@ -71,32 +93,46 @@ impl OperatorCoreSettings {
     }
 }
 
-/// Open store, and the core on it.
+/// Connection to a core.
 #[derive(Debug)]
-pub(crate) struct LocalCore {
-    pub(crate) core: petstore_core::Core,
-    store: Store,
+pub(crate) struct ConnectedCore {
+    pub(crate) transport: CoreTransport,
+    /// Store of a core in this process.
+    store: Option<Store>,
 }
 
-impl LocalCore {
-    pub(crate) async fn open(settings: &DatabaseSettings) -> Result<Self, StartError> {
-        let store = Store::open(&settings.url()?, OpenOptions::default()).await?;
-        Ok(Self { core: petstore_core::Core::new(store.clone(), Clock::system()), store })
+impl<C: RemoteCore> CoreTarget<C> {
+    /// Connects to the core, or opens the store, which must exist and have the schema of this version.
+    pub(crate) async fn connect(&self) -> Result<ConnectedCore, StartError> {
+        match self {
+            Self::Remote(core) => Ok(ConnectedCore { transport: core.connect()?, store: None }),
+            Self::Store(settings) => {
+                let store = Store::open(&settings.url()?, OpenOptions::default()).await?;
+                let core = Core::new(store.clone(), Clock::system());
+                Ok(ConnectedCore { transport: C::in_memory(&core), store: Some(store) })
+            }
+        }
     }
+}
 
-    /// Returns a transport to the core.
-    pub(crate) fn transport(&self) -> CoreTransport {
-        CoreTransport::new(grpc::in_memory(&self.core))
-    }
-
-    /// Returns a transport over which the calls of `AdminService` are those of the operator `local`.
-    pub(crate) fn transport_as_local_operator(&self) -> CoreTransport {
-        CoreTransport::new(grpc::in_memory_as_local_operator(&self.core))
-    }
-
+impl ConnectedCore {
+    /// Closes the store, if the core is in this process.
     pub(crate) async fn close(self) {
-        self.store.close().await;
+        if let Some(store) = self.store {
+            store.close().await;
+        }
     }
+}
+
+/// Runs the work of a command that ends by itself, which logs only warnings and errors. Threads that still
+/// block when the work ends are not waited for.
+pub(crate) fn block_on<T, E: From<ProcessError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
+    let _ = logs::init("warn", LogFormat::Pretty); // the filter is valid
+    let started = |error: io::Error| ProcessError::Runtime(error);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(started)?;
+    let ended = runtime.block_on(work);
+    runtime.shutdown_background();
+    ended
 }
 
 /// Failed call to the core. The details of the status are for programs, and are not shown.
@@ -127,11 +163,12 @@ impl From<Status> for CoreCallError {
 
 impl<C: RemoteCore> Args for CoreTarget<C> {
     fn augment_args(command: Command) -> Command {
-        C::augment_args(DatabaseSettings::augment_args(command))
+        let args = C::augment_args(DatabaseSettings::augment_args(Command::default()));
+        command.args(args.get_arguments().map(|arg| arg.clone().global(true)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        C::augment_args_for_update(DatabaseSettings::augment_args_for_update(command))
+        Self::augment_args(command)
     }
 }
 
@@ -147,7 +184,7 @@ impl<C: RemoteCore> FromArgMatches for CoreTarget<C> {
         } else if remote < store || remote.is_none() {
             DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
         } else {
-            let conflict = "--core-url and --database-url cannot be used together: choose one\n";
+            let conflict = "--core-url and --database-url cannot be used together\n";
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, conflict))
         }
     }
@@ -189,7 +226,7 @@ mod tests {
         let Ok(CoreTarget::Remote(core)) = target::<CoreAddressSettings>(&args) else {
             panic!("not the core");
         };
-        assert_eq!(core.core.core_url, "http://127.0.0.1:1");
+        assert_eq!(core.core_url, "http://127.0.0.1:1");
     }
 
     #[test]
@@ -198,14 +235,14 @@ mod tests {
         else {
             panic!("not the core");
         };
-        assert_eq!(core.core.core.core_url, "http://127.0.0.1:50051");
+        assert_eq!(core.core.core_url, "http://127.0.0.1:50051");
         let Ok(CoreTarget::Remote(core)) =
             target::<OperatorCoreSettings>(&["--core-url", "http://127.0.0.1:1"])
         else {
             panic!("not the core");
         };
         let refusal = core.token().unwrap_err().to_string();
-        assert_eq!(refusal, "--operator-token-file: is needed with --core-url");
+        assert_eq!(refusal, "--operator-token-file: is required with --core-url");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Errors of the verbs, and their exit codes.
+//! Errors of the commands, and their exit codes.
 
 use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
@@ -6,29 +6,25 @@ use petstore_core::store::OpenError;
 use tonic::{Code, Status};
 
 use crate::{
-    bulk::BulkError,
     core_target::CoreCallError,
-    os_error,
     output::{self, Declined, PrintError},
-    process::{AdminPortError, ProcessError, StartError},
+    process::{ProcessError, StartError},
     settings::InvalidSetting,
 };
 
-/// Reason why a verb failed.
+/// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
     Core(#[from] CoreCallError),
-    #[error(transparent)]
-    AdminPort(#[from] AdminPortError),
+    #[error("--admin-url: nothing answers at {0} within 2 s; is the service running?")]
+    AdminPort(String),
     #[error(transparent)]
     Bulk(#[from] BulkError),
     /// The data that would be lost was shown, and nothing was changed.
-    #[error(
-        "nothing was changed: the same command with --yes takes these changes back, with the data in them"
-    )]
+    #[error("nothing was changed; the same command with --yes reverts these changes and deletes their data")]
     NotConfirmed,
     #[error(transparent)]
     Print(#[from] PrintError),
@@ -44,10 +40,47 @@ pub(crate) enum CliError {
     #[error("the process is not ready for requests")]
     NotReady,
     /// No refusal was found. The answer has been printed.
-    #[error("no such refusal is kept")]
+    #[error("no such refusal is recorded")]
     NotFound,
     #[error("cannot write to {}", folder.display())]
     Write { folder: PathBuf, source: io::Error },
+}
+
+/// Reason why an import or export did not finish.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BulkError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    /// The first row of a CSV file does not name the columns.
+    #[error("the first line must name each column once, with name and categoryId among them")]
+    Columns,
+    #[error(
+        "{} holds a JSON array, but import reads NDJSON, one JSON object a line: convert it with \
+         `jq -c '.[]'`",
+        file.display()
+    )]
+    Array { file: PathBuf },
+    #[error(transparent)]
+    Core(#[from] CoreCallError),
+    #[error(
+        "ended by {signal} after line {last_line}; continue with the same command and --import-id {import_id}"
+    )]
+    Ended { signal: &'static str, last_line: i64, import_id: String },
+    #[error(
+        "line {line} is invalid and ends the strict import; the lines before it are imported. Correct it and \
+         continue with the same command and --import-id {import_id}"
+    )]
+    Strict { line: i64, import_id: String },
+    #[error("invalid lines that were not imported: {0}")]
+    Rejected(u64),
+}
+
+impl From<Status> for BulkError {
+    fn from(status: Status) -> Self {
+        Self::Core(status.into())
+    }
 }
 
 impl From<StartError> for CliError {
@@ -75,20 +108,14 @@ impl From<InvalidSetting> for CliError {
 }
 
 impl CliError {
-    pub(crate) fn runtime(error: io::Error) -> Self {
-        Self::Process(ProcessError::Runtime(error))
-    }
-
     /// Reports the error to the operator in one line, and to the caller by the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         output::note(&self.line());
-        match self {
-            Self::Process(ProcessError::Start(StartError::Setting(_))) | Self::NotConfirmed => {
-                ExitCode::from(2)
-            }
-            Self::Core(error) if error.status().code() == Code::InvalidArgument => ExitCode::from(2),
-            Self::Core(error) if error.status().code() == Code::NotFound => ExitCode::from(3),
-            Self::UnknownAccount { .. } | Self::NotFound => ExitCode::from(3),
+        ExitCode::from(match self {
+            Self::Process(ProcessError::Start(StartError::Setting(_))) | Self::NotConfirmed => 2,
+            Self::Core(error) if error.status().code() == Code::InvalidArgument => 2,
+            Self::Core(error) if error.status().code() == Code::NotFound => 3,
+            Self::UnknownAccount { .. } | Self::NotFound => 3,
             Self::Process(_)
             | Self::Core(_)
             | Self::AdminPort(_)
@@ -97,8 +124,8 @@ impl CliError {
             | Self::SecretNotShown { .. }
             | Self::Declined(_)
             | Self::NotReady
-            | Self::Write { .. } => ExitCode::FAILURE,
-        }
+            | Self::Write { .. } => 1,
+        })
     }
 
     /// Returns the error and its causes, as far as it does not name them itself.
@@ -112,7 +139,7 @@ impl CliError {
             }
             cause = error.source();
         }
-        os_error::without_number(&line.replace('\n', " "))
+        output::without_number(&line.replace('\n', " "))
     }
 }
 
@@ -121,8 +148,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_shown_with_its_causes() {
-        let error = CliError::runtime(io::Error::other("no\nthreads"));
+    fn an_error_has_its_causes_in_one_line() {
+        let error = CliError::Process(ProcessError::Runtime(io::Error::other("no\nthreads")));
         assert_eq!(error.line(), "error: cannot start the runtime: no threads");
     }
 }

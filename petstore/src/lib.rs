@@ -1,18 +1,17 @@
-//! The Animal Store Service as one program: [`serve`](serve::start) runs the whole service in one process,
+//! The Animal Store Service as one program: [`serve`](servers::start_service) runs the whole service in one process,
 //! `core` and `gateway` run its halves, and the other commands administer it.
 //!
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, admin, error, bulk, core_target, process, settings, output,
-// os_error. A module uses those after it.
+// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process, settings, output. A
+// module uses those after it.
 mod admin;
 mod bulk;
 mod cli;
 mod commands;
 mod core_target;
 mod error;
-mod os_error;
 mod output;
 mod process;
 pub mod settings;
@@ -23,17 +22,15 @@ use clap::{CommandFactory, Parser};
 use petstore_telemetry::logs;
 
 use crate::{
+    bulk::{export, import},
     cli::{Cli, Verb},
-    commands::{
-        account, audit, ban, core, explain, export, health, import, key, migrate, operator, overview, shell,
-        usage,
-    },
+    commands::{account, ban, health, key, migrate, operator, reports, shell},
     error::CliError,
 };
 pub use crate::{
     cli::{flags, settings_table},
-    commands::{gateway, serve},
-    process::StartError,
+    commands::servers,
+    process::{Addresses, Process, StartError},
 };
 
 /// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
@@ -63,18 +60,18 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         }
     }
     match verb {
-        Verb::Serve(settings) => Ok(serve::run(settings, &warnings)?),
-        Verb::Core(settings) => Ok(core::run(&settings, &warnings)?),
-        Verb::Gateway(settings) => Ok(gateway::run(settings, &warnings)?),
-        Verb::Migrate(verb) => migrate::run(verb),
-        Verb::Account(verb) => account::run(verb),
-        Verb::Key(verb) => key::run(verb),
-        Verb::Ban(verb) => ban::run(verb),
-        Verb::Usage(settings) => usage::run(&settings),
-        Verb::Overview(settings) => overview::run(&settings),
-        Verb::Operator(verb) => operator::run(verb),
-        Verb::Audit(settings) => audit::run(&settings),
-        Verb::Explain(settings) => explain::run(&settings),
+        Verb::Serve(settings) => Ok(servers::serve(settings, &warnings)?),
+        Verb::Core(settings) => Ok(servers::core(settings, &warnings)?),
+        Verb::Gateway(settings) => Ok(servers::gateway(settings, &warnings)?),
+        Verb::Migrate(command) => migrate::run(&command),
+        Verb::Account(command) => account::run(command),
+        Verb::Key(command) => key::run(command),
+        Verb::Ban(command) => ban::run(command),
+        Verb::Usage(settings) => reports::usage(&settings),
+        Verb::Overview(settings) => reports::overview(&settings),
+        Verb::Operator(command) => operator::run(command),
+        Verb::Audit(settings) => reports::audit(&settings),
+        Verb::Explain(settings) => reports::explain(&settings),
         Verb::Import(settings) => import::run(&settings),
         Verb::Export(settings) => export::run(&settings),
         Verb::Health(settings) => health::run(&settings),

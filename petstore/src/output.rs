@@ -3,10 +3,11 @@
 use std::{
     fmt::Write as _,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
+    iter,
 };
 
 use petstore_api_key::redact;
-use petstore_telemetry::logs::{self, LogFormat};
+use petstore_telemetry::logs;
 use serde_json::Value;
 
 /// Error of a result that could not be printed.
@@ -26,8 +27,15 @@ pub(crate) enum OutputForm {
 /// Settings of a command's output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct OutputSettings {
-    /// How the result is written to stdout
-    #[arg(long, env = "PETSTORE_OUTPUT", default_value = "text", value_enum, value_name = "FORM")]
+    /// Form of the result on stdout
+    #[arg(
+        long,
+        global = true,
+        env = "PETSTORE_OUTPUT",
+        default_value = "text",
+        value_enum,
+        value_name = "FORM"
+    )]
     output: OutputForm,
 }
 
@@ -37,15 +45,11 @@ impl OutputSettings {
         self.output == OutputForm::Text
     }
 
-    /// Prints a result in the requested form.
-    pub(crate) fn print(
-        self,
-        text: impl FnOnce() -> String,
-        json: impl FnOnce() -> Value,
-    ) -> Result<(), PrintError> {
+    /// Prints a result in the requested form: as JSON, or as the text that `text` makes of it.
+    pub(crate) fn print(self, result: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), PrintError> {
         match self.output {
-            OutputForm::Text => print(&text()),
-            OutputForm::Json => print(&format!("{:#}\n", json())),
+            OutputForm::Text => print(&text(result)),
+            OutputForm::Json => print(&format!("{result:#}\n")),
         }
     }
 }
@@ -54,11 +58,6 @@ impl OutputSettings {
 pub(crate) fn print(result: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(PrintError)
-}
-
-/// Starts the log of a command that is not a server: only warnings and errors.
-pub(crate) fn command_log() {
-    let _ = logs::init("warn", LogFormat::Pretty); // the filter is valid
 }
 
 /// Writes a line that is not a result to stderr. It may repeat what was typed, but no key.
@@ -70,14 +69,14 @@ pub(crate) fn note(note: &str) {
 /// Flag of commands that cannot be undone.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Confirmation {
-    /// Do not ask for confirmation, which a command does only on a terminal
+    /// Do not ask for confirmation. Without a terminal, a command never asks
     #[arg(long)] // no variable: it must be given each time
     yes: bool,
 }
 
 /// Refusal of the operator to confirm.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing was changed")]
+#[error("nothing was changed: the question was not answered with yes")]
 pub(crate) struct Declined;
 
 impl Confirmation {
@@ -139,15 +138,25 @@ impl Column {
     }
 }
 
-/// Returns the table of an array of objects, or of one object.
+/// Returns the table of an array of objects, or of one object. Its columns are as wide as their widest cell,
+/// two spaces apart. On a terminal with colour its head is bold.
 pub(crate) fn table(columns: &[Column], rows: &Value) -> String {
     let rows = rows.as_array().map_or(std::slice::from_ref(rows), Vec::as_slice);
     let is_shown =
         |column: &&Column| !column.is_optional || rows.iter().any(|row| !column.cell(row).is_empty());
-    let shown: Vec<_> = columns.iter().filter(is_shown).collect();
-    let cells: Vec<_> =
-        rows.iter().map(|row| shown.iter().map(|column| column.cell(row)).collect()).collect();
-    self::columns(&shown.iter().map(|column| column.head).collect::<Vec<_>>(), &cells)
+    let (is_bold, mut lines) = (logs::has_colour(&io::stdout()), vec![String::new(); rows.len() + 1]);
+    for column in columns.iter().filter(is_shown) {
+        let cells: Vec<_> =
+            iter::once(column.head.to_owned()).chain(rows.iter().map(|row| column.cell(row))).collect();
+        let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            let _ = write!(line, "{cell:width$}  "); // cannot fail: the target is a String
+        }
+    }
+    let mut lines = lines.iter().map(|line| line.trim_end());
+    let head = lines.next().unwrap_or_default();
+    let head = if is_bold { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head.to_owned() };
+    lines.fold(head + "\n", |table, line| table + line + "\n")
 }
 
 /// Returns a line in which each `{path}` stands for that member of the answer.
@@ -194,29 +203,18 @@ pub(crate) fn most_similar(name: &str, candidates: impl IntoIterator<Item = Stri
     nearest.filter(|(similarity, _)| *similarity > SIMILARITY).map(|(_, candidate)| candidate)
 }
 
-/// Returns a table whose columns are as wide as their widest cell, two spaces apart. On a terminal with
-/// colour its head is bold.
-pub(crate) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
-    let is_bold = logs::has_colour(&io::stdout());
-    let head: Vec<_> = head.iter().map(|&name| name.to_owned()).collect();
-    let lines = || std::iter::once(&head).chain(rows);
-    let width =
-        |at: usize| lines().filter_map(|line| line.get(at)).map(|cell: &String| cell.chars().count()).max();
-    let widths: Vec<_> = (0..head.len()).map(|at| width(at).unwrap_or_default()).collect();
-    let mut table = String::new();
-    for (number, line) in lines().enumerate() {
-        let mut row = String::new();
-        for (cell, &width) in line.iter().zip(&widths) {
-            let _ = write!(row, "{cell:width$}  "); // cannot fail: the target is a String
-        }
-        let row = row.trim_end();
-        let _ = if number == 0 && is_bold {
-            writeln!(table, "\u{1b}[1m{row}\u{1b}[0m")
-        } else {
-            writeln!(table, "{row}")
-        };
-    }
-    table
+/// Returns the error in the form of this program's messages, without its number: `address already in use`.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = without_number(&error.to_string());
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Returns the text without the ` (os error 2)` that Rust adds to the message of the operating system.
+pub(crate) fn without_number(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 #[cfg(test)]
@@ -248,9 +246,16 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [["1", "Frühling", "x"], ["20", "a", ""]].map(|row| row.map(str::to_owned).to_vec());
-        let table = columns(&["ID", "NAME", "END"], &rows);
-        let plain = table.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        let columns = [column("ID", "id"), column("NAME", "name"), column("END", "end")];
+        let rows = json!([{ "id": 1, "name": "Frühling", "end": "x" }, { "id": 20, "name": "a" }]);
+        let plain = table(&columns, &rows).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
         assert_eq!(plain, "ID  NAME      END\n1   Frühling  x\n20  a\n");
+    }
+
+    #[test]
+    fn the_number_of_an_error_is_not_shown() {
+        assert_eq!(reason(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(without_number("a: B (os error 2): C (os error 111)"), "a: B: C");
+        assert_eq!(without_number("a (os error"), "a (os error");
     }
 }

@@ -1,8 +1,8 @@
 //! State that every request shares, and the readiness of the gateway.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_telemetry::metrics::Collectors;
@@ -87,7 +87,12 @@ impl Gateway {
 
     /// Keeps the cache of keys up to date and reports usage, until `shutdown`, and then reports the remaining
     /// usage. Without it, revoked keys are not noticed.
-    pub async fn run_background(self, shutdown: impl Future<Output = ()> + Send + 'static) {
+    #[must_use]
+    pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        Box::pin(self.run_until(shutdown)) // so that it is compiled with this crate
+    }
+
+    async fn run_until(self, shutdown: BoxFuture<'static, ()>) {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
         drop(self); // only these are needed while the process ends
         let shutdown = shutdown.shared();
@@ -96,8 +101,9 @@ impl Gateway {
 
     /// Asks the core once for the information that [`Self::run_background`] keeps up to date. A gateway
     /// beside its core then knows the installation before the first request.
-    pub async fn ask_core_once(&self) {
-        self.0.keys.poll_once().await;
+    #[must_use]
+    pub fn ask_core_once(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.keys.poll_once())
     }
 
     pub(crate) fn into_state(self) -> Arc<GatewayState> {

@@ -86,12 +86,21 @@ pub struct Server {
 /// the last connection is closed or [`ServerLimits::drain_deadline`] has passed.
 ///
 /// # Errors
-/// Currently never: a failed accept is logged and retried.
-pub async fn serve(
+/// None at present: a failed accept is logged and tried again.
+pub fn serve(
     listener: TcpListener,
     server: Server,
-    draining: impl Future<Output = ()> + Send + 'static,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    draining: BoxFuture<'static, ()>,
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(serve_until(listener, server, draining, shutdown)) // so that it is compiled with this crate
+}
+
+async fn serve_until(
+    listener: TcpListener,
+    server: Server,
+    draining: BoxFuture<'static, ()>,
+    mut shutdown: BoxFuture<'static, ()>,
 ) -> io::Result<()> {
     let Server { transport, app, limits, slots, metrics } = server;
     let drain = DrainControl::new();
@@ -104,7 +113,6 @@ pub async fn serve(
     let mut listener = Listener::new(listener);
     let mut port = Port { slots, metrics, connections, open: JoinSet::new() };
 
-    let mut shutdown = pin!(shutdown);
     let is_closing = tokio::select! {
         () = port.accept_until(&mut listener, draining) => false,
         () = &mut shutdown => true,

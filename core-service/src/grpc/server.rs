@@ -2,6 +2,7 @@
 
 use std::{io, pin::pin, time::Duration};
 
+use futures_util::future::BoxFuture;
 use tokio::{sync::oneshot, task::JoinSet, time};
 use tonic::transport::Server;
 
@@ -40,11 +41,21 @@ pub struct GrpcServerLimits {
 /// # Errors
 ///
 /// If the transport fails.
-pub async fn serve(
+pub fn serve(
     listener: Listener,
     security: Security,
     core: Core,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    shutdown: BoxFuture<'static, ()>,
+    limits: GrpcServerLimits,
+) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(serve_until(listener, security, core, shutdown, limits)) // so that it is compiled with this crate
+}
+
+async fn serve_until(
+    listener: Listener,
+    security: Security,
+    core: Core,
+    shutdown: BoxFuture<'static, ()>,
     limits: GrpcServerLimits,
 ) -> io::Result<()> {
     let health = health::check(&core.store).await;

@@ -1,10 +1,16 @@
-//! The settings as a Markdown table, from clap's own definitions.
+//! The settings of all commands, from clap's own definitions: as a Markdown table, and against the variables of
+//! the environment.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
+use crate::output;
+
+const PREFIX: &str = "PETSTORE_";
+/// Prefix of the variables of this program's tests.
+const TEST_PREFIX: &str = "PETSTORE_TEST_";
 
 /// Setting, and the top-level commands that have it with the same default and meaning.
 #[derive(Debug)]
@@ -35,20 +41,39 @@ pub fn settings_table() -> String {
 /// Returns every flag of every command, such as `--http-addr`.
 #[must_use]
 pub fn flags() -> BTreeSet<String> {
-    let mut flags = BTreeSet::new();
-    let mut program = Cli::command();
-    program.build();
-    each_command(&program, &[], &mut |_, arg| flags.extend(arg.get_long().map(|flag| format!("--{flag}"))));
-    flags
+    args().iter().filter_map(|(_, arg)| Some(format!("--{}", arg.get_long()?))).collect()
+}
+
+/// Returns a warning for each environment variable that has the prefix of settings and belongs to no command:
+/// a misspelt one must not be ignored silently.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    warnings(names.filter(|name| name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX)))
+}
+
+fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return Vec::new();
+    }
+    let known: BTreeSet<_> =
+        args().iter().filter_map(|(_, arg)| Some(arg.get_env()?.to_string_lossy().into_owned())).collect();
+    let unknown = names.filter(|name| !known.contains(name)).collect::<BTreeSet<_>>();
+    unknown.iter().map(|name| warning(name, &known)).collect()
+}
+
+fn warning(name: &str, known: &BTreeSet<String>) -> String {
+    let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // all have the prefix
+    match output::most_similar(&own(name), known.iter().map(|name| own(name))) {
+        Some(nearest) => format!("{name} is set, but is not a setting: did you mean {PREFIX}{nearest}?"),
+        None => format!("{name} is set, but is not a setting: `petstore COMMAND --help` lists them"),
+    }
 }
 
 fn rows() -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let mut program = Cli::command();
-    program.build();
-    each_command(&program, &[], &mut |path, arg| {
-        let Some(row) = row(arg) else { return };
-        let command = path.first().copied().unwrap_or_default().to_owned();
+    for (command, arg) in args() {
+        let Some(row) = row(&arg) else { continue };
         match rows.iter_mut().find(|known| {
             (&known.flag, &known.default, &known.meaning) == (&row.flag, &row.default, &row.meaning)
         }) {
@@ -56,23 +81,23 @@ fn rows() -> Vec<Row> {
             Some(known) => known.commands.push(command),
             None => rows.push(Row { commands: vec![command], ..row }),
         }
-    });
+    }
     rows
 }
 
-/// Visits every flag of every command that does something, in the order of `--help`.
-pub(super) fn each_command<'a>(
-    command: &'a Command,
-    path: &[&'a str],
-    visit: &mut impl FnMut(&[&str], &Arg),
-) {
-    for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
-        let path = [path, &[command.get_name()]].concat();
-        for arg in command.get_arguments() {
-            visit(&path, arg);
+/// Returns every flag of every command in the order of `--help`, each with the name of its top-level command.
+fn args() -> Vec<(String, Arg)> {
+    fn collect(command: &Command, top: Option<&str>, args: &mut Vec<(String, Arg)>) {
+        for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+            let top = top.unwrap_or(command.get_name());
+            args.extend(command.get_arguments().map(|arg| (top.to_owned(), arg.clone())));
+            collect(command, Some(top), args);
         }
-        each_command(command, &path, visit);
     }
+    let (mut program, mut args) = (Cli::command(), Vec::new());
+    program.build();
+    collect(&program, None, &mut args);
+    args
 }
 
 /// Returns the row of a setting, which has a flag and a variable. `--help` has no variable, and a name or
@@ -128,30 +153,25 @@ mod tests {
 
     #[test]
     fn every_setting_has_the_variable_of_its_name_and_the_others_have_none() {
-        let mut program = Cli::command();
-        program.build();
-        let mut flags = 0;
-        each_command(&program, &[], &mut |path, arg| {
-            let Some(flag) = arg.get_long() else { return };
+        let args = args();
+        for (command, arg) in &args {
+            let Some(flag) = arg.get_long() else { continue };
             let variable = arg.get_env().map(|variable| variable.to_string_lossy().into_owned());
             let expected = format!("PETSTORE_{}", flag.to_uppercase().replace('-', "_"));
             let expected = (!WITHOUT_VARIABLE.contains(&flag)).then_some(expected);
-            assert_eq!(variable, expected, "{path:?} --{flag}");
-            assert!(arg.get_help().is_some(), "{path:?} --{flag} says nothing about itself");
-            flags += 1;
-        });
-        assert!(flags > 30, "only {flags} flags were looked at");
+            assert_eq!(variable, expected, "{command} --{flag}");
+            assert!(arg.get_help().is_some(), "{command} --{flag} has no help");
+        }
+        assert!(args.len() > 30, "only {} flags were checked", args.len());
     }
 
     #[test]
     fn no_help_text_shows_the_value_of_a_variable_that_may_hold_a_password() {
-        let mut program = Cli::command();
-        program.build();
-        each_command(&program, &[], &mut |path, arg| {
+        for (command, arg) in args() {
             if matches!(arg.get_long(), Some("database-url" | "redis-url")) {
-                assert!(arg.is_hide_env_values_set(), "{path:?}");
+                assert!(arg.is_hide_env_values_set(), "{command}");
             }
-        });
+        }
     }
 
     #[test]
@@ -171,5 +191,18 @@ mod tests {
         for line in settings_table().lines() {
             assert_eq!(line.replace("\\|", "").matches('|').count(), 6, "{line}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_a_setting_is_named_with_the_most_similar_one() {
+        let names = ["PETSTORE_HTP_ADDR", "PETSTORE_HTTP_ADDR", "PETSTORE_OUTPUT", "PETSTORE_ZZZ"];
+        let warnings = warnings(names.into_iter().map(str::to_owned));
+        assert_eq!(
+            warnings,
+            [
+                "PETSTORE_HTP_ADDR is set, but is not a setting: did you mean PETSTORE_HTTP_ADDR?",
+                "PETSTORE_ZZZ is set, but is not a setting: `petstore COMMAND --help` lists them",
+            ]
+        );
     }
 }

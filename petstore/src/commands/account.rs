@@ -5,9 +5,9 @@ use petstore_core::domain::Plan;
 use serde_json::{Value, json};
 
 use crate::{
-    admin::AdminSettings,
+    admin::AdminCommand,
     error::CliError,
-    output::{Column, Confirmation, column, sentence, table},
+    output::{Column, Confirmation, column},
     settings::value::whole_number,
 };
 
@@ -15,76 +15,62 @@ use crate::{
 pub(crate) enum AccountCommand {
     /// Create an account; `petstore key create` creates its keys
     Create {
-        /// Its name: 1 to 64 letters, digits, dots, underscores and hyphens
+        /// Name of the account: 1 to 64 letters, digits, dots, underscores and hyphens
         name: String,
         #[command(flatten)]
         plan: PlanSettings,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// List the accounts
     List {
-        /// Only accounts whose name contains this, in upper or lower case
+        /// Part of the names of the accounts to list, in upper or lower case
         #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
         name: String,
-        /// Only accounts on this plan
+        /// Plan of the accounts to list
         #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
         plan: Option<String>,
-        /// Only suspended accounts
+        /// List only suspended accounts
         #[arg(long)]
         suspended: bool,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Show one account
     Show {
-        /// The account's name
+        /// Name of the account
         name: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Move an account to another plan; running gateways follow within 5 seconds
     SetPlan {
-        /// The account's name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         plan: PlanSettings,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Rename an account
     Rename {
-        /// The account's name
+        /// Name of the account
         name: String,
-        /// Its new name
+        /// New name of the account
         new_name: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Refuse all keys of an account until it is resumed; running gateways follow within 5 seconds
     Suspend {
-        /// The account's name
+        /// Name of the account
         name: String,
-        /// Why, in up to 200 characters. Its users see it in each refusal
+        /// Reason, in up to 200 characters, which every refusal of its requests shows
         #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
         reason: String,
         #[command(flatten)]
         confirmation: Confirmation,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// End the suspension of an account; running gateways follow within 5 seconds
     Resume {
-        /// The account's name
+        /// Name of the account
         name: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
 }
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlanSettings {
-    /// The account's plan, which decides its limits
+    /// Plan of the account, which decides its limits
     #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
     plan: String,
 
@@ -118,47 +104,38 @@ const COLUMNS: &[Column] = &[
     column("REASON", "suspendReason").if_any(),
 ];
 
-pub(crate) fn run(verb: AccountCommand) -> Result<(), CliError> {
-    match verb {
-        AccountCommand::Create { name, plan, settings } => {
+pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<AccountCommand>) -> Result<(), CliError> {
+    match command {
+        AccountCommand::Create { name, plan } => {
             let mut account = plan.members();
             account["name"] = name.into();
             let request = json!({ "account": account });
-            settings.run("CreateAccount", &request, |made| {
-                sentence("created account {name} on plan {plan}", made)
-            })
+            settings.say("CreateAccount", &request, "created account {name} on plan {plan}")
         }
-        AccountCommand::List { name, plan, suspended, settings } => {
-            let request = json!({
-                "nameContains": name,
-                "plan": plan,
-                "suspended": suspended.then_some(true),
-            });
-            settings.list("ListAccounts", &request, usize::MAX, |page| table(COLUMNS, &page["accounts"]))
+        AccountCommand::List { name, plan, suspended } => {
+            let suspended = suspended.then_some(true);
+            let request = json!({ "nameContains": name, "plan": plan, "suspended": suspended });
+            settings.list("ListAccounts", &request, COLUMNS)
         }
-        AccountCommand::Show { name, settings } => {
-            settings.run("GetAccount", &json!({ "account": name }), |account| table(COLUMNS, account))
-        }
-        AccountCommand::SetPlan { name, plan, settings } => {
+        AccountCommand::Show { name } => settings.show("GetAccount", &json!({ "account": name }), COLUMNS),
+        AccountCommand::SetPlan { name, plan } => {
             let values = plan.members();
             let mask = if values["limits"].is_null() { "plan" } else { "plan,limits" };
             let request = json!({ "account": name, "values": values, "updateMask": mask });
-            settings.run("UpdateAccount", &request, |now| sentence("account {name} is on plan {plan}", now))
+            settings.say("UpdateAccount", &request, "account {name} is on plan {plan}")
         }
-        AccountCommand::Rename { name, new_name, settings } => {
+        AccountCommand::Rename { name, new_name } => {
             let request = json!({ "account": name, "values": { "name": new_name }, "updateMask": "name" });
-            settings.run("UpdateAccount", &request, |now| {
-                sentence(&format!("account {name} is now {{name}}"), now)
-            })
+            settings.say("UpdateAccount", &request, &format!("account {name} is now {{name}}"))
         }
-        AccountCommand::Suspend { name, reason, confirmation, settings } => {
+        AccountCommand::Suspend { name, reason, confirmation } => {
             confirmation.ask(&format!("refuse all keys of account {name} until it is resumed?"))?;
             let request = json!({ "account": name, "reason": reason });
-            settings.run("SuspendAccount", &request, |now| sentence("account {name} is suspended", now))
+            settings.say("SuspendAccount", &request, "account {name} is suspended")
         }
-        AccountCommand::Resume { name, settings } => {
+        AccountCommand::Resume { name } => {
             let request = json!({ "account": name });
-            settings.run("ResumeAccount", &request, |now| sentence("account {name} is not suspended", now))
+            settings.say("ResumeAccount", &request, "account {name} is not suspended")
         }
     }
 }

@@ -1,5 +1,4 @@
-//! `petstore ban`: keys that are refused for a while. Bans are in the store; gateways receive them within
-//! seconds, also if they count in Redis.
+//! `petstore ban`: bans of keys, which are in the store. Gateways receive them within seconds.
 
 use std::time::Duration;
 
@@ -7,39 +6,31 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    admin::{self, AdminSettings},
+    admin::{self, AdminCommand},
     error::CliError,
-    output::{Column, column, sentence, table},
-    settings::duration,
+    output::{Column, column},
+    settings::value::duration,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BanCommand {
     /// List the bans in force, the newest first
-    List {
-        #[command(flatten)]
-        settings: AdminSettings,
-    },
+    List,
     /// Lift the ban of a key; running gateways follow within 5 seconds
     Lift {
-        /// The identifier that `petstore key list` shows
+        /// Identifier of the key, from `petstore key list`
         id: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Ban a key from now on; running gateways follow within 5 seconds
     Add {
-        /// The identifier that `petstore key list` shows
+        /// Identifier of the key, from `petstore key list`
         id: String,
-        /// How long, as in 1h, at most 366d. The next automatic ban of the key is twice as long, up to a day
-        #[arg(long = "for", value_parser = duration::parse, value_name = "TIME")]
+        /// Length of the ban, as in 1h, at most 366d. The next automatic ban of the key is twice as long, up to a day
+        #[arg(long = "for", value_parser = duration, value_name = "TIME")]
         length: Duration,
-        /// Why, in up to 200 characters. The owner of the key sees it in each refusal, and `ban list` shows
-        /// it
+        /// Reason, in up to 200 characters, which every refusal of the key and `ban list` show
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
 }
 
@@ -52,17 +43,15 @@ const COLUMNS: &[Column] = &[
     column("REASON", "reason"),
 ];
 
-pub(crate) fn run(verb: BanCommand) -> Result<(), CliError> {
-    match verb {
-        BanCommand::List { settings } => {
-            settings.list("ListBans", &json!({}), usize::MAX, |page| table(COLUMNS, &page["bans"]))
+pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<BanCommand>) -> Result<(), CliError> {
+    match command {
+        BanCommand::List => settings.list("ListBans", &json!({}), COLUMNS),
+        BanCommand::Lift { id } => {
+            settings.say("LiftBan", &json!({ "keyId": id }), &format!("key {id} is not banned"))
         }
-        BanCommand::Lift { id, settings } => {
-            settings.run("LiftBan", &json!({ "keyId": id }), |_| format!("key {id} is not banned\n"))
-        }
-        BanCommand::Add { id, length, reason, settings } => {
+        BanCommand::Add { id, length, reason } => {
             let request = json!({ "keyId": id, "duration": admin::seconds(length), "reason": reason });
-            settings.run("CreateBan", &request, |ban| sentence("key {keyId} is banned until {endTime}", ban))
+            settings.say("CreateBan", &request, "key {keyId} is banned until {endTime}")
         }
     }
 }

@@ -1,30 +1,74 @@
 //! `petstore health`: readiness of a process, for the health checks of containers.
 
-use serde_json::Value;
-use tokio::runtime;
+use std::{fmt, str::FromStr, time::Duration};
 
-use crate::{
-    error::CliError,
-    output::OutputSettings,
-    process::{AdminPortClient, AdminUrlSettings},
+use axum::{
+    body::{Body, to_bytes},
+    http::{StatusCode, Uri},
 };
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::{core_target::block_on, error::CliError, output::OutputSettings};
+
+/// Deadline of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Upper bound of an answer, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthSettings {
-    #[command(flatten)]
-    admin_port: AdminUrlSettings,
+    /// URL of the process's admin port
+    #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
+    admin_url: AdminUrl,
 
     #[command(flatten)]
     output: OutputSettings,
 }
 
+/// URL of the form `http://HOST:PORT`.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminUrl(String);
+
+impl FromStr for AdminUrl {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        const RIGHT: &str = "must be the URL of an admin port, such as http://127.0.0.1:9090";
+        let url: Uri = written.parse().map_err(|_| RIGHT)?;
+        let authority = url.authority().filter(|authority| authority.port().is_some()).ok_or(RIGHT)?;
+        let is_plain =
+            url.scheme_str() == Some("http") && matches!(url.path(), "" | "/") && url.query().is_none();
+        let has_user = authority.as_str().contains('@');
+        if is_plain && !has_user { Ok(Self(authority.as_str().to_owned())) } else { Err(RIGHT) }
+    }
+}
+
+impl fmt::Display for AdminUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.0)
+    }
+}
+
 /// Prints the answer of `/readyz`. Fails if the process is not ready or does not answer.
 pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
-    let client = AdminPortClient::new(&settings.admin_port.admin_url);
-    let (is_ready, readiness) = runtime.block_on(client.readiness())?;
-    settings.output.print(|| text(&readiness), || readiness.clone())?;
+    let url = &settings.admin_url;
+    let request = async { timeout(REQUEST_TIMEOUT, readiness(url)).await.ok().flatten() };
+    let (is_ready, readiness) =
+        block_on(Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.to_string())) }))?;
+    settings.output.print(&readiness, text)?;
     if is_ready { Ok(()) } else { Err(CliError::NotReady) }
+}
+
+/// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is JSON or else
+/// null. Returns `None` if there is no answer.
+async fn readiness(url: &AdminUrl) -> Option<(bool, Value)> {
+    let http: Client<_, Body> = Client::builder(TokioExecutor::new()).build_http();
+    let response = http.get(format!("{url}/readyz").parse().ok()?).await.ok()?;
+    let is_ready = response.status() == StatusCode::OK;
+    let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await.ok()?;
+    Some((is_ready, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
 /// Returns a text such as `ok: core ok, database ok, limiter degraded`.
@@ -48,5 +92,15 @@ mod tests {
         let degraded = json!({ "status": "degraded", "parts": parts });
         assert_eq!(text(&degraded), "degraded: core ok, limiter degraded\n");
         assert_eq!(text(&json!({ "status": "down", "parts": {} })), "down\n");
+    }
+
+    #[test]
+    fn an_admin_url_is_a_plain_host_and_port() {
+        for right in ["http://127.0.0.1:9090", "http://[::1]:1/", "http://core.internal:9090"] {
+            assert!(right.parse::<AdminUrl>().is_ok(), "{right}");
+        }
+        for wrong in ["127.0.0.1:9090", "https://a:1", "http://a", "http://a:1/x", "http://u:p@a:1", ""] {
+            assert!(wrong.parse::<AdminUrl>().unwrap_err().contains("http://127.0.0.1:9090"), "{wrong}");
+        }
     }
 }

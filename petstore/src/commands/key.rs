@@ -7,84 +7,73 @@ use petstore_api_key::Environment;
 use serde_json::json;
 
 use crate::{
-    admin::{self, AdminSettings},
+    admin::{self, AdminCommand},
     error::CliError,
-    output::{Column, Confirmation, column, sentence, table},
-    settings::{InvalidSetting, duration},
+    output::{Column, Confirmation, column},
+    settings::{InvalidSetting, value::duration},
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Create a key and print it, once
     Create {
-        /// The account's name
+        /// Name of the account
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// What operators call the key, in up to 64 characters
+        /// Name of the key for operators, in up to 64 characters
         #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
         label: String,
-        /// After how long the key expires, as in 90d; by default never
-        #[arg(long, value_parser = duration::parse, value_name = "TIME")]
+        /// Lifetime of the key, as in 90d; unlimited by default
+        #[arg(long, value_parser = duration, value_name = "TIME")]
         expires_in: Option<Duration>,
-        /// production or staging: keys begin with `pet_live_` or `pet_test_`. By default that of the core, or
-        /// production
+        /// Environment of the key, production or staging: it begins with `pet_live_` or `pet_test_`. By
+        /// default that of the core, or production
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// List keys, without the keys themselves
     List {
-        /// Only the keys of this account
+        /// Account whose keys are listed; by default all accounts
         #[arg(long, value_name = "NAME")]
         account: Option<String>,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Show one key, without the key itself
     Show {
-        /// The identifier that `petstore key list` shows
+        /// Identifier of the key, from `petstore key list`
         id: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Revoke a key; running gateways refuse it within 5 seconds
     Revoke {
-        /// The identifier that `petstore key list` shows
+        /// Identifier of the key, from `petstore key list`
         id: String,
         #[command(flatten)]
         confirmation: Confirmation,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Create a key that replaces another one, which remains valid for a grace period
     Rotate {
-        /// The identifier of the old key
+        /// Identifier of the old key, from `petstore key list`
         id: String,
-        /// How long the old key remains valid beside the new one
-        #[arg(long, default_value = "24h", value_parser = duration::parse, value_name = "TIME")]
+        /// Time for which the old key remains valid beside the new one
+        #[arg(long, default_value = "24h", value_parser = duration, value_name = "TIME")]
         grace: Duration,
-        /// After how long the new key expires, as in 90d, or `never`; by default after the lifetime of the
-        /// old one
-        #[arg(long, value_parser = new_lifetime, value_name = "TIME")]
+        /// Lifetime of the new key, as in 90d, or `never`; by default that of the old key
+        #[arg(long, value_parser = lifetime, value_name = "TIME")]
         expires_in: Option<Lifetime>,
-        /// production or staging: refuse to rotate a key of the other one. The new key belongs to the same as
-        /// the old one
+        /// Environment of the keys, production or staging. A key of the other environment is refused; the new
+        /// key has that of the old one
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
 }
 
 /// Time for which a new key may be used: `None` for ever.
 type Lifetime = Option<Duration>;
 
-fn new_lifetime(written: &str) -> Result<Lifetime, String> {
+fn lifetime(written: &str) -> Result<Lifetime, String> {
     if written == "never" {
         return Ok(None);
     }
-    duration::parse(written).map(Some).map_err(|error| format!("{error}, or never"))
+    duration(written).map(Some).map_err(|error| format!("{error}, or never"))
 }
 
 const COLUMNS: &[Column] = &[
@@ -100,12 +89,12 @@ const COLUMNS: &[Column] = &[
     column("LABEL", "label").if_any(),
 ];
 
-const NOTE: &str = "key {key.id} of account {key.account}: keep it, it is not shown again";
+const NOTE: &str = "key {key.id} of account {key.account} is shown only once; keep it";
 const REMEDY: &str = "revoke it with `petstore key revoke {key.id}`, and create another";
 
-pub(crate) fn run(verb: KeyCommand) -> Result<(), CliError> {
-    match verb {
-        KeyCommand::Create { account, label, expires_in, environment, settings } => {
+pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) -> Result<(), CliError> {
+    match command {
+        KeyCommand::Create { account, label, expires_in, environment } => {
             let request = json!({
                 "account": account,
                 "label": label,
@@ -114,18 +103,13 @@ pub(crate) fn run(verb: KeyCommand) -> Result<(), CliError> {
             });
             settings.run_once("CreateKey", &request, "apiKey", NOTE, REMEDY)
         }
-        KeyCommand::List { account, settings } => {
-            let request = json!({ "account": account });
-            settings.list("ListKeys", &request, usize::MAX, |page| table(COLUMNS, &page["keys"]))
-        }
-        KeyCommand::Show { id, settings } => {
-            settings.run("GetKey", &json!({ "keyId": id }), |key| table(COLUMNS, key))
-        }
-        KeyCommand::Revoke { id, confirmation, settings } => {
+        KeyCommand::List { account } => settings.list("ListKeys", &json!({ "account": account }), COLUMNS),
+        KeyCommand::Show { id } => settings.show("GetKey", &json!({ "keyId": id }), COLUMNS),
+        KeyCommand::Revoke { id, confirmation } => {
             confirmation.ask(&format!("revoke key {} for good?", shown(&id)?))?;
-            settings.run("RevokeKey", &json!({ "keyId": id }), |key| sentence("key {id} is revoked", key))
+            settings.say("RevokeKey", &json!({ "keyId": id }), "key {id} is revoked")
         }
-        KeyCommand::Rotate { id, grace, expires_in, environment, settings } => {
+        KeyCommand::Rotate { id, grace, expires_in, environment } => {
             let request = json!({
                 "keyId": id,
                 "grace": admin::seconds(grace),
@@ -143,7 +127,7 @@ fn shown(id: &str) -> Result<&str, InvalidSetting> {
     let is_id = id.parse::<uuid::Uuid>().is_ok();
     is_id
         .then_some(id)
-        .ok_or_else(|| InvalidSetting::new("ID", "must be the identifier that `petstore key list` shows"))
+        .ok_or_else(|| InvalidSetting::new("ID", "must be an identifier from `petstore key list`"))
 }
 
 #[cfg(test)]
@@ -153,6 +137,6 @@ mod tests {
     #[test]
     fn a_key_that_is_mistaken_for_an_identifier_is_not_repeated() {
         let refusal = shown("pet_live_0000000000000000000000000000001PRvVh").unwrap_err().to_string();
-        assert_eq!(refusal, "ID: must be the identifier that `petstore key list` shows");
+        assert_eq!(refusal, "ID: must be an identifier from `petstore key list`");
     }
 }

@@ -1,16 +1,13 @@
 //! `petstore migrate`: the schema of the store.
 
 use clap::Subcommand;
-use petstore_core::{
-    DatabaseUrl,
-    store::schema::{self, Loss, Losses, Migration, MigrationState},
-};
+use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState};
 use serde_json::{Value, json};
-use tokio::runtime;
 
 use crate::{
+    core_target::block_on,
     error::CliError,
-    output::{OutputSettings, columns, command_log},
+    output::{Column, OutputSettings, column, table},
     settings::{DatabaseSettings, value::whole_number},
 };
 
@@ -20,16 +17,16 @@ pub(crate) enum Migrate {
     Up(SchemaSettings),
     /// Revert the newest changes, and delete the data in them; without --yes, show what would be deleted
     Down {
-        /// How many changes to revert
+        /// Number of changes to revert
         #[arg(long, default_value_t = 1, value_parser = whole_number(1..=1_000_u32), value_name = "N")]
         steps: u32,
-        /// Revert them. Without it nothing is changed
+        /// Revert the changes. Without this flag nothing is changed
         #[arg(long)] // no variable: it must be given each time
         yes: bool,
         #[command(flatten)]
         settings: SchemaSettings,
     },
-    /// List all changes, and whether the store has them
+    /// List all changes and the state of each in the store
     Status(SchemaSettings),
 }
 
@@ -43,66 +40,34 @@ pub(crate) struct SchemaSettings {
     output: OutputSettings,
 }
 
-impl SchemaSettings {
-    /// Does the work on the store at the URL.
-    fn on_url<T>(&self, work: impl AsyncFnOnce(&DatabaseUrl) -> Result<T, CliError>) -> Result<T, CliError> {
-        command_log();
-        let url = self.database.url()?;
-        let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
-        runtime.block_on(work(&url))
-    }
-}
+const MIGRATIONS: &[Column] = &[column("MIGRATION", "name"), column("STATE", "state")];
+const REVERTED: &[Column] = &[column("WOULD BE REVERTED", "name")];
+const LOSSES: &[Column] = &[column("TABLE", "table"), column("COLUMN", "column"), column("ROWS", "rows")];
 
-pub(crate) fn run(verb: Migrate) -> Result<(), CliError> {
-    let (settings, migrations) = match verb {
-        Migrate::Up(settings) => {
-            let migrations = settings.on_url(async |url| Ok(schema::up(url).await?))?;
-            (settings, migrations)
-        }
-        Migrate::Down { steps, yes: false, settings } => {
-            let losses = settings.on_url(async |url| Ok(schema::losses(url, steps).await?))?;
-            settings.output.print(|| losses_text(&losses), || losses_json(&losses))?;
-            return Err(CliError::NotConfirmed);
-        }
-        Migrate::Down { steps, yes: true, settings } => {
-            let migrations = settings.on_url(async |url| Ok(schema::down(url, steps).await?))?;
-            (settings, migrations)
-        }
-        Migrate::Status(settings) => {
-            let migrations = settings.on_url(async |url| Ok(schema::status(url).await?))?;
-            (settings, migrations)
-        }
-    };
-    Ok(settings.output.print(|| text(&migrations), || json(&migrations))?)
-}
-
-fn text(migrations: &[Migration]) -> String {
-    let rows: Vec<_> = migrations
-        .iter()
-        .map(|migration| vec![migration.name.clone(), state(migration.state).to_owned()])
-        .collect();
-    columns(&["MIGRATION", "STATE"], &rows)
+pub(crate) fn run(command: &Migrate) -> Result<(), CliError> {
+    let (Migrate::Up(settings) | Migrate::Down { settings, .. } | Migrate::Status(settings)) = command;
+    let (url, output) = (settings.database.url()?, settings.output);
+    let migrations = block_on::<_, CliError>(Box::pin(async {
+        Ok(match *command {
+            Migrate::Up(_) => json(&schema::up(&url).await?),
+            Migrate::Down { steps, yes: false, .. } => {
+                output.print(&losses_json(&schema::losses(&url, steps).await?), losses_text)?;
+                return Err(CliError::NotConfirmed);
+            }
+            Migrate::Down { steps, yes: true, .. } => json(&schema::down(&url, steps).await?),
+            Migrate::Status(_) => json(&schema::status(&url).await?),
+        })
+    }))?;
+    Ok(output.print(&migrations, |migrations| table(MIGRATIONS, migrations))?)
 }
 
 fn json(migrations: &[Migration]) -> Value {
-    migrations
-        .iter()
-        .map(|migration| json!({ "name": migration.name, "state": state(migration.state) }))
-        .collect()
-}
-
-/// Returns the data that would be deleted, newest change first.
-fn losses_text(losses: &Losses) -> String {
-    let migrations: Vec<_> = losses.migrations.iter().map(|name| vec![name.clone()]).collect();
-    let removed: Vec<_> = losses
-        .removed
-        .iter()
-        .map(|Loss { table, column, rows }| {
-            vec![table.clone(), column.clone().unwrap_or_default(), rows.to_string()]
-        })
-        .collect();
-    columns(&["WOULD BE TAKEN BACK"], &migrations) + "\n" + &columns(&["TABLE", "COLUMN", "ROWS"], &removed)
+    let state = |migration: &Migration| match migration.state {
+        MigrationState::Applied => "applied",
+        MigrationState::Pending => "pending",
+        MigrationState::Unknown => "unknown",
+    };
+    migrations.iter().map(|migration| json!({ "name": migration.name, "state": state(migration) })).collect()
 }
 
 fn losses_json(losses: &Losses) -> Value {
@@ -114,10 +79,9 @@ fn losses_json(losses: &Losses) -> Value {
     json!({ "migrations": losses.migrations, "removed": removed })
 }
 
-fn state(state: MigrationState) -> &'static str {
-    match state {
-        MigrationState::Applied => "applied",
-        MigrationState::Pending => "pending",
-        MigrationState::Unknown => "unknown",
-    }
+/// Returns the changes that would be reverted, newest first, and the data in them.
+fn losses_text(losses: &Value) -> String {
+    let names = losses["migrations"].as_array().into_iter().flatten();
+    let names = names.map(|name| json!({ "name": name })).collect();
+    table(REVERTED, &names) + "\n" + &table(LOSSES, &losses["removed"])
 }

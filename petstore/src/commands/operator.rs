@@ -6,44 +6,38 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::{
-    admin::AdminSettings,
+    admin::AdminCommand,
     error::CliError,
-    output::{Column, Confirmation, column, sentence, table},
+    output::{Column, Confirmation, column, sentence},
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperatorCommand {
     /// Create an operator and print its token, once
     Create {
-        /// Its name: 1 to 64 letters, digits, dots, underscores and hyphens
+        /// Name of the operator: 1 to 64 letters, digits, dots, underscores and hyphens
         name: String,
-        /// What it may do: a viewer reads everything, an admin also changes it
+        /// Role of the operator: a viewer reads everything, an admin also changes it
         #[arg(long, value_parser = PossibleValuesParser::new(["viewer", "admin"]), value_name = "ROLE")]
         role: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// List the operators, without their tokens
-    List(AdminSettings),
-    /// Give an operator a new token and print it, once; the old one and its sessions end at once. A revoked
-    /// operator may then act again
+    List,
+    /// Replace the token of an operator and print the new one, once; the old one and its sessions end at
+    /// once. A revoked operator is valid again
     Rotate {
-        /// The operator's name
+        /// Name of the operator
         name: String,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
     /// Revoke the token of an operator, at once
     Revoke {
-        /// The operator's name
+        /// Name of the operator
         name: String,
-        /// Revoke also yourself or the last admin
+        /// Revoke the token even if it is your own or that of the last admin
         #[arg(long)] // no variable: it must be given each time
         force: bool,
         #[command(flatten)]
         confirmation: Confirmation,
-        #[command(flatten)]
-        settings: AdminSettings,
     },
 }
 
@@ -56,22 +50,20 @@ const COLUMNS: &[Column] = &[
     column("REVOKED", "revokeTime").or("no"),
 ];
 
-const NOTE: &str = "token of operator {operator.name} ({operator.role}): keep it, it is not shown again";
-const REMEDY: &str = "`petstore operator rotate {operator.name}` makes another one and ends this one";
+const NOTE: &str = "the token of operator {operator.name} ({operator.role}) is shown only once; keep it";
+const REMEDY: &str = "replace it with `petstore operator rotate {operator.name}`";
 
-pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
-    match verb {
-        OperatorCommand::Create { name, role, settings } => {
+pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<OperatorCommand>) -> Result<(), CliError> {
+    match command {
+        OperatorCommand::Create { name, role } => {
             let request = json!({ "name": name, "role": role });
             settings.run_once("CreateOperator", &request, "token", NOTE, REMEDY)
         }
-        OperatorCommand::List(settings) => {
-            settings.list("ListOperators", &json!({}), usize::MAX, |page| table(COLUMNS, &page["operators"]))
-        }
-        OperatorCommand::Rotate { name, settings } => {
+        OperatorCommand::List => settings.list("ListOperators", &json!({}), COLUMNS),
+        OperatorCommand::Rotate { name } => {
             settings.run_once("RotateOperator", &json!({ "name": name }), "token", NOTE, REMEDY)
         }
-        OperatorCommand::Revoke { name, force, confirmation, settings } => {
+        OperatorCommand::Revoke { name, force, confirmation } => {
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
             let revoke = |force| settings.call("RevokeOperator", &json!({ "name": name, "force": force }));
             let revoked = match revoke(force) {
@@ -79,7 +71,7 @@ pub(crate) fn run(verb: OperatorCommand) -> Result<(), CliError> {
                 Err(CliError::Core(refusal))
                     if refusal.status().code() == Code::FailedPrecondition && confirmation.can_ask() =>
                 {
-                    confirmation.ask(&format!("{refusal}. Revoke all the same?"))?;
+                    confirmation.ask(&format!("{refusal}. Revoke it anyway?"))?;
                     revoke(true)
                 }
                 answer => answer,

@@ -17,14 +17,14 @@ use crate::{error::CliError, output};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsSettings {
-    /// The shell
+    /// Shell that the script is for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManSettings {
-    /// The folder to write the pages to, one for each command; it is created if it is missing
+    /// Folder for the pages, one for each command; it is created if it is missing
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
 }
@@ -40,10 +40,10 @@ pub(crate) fn completions(settings: &CompletionsSettings, mut program: Command) 
 const EXAMPLES: &str = include_str!("examples.txt");
 
 const EXIT_STATUS: [&str; 4] = [
-    "0: the command has done what it was asked.",
-    "1: it failed; one line on stderr says why.",
-    "2: an argument or a setting is invalid, and nothing was done.",
-    "3: the account, key, operator or refusal that it names does not exist.",
+    "0: the command succeeded.",
+    "1: it failed; one line on stderr has the reason.",
+    "2: an argument or a setting is invalid; nothing was done.",
+    "3: the account, key, operator or refusal in its arguments does not exist.",
 ];
 
 /// Writes the manual pages of `program`.

@@ -1,38 +1,41 @@
 //! The admin port: liveness, readiness, metrics and the log level.
 
-mod client;
 mod host;
-mod log_level;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{ConnectInfo, Request, State},
     http::{
-        StatusCode,
+        HeaderMap, StatusCode,
         header::{CONTENT_TYPE, RETRY_AFTER},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use petstore_gateway::{admin_router, error_response, with_whole_body};
-use petstore_telemetry::metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges};
-use tokio::sync::Semaphore;
+use petstore_gateway::{PartState, admin_of, admin_router, error_response, with_whole_body};
+use petstore_telemetry::{
+    logs,
+    metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
+};
+use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
-pub(crate) use self::client::{AdminPortClient, AdminPortError, AdminUrlSettings};
 use super::{
-    lifecycle::PhaseWatch,
-    readiness::{PartStates, Readiness, Sources},
+    Phase,
+    readiness::{Readiness, Sources},
 };
 use crate::settings::HostName;
 
 /// Health of the process, and the admin API of its gateway. The port is served before the parts exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
-    phase: PhaseWatch,
+    phase: watch::Receiver<Phase>,
     sources: Arc<OnceLock<Sources>>,
     admin_api: Arc<OnceLock<Router>>,
     ready: IntGauge,
@@ -40,7 +43,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn new(phase: PhaseWatch) -> Self {
+    pub(crate) fn new(phase: watch::Receiver<Phase>) -> Self {
         let ready = gauge("petstore_ready", "1 while /readyz answers 200.");
         let parts =
             gauges("petstore_part_up", "1 while the part works; /readyz has the same parts.", &["part"]);
@@ -56,8 +59,8 @@ impl Health {
     async fn update_metrics(&self) {
         let readiness = self.readiness().await;
         self.ready.set(readiness.takes_requests().into());
-        for (part, is_up) in readiness.parts() {
-            self.parts.with_label_values(&[part]).set(is_up.into());
+        for (part, state) in &readiness.parts {
+            self.parts.with_label_values(&[part]).set((*state != PartState::Down).into());
         }
     }
 
@@ -70,9 +73,9 @@ impl Health {
     async fn readiness(&self) -> Readiness {
         let parts = match self.sources.get() {
             Some(sources) => sources.states().await,
-            None => PartStates::default(),
+            None => Vec::new(),
         };
-        Readiness::judge(self.phase.now(), parts)
+        Readiness::new(*self.phase.borrow(), parts)
     }
 }
 
@@ -91,7 +94,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, 
         .route("/console", any(admin_api))
         .route("/console/", any(admin_api))
         .route("/console/{*path}", any(admin_api))
-        .route("/log-level", get(log_level::get).put(log_level::set))
+        .route("/log-level", get(log_level).put(set_log_level))
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
         .layer(middleware::from_fn_with_state(names.into(), host::check));
     Router::new()
@@ -112,7 +115,7 @@ async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Ne
     if let Ok(_slot) = slots.try_acquire() {
         return next.run(request).await;
     }
-    let message = "the admin port has more to do than it can; try again later";
+    let message = "the admin port answers as many requests as it can; try again in a second";
     let refusal = error_response(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", message);
     ([(RETRY_AFTER, "1")], refusal).into_response()
 }
@@ -133,6 +136,35 @@ async fn admin_api(State(health): State<Health>, request: Request) -> Response {
     router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }
 
+async fn log_level() -> Response {
+    match logs::log() {
+        Some(log) => log.filter().into_response(),
+        None => not_found().await, // the log belongs to the program that embeds the service
+    }
+}
+
+/// Changes the filter of the log to the one in the body, for an admin.
+async fn set_log_level(
+    State(health): State<Health>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    filter: String,
+) -> Response {
+    let core = health.sources.get().and_then(|sources| sources.core.clone());
+    let (Some(log), Some(core)) = (logs::log(), core) else { return not_found().await };
+    let operator = match admin_of(core, &headers, peer.ip()).await {
+        Ok(operator) => operator,
+        Err(refusal) => return refusal,
+    };
+    match log.set_filter(filter.trim()) {
+        Ok(()) => {
+            tracing::warn!(operator, client = %peer.ip(), filter = filter.trim(), "changed the filter of the log");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(invalid) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
+    }
+}
+
 async fn not_found() -> Response {
     let paths = "the admin port has /livez, /readyz, /metrics, /log-level, and that of a gateway \
                  /admin/v1 and /console";
@@ -149,11 +181,10 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::process::lifecycle::{Lifecycle, Phase};
 
-    async fn answer_to(lifecycle: &Lifecycle, method: &str, path: &str) -> (u16, String) {
+    async fn answer_to(phase: &watch::Sender<Phase>, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let response = router(Health::new(lifecycle.watch()), Exposition::default(), Vec::new(), 1)
+        let response = router(Health::new(phase.subscribe()), Exposition::default(), Vec::new(), 1)
             .oneshot(request)
             .await
             .unwrap();
@@ -164,29 +195,29 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_lives_from_its_start_to_its_end() {
-        let lifecycle = Lifecycle::new();
-        for phase in [Phase::Starting, Phase::Serving, Phase::Draining, Phase::ClosingAdmin] {
-            lifecycle.enter(phase);
-            assert_eq!(answer_to(&lifecycle, "GET", "/livez").await, (200, "ok".to_owned()));
+        let phase = watch::Sender::new(Phase::Starting);
+        for next in [Phase::Starting, Phase::Serving, Phase::Draining, Phase::ClosingAdmin] {
+            phase.send_replace(next);
+            assert_eq!(answer_to(&phase, "GET", "/livez").await, (200, "ok".to_owned()));
         }
     }
 
     #[tokio::test]
     async fn only_a_serving_process_is_ready() {
-        let lifecycle = Lifecycle::new();
+        let phase = watch::Sender::new(Phase::Starting);
         let down = (503, r#"{"status":"down","parts":{}}"#.to_owned());
-        assert_eq!(answer_to(&lifecycle, "GET", "/readyz").await, down);
-        lifecycle.enter(Phase::Serving);
-        assert_eq!(answer_to(&lifecycle, "GET", "/readyz").await.0, 200);
-        lifecycle.enter(Phase::Draining);
-        assert_eq!(answer_to(&lifecycle, "GET", "/readyz").await, down);
+        assert_eq!(answer_to(&phase, "GET", "/readyz").await, down);
+        phase.send_replace(Phase::Serving);
+        assert_eq!(answer_to(&phase, "GET", "/readyz").await.0, 200);
+        phase.send_replace(Phase::Draining);
+        assert_eq!(answer_to(&phase, "GET", "/readyz").await, down);
     }
 
     #[tokio::test]
     async fn everything_else_is_a_404_in_json() {
-        let lifecycle = Lifecycle::new();
+        let phase = watch::Sender::new(Phase::Starting);
         for (method, path) in [("GET", "/"), ("GET", "/readyz/"), ("GET", "/v1/pets"), ("POST", "/livez")] {
-            let (status, body) = answer_to(&lifecycle, method, path).await;
+            let (status, body) = answer_to(&phase, method, path).await;
             let body: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, &body["code"]), (404, &json!("ROUTE_NOT_FOUND")), "{method} {path}");
         }

@@ -18,87 +18,89 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
 use tokio::task::spawn_blocking;
 
-use super::{StartError, store_disk::folder_of};
+use super::{StartError, parts::folder_of};
 
 /// Reason why there is no first key or token.
 #[derive(Debug, thiserror::Error)]
 pub enum FirstSecretError {
     /// The file cannot be read or written.
-    #[error("the file cannot be written: {0}")]
+    #[error("the file cannot be read or written: {0}")]
     File(#[from] io::Error),
     /// The file already exists.
-    #[error("there is a file of that name, which may be of another store: move it away")]
+    #[error("a file of that name exists and may belong to another store; move it away")]
     InTheWay,
     /// The store refuses the account or the operator.
     #[error(transparent)]
     Store(#[from] PetStoreError),
 }
 
+/// Kind of secret that a new store begins with.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    ApiKey(Environment),
+    OperatorToken,
+}
+
 /// Secret that a new store begins with.
-trait FirstSecret: Sized + Send + Sync + 'static {
-    /// Name of the file beside the store.
-    const FILE: &'static str;
-    /// Name of the secret in messages.
-    const NAME: &'static str;
-
-    fn parse(written: &str) -> Option<Self>;
-    fn expose(&self) -> &str;
-    /// Returns `true` if the store has none yet.
-    fn is_missing(store: &Store) -> impl Future<Output = Result<bool, PetStoreError>> + Send;
-    /// Returns `true` if the store has this one.
-    fn is_known(&self, store: &Store) -> impl Future<Output = Result<bool, PetStoreError>> + Send;
-    /// Adds it to the store. Returns `false` if another process was faster.
-    fn add(&self, store: &Store, now: UnixMillis)
-    -> impl Future<Output = Result<bool, PetStoreError>> + Send;
+enum Secret {
+    ApiKey(ApiKey),
+    OperatorToken(OperatorToken),
 }
 
-impl FirstSecret for ApiKey {
-    const FILE: &'static str = "first-api-key";
-    const NAME: &'static str = "API key";
-
-    fn parse(written: &str) -> Option<Self> {
-        Self::parse(written)
+impl Kind {
+    /// Returns the name of the file beside the store, and the name of the secret in messages.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ApiKey(_) => ("first-api-key", "API key"),
+            Self::OperatorToken => ("first-operator-token", "operator token"),
+        }
     }
 
-    fn expose(&self) -> &str {
-        self.expose()
+    fn generate(self) -> Secret {
+        match self {
+            Self::ApiKey(environment) => Secret::ApiKey(ApiKey::generate(environment)),
+            Self::OperatorToken => Secret::OperatorToken(OperatorToken::generate()),
+        }
     }
 
-    async fn is_missing(store: &Store) -> Result<bool, PetStoreError> {
-        Ok(!store.has_accounts().await?)
+    fn parse(self, written: &str) -> Option<Secret> {
+        match self {
+            Self::ApiKey(_) => ApiKey::parse(written).map(Secret::ApiKey),
+            Self::OperatorToken => OperatorToken::parse(written).map(Secret::OperatorToken),
+        }
     }
 
-    async fn is_known(&self, store: &Store) -> Result<bool, PetStoreError> {
-        store.has_key(self).await
-    }
-
-    async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, PetStoreError> {
-        Ok(store.create_first_account(self, now).await?.is_some())
+    /// Returns `true` if the store has no secret of this kind yet.
+    async fn is_missing(self, store: &Store) -> Result<bool, PetStoreError> {
+        match self {
+            Self::ApiKey(_) => Ok(!store.has_accounts().await?),
+            Self::OperatorToken => Ok(!store.has_operators().await?),
+        }
     }
 }
 
-impl FirstSecret for OperatorToken {
-    const FILE: &'static str = "first-operator-token";
-    const NAME: &'static str = "operator token";
-
-    fn parse(written: &str) -> Option<Self> {
-        Self::parse(written)
-    }
-
+impl Secret {
     fn expose(&self) -> &str {
-        self.expose()
+        match self {
+            Self::ApiKey(key) => key.expose(),
+            Self::OperatorToken(token) => token.expose(),
+        }
     }
 
-    async fn is_missing(store: &Store) -> Result<bool, PetStoreError> {
-        Ok(!store.has_operators().await?)
-    }
-
+    /// Returns `true` if the store has this secret.
     async fn is_known(&self, store: &Store) -> Result<bool, PetStoreError> {
-        store.has_token(self).await
+        match self {
+            Self::ApiKey(key) => store.has_key(key).await,
+            Self::OperatorToken(token) => store.has_token(token).await,
+        }
     }
 
+    /// Adds the secret to the store. Returns `false` if another process was faster.
     async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, PetStoreError> {
-        Ok(store.create_first_operator(self, now).await?.is_some())
+        match self {
+            Self::ApiKey(key) => Ok(store.create_first_account(key, now).await?.is_some()),
+            Self::OperatorToken(token) => Ok(store.create_first_operator(token, now).await?.is_some()),
+        }
     }
 }
 
@@ -109,7 +111,7 @@ pub(crate) async fn create_account(
     environment: Environment,
     clock: &Clock,
 ) -> Result<Option<PathBuf>, StartError> {
-    create(store, url, || ApiKey::generate(environment), clock).await
+    create(store, url, Kind::ApiKey(environment), clock).await
 }
 
 /// Creates the first operator of a store in a file that has none. Returns the file with the operator's token.
@@ -118,22 +120,23 @@ pub(crate) async fn create_operator(
     url: &DatabaseUrl,
     clock: &Clock,
 ) -> Result<Option<PathBuf>, StartError> {
-    create(store, url, OperatorToken::generate, clock).await
+    create(store, url, Kind::OperatorToken, clock).await
 }
 
 /// Creates the secret of a store in a file. Does nothing for a database server: there is no folder beside it,
 /// and its operator creates accounts and operators with commands.
-async fn create<S: FirstSecret>(
+async fn create(
     store: &Store,
     url: &DatabaseUrl,
-    generate: impl FnOnce() -> S,
+    kind: Kind,
     clock: &Clock,
 ) -> Result<Option<PathBuf>, StartError> {
     let Some(path) = url.sqlite_file() else { return Ok(None) };
-    let files = Files::new::<S>(path);
-    match files.create(store, generate, clock).await {
+    let (file, secret) = kind.names();
+    let files = Files::new(path, file);
+    match files.create(store, kind, clock).await {
         Ok(is_created) => Ok(is_created.then_some(files.secret)),
-        Err(source) => Err(StartError::FirstSecret { what: S::NAME, file: files.secret, source }),
+        Err(source) => Err(StartError::FirstSecret { secret, file: files.secret, source }),
     }
 }
 
@@ -149,26 +152,21 @@ struct Files {
 }
 
 impl Files {
-    fn new<S: FirstSecret>(store: &Path) -> Self {
+    fn new(store: &Path, name: &str) -> Self {
         let mut draft = store.as_os_str().to_owned();
-        draft.push(format!(".{}", S::FILE));
-        Self { folder: folder_of(store), secret: store.with_file_name(S::FILE), draft: draft.into() }
+        draft.push(format!(".{name}"));
+        Self { folder: folder_of(store), secret: store.with_file_name(name), draft: draft.into() }
     }
 
     /// Creates the secret, and returns `true` if it is new.
-    async fn create<S: FirstSecret>(
-        &self,
-        store: &Store,
-        generate: impl FnOnce() -> S,
-        clock: &Clock,
-    ) -> Result<bool, FirstSecretError> {
-        if self.blocking(Self::read_draft).await?.is_none() && !S::is_missing(store).await? {
+    async fn create(&self, store: &Store, kind: Kind, clock: &Clock) -> Result<bool, FirstSecretError> {
+        if self.blocking(Self::read_draft).await?.is_none() && !kind.is_missing(store).await? {
             return Ok(false);
         }
         // If several processes start at once, the first creates the secret and the others find it.
         let _lock = self.blocking(Self::lock).await?;
-        if S::is_missing(store).await? {
-            let secret = generate();
+        if kind.is_missing(store).await? {
+            let secret = kind.generate();
             let written = format!("{}\n", secret.expose());
             self.blocking(move |files| files.write_draft(&written)).await?;
             if secret.add(store, clock.now()).await? {
@@ -176,7 +174,7 @@ impl Files {
                 return Ok(true);
             }
         } else if let Some(draft) = self.blocking(Self::read_draft).await?
-            && let Some(secret) = S::parse(draft.trim_end())
+            && let Some(secret) = kind.parse(draft.trim_end())
             && secret.is_known(store).await?
         {
             self.blocking(Self::publish).await?;

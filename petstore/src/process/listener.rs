@@ -11,8 +11,8 @@ use tokio::{net::TcpListener, task::spawn_blocking};
 pub(crate) use self::unix::SocketFile;
 use super::StartError;
 use crate::{
-    os_error,
-    settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr, PlainAddr},
+    output::reason,
+    settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr},
 };
 
 /// Bound port, with its real number if 0 was requested.
@@ -34,7 +34,7 @@ pub(crate) struct BoundGrpc {
 /// Binds the address in the setting. If it is a name, the first of its addresses that can be bound is used.
 pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bound, StartError> {
     let addrs = addr.resolve().await.map_err(|error| {
-        InvalidSetting::new(setting, format!("cannot resolve {addr}: {}", os_error::reason(&error)))
+        InvalidSetting::new(setting, format!("cannot resolve {addr}: {}", reason(&error)))
     })?;
     let failed = |source: io::Error| refused(setting, addr, &source);
     let listener = TcpListener::bind(addrs.as_slice()).await.map_err(failed)?;
@@ -45,22 +45,19 @@ pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bou
 /// Binds the port or the socket of `--grpc-addr`.
 pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, StartError> {
     let setting = "--grpc-addr";
-    match addr {
+    let (listener, addr, file) = match addr {
         GrpcAddr::Tcp(addr) => {
             let Bound { listener, addr } = bind(setting, addr).await?;
-            Ok(BoundGrpc {
-                listener: grpc::Listener::Tcp(listener),
-                addr: GrpcAddr::Tcp(addr.into()),
-                file: None,
-            })
+            (grpc::Listener::Tcp(listener), GrpcAddr::Tcp(addr.into()), None)
         }
         GrpcAddr::Unix(path) => {
             let wanted = path.clone();
             let bound = spawn_blocking(move || unix::bind(&wanted)).await.map_err(io::Error::other).flatten();
             let (listener, file) = bound.map_err(|error| refused(setting, addr, &error))?;
-            Ok(BoundGrpc { listener: grpc::Listener::Unix(listener), addr: addr.clone(), file: Some(file) })
+            (grpc::Listener::Unix(listener), addr.clone(), Some(file))
         }
-    }
+    };
+    Ok(BoundGrpc { listener, addr, file })
 }
 
 /// Bound ports of REST, at least one.
@@ -70,31 +67,14 @@ pub(crate) struct BoundRest {
     pub(crate) https: Option<(Bound, Certificate)>,
 }
 
-/// Addresses of REST, with the real ports if 0 was requested.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RestAddrs {
-    pub(crate) http: Option<SocketAddr>,
-    pub(crate) https: Option<SocketAddr>,
-}
-
-impl BoundRest {
-    pub(crate) fn addrs(&self) -> RestAddrs {
-        RestAddrs {
-            http: self.http.as_ref().map(|port| port.addr),
-            https: self.https.as_ref().map(|(port, _)| port.addr),
-        }
-    }
-}
-
 /// Binds `--http-addr` and `--https-addr`, and reads the certificate.
 pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, StartError> {
     let http = match (&settings.http_addr, &settings.https_addr) {
-        (PlainAddr::At(addr), _) => Some(bind("--http-addr", addr).await?),
-        (PlainAddr::Off, Some(_)) => None,
-        (PlainAddr::Off, None) => {
-            return Err(
-                InvalidSetting::new("--http-addr", "may be off only where --https-addr is given").into()
-            );
+        (Some(addr), _) => Some(bind("--http-addr", addr).await?),
+        (None, Some(_)) => None,
+        (None, None) => {
+            let reason = "`off` needs --https-addr, so that REST has a port";
+            return Err(InvalidSetting::new("--http-addr", reason).into());
         }
     };
     let https = match (&settings.https_addr, &settings.https_cert, &settings.https_key) {
@@ -119,7 +99,7 @@ async fn read_certificate(files: CertificateFiles) -> Result<Certificate, Invali
 }
 
 fn refused(setting: &'static str, addr: &dyn fmt::Display, error: &io::Error) -> StartError {
-    StartError::Listen { setting, addr: addr.to_string(), reason: os_error::reason(error) }
+    StartError::Listen { setting, addr: addr.to_string(), reason: reason(error) }
 }
 
 #[cfg(test)]

@@ -1,12 +1,18 @@
 //! Parts of a process.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use futures_util::FutureExt;
 use petstore_clock::Clock;
 use petstore_core::{
     Core, DatabaseUrl,
     grpc::{self, Security},
-    store::{OpenOptions, Store},
+    store::Store,
 };
 use petstore_gateway::{
     Gateway, RestApp,
@@ -16,39 +22,20 @@ use petstore_gateway::{
     },
     server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits, Transport},
 };
-use petstore_telemetry::traces::{Exporter, ExporterSettings, Traces};
+use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
+use rustix::fs::{StatVfs, statvfs};
 use tokio::task::spawn_blocking;
 
 use super::{
-    Process, StartError, admin,
-    core_transport::ReplaceableTransport,
-    lifecycle::Phase,
-    listener::{Bound, BoundGrpc, BoundRest, RestAddrs},
-    store_disk,
+    Phase, Process, StartError, admin,
+    listener::{Bound, BoundGrpc, BoundRest},
+    reload::ReplaceableTransport,
 };
-use crate::settings::{
-    CoreAddressSettings, EdgeSettings, GrpcAddr, GrpcSettings, InvalidSetting, ProcessSettings,
-};
+use crate::settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
 
 impl Process {
-    /// Starts to trace requests under this service name, if the settings require it.
-    pub(crate) fn trace(
-        &mut self,
-        service: &'static str,
-        settings: &ProcessSettings,
-    ) -> Result<Traces, InvalidSetting> {
-        let Some(endpoint) = settings.otlp_endpoint.clone() else { return Ok(Traces::off()) };
-        let version = env!("CARGO_PKG_VERSION");
-        let settings = ExporterSettings { endpoint, ratio: settings.trace_ratio, service, version };
-        let exporter = Exporter::start(settings, &self.spans)
-            .map_err(|error| InvalidSetting::new("--otlp-endpoint", error.to_string()))?;
-        let traces = exporter.traces();
-        self.traces = Some(exporter);
-        Ok(traces)
-    }
-
     /// Serves the admin port, from before the process is ready until its end.
-    pub(crate) fn serve_admin(&mut self, port: Bound) -> SocketAddr {
+    pub(super) fn serve_admin(&mut self, port: Bound) {
         let connections = self.connection_limits.admin;
         let at_once = connections - connections / 4; // a quarter is for health
         let (health, metrics, names) = (self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
@@ -61,25 +48,23 @@ impl Process {
             slots: ConnectionSlots::new(connections, connections).reclaiming(),
             metrics: ConnectionMetrics::default(), // not shown
         };
-        let draining = self.draining();
+        let draining = self.reached(Phase::Draining);
         self.add("the admin port", Phase::ClosingAdmin, |end| {
             server::serve(port.listener, admin, draining, end)
         });
-        port.addr
     }
 
     /// Serves REST, and runs the gateway's background work.
-    pub(crate) fn serve_rest(
-        &mut self,
-        ports: BoundRest,
-        settings: &EdgeSettings,
-        gateway: Gateway,
-    ) -> RestAddrs {
-        let addrs = ports.addrs();
+    pub(crate) fn serve_rest(&mut self, ports: BoundRest, settings: &EdgeSettings, gateway: Gateway) {
         let metrics = ConnectionMetrics::default();
         self.metrics.add(metrics.collectors());
-        let certificate = ports.https.as_ref().map(|(_, certificate)| certificate);
-        self.metrics.add(server::certificate_metrics(certificate));
+        let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
+        self.metrics.add(server::certificate_metrics(certificate.as_ref()));
+        if let Some(certificate) = certificate {
+            self.reloads.add("the HTTPS certificate", move || {
+                certificate.reload().map_err(|error| error.to_string())
+            });
+        }
         let server = Server {
             transport: Transport::Plain,
             app: Arc::new(RestApp::from(gateway.clone())),
@@ -88,26 +73,20 @@ impl Process {
                 .exempting(settings.trusted_proxies()),
             metrics,
         };
-        if let Some((_, certificate)) = &ports.https {
-            let certificate = certificate.clone();
-            self.reloads.add("the HTTPS certificate", move || {
-                certificate.reload().map_err(|error| error.to_string())
-            });
-        }
+        self.addresses.http = ports.http.as_ref().map(|port| port.addr);
+        self.addresses.https = ports.https.as_ref().map(|(port, _)| port.addr);
         let http = ports.http.map(|port| ("the REST port", port, Transport::Plain));
         let https =
             ports.https.map(|(port, certificate)| ("the HTTPS port", port, Transport::Tls(certificate)));
         for (name, port, transport) in http.into_iter().chain(https) {
-            let (server, draining) = (Server { transport, ..server.clone() }, self.draining());
+            let (server, draining) = (Server { transport, ..server.clone() }, self.reached(Phase::Draining));
             self.add(name, Phase::ClosingHttp, |end| server::serve(port.listener, server, draining, end));
         }
         self.sources.gateway = Some(gateway.clone());
         self.metrics.add(gateway.metrics());
-        self.add("the gateway's background work", Phase::ClosingBackground, async move |end| {
-            gateway.run_background(end).await;
-            Ok(())
+        self.add("the gateway's background work", Phase::ClosingBackground, |end| {
+            Box::pin(gateway.run_background(end).map(Ok))
         });
-        addrs
     }
 
     /// Returns the rate limiter: in Redis if there is one, otherwise in this process. Redis has been probed
@@ -125,10 +104,7 @@ impl Process {
         let limiter = Arc::new(ResilientLimiter::start(redis, resilience, clock.clone()).await);
         self.metrics.add(redis_metrics(Some(&limiter)));
         let watched = Arc::clone(&limiter);
-        self.add("the watch on Redis", Phase::ClosingBackground, async move |end| {
-            watched.watch(end).await;
-            Ok(())
-        });
+        self.add("the watch on Redis", Phase::ClosingBackground, |end| Box::pin(watched.watch(end).map(Ok)));
         limiter
     }
 
@@ -138,9 +114,9 @@ impl Process {
         transport: CoreTransport,
         settings: &CoreAddressSettings,
     ) -> CoreTransport {
-        let (transport, settings) = (ReplaceableTransport::new(transport), settings.clone());
-        let replaced = transport.clone();
-        if settings.token.service_token_file.is_some() || settings.core.core_ca.is_some() {
+        let transport = ReplaceableTransport::new(transport);
+        if settings.token.service_token_file.is_some() || settings.core_ca.is_some() {
+            let (replaced, settings) = (transport.clone(), settings.clone());
             self.reloads.add("the token or certificate for the core", move || {
                 replaced.replace(settings.connect().map_err(|error| error.to_string())?);
                 Ok(())
@@ -158,7 +134,8 @@ impl Process {
         settings: &GrpcSettings,
         security: Security,
         core: Core,
-    ) -> GrpcAddr {
+    ) {
+        let BoundGrpc { listener, addr, file } = port;
         if let Some(required) = security.token() {
             let settings = settings.token.clone();
             self.reloads.add("the token of gRPC callers", move || {
@@ -168,24 +145,24 @@ impl Process {
                 Ok(())
             });
         }
+        self.addresses.grpc = Some(addr);
         self.sources.core = Some(CoreTransport::new(grpc::in_memory(&core)));
+        self.metrics.add(core.metrics());
         let background = core.clone();
-        self.add("the core's background work", Phase::ClosingBackground, async move |end| {
-            background.run_background(end).await;
-            Ok(())
+        self.add("the core's background work", Phase::ClosingBackground, |end| {
+            Box::pin(background.run_background(end).map(Ok))
         });
-        let BoundGrpc { listener, addr, file } = port;
         let limits = grpc::GrpcServerLimits {
             connections: self.connection_limits.grpc,
             drain_deadline: self.drain_deadline,
         };
-        self.metrics.add(core.metrics());
-        self.add("the gRPC port", Phase::ClosingGrpc, async move |end| {
-            let ended = grpc::serve(listener, security, core, end, limits).await;
-            let removed = spawn_blocking(|| drop(file)).await;
-            ended.and(removed.map_err(io::Error::other))
+        self.add("the gRPC port", Phase::ClosingGrpc, |end| {
+            Box::pin(async move {
+                let ended = grpc::serve(listener, security, core, end, limits).await;
+                let removed = spawn_blocking(|| drop(file)).await;
+                ended.and(removed.map_err(io::Error::other))
+            })
         });
-        addr
     }
 
     /// Opens the store, with its replicas.
@@ -193,20 +170,55 @@ impl Process {
         &mut self,
         url: &DatabaseUrl,
         replicas: &[DatabaseUrl],
-        options: OpenOptions,
+        settings: &StoreSettings,
     ) -> Result<Store, StartError> {
-        let store = Store::open(url, options).await?.with_replicas(url, replicas)?;
+        let store = Store::open(url, settings.open_options()).await?.with_replicas(url, replicas)?;
+        let store = store.with_pet_cache(settings.pet_cache);
+        self.addresses.store = Some(url.to_string());
         self.sources.store = Some(store.clone());
-        self.metrics.add(store_disk::metrics(url));
+        self.metrics.add(disk_metrics(url));
         Ok(store)
-    }
-
-    /// Completes when connections have to end after their current request.
-    fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.lifecycle.watch().reached(Phase::Draining)
     }
 
     fn limits(&self) -> ServerLimits {
         ServerLimits { drain_deadline: self.drain_deadline, ..ServerLimits::default() }
     }
+}
+
+/// Returns the metrics of the file system of a store in a file. A database server has its own.
+fn disk_metrics(url: &DatabaseUrl) -> Collectors {
+    let folder = url.sqlite_file().map(folder_of);
+    vec![
+        sampled(
+            "petstore_store_disk_available_bytes",
+            "Free bytes of the file system with the store's file; not shown for PostgreSQL.",
+            folder.clone(),
+            |disk| disk.f_bavail.saturating_mul(disk.f_frsize),
+        ),
+        sampled(
+            "petstore_store_disk_size_bytes",
+            "Size of the file system with the store's file, in bytes; not shown for PostgreSQL.",
+            folder,
+            |disk| disk.f_blocks.saturating_mul(disk.f_frsize),
+        ),
+    ]
+}
+
+/// Returns the folder that a file is in.
+pub(super) fn folder_of(file: &Path) -> PathBuf {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
+fn sampled(
+    name: &str,
+    help: &str,
+    folder: Option<PathBuf>,
+    value: fn(&StatVfs) -> u64,
+) -> Box<dyn Collector> {
+    Sampled::boxed(gauges(name, help, &[]), move |gauge: &IntGaugeVec| {
+        if let Some(disk) = folder.as_ref().and_then(|folder| statvfs(folder).ok()) {
+            gauge.with_label_values::<&str>(&[]).set(i64::try_from(value(&disk)).unwrap_or(i64::MAX));
+        }
+    })
 }

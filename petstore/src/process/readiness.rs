@@ -7,7 +7,7 @@ use petstore_gateway::{Gateway, PartState, core_client::CoreTransport};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::lifecycle::Phase;
+use super::Phase;
 
 /// Timeout of a ping. A database that takes longer to answer is down.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
@@ -21,23 +21,17 @@ pub(crate) struct Sources {
     pub(crate) store: Option<Store>,
 }
 
-/// State of each part; `None` if the process does not have it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PartStates {
-    core: Option<PartState>,
-    database: Option<PartState>,
-    limiter: Option<PartState>,
-}
-
 /// Readiness that `/readyz` reports.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Readiness {
     status: PartState,
-    parts: PartStates,
+    /// Parts that the process has, by name.
+    pub(crate) parts: Vec<(&'static str, PartState)>,
 }
 
 impl Sources {
-    pub(crate) async fn states(&self) -> PartStates {
+    /// Returns the state of each part that the process has.
+    pub(crate) async fn states(&self) -> Vec<(&'static str, PartState)> {
         let gateway = self.gateway.as_ref().map(Gateway::readiness);
         let database = match &self.store {
             None => None,
@@ -47,44 +41,28 @@ impl Sources {
                 Ok(Err(_)) | Err(_) => Some(PartState::Down),
             },
         };
-        PartStates {
-            core: gateway.map(|parts| parts.core),
-            database,
-            limiter: gateway.map(|parts| parts.limiter),
-        }
-    }
-}
-
-impl PartStates {
-    fn named(self) -> impl Iterator<Item = (&'static str, PartState)> {
-        [("core", self.core), ("database", self.database), ("limiter", self.limiter)]
-            .into_iter()
-            .filter_map(|(name, state)| Some((name, state?)))
+        let (core, limiter) = (gateway.map(|parts| parts.core), gateway.map(|parts| parts.limiter));
+        let parts = [("core", core), ("database", database), ("limiter", limiter)];
+        parts.into_iter().filter_map(|(name, state)| Some((name, state?))).collect()
     }
 }
 
 impl Readiness {
-    /// Returns the readiness. A process is as ready as its worst part, and down while it starts and while it
+    /// Creates the readiness. A process is as ready as its worst part, and down while it starts and while it
     /// stops.
-    pub(crate) fn judge(phase: Phase, parts: PartStates) -> Self {
-        let worst = parts.named().map(|(_, state)| state).max();
-        let status = if phase == Phase::Serving { worst.unwrap_or(PartState::Ok) } else { PartState::Down };
-        Self { status, parts }
+    pub(crate) fn new(phase: Phase, parts: Vec<(&'static str, PartState)>) -> Self {
+        let worst = parts.iter().map(|(_, state)| *state).max().unwrap_or(PartState::Ok);
+        Self { status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
     }
 
-    pub(crate) fn takes_requests(self) -> bool {
+    pub(crate) fn takes_requests(&self) -> bool {
         self.status != PartState::Down
     }
 
-    /// Returns each part that the process has, with `true` if it works.
-    pub(crate) fn parts(self) -> impl Iterator<Item = (&'static str, bool)> {
-        self.parts.named().map(|(name, state)| (name, state != PartState::Down))
-    }
-
     /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`.
-    pub(crate) fn body(self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let parts: Map<_, _> =
-            self.parts.named().map(|(name, state)| (name.to_owned(), word(state).into())).collect();
+            self.parts.iter().map(|(name, state)| ((*name).to_owned(), word(*state).into())).collect();
         json!({ "status": word(self.status), "parts": parts })
     }
 }
@@ -101,34 +79,22 @@ fn word(state: PartState) -> &'static str {
 mod tests {
     use super::*;
 
-    const READY: PartStates =
-        PartStates { core: Some(PartState::Ok), database: Some(PartState::Ok), limiter: Some(PartState::Ok) };
-
-    fn body(phase: Phase, parts: PartStates) -> Value {
-        Readiness::judge(phase, parts).body()
-    }
-
-    #[test]
-    fn the_body_names_the_status_and_every_part() {
-        let parts = json!({ "core": "ok", "database": "ok", "limiter": "ok" });
-        assert_eq!(body(Phase::Serving, READY), json!({ "status": "ok", "parts": parts }));
+    fn readiness(phase: Phase, [core, database, limiter]: [PartState; 3]) -> Readiness {
+        Readiness::new(phase, vec![("core", core), ("database", database), ("limiter", limiter)])
     }
 
     #[test]
     fn a_process_is_as_ready_as_its_worst_part() {
-        let degraded = PartStates { limiter: Some(PartState::Degraded), ..READY };
-        assert_eq!(body(Phase::Serving, degraded)["status"], "degraded");
-        assert!(Readiness::judge(Phase::Serving, degraded).takes_requests());
-
-        let down = PartStates { core: Some(PartState::Down), ..degraded };
-        assert_eq!(body(Phase::Serving, down)["status"], "down");
-        assert!(!Readiness::judge(Phase::Serving, down).takes_requests());
-    }
-
-    #[test]
-    fn an_absent_component_is_left_out() {
-        let core = PartStates { database: Some(PartState::Ok), ..PartStates::default() };
-        assert_eq!(body(Phase::Serving, core), json!({ "status": "ok", "parts": { "database": "ok" } }));
+        use PartState::{Degraded, Down, Ok};
+        for (parts, status) in
+            [([Ok, Ok, Ok], "ok"), ([Ok, Ok, Degraded], "degraded"), ([Down, Ok, Degraded], "down")]
+        {
+            let readiness = readiness(Phase::Serving, parts);
+            let named =
+                json!({ "core": word(parts[0]), "database": word(parts[1]), "limiter": word(parts[2]) });
+            assert_eq!(readiness.body(), json!({ "status": status, "parts": named }));
+            assert_eq!(readiness.takes_requests(), status != "down");
+        }
     }
 
     #[test]
@@ -141,8 +107,9 @@ mod tests {
             Phase::ClosingBackground,
             Phase::ClosingAdmin,
         ] {
-            assert!(!Readiness::judge(phase, READY).takes_requests(), "{phase:?}");
-            assert_eq!(body(phase, READY)["status"], "down", "{phase:?}");
+            let readiness = readiness(phase, [PartState::Ok; 3]);
+            assert!(!readiness.takes_requests(), "{phase:?}");
+            assert_eq!(readiness.body()["status"], "down", "{phase:?}");
         }
     }
 }

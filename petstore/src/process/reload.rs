@@ -1,8 +1,19 @@
 //! Certificates and tokens that are read again on SIGHUP.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
+};
 
+use futures_util::future::BoxFuture;
+use petstore_gateway::core_client::CoreTransport;
 use tokio::task::spawn_blocking;
+use tonic::body::Body;
+use tower::{BoxError, Service, ServiceExt};
+
+type Request = axum::http::Request<Body>;
+type Response = axum::http::Response<Body>;
 
 /// Reads a part's files again and uses them. Returns the reason if they cannot be used, and then changes
 /// nothing.
@@ -13,24 +24,25 @@ type Read = dyn Fn() -> Result<(), String> + Send + Sync;
 pub(crate) struct Reloads(Vec<(&'static str, Arc<Read>)>);
 
 impl Reloads {
+    /// Adds a part, by the name of its files.
     pub(crate) fn add(
         &mut self,
-        what: &'static str,
+        files: &'static str,
         read: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        self.0.push((what, Arc::new(read)));
+        self.0.push((files, Arc::new(read)));
     }
 
-    /// Reads all files again, and logs a line for each part.
+    /// Reads all files again, and logs a line for each part. If files cannot be used, the old ones stay.
     pub(crate) async fn run(&self) {
         if self.0.is_empty() {
-            tracing::info!("reload: this process has neither a certificate nor a token to read again");
+            tracing::info!("reload: this process has no certificate or token to read again");
         }
-        for (what, read) in &self.0 {
+        for (files, read) in &self.0 {
             let read = Arc::clone(read);
             match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
-                Ok(()) => tracing::info!("reload: {what} was read again"),
-                Err(error) => tracing::error!(error, "reload: {what} cannot be used, the old one stays"),
+                Ok(()) => tracing::info!("reload: {files} was read again"),
+                Err(error) => tracing::error!(error, "reload: {files} cannot be used, the old one stays"),
             }
         }
     }
@@ -38,6 +50,37 @@ impl Reloads {
 
 impl fmt::Debug for Reloads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(what, _)| what)).finish()
+        f.debug_list().entries(self.0.iter().map(|(files, _)| files)).finish()
+    }
+}
+
+/// Transport to the core that can be replaced while it is in use. A call continues on the transport on which
+/// it began. Clones share the transport.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplaceableTransport(Arc<RwLock<CoreTransport>>);
+
+impl ReplaceableTransport {
+    pub(crate) fn new(transport: CoreTransport) -> Self {
+        Self(Arc::new(RwLock::new(transport)))
+    }
+
+    pub(crate) fn replace(&self, transport: CoreTransport) {
+        // The lock is never poisoned: no code panics while it holds it.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = transport;
+    }
+}
+
+impl Service<Request> for ReplaceableTransport {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(())) // the call waits until the transport is ready
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let transport = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Box::pin(transport.oneshot(request))
     }
 }

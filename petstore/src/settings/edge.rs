@@ -1,7 +1,8 @@
-//! Addresses at which REST is served, and who may use it.
+//! Ports of REST, and its clients.
 
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
+use clap::ArgAction;
 use petstore_api_key::Environment;
 use petstore_gateway::{
     CorsOrigin, GatewayOptions,
@@ -9,85 +10,58 @@ use petstore_gateway::{
 };
 use petstore_telemetry::traces::Traces;
 
-use super::{ListenAddr, duration};
+use super::{
+    ListenAddr,
+    addr::addr_or_off,
+    value::{duration, is_second},
+};
 
-/// Addresses at which REST is served, and who may use it.
+/// Ports of REST, and its clients.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EdgeSettings {
-    /// Where REST is served without encryption, over HTTP/1.1; off to serve it over HTTPS only
+    /// Address and port for REST over HTTP/1.1, without encryption; `off` serves HTTPS only
     #[arg(long, env = "PETSTORE_HTTP_ADDR", default_value = "127.0.0.1:8080", value_name = "ADDR")]
-    pub http_addr: PlainAddr,
+    #[arg(value_parser = addr_or_off)]
+    pub http_addr: AddrOrOff,
 
-    /// Where REST is served over HTTPS, as HTTP/2 or HTTP/1.1; needs --https-cert and --https-key
+    /// Address and port for REST over HTTPS, with HTTP/2 or HTTP/1.1; requires --https-cert and --https-key
     #[arg(long, env = "PETSTORE_HTTPS_ADDR", requires = "https_cert", value_name = "ADDR")]
     pub https_addr: Option<ListenAddr>,
 
-    /// The certificate of the HTTPS port with its intermediate certificates, in PEM. It is read again when
-    /// the file changes
+    /// File with the certificate of the HTTPS port and its intermediate certificates, in PEM. It is read
+    /// again when it changes
     #[arg(long, env = "PETSTORE_HTTPS_CERT", value_name = "FILE")]
     #[arg(requires = "https_key", requires = "https_addr")]
     pub https_cert: Option<PathBuf>,
 
-    /// The private key of that certificate, in PEM
+    /// File with the private key of --https-cert, in PEM
     #[arg(long, env = "PETSTORE_HTTPS_KEY", requires = "https_cert", value_name = "FILE")]
     pub https_key: Option<PathBuf>,
 
-    /// A reverse proxy, or a block of addresses of proxies, whose X-Forwarded-For is trusted; may be
-    /// repeated, in the variable separated by commas
+    /// Address of a reverse proxy, or block of addresses, whose X-Forwarded-For is trusted; may be repeated,
+    /// separated by commas in the variable
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
 
-    /// How long a connection may be idle between two requests before it is closed. Set a proxy in front of
-    /// the service to a shorter time
+    /// Time after which a connection without a request is closed. A proxy in front of the service must use a
+    /// shorter one
     #[arg(long, env = "PETSTORE_KEEP_ALIVE_TIMEOUT", default_value = "75s", value_name = "TIME")]
-    #[arg(value_parser = duration::parse)]
+    #[arg(value_parser = duration)]
     pub keep_alive_timeout: Duration,
 
-    /// An origin whose web pages may read responses (CORS), such as `https://shop.example`; may be repeated,
-    /// in the variable separated by commas
+    /// Origin whose web pages may read responses (CORS), such as `https://shop.example`; may be repeated,
+    /// separated by commas in the variable
     #[arg(long, env = "PETSTORE_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
     pub cors_origin: Vec<CorsOrigin>,
 
-    /// Whether an API key that keeps sending after 429 is banned for a while; off also ignores the bans in
-    /// force
-    #[arg(long, env = "PETSTORE_BANS", default_value = "on", value_enum, value_name = "SWITCH")]
-    pub bans: Switch,
+    /// Bans of API keys that keep sending after 429; `off` also ignores the bans in force
+    #[arg(long, env = "PETSTORE_BANS", default_value = "on", value_name = "SWITCH")]
+    #[arg(action = ArgAction::Set, value_parser = is_second(["off", "on"]))]
+    pub bans: bool,
 }
 
-/// Switch that is on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Switch {
-    /// On.
-    On,
-    /// Off.
-    Off,
-}
-
-/// Address at which HTTP is served without encryption, if it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlainAddr {
-    /// Not served.
-    Off,
-    /// Served at this address.
-    At(ListenAddr),
-}
-
-impl FromStr for PlainAddr {
-    type Err = &'static str;
-
-    fn from_str(written: &str) -> Result<Self, Self::Err> {
-        if written == "off" { Ok(Self::Off) } else { written.parse().map(Self::At) }
-    }
-}
-
-impl fmt::Display for PlainAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("off"),
-            Self::At(addr) => addr.fmt(f),
-        }
-    }
-}
+/// Address of a port, or `None` for no port.
+pub type AddrOrOff = Option<ListenAddr>;
 
 impl EdgeSettings {
     pub(crate) fn trusted_proxies(&self) -> TrustedProxies {
@@ -99,7 +73,7 @@ impl EdgeSettings {
             environment,
             trusted_proxies: self.trusted_proxies(),
             cors_origins: self.cors_origin.clone(),
-            bans: self.bans == Switch::On,
+            bans: self.bans,
             traces,
         }
     }

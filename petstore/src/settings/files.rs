@@ -3,14 +3,16 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use petstore_api_key::ServiceToken;
 use petstore_gateway::tls;
+use rustix::process::geteuid;
 
-use super::{InvalidSetting, owned_file};
-use crate::os_error;
+use super::InvalidSetting;
+use crate::output::reason;
 
 /// Upper bound of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
@@ -24,10 +26,23 @@ pub(crate) fn secret(path: &Path) -> Result<String, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?; // of the open file, so that it cannot be exchanged
-    owned_file::check(&metadata).map_err(|error| format!("{} {error}", path.display()))?;
+    check(metadata.is_file(), metadata.mode(), (metadata.uid(), geteuid().as_raw()))
+        .map_err(|reason| format!("{} {reason}", path.display()))?;
     let mut written = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut written).map_err(unreadable)?;
     Ok(written)
+}
+
+/// Checks that only the owner of a secret's file has access to it, and that the owner is this process's user,
+/// or root, who can read everything anyway.
+fn check(is_regular: bool, mode: u32, (owner, user): (u32, u32)) -> Result<(), String> {
+    if !is_regular || mode & 0o077 != 0 {
+        return Err("must be a file of mode 0600 or stricter".to_owned());
+    }
+    if owner == user || owner == 0 {
+        return Ok(());
+    }
+    Err(format!("belongs to user {owner}, and must belong to the user of this process ({user}) or to root"))
 }
 
 /// Returns the certificates in a PEM file.
@@ -65,13 +80,13 @@ fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("cannot read {}: {}", path.display(), os_error::reason(error))
+    format!("cannot read {}: {}", path.display(), reason(error))
 }
 
 /// Settings of the token between gateways and cores.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TokenSettings {
-    /// A file with the token that gateways present to the core: 32 to 512 characters, mode 0600
+    /// File with the token that gateways present to the core: 32 to 512 characters, mode 0600
     #[arg(long, env = "PETSTORE_SERVICE_TOKEN_FILE", value_name = "FILE")]
     pub service_token_file: Option<PathBuf>,
 }
@@ -119,5 +134,16 @@ mod tests {
         let refusal = settings.token().unwrap_err().to_string();
         assert!(refusal.contains("32 to 512") && !refusal.contains("too short"), "{refusal}");
         assert!(TokenSettings { service_token_file: None }.token().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_user_of_the_process_or_to_root() {
+        for (owner, user, is_trusted) in
+            [(1_000, 1_000, true), (0, 1_000, true), (0, 0, true), (65_534, 0, false), (1_000, 65_534, false)]
+        {
+            assert_eq!(check(true, 0o100_600, (owner, user)).is_ok(), is_trusted, "{owner} {user}");
+        }
+        let text = check(true, 0o100_400, (65_534, 0)).unwrap_err();
+        assert_eq!(text, "belongs to user 65534, and must belong to the user of this process (0) or to root");
     }
 }

@@ -1,28 +1,29 @@
-//! Address at which the core listens, and who may use it.
+//! The gRPC port of a core: its address and credentials, for the core and for its clients.
 
 use std::path::PathBuf;
 
 use petstore_core::grpc::{Security, TlsFiles};
+use petstore_gateway::core_client::{self, CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
 
 use super::{GrpcAddr, InvalidSetting, TokenSettings, files, value::is_on};
 
-/// Address at which the core listens, and who may use it.
+/// Port or socket at which the core listens, and credentials of both sides.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GrpcSettings {
-    /// Where gRPC is served: an address and a port, or `unix:///PATH`. It is an internal port: an address
-    /// that other machines can reach requires --tls-client-ca or --service-token-file
+    /// Address and port for gRPC, or `unix:///PATH`. The port is internal: an address that other machines can
+    /// reach requires --tls-client-ca or --service-token-file
     #[arg(long, env = "PETSTORE_GRPC_ADDR", default_value = "127.0.0.1:50051", value_name = "ADDR")]
     pub grpc_addr: GrpcAddr,
 
-    /// The certificate of the gRPC port with its intermediate certificates, in PEM; turns TLS on
+    /// File with the certificate of the gRPC port and its intermediate certificates, in PEM; turns TLS on
     #[arg(long, env = "PETSTORE_TLS_CERT", requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
-    /// The private key of that certificate, in PEM
+    /// File with the private key of --tls-cert, in PEM
     #[arg(long, env = "PETSTORE_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// The authorities whose certificates gateways must present, in PEM (mutual TLS)
+    /// File with the authorities whose certificates gateways must present, in PEM (mutual TLS)
     #[arg(long, env = "PETSTORE_TLS_CLIENT_CA", requires = "tls_cert", value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
 
@@ -49,7 +50,10 @@ impl GrpcSettings {
         }
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
             if let GrpcAddr::Unix(_) = self.grpc_addr {
-                return Err(InvalidSetting::new("--tls-cert", "a Unix socket is served without TLS"));
+                return Err(InvalidSetting::new(
+                    "--tls-cert",
+                    "cannot be used with a Unix socket, which is served without TLS",
+                ));
             }
             let authority = self.tls_client_ca.as_deref();
             let (certificate, key) = files::certified_key(("--tls-cert", certificate), ("--tls-key", key))?;
@@ -65,12 +69,62 @@ impl GrpcSettings {
         Err(InvalidSetting::new(
             "--grpc-addr",
             format!(
-                "{} can be reached from other machines: ask them for a certificate with --tls-client-ca or \
-                 for a token with --service-token-file, use a loopback address such as 127.0.0.1, or accept \
-                 the risk with --insecure-allow-remote",
+                "{} can be reached from other machines: require a certificate with --tls-client-ca or a \
+                 token with --service-token-file, use a loopback address such as 127.0.0.1, or accept the \
+                 risk with --insecure-allow-remote",
                 self.grpc_addr
             ),
         ))
+    }
+}
+
+/// Address of a core, and credentials of both sides.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CoreAddressSettings {
+    /// URL of the core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway
+    /// starts without the core, and is ready when the core has answered
+    #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
+    pub core_url: String,
+
+    /// File with the authorities that may issue the core's certificate, in PEM; required for https://
+    #[arg(long, env = "PETSTORE_CORE_CA", value_name = "FILE")]
+    pub core_ca: Option<PathBuf>,
+
+    /// File with the certificate that is presented to the core, in PEM
+    #[arg(long, env = "PETSTORE_CORE_CERT", value_name = "FILE")]
+    #[arg(requires = "core_key", requires = "core_ca")]
+    pub core_cert: Option<PathBuf>,
+
+    /// File with the private key of --core-cert, in PEM
+    #[arg(long, env = "PETSTORE_CORE_KEY", requires = "core_cert", value_name = "FILE")]
+    pub core_key: Option<PathBuf>,
+
+    /// The token that is presented to the core.
+    #[command(flatten)]
+    pub token: TokenSettings,
+}
+
+impl CoreAddressSettings {
+    /// Returns the transport to the core. It connects when it is first used.
+    pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+        let token = self.token.token()?;
+        let identity = match (&self.core_cert, &self.core_key) {
+            (Some(certificate), Some(key)) => {
+                Some(files::certified_key(("--core-cert", certificate), ("--core-key", key))?)
+            }
+            _ => None, // clap requires both or none
+        };
+        let authority =
+            self.core_ca.as_deref().map(|file| files::certificates("--core-ca", file)).transpose()?;
+        let tls = authority.map(|authority| CoreTls { authority, identity });
+        core_client::connect(CoreAddress { url: self.core_url.clone(), tls, token }).map_err(|error| {
+            let setting = match &error {
+                InvalidCoreAddress::Url | InvalidCoreAddress::NoAuthority => "--core-url",
+                InvalidCoreAddress::NotEncrypted | InvalidCoreAddress::Authority => "--core-ca",
+                InvalidCoreAddress::Tls(_) => "--core-cert",
+            };
+            InvalidSetting::new(setting, error.to_string())
+        })
     }
 }
 
@@ -123,6 +177,7 @@ mod tests {
     #[test]
     fn a_unix_socket_does_not_speak_tls() {
         let refusal = security(&["--grpc-addr", "unix:///run/a", "--tls-cert", "a", "--tls-key", "b"]);
-        assert_eq!(refusal.unwrap_err().to_string(), "--tls-cert: a Unix socket is served without TLS");
+        let expected = "--tls-cert: cannot be used with a Unix socket, which is served without TLS";
+        assert_eq!(refusal.unwrap_err().to_string(), expected);
     }
 }

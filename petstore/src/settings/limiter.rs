@@ -16,10 +16,10 @@ use super::{
 /// Place where requests are counted: Redis, or the process itself.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimiterSettings {
-    /// The Redis that all gateways count in: `redis://HOST:PORT/DATABASE`, `rediss://` for TLS, or
-    /// `unix:///PATH` on one machine. For the nodes of a Redis Cluster it is repeated, or in the variable
-    /// separated by commas. Without it each process counts by itself. A URL with a password is accepted only
-    /// from the variable or from --redis-url-file
+    /// URL of the Redis in which all gateways count: `redis://HOST:PORT/DATABASE`, `rediss://` for TLS, or
+    /// `unix:///PATH` on one machine. Repeated for the nodes of a Redis Cluster; separated by commas in the
+    /// variable. Without it each process counts by itself. A URL with a password is accepted only from the
+    /// variable or from --redis-url-file
     #[arg(
         long,
         env = "PETSTORE_REDIS_URL",
@@ -30,19 +30,18 @@ pub struct LimiterSettings {
     #[arg(value_parser = SecretUrl::<RedisUrl>::new("redis-url"))]
     pub redis_url: Vec<RedisUrl>,
 
-    /// A file with the URL of Redis, or those of a Cluster's nodes, one per line. Only its owner may have
-    /// access to it (mode 0600)
+    /// File with the URL of Redis, or those of a Cluster's nodes, one per line, mode 0600
     #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
     pub redis_url_file: Option<PathBuf>,
 
-    /// How many gateways count in the same Redis. While Redis is unreachable, each admits its part of every
-    /// limit
+    /// Number of gateways that count in the same Redis. While Redis is unreachable, each admits its share of
+    /// every limit
     #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
-    #[arg(value_parser = gateways)]
+    #[arg(value_parser = whole_number(NonZeroU16::MIN..=NonZeroU16::MAX))]
     pub gateways: NonZeroU16,
 
-    /// While Redis is unreachable: local (each gateway admits its part of the limits), open (every request is
-    /// admitted) or closed (every request is refused with 503)
+    /// Policy while Redis is unreachable: local (each gateway admits its share of the limits), open (every
+    /// request is admitted) or closed (every request is refused with 503)
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 
@@ -55,11 +54,6 @@ pub struct LimiterSettings {
     /// There is no flag: the clocks of several machines differ.
     #[arg(skip)]
     pub redis_by_process_clock: bool,
-}
-
-fn gateways(written: &str) -> Result<NonZeroU16, String> {
-    let number = whole_number(1..=u16::MAX)(written)?;
-    NonZeroU16::new(number).ok_or_else(|| "must not be 0".to_owned())
 }
 
 impl LimiterSettings {
@@ -77,12 +71,7 @@ impl LimiterSettings {
 
     /// Returns the URLs of Redis, from the file if one is given; none without Redis.
     fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
-        match &self.redis_url_file {
-            None => Ok(self.redis_url.clone()),
-            Some(file) => {
-                secret_url::read(file).map_err(|reason| InvalidSetting::new("--redis-url-file", reason))
-            }
-        }
+        secret_url::urls(&self.redis_url, ("--redis-url-file", self.redis_url_file.as_deref()))
     }
 
     pub(crate) const fn resilience(&self) -> ResilienceSettings {

@@ -4,7 +4,7 @@ use std::{ffi::OsStr, fmt::Display, marker::PhantomData, path::Path, str::FromSt
 
 use clap::{Arg, Command, builder::TypedValueParser, error::ErrorKind, parser::ValueSource};
 
-use super::files;
+use super::{InvalidSetting, files};
 
 /// Parser of a URL. Its errors never repeat the URL, and it refuses a password on the command line, where
 /// every user of the machine can read it. The URL's own errors must not repeat it, either.
@@ -53,12 +53,21 @@ where
     }
 }
 
+/// Returns the URLs of a setting, from its file if one is given.
+pub(super) fn urls<T: FromStr<Err: Display> + Clone>(
+    given: &[T],
+    (file_flag, file): (&'static str, Option<&Path>),
+) -> Result<Vec<T>, InvalidSetting> {
+    let Some(file) = file else { return Ok(given.to_vec()) };
+    read(file).map_err(|reason| InvalidSetting::new(file_flag, reason))
+}
+
 /// Returns the URLs, one a line, in a file that only its owner has access to.
 ///
 /// # Errors
 ///
 /// If the file cannot be used. The text says why, without anything of the file's content.
-pub(super) fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
+fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
     let written = files::secret(path)?;
     let urls = written.lines().map(str::trim).filter(|line| !line.is_empty());
     let urls: Vec<T> = urls

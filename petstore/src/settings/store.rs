@@ -8,21 +8,51 @@ use petstore_core::{
 };
 
 use super::{
-    DatabaseSettings, InvalidSetting,
+    InvalidSetting,
     secret_url::{self, SecretUrl},
     value::is_on,
 };
 
+/// Address of the store.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DatabaseSettings {
+    /// URL of the store: `sqlite://PATH`, or `sqlite:///PATH` from the root, or
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. A URL with a password is accepted only from
+    /// the variable or from --database-url-file
+    #[arg(long, env = "PETSTORE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(default_value = "sqlite://data/petstore.db")]
+    #[arg(value_parser = SecretUrl::<DatabaseUrl>::new("database-url"))]
+    pub database_url: DatabaseUrl,
+
+    /// File with the store's URL, mode 0600
+    #[arg(long, env = "PETSTORE_DATABASE_URL_FILE", conflicts_with = "database_url", value_name = "FILE")]
+    pub database_url_file: Option<PathBuf>,
+}
+
+impl DatabaseSettings {
+    /// Returns the store's URL, from the file if one is given.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is open to others or holds no URL.
+    pub fn url(&self) -> Result<DatabaseUrl, InvalidSetting> {
+        let (flag, file) = ("--database-url-file", self.database_url_file.as_deref());
+        let urls = secret_url::urls(std::slice::from_ref(&self.database_url), (flag, file))?;
+        let one = <[DatabaseUrl; 1]>::try_from(urls);
+        one.map(|[url]| url).map_err(|_| InvalidSetting::new(flag, "must hold one URL"))
+    }
+}
+
 /// Address of the store, and its use by a server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StoreSettings {
-    /// Where the store is.
+    /// Address of the store.
     #[command(flatten)]
     pub database: DatabaseSettings,
 
-    /// A streaming replica of the PostgreSQL store, to read pets from: lists may then be up to 10 seconds
-    /// late. May be repeated; in the variable separated by commas. A URL with a password is accepted only
-    /// from the variable or from --replica-url-file
+    /// URL of a streaming replica of the PostgreSQL store, from which pets are read; lists may be up to 10
+    /// seconds old. May be repeated; separated by commas in the variable. A URL with a password is accepted
+    /// only from the variable or from --replica-url-file
     #[arg(
         long,
         env = "PETSTORE_REPLICA_URL",
@@ -33,16 +63,15 @@ pub struct StoreSettings {
     #[arg(value_parser = SecretUrl::<DatabaseUrl>::new("replica-url"))]
     pub replica_url: Vec<DatabaseUrl>,
 
-    /// A file with the URLs of read replicas, one per line. Only its owner may have access to it (mode 0600)
+    /// File with the URLs of read replicas, one per line, mode 0600
     #[arg(long, env = "PETSTORE_REPLICA_URL_FILE", conflicts_with = "replica_url", value_name = "FILE")]
     pub replica_url_file: Option<PathBuf>,
 
-    /// How many of the pets that were read last a core keeps in memory, for a minute each, so that it need
-    /// not ask the database for them again; 0 for none
+    /// Number of recently read pets that a core caches in memory, each for a minute; 0 turns the cache off
     #[arg(long, env = "PETSTORE_PET_CACHE", default_value_t = 10_000, value_name = "PETS")]
     pub pet_cache: u32,
 
-    /// Do not create or migrate the store, but refuse one whose schema is not up to date: for installations
+    /// Do not create or migrate the store, and refuse one whose schema is not up to date; for installations
     /// that run `petstore migrate`
     #[arg(long, env = "PETSTORE_NO_MIGRATE", value_parser = is_on)]
     pub no_migrate: bool,
@@ -55,21 +84,89 @@ impl StoreSettings {
     ///
     /// If the file cannot be read or is open to others, or if a URL cannot be that of a replica.
     pub fn replicas(&self, store: &DatabaseUrl) -> Result<Vec<DatabaseUrl>, InvalidSetting> {
-        let (flag, urls) = match &self.replica_url_file {
-            None => ("--replica-url", Ok(self.replica_url.clone())),
-            Some(file) => ("--replica-url-file", secret_url::read::<DatabaseUrl>(file)),
-        };
-        let urls = urls.and_then(|urls| {
-            if urls.iter().all(|url| url.may_replicate(store)) {
-                Ok(urls)
-            } else {
-                Err(OpenError::NotReplicated.to_string())
-            }
-        });
-        urls.map_err(|reason| InvalidSetting::new(flag, reason))
+        let file = self.replica_url_file.as_deref();
+        let urls = secret_url::urls(&self.replica_url, ("--replica-url-file", file))?;
+        if urls.iter().all(|url| url.may_replicate(store)) {
+            return Ok(urls);
+        }
+        let setting = if file.is_some() { "--replica-url-file" } else { "--replica-url" };
+        Err(InvalidSetting::new(setting, OpenError::NotReplicated.to_string()))
     }
 
     pub(crate) fn open_options(&self) -> OpenOptions {
         OpenOptions { migrate: !self.no_migrate, quick_check: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        database: DatabaseSettings,
+    }
+
+    fn parse(args: &[&str]) -> Result<Program, clap::Error> {
+        Program::try_parse_from(["petstore"].iter().chain(args))
+    }
+
+    fn refusal(args: &[&str]) -> String {
+        parse(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_store_is_in_the_data_folder_by_default() {
+        assert_eq!(parse(&[]).unwrap().database.url().unwrap().to_string(), "sqlite://data/petstore.db");
+        let program = parse(&["--database-url", "sqlite:///srv/a.db"]).unwrap();
+        assert_eq!(program.database.url().unwrap().to_string(), "sqlite:///srv/a.db");
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
+        let refusal = refusal(&["--database-url", "postgres://petstore:SECRET@localhost/petstore"]);
+        assert!(refusal.contains("must come from PETSTORE_DATABASE_URL or --database-url-file"), "{refusal}");
+        assert!(!refusal.contains("SECRET"), "{refusal}");
+    }
+
+    #[test]
+    fn a_url_of_another_kind_is_refused_and_not_repeated() {
+        let refusal = refusal(&["--database-url", "mysql://SECRET@localhost/petstore"]);
+        assert!(refusal.contains("--database-url: "), "{refusal}");
+        assert!(!refusal.contains("SECRET"), "{refusal}");
+    }
+
+    #[test]
+    fn a_colon_in_the_path_of_a_sqlite_file_is_no_password() {
+        assert!(parse(&["--database-url", "sqlite://a:b@c.db"]).is_ok());
+    }
+
+    #[test]
+    fn the_file_holds_one_url_and_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        fs::write(&file, "sqlite:///srv/b.db\n").unwrap();
+        let settings = parse(&["--database-url-file", file.to_str().unwrap()]).unwrap().database;
+
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let refusal = settings.url().unwrap_err().to_string();
+        assert!(refusal.starts_with("--database-url-file: ") && refusal.contains("0600"), "{refusal}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(settings.url().unwrap().to_string(), "sqlite:///srv/b.db");
+        fs::write(&file, "sqlite://a.db\nsqlite://b.db\n").unwrap();
+        assert!(settings.url().unwrap_err().to_string().contains("one URL"));
+    }
+
+    #[test]
+    fn url_and_file_together_are_refused() {
+        assert!(
+            refusal(&["--database-url", "sqlite://a.db", "--database-url-file", "b"])
+                .contains("cannot be used with")
+        );
     }
 }

@@ -3,8 +3,9 @@
 use std::{net::SocketAddr, time::Duration};
 
 use petstore::{
-    gateway::{self, GatewaySettings},
-    serve::{self, ServeSettings},
+    Process,
+    servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
+    settings::{GrpcAddr, from_flags},
 };
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
@@ -35,7 +36,7 @@ pub(crate) struct Deployment {
     /// Address of REST.
     pub(crate) rest: SocketAddr,
     pub(crate) key: String,
-    core: serve::RunningService,
+    core: Process,
     servers: Option<Servers>,
     _folder: TempDir,
 }
@@ -44,7 +45,7 @@ pub(crate) struct Deployment {
 struct Servers {
     redis: RedisServer,
     postgres: PostgresProxy,
-    _gateway: gateway::RunningGateway,
+    _gateway: Process,
     _postgres: PostgresServer,
 }
 
@@ -53,7 +54,7 @@ impl Deployment {
     pub(crate) async fn one_process() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let core = serve(&format!("sqlite://{}/petstore.db", folder.path().display())).await;
-        let rest = core.http_addr.expect("plain HTTP");
+        let rest = core.addresses.http.expect("plain HTTP");
         Self::with_pets(Self { rest, key: key(&core).await, core, servers: None, _folder: folder }).await
     }
 
@@ -66,18 +67,19 @@ impl Deployment {
         );
         let proxy = PostgresProxy::to(postgres.address()).await;
         let core = serve(&postgres.url_at(proxy.address())).await;
-        let core_url = format!("http://{}", core.grpc_addr.tcp().expect("a TCP port"));
+        let core_url =
+            format!("http://{}", core.addresses.grpc.as_ref().and_then(GrpcAddr::tcp).expect("a TCP port"));
         let flags = ["--core-url", &core_url, "--redis-url", &redis.url()];
-        let settings = GatewaySettings::from_flags([FREE.as_slice(), &flags].concat());
+        let settings = from_flags::<GatewaySettings, _>([FREE.as_slice(), &flags].concat());
         let settings = settings.unwrap_or_else(|error| panic!("{error}"));
-        let gateway = gateway::start(settings, Clock::system()).await.expect("the gateway starts");
-        let admin = Client::new(gateway.admin_addr);
+        let gateway = start_gateway(settings, Clock::system()).await.expect("the gateway starts");
+        let admin = Client::new(gateway.addresses.admin);
         eventually(Duration::from_secs(10), async || match admin.get("/readyz").await {
             ready if ready.status() == 200 => Ok(()),
             unready => Err(format!("{unready:?}")),
         })
         .await;
-        let rest = gateway.http_addr.expect("plain HTTP");
+        let rest = gateway.addresses.http.expect("plain HTTP");
         let servers = Servers { redis, postgres: proxy, _gateway: gateway, _postgres: postgres };
         let servers = Some(servers);
         Self::with_pets(Self { rest, key: key(&core).await, core, servers, _folder: folder }).await
@@ -106,7 +108,7 @@ impl Deployment {
 
     /// Returns the count on the core's admin port: there is no proxy between it and SQLite.
     async fn statements_by_own_account(&self) -> u64 {
-        let metrics = Client::new(self.core.admin_addr).get("/metrics").await;
+        let metrics = Client::new(self.core.addresses.admin).get("/metrics").await;
         let counts = metrics
             .text()
             .lines()
@@ -115,15 +117,15 @@ impl Deployment {
     }
 }
 
-async fn serve(database: &str) -> serve::RunningService {
+async fn serve(database: &str) -> Process {
     let flags = ["--database-url", database];
-    let settings = ServeSettings::from_flags([FREE.as_slice(), &CORE_FLAGS, &flags].concat());
+    let settings = from_flags::<ServeSettings, _>([FREE.as_slice(), &CORE_FLAGS, &flags].concat());
     let settings = settings.unwrap_or_else(|error| panic!("{error}"));
-    serve::start(settings, Clock::system()).await.expect("the service starts")
+    start_service(settings, Clock::system()).await.expect("the service starts")
 }
 
-async fn key(core: &serve::RunningService) -> String {
-    let (store, now) = (core.store(), Clock::system().now());
+async fn key(core: &Process) -> String {
+    let (store, now) = (core.store().expect("the core's store"), Clock::system().now());
     let account = AccountName::parse("costs").expect("a name");
     store
         .create_account(&Actor::LOCAL, &account, Plan::Enterprise(UNLIMITED), now)

@@ -11,7 +11,6 @@ mod metrics;
 use std::{
     collections::HashMap,
     fmt,
-    future::Future,
     num::NonZeroU16,
     str::FromStr,
     sync::{
@@ -120,7 +119,15 @@ pub struct ResilientLimiter {
 
 impl ResilientLimiter {
     /// Probes Redis, for a second at most, and starts with it or without it.
-    pub async fn start(redis: RedisLimiter, settings: ResilienceSettings, clock: Clock) -> Self {
+    pub fn start(
+        redis: RedisLimiter,
+        settings: ResilienceSettings,
+        clock: Clock,
+    ) -> BoxFuture<'static, Self> {
+        Box::pin(Self::probed(redis, settings, clock)) // so that it is compiled with this crate
+    }
+
+    async fn probed(redis: RedisLimiter, settings: ResilienceSettings, clock: Clock) -> Self {
         let started = Instant::now();
         let first_try = redis.probe().await;
         if let Ok(health) = first_try {
@@ -149,7 +156,11 @@ impl ResilientLimiter {
     }
 
     /// Probes Redis until `shutdown`. Without it, the limiter never returns to Redis.
-    pub async fn watch(&self, shutdown: impl Future<Output = ()>) {
+    pub fn watch(self: Arc<Self>, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { self.probe_until(shutdown).await }) // so that it is compiled with this crate
+    }
+
+    async fn probe_until(&self, shutdown: BoxFuture<'static, ()>) {
         let probe_often = async {
             loop {
                 sleep(PROBE_INTERVAL).await;

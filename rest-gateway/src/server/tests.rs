@@ -65,7 +65,7 @@ impl Running {
         let (draining, shutdown) = (async { drop(drained.await) }, async { drop(stopped.await) });
         let server =
             Server { transport, app: Arc::new(app), limits, slots, metrics: ConnectionMetrics::default() };
-        let ended = tokio::spawn(serve(listener, server, draining, shutdown));
+        let ended = tokio::spawn(serve(listener, server, Box::pin(draining), Box::pin(shutdown)));
         Self { addr, drain: Some(drain), stop, ended }
     }
 

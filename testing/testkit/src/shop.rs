@@ -16,14 +16,18 @@ use std::{
 use self::counters::OwnServers;
 pub use self::counters::SharedCounters;
 use petstore::{
-    gateway::{self, GatewaySettings},
-    serve::{self, ServeSettings},
+    Process,
+    servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
+    settings::{GrpcAddr, from_flags},
 };
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
-use petstore_core::domain::{
-    AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate, Quota,
-    Role, StatedReason,
+use petstore_core::{
+    domain::{
+        AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate, Quota,
+        Role, StatedReason,
+    },
+    store::Store,
 };
 use tempfile::TempDir;
 
@@ -44,9 +48,9 @@ const SOON: Duration = Duration::from_secs(10);
 /// names, so that one suite tests every limiter. Everything ends when it is dropped.
 #[derive(Debug)]
 pub struct TestShop {
-    running: serve::RunningService,
+    running: Process,
     /// Gateways beside the first, which runs in one process with the core.
-    further_gateways: Vec<gateway::RunningGateway>,
+    further_gateways: Vec<Process>,
     clock: Clock,
     hand: ManualClock,
     environment: Environment,
@@ -103,7 +107,7 @@ impl TestShop {
         self.running.stop().await;
         let mut settings = settings(&self.database_url, &[]);
         counters.apply(&mut settings.limiter);
-        let running = serve::start(settings, self.clock.clone()).await.expect("the service starts");
+        let running = start_service(settings, self.clock.clone()).await.expect("the service starts");
         Self { running, further_gateways: Vec::new(), ..self }
     }
 
@@ -126,7 +130,7 @@ impl TestShop {
             counters.apply(&mut settings.limiter);
         }
         let environment = settings.environment.environment;
-        let running = serve::start(settings, clock.clone()).await.expect("the service starts");
+        let running = start_service(settings, clock.clone()).await.expect("the service starts");
         Self {
             running,
             further_gateways: Vec::new(),
@@ -145,12 +149,12 @@ impl TestShop {
         let core = format!("http://{}", self.grpc_addr());
         let flags =
             [["--core-url", &core, "--http-addr", FREE, "--admin-addr", FREE].as_slice(), flags].concat();
-        let mut settings = GatewaySettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"));
+        let mut settings: GatewaySettings = from_flags(flags).unwrap_or_else(|error| panic!("{error}"));
         if let Some(counters) = counters {
             counters.apply(&mut settings.limiter);
         }
-        let running = gateway::start(settings, self.clock.clone()).await.expect("the gateway starts");
-        let admin = Client::new(running.admin_addr);
+        let running = start_gateway(settings, self.clock.clone()).await.expect("the gateway starts");
+        let admin = Client::new(running.addresses.admin);
         eventually(SOON, async || match admin.get("/readyz").await {
             ready if ready.status() == 200 => Ok(()),
             unready => Err(format!("{unready:?}")),
@@ -159,17 +163,21 @@ impl TestShop {
         self.further_gateways.push(running);
     }
 
+    fn store(&self) -> &Store {
+        self.running.store().expect("the core's store")
+    }
+
     /// Returns the REST address of each gateway.
     #[must_use]
     pub fn gateways(&self) -> Vec<SocketAddr> {
-        let further = self.further_gateways.iter().map(|gateway| gateway.http_addr.expect("plain HTTP"));
-        self.running.http_addr.into_iter().chain(further).collect()
+        let further = self.further_gateways.iter().map(|gateway| gateway.addresses.http.expect("plain HTTP"));
+        self.running.addresses.http.into_iter().chain(further).collect()
     }
 
     /// Returns a client of the admin port of each gateway.
     #[must_use]
     pub fn admins(&self) -> Vec<Client> {
-        let further = self.further_gateways.iter().map(|gateway| Client::new(gateway.admin_addr));
+        let further = self.further_gateways.iter().map(|gateway| Client::new(gateway.addresses.admin));
         [self.admin()].into_iter().chain(further).collect()
     }
 
@@ -204,19 +212,19 @@ impl TestShop {
     /// Returns the address of gRPC.
     #[must_use]
     pub fn grpc_addr(&self) -> SocketAddr {
-        self.running.grpc_addr.tcp().expect("a TCP port")
+        self.running.addresses.grpc.as_ref().and_then(GrpcAddr::tcp).expect("a TCP port")
     }
 
     /// Returns a REST client without a key.
     #[must_use]
     pub fn anonymous(&self) -> Client {
-        Client::new(self.running.http_addr.expect("plain HTTP"))
+        Client::new(self.running.addresses.http.expect("plain HTTP"))
     }
 
     /// Returns a client of the admin port.
     #[must_use]
     pub fn admin(&self) -> Client {
-        Client::new(self.running.admin_addr)
+        Client::new(self.running.addresses.admin)
     }
 
     /// Returns a REST client with a key of a new account on this plan.
@@ -233,8 +241,7 @@ impl TestShop {
     pub async fn account_on(&self, plan: Plan) -> AccountName {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let name = AccountName::parse(&format!("account-{number}")).expect("a name");
-        self.running
-            .store()
+        self.store()
             .create_account(&Actor::LOCAL, &name, plan, self.clock.now())
             .await
             .expect("a new account");
@@ -244,8 +251,7 @@ impl TestShop {
     /// Moves an account to another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
         let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
-        self.running
-            .store()
+        self.store()
             .update_account(&Actor::LOCAL, account, update, self.clock.now())
             .await
             .expect("the account is there");
@@ -255,20 +261,20 @@ impl TestShop {
     pub async fn suspend(&self, account: &AccountName, reason: &str) {
         let reason = StatedReason::parse(reason).expect("a reason");
         let suspended =
-            self.running.store().suspend_account(&Actor::LOCAL, account, Some(reason), self.clock.now());
+            self.store().suspend_account(&Actor::LOCAL, account, Some(reason), self.clock.now());
         suspended.await.expect("the account is there");
     }
 
     /// Ends the suspension of an account.
     pub async fn resume(&self, account: &AccountName) {
-        let resumed = self.running.store().resume_account(&Actor::LOCAL, account, self.clock.now());
+        let resumed = self.store().resume_account(&Actor::LOCAL, account, self.clock.now());
         resumed.await.expect("the account is there");
     }
 
     /// Creates an operator, and returns its token.
     pub async fn operator_token(&self, name: &str, role: Role) -> String {
         let name = OperatorName::parse(name).expect("a name");
-        let issued = self.running.store().create_operator(&Actor::LOCAL, &name, role, self.clock.now()).await;
+        let issued = self.store().create_operator(&Actor::LOCAL, &name, role, self.clock.now()).await;
         issued.expect("a new operator").1.expose().to_owned()
     }
 
@@ -285,14 +291,12 @@ impl TestShop {
     /// Revokes the client's key.
     pub async fn revoke(&self, client: &Client) {
         let id = self.key_id(client);
-        self.running.store().revoke_key(&Actor::LOCAL, id, self.clock.now()).await.expect("the key is there");
+        self.store().revoke_key(&Actor::LOCAL, id, self.clock.now()).await.expect("the key is there");
     }
 
     /// Bans the client's key for this time, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
-        let banned = self
-            .running
-            .store()
+        let banned = self.store()
             .add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now())
             .await;
         banned.expect("the key is there");
@@ -301,13 +305,13 @@ impl TestShop {
     /// Lifts the ban of the client's key.
     pub async fn lift_ban(&self, client: &Client) {
         let lifted =
-            self.running.store().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
+            self.store().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
         lifted.expect("the key is there");
     }
 
     /// Returns the number of bans in the store.
     pub async fn bans(&self) -> usize {
-        let bans = self.running.store().list_bans(self.clock.now(), None, None, None).await;
+        let bans = self.store().list_bans(self.clock.now(), None, None, None).await;
         bans.expect("the store answers").0.len()
     }
 
@@ -315,9 +319,7 @@ impl TestShop {
     /// grace period.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
-        let (issued, _) = self
-            .running
-            .store()
+        let (issued, _) = self.store()
             .rotate_key(&Actor::LOCAL, id, grace, None, NewExpiry::SameLifetime, self.clock.now())
             .await
             .expect("the key is active");
@@ -325,9 +327,7 @@ impl TestShop {
     }
 
     async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {
-        let issued = self
-            .running
-            .store()
+        let issued = self.store()
             .create_key(&Actor::LOCAL, account, None, self.environment, expires_at, self.clock.now())
             .await;
         self.client_with_key(&issued.expect("the account is there"))
@@ -355,7 +355,7 @@ async fn database_url(folder: &Path) -> String {
 fn settings(database: &str, flags: &[&str]) -> ServeSettings {
     let ports = ["--http-addr", "--grpc-addr", "--admin-addr"].map(|flag| [flag, FREE]).concat();
     let flags = [["--database-url", database].as_slice(), &ports, flags].concat();
-    ServeSettings::from_flags(flags).unwrap_or_else(|error| panic!("{error}"))
+    from_flags::<ServeSettings, _>(flags).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Parses a time such as `2026-11-20T10:00:00Z`.

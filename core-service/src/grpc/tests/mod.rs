@@ -68,7 +68,7 @@ impl Shop {
         let stopped = async { stopped.await.unwrap_or_default() };
         let (listener, security) = (Listener::Tcp(listener), Security::default());
         let limits = GrpcServerLimits { connections: 1_024, drain_deadline };
-        let task = tokio::spawn(serve(listener, security, self.core.clone(), stopped, limits));
+        let task = tokio::spawn(serve(listener, security, self.core.clone(), Box::pin(stopped), limits));
         Server { address, stop, task }
     }
 }

@@ -10,7 +10,10 @@ use std::{
 use flate2::{Compression, write::GzEncoder};
 use tokio::sync::mpsc;
 
-use crate::bulk::{BulkError, is_gzip, is_standard};
+use crate::{
+    bulk::{is_gzip, is_standard},
+    error::BulkError,
+};
 
 const BUFFER: usize = 128 * 1024;
 

@@ -10,7 +10,7 @@ use petstore_proto::v1::{ImportLine, RejectedLine};
 use tokio::sync::mpsc;
 
 use super::records::Records;
-use crate::bulk::BulkError;
+use crate::error::BulkError;
 
 /// Maximum number of lines in a chunk, which is the maximum of a message to the core.
 const MAX_LINES: usize = 1_000;

@@ -9,8 +9,8 @@ use csv_core::{ReadRecordResult, Reader};
 use petstore_gateway::bulk::{self, RowError};
 use petstore_proto::v1::NewPet;
 
-use super::lines::{Line, Lines, MAX_LINE, too_long};
-use crate::bulk::BulkError;
+use super::input::{Line, Lines, MAX_LINE, too_long};
+use crate::error::BulkError;
 
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = 256;

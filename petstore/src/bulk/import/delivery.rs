@@ -9,7 +9,7 @@ use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
 use super::chunks::{Chunk, Rejected};
-use crate::bulk::BulkError;
+use crate::error::BulkError;
 
 /// Maximum number of chunks in one call; the core's answer can name that many lines.
 pub(crate) const SEGMENT: usize = 8;
@@ -104,7 +104,10 @@ impl Delivery {
                     return Ok(answer);
                 }
                 Err(status) if is_transient(&status) && began.elapsed() < retry_for => {
-                    tracing::warn!(error = failure_text(&status), "the core does not answer; calling again");
+                    tracing::warn!(
+                        error = failure_text(&status),
+                        "the core does not answer; the call is repeated"
+                    );
                     time::sleep(backoff).await;
                     backoff = MAX_BACKOFF.min(2 * backoff);
                 }

@@ -1,4 +1,5 @@
-//! File or stream that is imported, decompressed.
+//! File or stream that is imported, decompressed and cut into lines. A line that is too long for a pet is
+//! skipped without holding it in memory.
 
 use std::{
     fmt::Write as _,
@@ -12,10 +13,11 @@ use std::{
 };
 
 use flate2::bufread::MultiGzDecoder;
+use petstore_gateway::bulk::RowError;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::bulk::{BulkError, is_standard};
+use crate::{bulk::is_standard, error::BulkError};
 
 const BUFFER: usize = 128 * 1024;
 /// First bytes of gzip (RFC 1952); neither JSON nor CSV begins with them.
@@ -104,5 +106,140 @@ impl<R: Read> Read for Counted<R> {
         let read = self.bytes.read(buffer)?;
         self.count.0.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
+    }
+}
+
+/// Maximum number of bytes in a line, which is that of a request body (docs/contract.md, 7.3).
+pub(super) const MAX_LINE: usize = 64 * 1024;
+
+/// Reads lines, and counts them from 1.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    input: R,
+    number: i64,
+    text: Vec<u8>,
+}
+
+/// Line without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    Text(&'a [u8]),
+    /// Line of more than [`MAX_LINE`] bytes.
+    TooLong,
+}
+
+/// Returns the error of a line that is too long.
+pub(super) fn too_long() -> RowError {
+    RowError { reason: "BODY_TOO_LARGE", message: "the line must be at most 64 KiB long".to_owned() }
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, number: 0, text: Vec::new() }
+    }
+
+    /// Returns the number of the last line that was read; 0 before the first.
+    pub(super) fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Returns the next line; `None` after the last.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.text.clear();
+        let mut is_too_long = false;
+        let mut is_empty = true;
+        loop {
+            let buffer = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            if buffer.is_empty() {
+                break; // end of the file: the last line may have no line end
+            }
+            is_empty = false;
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            if self.text.len() + part.len() <= MAX_LINE + 1 {
+                self.text.extend_from_slice(part); // one byte more, for the \r of the line end
+            } else {
+                is_too_long = true;
+            }
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            self.input.consume(used);
+            if end.is_some() {
+                break;
+            }
+        }
+        if is_empty {
+            return Ok(None);
+        }
+        self.number += 1;
+        let text = self.text.strip_suffix(b"\r").unwrap_or(&self.text);
+        // The byte order mark that Windows puts before UTF-8 is not part of the text.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1).unwrap_or(text);
+        if is_too_long || text.len() > MAX_LINE {
+            Ok(Some(Line::TooLong))
+        } else {
+            Ok(Some(Line::Text(text)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(file: &[u8], buffer: usize) -> Vec<Option<String>> {
+        let mut lines = Lines::new(BufReader::with_capacity(buffer, file));
+        let mut read = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            read.push(match line {
+                Line::Text(text) => Some(String::from_utf8(text.to_vec()).unwrap()),
+                Line::TooLong => None,
+            });
+            assert_eq!(lines.number(), i64::try_from(read.len()).unwrap());
+        }
+        read
+    }
+
+    #[test]
+    fn lines_end_in_either_way_and_the_last_need_not() {
+        for (file, expected) in [
+            ("", vec![]),
+            ("a", vec!["a"]),
+            ("a\n", vec!["a"]),
+            ("a\r\nb\n\nc\r", vec!["a", "b", "", "c"]),
+            ("\u{feff}a\n\u{feff}b", vec!["a", "\u{feff}b"]),
+        ] {
+            for buffer in [1, 2, 3, 100] {
+                let expected: Vec<_> = expected.iter().map(|line| Some((*line).to_owned())).collect();
+                assert_eq!(read(file.as_bytes(), buffer.max(3)), expected, "{file:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_overlong_line_is_skipped_and_never_buffered() {
+        let longest = "x".repeat(MAX_LINE);
+        for end in ["\n", "\r\n"] {
+            let file = format!("{longest}{end}{longest}x{end}{}{end}last", "y".repeat(1_000_000));
+            let lines = read(file.as_bytes(), 8_192);
+            assert_eq!(lines, [Some(longest.clone()), None, None, Some("last".to_owned())]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_equal_those_of_the_standard_library(file in "[ab\r\n]{0,40}", buffer in 1..9_usize) {
+            let expected: Vec<_> = file.split_inclusive('\n')
+                .map(|line| line.strip_suffix('\n').unwrap_or(line))
+                .map(|line| Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+                .collect();
+            prop_assert_eq!(read(file.as_bytes(), buffer), expected);
+        }
     }
 }

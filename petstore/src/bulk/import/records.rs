@@ -7,10 +7,9 @@ use petstore_proto::v1::NewPet;
 
 use super::{
     csv::Table,
-    input::Input,
-    lines::{Line, Lines, too_long},
+    input::{Input, Line, Lines, too_long},
 };
-use crate::bulk::{BulkError, Format};
+use crate::{bulk::Format, error::BulkError};
 
 /// Line that a row begins on, and its pet or the reason why it has none.
 pub(super) type Record = (i64, Result<NewPet, RowError>);

@@ -196,7 +196,7 @@ async fn an_invalid_or_readable_token_file_is_refused_and_not_repeated() {
     }
     let exit = machines.desk.run(&["account", "list", "--core-url", &machines.core_url]).await;
     assert_eq!(exit.code, Some(2), "{exit:?}");
-    assert_eq!(exit.stderr, "error: --operator-token-file: is needed with --core-url\n");
+    assert_eq!(exit.stderr, "error: --operator-token-file: is required with --core-url\n");
     let args = ["account", "list", "--core-url", "http://127.0.0.1:1", "--operator-token-file", "token"];
     let exit = machines.desk.run(&args).await;
     assert_eq!(exit.code, Some(1), "{exit:?}");
@@ -210,7 +210,11 @@ async fn explain_exits_with_3_and_names_the_log_if_no_refusal_is_stored() {
     let answered =
         ("No refusal of request a-request is kept, but there may have been one: ", "request_id=a-request.\n");
     assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
-    assert_eq!((exit.code, exit.stderr.as_str()), (Some(3), "error: no such refusal is kept\n"), "{exit:?}");
+    assert_eq!(
+        (exit.code, exit.stderr.as_str()),
+        (Some(3), "error: no such refusal is recorded\n"),
+        "{exit:?}"
+    );
     let exit = machines.run(&["explain", "a-request", "--account", "first"]).await;
     assert_eq!(exit.code, Some(3), "{exit:?}");
     assert!(exit.stdout.contains(" Account first is not suspended, "), "{exit:?}");

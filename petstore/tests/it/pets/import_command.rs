@@ -100,7 +100,7 @@ async fn an_invalid_line_is_reported_as_on_rest_and_the_others_are_imported() {
     }
     let exit = installation.run_with_input(&["import", "-"], file.as_bytes()).await;
     assert_eq!(exit.code, Some(1), "{exit:?}");
-    expected.push("error: lines that were not imported: 6".to_owned());
+    expected.push("error: invalid lines that were not imported: 6".to_owned());
     assert_eq!(exit.stderr.lines().collect::<Vec<_>>(), expected);
     assert!(exit.stdout.starts_with("imported 6 pets in "), "{exit:?}");
     let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
@@ -123,7 +123,7 @@ async fn a_strict_import_stops_at_the_first_invalid_line_and_continues_once_it_i
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
         let told: Vec<_> = exit.stderr.lines().collect();
         assert!(told[0].starts_with("line 3: "), "{exit:?}");
-        assert!(told[1].starts_with("error: line 3 is not allowed, and ends a strict import"), "{exit:?}");
+        assert!(told[1].starts_with("error: line 3 is invalid and ends the strict import"), "{exit:?}");
         assert_eq!(exported(&installation).await.len(), 2, "what came before it");
 
         write(&ok(3), &ok(5));
@@ -255,7 +255,7 @@ async fn a_failed_import_is_one_line_on_stderr() {
     let nowhere = ["-", "--core-url", "http://127.0.0.1:1", "--database-url", "sqlite://data/petstore.db"];
     for (args, code, text) in [
         (&["missing.ndjson"][..], 1, "cannot read missing.ndjson"),
-        (&["pets.csv"], 1, "the first line must name the columns"),
+        (&["pets.csv"], 1, "the first line must name each column once"),
         (&["cut.ndjson.gz"], 1, "cannot read cut.ndjson.gz"),
         (&["pets"], 2, "--format"),
         (&nowhere, 2, "cannot be used together"),
@@ -268,7 +268,7 @@ async fn a_failed_import_is_one_line_on_stderr() {
 
 fn told_of_an_end(line: &str) -> String {
     format!(
-        "error: ended by SIGINT after line {line}: continue with the same command and --import-id ended\n"
+        "error: ended by SIGINT after line {line}; continue with the same command and --import-id ended\n"
     )
 }
 

@@ -5,16 +5,11 @@
 //! no settings file. An argument that selects what a command does, such as `ban add --for 1h`, is a flag
 //! without a variable.
 
-mod core;
-mod database;
-pub(crate) mod duration;
+mod addr;
 mod edge;
 mod files;
 mod grpc;
-mod grpc_addr;
 mod limiter;
-mod listen_addr;
-pub(crate) mod owned_file;
 mod process;
 mod secret_url;
 mod store;
@@ -27,16 +22,13 @@ use petstore_api_key::Environment;
 pub use petstore_gateway::rate_limit::RedisDeadlines;
 
 pub use self::{
-    core::{CoreAddressSettings, CoreUrlSettings},
-    database::DatabaseSettings,
-    edge::{EdgeSettings, PlainAddr, Switch},
+    addr::{GrpcAddr, HostName, ListenAddr},
+    edge::{AddrOrOff, EdgeSettings},
     files::TokenSettings,
-    grpc::GrpcSettings,
-    grpc_addr::GrpcAddr,
+    grpc::{CoreAddressSettings, GrpcSettings},
     limiter::LimiterSettings,
-    listen_addr::ListenAddr,
-    process::{HostName, ProcessSettings},
-    store::StoreSettings,
+    process::ProcessSettings,
+    store::{DatabaseSettings, StoreSettings},
 };
 
 pub(crate) use self::files::secret as secret_file;
@@ -59,14 +51,19 @@ impl InvalidSetting {
 /// Settings that name the installation.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct EnvironmentSettings {
-    /// production or staging: keys begin with `pet_live_` or `pet_test_`, and neither takes the other's
+    /// Environment, production or staging: keys begin with `pet_live_` or `pet_test_`, and neither environment
+    /// accepts the other's keys
     #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
     pub environment: Environment,
 }
 
-/// Returns the settings of these flags: without the program's name, and completed by the environment's
-/// variables and by the defaults.
-pub(crate) fn from_flags<S: clap::Args, F: Into<OsString>>(
+/// Returns the settings of a command with these flags, without the program's name. The environment's variables
+/// and the defaults complete them.
+///
+/// # Errors
+///
+/// If a flag or a variable cannot be used.
+pub fn from_flags<S: clap::Args, F: Into<OsString>>(
     flags: impl IntoIterator<Item = F>,
 ) -> Result<S, clap::Error> {
     #[derive(clap::Parser)]

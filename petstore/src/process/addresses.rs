@@ -9,19 +9,32 @@ use std::{
 
 use crate::settings::GrpcAddr;
 
-/// Addresses of a process. Missing ones are omitted.
-#[derive(Debug, Default)]
-pub(crate) struct StartupBanner {
-    pub(crate) http: Option<SocketAddr>,
-    pub(crate) https: Option<SocketAddr>,
-    pub(crate) grpc: Option<GrpcAddr>,
-    pub(crate) admin: Option<SocketAddr>,
-    pub(crate) store: Option<String>,
-    pub(crate) first_key_file: Option<PathBuf>,
-    pub(crate) first_operator_file: Option<PathBuf>,
+/// Addresses of the ports of a process, with the real port if 0 was asked for, and files that its start has
+/// written. The process prints them to stdout.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// Address of REST over plain HTTP.
+    pub http: Option<SocketAddr>,
+    /// Address of REST over HTTPS.
+    pub https: Option<SocketAddr>,
+    /// Address of gRPC.
+    pub grpc: Option<GrpcAddr>,
+    /// Address of the admin port.
+    pub admin: SocketAddr,
+    /// URL of the store, without a password.
+    pub store: Option<String>,
+    /// File with the first API key, if the store was new.
+    pub first_key_file: Option<PathBuf>,
+    /// File with the token of the first operator, if the store was new.
+    pub first_operator_file: Option<PathBuf>,
 }
 
-impl StartupBanner {
+impl Addresses {
+    pub(crate) fn new(admin: SocketAddr) -> Self {
+        let (first_key_file, first_operator_file) = (None, None);
+        Self { http: None, https: None, grpc: None, admin, store: None, first_key_file, first_operator_file }
+    }
+
     /// Prints everything in one write, so that a reader never sees a part of it.
     pub(crate) fn print(&self) {
         let mut stdout = io::stdout().lock();
@@ -39,7 +52,7 @@ impl StartupBanner {
     /// Returns the URL of the operator console, which a gateway has.
     fn console(&self) -> Option<String> {
         let is_gateway = self.http.is_some() || self.https.is_some();
-        self.admin.filter(|_| is_gateway).map(|addr| format!("http://{addr}/console"))
+        is_gateway.then(|| format!("http://{}/console", self.admin))
     }
 
     fn text(&self) -> String {
@@ -59,9 +72,7 @@ impl StartupBanner {
         if let Some(addr) = &self.grpc {
             line("gRPC", addr);
         }
-        if let Some(addr) = self.admin {
-            line("admin", &format_args!("http://{addr}"));
-        }
+        line("admin", &format_args!("http://{}", self.admin));
         if let Some(url) = self.console() {
             line("console", &url);
         }
@@ -98,17 +109,16 @@ mod tests {
 
     #[test]
     fn a_new_store_is_announced_with_a_command_to_try() {
-        let banner = StartupBanner {
+        let addresses = Addresses {
             http: Some("127.0.0.1:8080".parse().unwrap()),
             grpc: Some("127.0.0.1:50051".parse().unwrap()),
-            admin: Some("127.0.0.1:9090".parse().unwrap()),
             store: Some("sqlite://data/petstore.db".to_owned()),
             first_key_file: Some("data/first-api-key".into()),
             first_operator_file: Some("data/first-operator-token".into()),
-            ..StartupBanner::default()
+            ..Addresses::new("127.0.0.1:9090".parse().unwrap())
         };
         assert_eq!(
-            banner.text(),
+            addresses.text(),
             "REST   http://127.0.0.1:8080/v1\n\
              docs   http://127.0.0.1:8080/docs\n\
              gRPC   127.0.0.1:50051\n\
@@ -125,11 +135,10 @@ mod tests {
 
     #[test]
     fn absent_components_are_not_announced() {
-        let gateway = StartupBanner {
+        let gateway = Addresses {
             http: Some("[::1]:80".parse().unwrap()),
             https: Some("[::1]:443".parse().unwrap()),
-            admin: Some("[::1]:9090".parse().unwrap()),
-            ..StartupBanner::default()
+            ..Addresses::new("[::1]:9090".parse().unwrap())
         };
         assert_eq!(
             gateway.text(),

@@ -1,8 +1,24 @@
-//! Formats of import and export files.
+//! Import and export of pets, in files of NDJSON or CSV.
+
+pub(crate) mod export;
+pub(crate) mod import;
+mod progress;
 
 use std::path::Path;
 
-use crate::settings::InvalidSetting;
+use petstore_gateway::core_client::CoreTransport;
+use petstore_proto::v1::pet_store_client::PetStoreClient;
+
+use crate::{core_target::ConnectedCore, settings::InvalidSetting};
+
+/// Limit of a message in bytes, above the largest message of a core.
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+
+fn client(core: &ConnectedCore) -> PetStoreClient<CoreTransport> {
+    PetStoreClient::new(core.transport.clone())
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE)
+}
 
 /// Format of a file of pets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -16,7 +32,7 @@ pub(crate) enum Format {
 impl Format {
     /// Returns the requested format, or else the one of the file's extension, before `.gz`. Standard input
     /// and output are NDJSON.
-    pub(crate) fn choose(requested: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
+    fn choose(requested: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
         if let Some(requested) = requested {
             return Ok(requested);
         }
@@ -27,21 +43,18 @@ impl Format {
         match extension(&file).as_deref() {
             Some("ndjson" | "jsonl" | "json") => Ok(Self::Ndjson),
             Some("csv") => Ok(Self::Csv),
-            _ => Err(InvalidSetting::new(
-                "--format",
-                "is needed: the file's name ends in none of .ndjson, .csv",
-            )),
+            _ => Err(InvalidSetting::new("--format", "is required for a file not named .ndjson or .csv")),
         }
     }
 }
 
 /// Returns `true` if the name is `-`: standard input or output.
-pub(crate) fn is_standard(file: &Path) -> bool {
+fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
 /// Returns `true` if the file's extension is that of gzip.
-pub(crate) fn is_gzip(file: &Path) -> bool {
+fn is_gzip(file: &Path) -> bool {
     extension(file).as_deref() == Some("gz")
 }
 

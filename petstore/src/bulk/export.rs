@@ -1,20 +1,20 @@
 //! `petstore export`: writes the pets to a file, in constant memory.
 
+mod output;
+
 use std::{io, path::PathBuf};
 
 use clap::ValueEnum;
-use petstore_proto::v1::{ListPetsRequest, PetStatus};
-use tokio::{runtime, sync::mpsc, task::spawn_blocking};
+use petstore_gateway::{bulk, core_client::CoreTransport};
+use petstore_proto::v1::{ListPetsRequest, Pet, PetStatus, pet_store_client::PetStoreClient};
+use tokio::{sync::mpsc, task::spawn_blocking};
 
+use self::output::{OutputFile, Part};
+use super::{Format, client, is_standard, progress::Progress};
 use crate::{
-    bulk::{
-        BulkError, ConnectedCore, Format, Progress,
-        export::{OutputFile, Part, append, head},
-        is_standard,
-    },
-    core_target::CoreTarget,
-    error::CliError,
-    output::command_log,
+    core_target::{CoreTarget, block_on},
+    error::{BulkError, CliError},
+    process::ProcessError,
     settings::CoreAddressSettings,
 };
 
@@ -25,16 +25,16 @@ const QUEUED_PAGES: usize = 16;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportSettings {
-    /// The file to write, compressed with gzip if its name ends in .gz, or - for standard output. It gets its
+    /// File to write, compressed with gzip if its name ends in .gz, or - for standard output. It gets its
     /// name once it is complete
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 
-    /// The format of the file. By default its extension decides, and standard output is ndjson
+    /// Format of the file. By default its extension decides, and standard output is ndjson
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Only pets with this status
+    /// Status of the pets to export; by default all pets
     #[arg(long, value_enum, value_name = "STATUS")]
     status: Option<StatusFilter>,
 
@@ -61,24 +61,22 @@ impl From<StatusFilter> for PetStatus {
 }
 
 pub(crate) fn run(settings: &ExportSettings) -> Result<(), CliError> {
-    command_log();
     let format = Format::choose(settings.format, &settings.file)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
-    runtime.block_on(export(settings, format))
+    block_on(Box::pin(export(settings, format)))
 }
 
 async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliError> {
-    let core = ConnectedCore::open(&settings.target).await?;
+    let core = settings.target.connect().await?;
     let mut progress = Progress::new(None);
     let (pages, queue) = mpsc::channel(QUEUED_PAGES);
     let file = settings.file.clone();
     let writing = spawn_blocking(move || OutputFile::create(&file)?.write(queue));
-    let read = read(settings, format, &core, &pages, &mut progress).await;
+    let read = read(settings, format, client(&core), &pages, &mut progress).await;
     if read.is_ok() {
         let _ = pages.send(Part::End).await; // if the writer has failed, that is reported below
     }
     drop(pages);
-    let written = writing.await.map_err(|panic| CliError::runtime(io::Error::other(panic)));
+    let written = writing.await.map_err(|panic| ProcessError::Runtime(io::Error::other(panic)));
     progress.end();
     core.close().await;
     read?;
@@ -93,13 +91,12 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliErro
 async fn read(
     settings: &ExportSettings,
     format: Format,
-    core: &ConnectedCore,
+    mut client: PetStoreClient<CoreTransport>,
     pages: &mpsc::Sender<Part>,
     progress: &mut Progress,
 ) -> Result<(), BulkError> {
     let status = settings.status.map_or(PetStatus::Unspecified, PetStatus::from).into();
     let mut page_token = String::new();
-    let mut client = core.client.clone();
     let mut bytes = head(format);
     loop {
         let page = client
@@ -116,6 +113,64 @@ async fn read(
         page_token = page.next_page_token;
         if page_token.is_empty() {
             return Ok(());
+        }
+    }
+}
+
+/// Returns the text before the first row.
+fn head(format: Format) -> Vec<u8> {
+    match format {
+        Format::Ndjson => Vec::new(),
+        Format::Csv => format!("id,{}\r\n", bulk::COLUMNS.join(",")).into_bytes(),
+    }
+}
+
+/// Adds the pet's line.
+fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
+    match format {
+        Format::Ndjson => {
+            file.extend(bulk::to_json(pet));
+            file.push(b'\n');
+        }
+        Format::Csv => {
+            let row = bulk::to_cells(pet).map(|cell| quoted(&cell)).join(",");
+            file.extend(row.into_bytes());
+            file.extend(b"\r\n");
+        }
+    }
+}
+
+/// Returns the cell, in quotes where RFC 4180 requires them.
+fn quoted(cell: &str) -> String {
+    if cell.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::v1::PetStatus;
+
+    use super::*;
+
+    fn row(name: &str, status: PetStatus, format: Format) -> String {
+        let mut file = Vec::new();
+        let pet = Pet { id: 1, name: name.into(), category_id: -7, status: status.into() };
+        append(&mut file, &pet, format);
+        String::from_utf8(file).unwrap()
+    }
+
+    #[test]
+    fn a_pet_is_a_line_in_either_format() {
+        let json = "{\"id\":1,\"name\":\"Rex, \\\"the dog\\\"\",\"categoryId\":-7,\"status\":\"sold\"}\n";
+        assert_eq!(row("Rex, \"the dog\"", PetStatus::Sold, Format::Ndjson), json);
+        for (name, status, expected) in [
+            ("Rex, \"the dog\"", PetStatus::Sold, "1,\"Rex, \"\"the dog\"\"\",-7,sold\r\n"),
+            (" Rex ", PetStatus::Unspecified, "1, Rex ,-7,\r\n"),
+        ] {
+            assert_eq!(row(name, status, Format::Csv), expected);
         }
     }
 }

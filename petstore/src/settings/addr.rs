@@ -1,11 +1,13 @@
-//! Address to listen at.
+//! Addresses of ports and sockets, and names of hosts.
 
-use std::{fmt, io, net::SocketAddr, str::FromStr};
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use tokio::net::lookup_host;
-
-/// Name that stands for this machine alone (RFC 6761 §6.3).
-const LOCALHOST: &str = "localhost";
 
 /// Address and port. A name is resolved when the port is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +51,9 @@ impl ListenAddr {
     }
 }
 
+/// Returns `true` for the name that stands for this machine alone (RFC 6761 §6.3).
 fn is_localhost(host: &str) -> bool {
-    host.eq_ignore_ascii_case(LOCALHOST)
+    host.eq_ignore_ascii_case("localhost")
 }
 
 impl From<SocketAddr> for ListenAddr {
@@ -89,12 +92,96 @@ fn is_name(host: &str) -> bool {
         && labels.next_back().is_some_and(|last| last.bytes().any(|byte| !byte.is_ascii_digit()))
 }
 
+/// Parses an address, or `off` for none.
+pub(super) fn addr_or_off(written: &str) -> Result<Option<ListenAddr>, &'static str> {
+    if written == "off" { Ok(None) } else { written.parse().map(Some) }
+}
+
 impl fmt::Display for ListenAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(addr) => addr.fmt(f),
             Self::Name { host, port } => write!(f, "{host}:{port}"),
         }
+    }
+}
+
+/// TCP address, or Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrpcAddr {
+    /// Address and port.
+    Tcp(ListenAddr),
+    /// Absolute path of a Unix socket, written `unix:///PATH`.
+    Unix(PathBuf),
+}
+
+impl GrpcAddr {
+    /// Returns `true` if only this machine can reach it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(addr) => addr.is_local(),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Returns the IP address and port, if they are known: those of a bound port are.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(ListenAddr::Ip(addr)) => Some(*addr),
+            Self::Tcp(ListenAddr::Name { .. }) | Self::Unix(_) => None,
+        }
+    }
+}
+
+impl FromStr for GrpcAddr {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = written.strip_prefix("unix://") {
+            let path = Path::new(path);
+            if path.is_absolute() && path.file_name().is_some() {
+                return Ok(Self::Unix(path.to_owned()));
+            }
+        } else if let Ok(addr) = written.parse() {
+            return Ok(Self::Tcp(addr));
+        }
+        Err("must be an address and a port, such as 127.0.0.1:50051 or localhost:50051, or unix:// and an \
+             absolute path")
+    }
+}
+
+impl fmt::Display for GrpcAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// Host name, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName(String);
+
+impl FromStr for HostName {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        let is_name = !written.is_empty()
+            && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if is_name {
+            Ok(Self(written.trim_end_matches('.').to_ascii_lowercase()))
+        } else {
+            Err("must be a host name without a port, such as gateway.example")
+        }
+    }
+}
+
+impl HostName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -150,5 +237,34 @@ mod tests {
         assert!(addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == 80), "{addrs:?}");
         assert!(addrs.is_sorted_by_key(SocketAddr::is_ipv6), "{addrs:?}");
         assert!(parse("nowhere.invalid:80").unwrap().resolve().await.is_err());
+    }
+
+    #[test]
+    fn a_tcp_address_or_the_absolute_path_of_a_socket() {
+        for written in ["127.0.0.1:50051", "[::1]:0", "localhost:1", "unix:///run/petstore/core.sock"] {
+            assert_eq!(written.parse::<GrpcAddr>().unwrap().to_string(), written);
+        }
+        for written in ["", "localhost", "50051", "unix://", "unix:///", "unix://core.sock", "unix:/run/a"] {
+            assert!(written.parse::<GrpcAddr>().is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn every_loopback_address_and_every_socket_is_local() {
+        for written in
+            ["127.0.0.1:1", "127.255.0.9:0", "[::1]:50051", "[::ffff:127.0.0.1]:1", "unix:///run/core.sock"]
+        {
+            assert!(written.parse::<GrpcAddr>().unwrap().is_local(), "{written}");
+        }
+        for written in [
+            "0.0.0.0:50051",
+            "[::]:50051",
+            "10.0.0.1:1",
+            "192.168.1.5:1",
+            "[::ffff:10.0.0.1]:1",
+            "[fe80::1]:1",
+        ] {
+            assert!(!written.parse::<GrpcAddr>().unwrap().is_local(), "{written}");
+        }
     }
 }

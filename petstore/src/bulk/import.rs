@@ -1,37 +1,46 @@
 //! `petstore import`: adds the pets of a file, each line once.
 
+mod chunks;
+mod csv;
+mod delivery;
+mod input;
+mod records;
+
 use std::{io, path::PathBuf, thread};
 
 use serde_json::json;
-use tokio::{runtime, sync::mpsc, task::spawn_blocking};
+use tokio::{sync::mpsc, task::spawn_blocking};
 
+use self::{
+    chunks::Chunks,
+    delivery::{Delivery, SEGMENT},
+    input::Input,
+    records::Records,
+};
+use super::{Format, client, progress::Progress};
 use crate::{
-    bulk::{
-        BulkError, ConnectedCore, Format, Progress,
-        import::{Chunks, Delivery, Input, Records, Rejected, SEGMENT},
-    },
-    core_target::CoreTarget,
-    error::CliError,
-    output::{OutputSettings, command_log},
-    process::signals::Signals,
+    core_target::{CoreTarget, block_on},
+    error::{BulkError, CliError},
+    output::OutputSettings,
+    process::{ProcessError, Signals},
     settings::CoreAddressSettings,
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportSettings {
-    /// The file to import, or - for standard input; may be compressed with gzip
+    /// File to import, which may be compressed with gzip, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The format of the file. By default its extension decides, and standard input is ndjson
+    /// Format of the file. By default its extension decides, and standard input is ndjson
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Stop at the first line that is not allowed. By default such lines are reported and skipped
+    /// Stop at the first invalid line. By default such lines are reported and skipped
     #[arg(long)]
     strict: bool,
 
-    /// The import's identifier: 1 to 200 visible ASCII characters. No line of an import is added twice. By
+    /// Identifier of the import: 1 to 200 visible ASCII characters. No line of an import is added twice. By
     /// default it is the SHA-256 of the file, or a new one for standard input
     #[arg(long, value_name = "ID")]
     import_id: Option<String>,
@@ -44,29 +53,28 @@ pub(crate) struct ImportSettings {
 }
 
 pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {
-    command_log();
     let format = Format::choose(settings.format, &settings.file)?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::runtime)?;
-    let ended = runtime.block_on(import(settings, format));
-    runtime.shutdown_background();
-    ended
+    block_on(Box::pin(import(settings, format)))
 }
 
 async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliError> {
-    let mut signals = Signals::listen().map_err(CliError::runtime)?;
-    let core = ConnectedCore::open(&settings.target).await?;
+    let mut signals = Signals::listen().map_err(ProcessError::Runtime)?;
+    let core = settings.target.connect().await?;
     let (file, import_id) = (settings.file.clone(), settings.import_id.clone());
     let opened = spawn_blocking(move || Input::open(&file, import_id.as_deref())).await;
-    let input = opened.map_err(|panic| CliError::runtime(io::Error::other(panic)))??;
+    let input = opened.map_err(|panic| ProcessError::Runtime(io::Error::other(panic)))??;
     let mut work = Work {
         settings,
         progress: Progress::new(input.size),
-        delivery: Delivery::new(core.client.clone(), &input.import_id, settings.strict),
+        delivery: Delivery::new(client(&core), &input.import_id, settings.strict),
         rejected: 0,
     };
     let ended = tokio::select! {
         ended = work.run(input, format) => ended,
-        signal = signals.received() => Err(work.ended_by(signal).into()),
+        signal = signals.received() => {
+            let (last_line, import_id) = (work.delivery.last_line(), work.delivery.import_id().to_owned());
+            Err(BulkError::Ended { signal, last_line, import_id }.into())
+        }
     };
     work.progress.end();
     core.close().await;
@@ -111,36 +119,24 @@ impl Work<'_> {
                 self.progress.note(&rejected.to_string());
                 self.rejected += 1;
                 if self.settings.strict {
-                    return Err(self.ended_by_line(rejected).into());
+                    let import_id = self.delivery.import_id().to_owned();
+                    return Err(BulkError::Strict { line: rejected.line, import_id }.into());
                 }
             }
         }
     }
 
-    fn ended_by(&self, signal: &'static str) -> BulkError {
-        let (last_line, import_id) = (self.delivery.last_line(), self.delivery.import_id().to_owned());
-        BulkError::Ended { signal, last_line, import_id }
-    }
-
-    fn ended_by_line(&self, rejected: &Rejected) -> BulkError {
-        BulkError::Strict { line: rejected.line, import_id: self.delivery.import_id().to_owned() }
-    }
-
     fn report(&self) -> Result<(), CliError> {
         let (progress, delivery) = (&self.progress, &self.delivery);
-        self.settings.output.print(
-            || format!("{}\n", progress.summary("imported")),
-            || {
-                json!({
-                    "importId": delivery.import_id(),
-                    "created": progress.pets(),
-                    "createdInAll": delivery.created_in_all(),
-                    "rejected": self.rejected,
-                    "lastLine": delivery.last_line(),
-                    "seconds": progress.elapsed().as_secs_f64(),
-                })
-            },
-        )?;
+        let report = json!({
+            "importId": delivery.import_id(),
+            "created": progress.pets(),
+            "createdInAll": delivery.created_in_all(),
+            "rejected": self.rejected,
+            "lastLine": delivery.last_line(),
+            "seconds": progress.elapsed().as_secs_f64(),
+        });
+        self.settings.output.print(&report, |_| progress.summary("imported") + "\n")?;
         match self.rejected {
             0 => Ok(()),
             rejected => Err(BulkError::Rejected(rejected).into()),

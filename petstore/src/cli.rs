@@ -1,0 +1,204 @@
+//! The command line: every command, in the order of `--help`.
+
+mod settings_table;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+pub(crate) use self::settings_table::unknown_variables;
+pub use self::settings_table::{flags, settings_table};
+use crate::{
+    admin::AdminCommand,
+    bulk::{export, import},
+    commands::{account, ban, health, key, migrate, operator, reports, servers, shell},
+    output,
+};
+
+/// The Animal Store Service: pets, over REST and gRPC.
+///
+/// Without a command, `serve` runs: `petstore --http-addr 127.0.0.1:8081` is `petstore serve --http-addr …`.
+#[derive(Debug, Parser)]
+#[command(name = "petstore", version, long_version = env!("BUILD_VERSION"))]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run the whole service in one process
+    Serve(servers::ServeSettings),
+    /// Run the core alone: the store and its gRPC port
+    Core(servers::CoreSettings),
+    /// Run a gateway alone: REST in front of a core
+    Gateway(servers::GatewaySettings),
+    /// Show or change the schema of the store
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
+    /// Manage accounts and their plans
+    Account(AdminCommand<account::AccountCommand>),
+    /// Manage API keys
+    Key(AdminCommand<key::KeyCommand>),
+    /// Manage bans of API keys
+    Ban(AdminCommand<ban::BanCommand>),
+    /// Show the usage and limits of an account
+    Usage(reports::UsageSettings),
+    /// Show the load of the last minutes over all accounts, and the reasons of refusals
+    Overview(reports::OverviewSettings),
+    /// Manage operators and their tokens
+    Operator(AdminCommand<operator::OperatorCommand>),
+    /// Show the changes that operators have made
+    Audit(reports::AuditSettings),
+    /// Explain why requests were refused in the last 24 hours
+    Explain(reports::ExplainSettings),
+    /// Add pets from a file, each line once
+    Import(import::ImportSettings),
+    /// Write the pets to a file
+    Export(export::ExportSettings),
+    /// Show the readiness of a process; the exit code is 0 if it is ready for requests
+    Health(health::HealthSettings),
+    /// Print a completion script for a shell
+    Completions(shell::CompletionsSettings),
+    /// Write the manual pages
+    Man(shell::ManSettings),
+    /// Print the OpenAPI document of the REST interface
+    Openapi,
+}
+
+/// Inserts `serve` if there are only flags, or nothing. If the flags of serve belonged to the program, their
+/// variables would be parsed for every command.
+pub(crate) fn with_default_verb(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let is_flag = args.get(1).is_none_or(|first| first.as_encoded_bytes().starts_with(b"-"));
+    let is_global =
+        args.get(1).is_some_and(|first| ["-h", "--help", "-V", "--version"].iter().any(|flag| first == flag));
+    if is_flag && !is_global {
+        args.insert(args.len().min(1), "serve".into());
+    }
+    args
+}
+
+/// Prints help or the version if that was requested, otherwise the error in the arguments.
+pub(crate) fn report(error: &clap::Error) -> ExitCode {
+    if is_answer(error) {
+        let _ = error.print(); // to stdout or stderr; nothing depends on whether it is read
+        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    } else {
+        output::note(&argument_line(error));
+        ExitCode::from(2)
+    }
+}
+
+/// Returns `true` if it is help or the version rather than a failure.
+fn is_answer(error: &clap::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    )
+}
+
+/// Returns the error in the arguments and a suggestion, in one line.
+fn argument_line(error: &clap::Error) -> String {
+    let line = first_paragraph(&error.render().to_string());
+    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let suggested: Vec<&str> = kinds
+        .into_iter()
+        .filter_map(|kind| error.get(kind))
+        .flat_map(|suggested| match suggested {
+            ContextValue::String(one) => std::slice::from_ref(one),
+            ContextValue::Strings(several) => several,
+            _ => &[],
+        })
+        .map(String::as_str)
+        .collect();
+    match (suggested.is_empty(), error.kind()) {
+        (false, _) => format!("{line}; did you mean {}?", suggested.join(" or ")),
+        (true, ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) => {
+            format!("{line}; see `petstore --help`")
+        }
+        (true, _) => line,
+    }
+}
+
+/// Returns the error without clap's usage lines, in one line.
+fn first_paragraph(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    lines.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn with_verb(args: &[&str]) -> String {
+        let args = with_default_verb(args.iter().map(OsString::from));
+        args.iter().map(|arg| arg.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_is_the_default_command() {
+        assert_eq!(with_verb(&["petstore"]), "petstore serve");
+        assert_eq!(with_verb(&["petstore", "--http-addr", "[::1]:1"]), "petstore serve --http-addr [::1]:1");
+        assert!(matches!(Cli::try_parse_from(["petstore", "serve"]).unwrap().verb, Verb::Serve(_)));
+    }
+
+    #[test]
+    fn a_command_and_the_flags_of_the_program_stay_as_they_are() {
+        for args in [
+            &["petstore", "serve", "--http-addr", "[::1]:1"][..],
+            &["petstore", "key", "list"],
+            &["petstore", "--help"],
+            &["petstore", "-V"],
+            &["petstore", "serv"],
+        ] {
+            assert_eq!(with_verb(args), args.join(" "));
+        }
+    }
+
+    fn line(args: &[&str]) -> String {
+        argument_line(&Cli::try_parse_from(args).unwrap_err())
+    }
+
+    #[test]
+    fn a_suggestion_follows_a_mistyped_argument() {
+        for (args, end) in [
+            (["petstore", "serv"].as_slice(), "'serv'; did you mean serve?"),
+            (&["petstore", "acount", "list"], "'acount'; did you mean audit or account?"),
+            (&["petstore", "account", "lst"], "'lst'; did you mean list?"),
+            (&["petstore", "serve", "--htp-addr", "x"], "found; did you mean --http-addr?"),
+            (&["petstore", "account", "create", "a", "--plan", "fre"], "; did you mean free?"),
+            (&["petstore", "zzz"], "'zzz'; see `petstore --help`"),
+        ] {
+            assert!(line(args).ends_with(end), "{args:?}: {}", line(args));
+        }
+    }
+
+    #[test]
+    fn an_invalid_argument_is_one_line_that_names_it() {
+        let line = line(&["petstore", "serve", "--http-addr", "8080"]);
+        assert_eq!(
+            line,
+            "error: invalid value '8080' for '--http-addr <ADDR>': must be an address and a port, such as \
+             127.0.0.1:8080, [::1]:8080 or localhost:8080"
+        );
+    }
+
+    #[test]
+    fn missing_arguments_are_named_in_one_line() {
+        let line = line(&["petstore", "key", "create"]);
+        assert_eq!(line, "error: the following required arguments were not provided: --account <NAME>");
+    }
+}

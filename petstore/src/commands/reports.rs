@@ -1,0 +1,243 @@
+//! Reports for operators: `petstore usage`, `overview`, `audit` and `explain`.
+
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use petstore_clock::Clock;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    admin::AdminSettings,
+    error::CliError,
+    output::{self, Column, column, sentence, table},
+    settings::value::{duration, whole_number},
+};
+
+/// Requests of an account by day or by minute.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct UsageSettings {
+    /// Name of the account
+    #[arg(long, value_name = "NAME")]
+    account: String,
+
+    /// Length of the periods: UTC days, or minutes, which are kept for 24 hours
+    #[arg(long, default_value = "day", value_parser = PossibleValuesParser::new(["day", "minute"]))]
+    #[arg(value_name = "PERIOD")]
+    by: String,
+
+    /// Time before now that is shown, as in 2h; 30 days by default, or 60 minutes
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    last: Option<Duration>,
+
+    /// Key whose requests are shown; requires `--by minute`
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
+
+    /// Show each key in rows of its own; requires `--by minute`
+    #[arg(long)]
+    by_key: bool,
+
+    #[command(flatten)]
+    settings: AdminSettings,
+}
+
+/// Load of the service, and reasons of refusals.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OverviewSettings {
+    /// Number of minutes that are shown, with the current one
+    #[arg(long, default_value_t = 60, value_parser = whole_number(1..=1_440_i32), value_name = "N")]
+    minutes: i32,
+
+    #[command(flatten)]
+    settings: AdminSettings,
+}
+
+/// Changes by operators, newest first.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AuditSettings {
+    /// Operator whose changes are shown
+    #[arg(long, value_name = "NAME")]
+    operator: Option<String>,
+
+    /// Account whose changes, and those of its keys, are shown
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+
+    /// Key whose changes are shown
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
+
+    /// Time before now that is shown, as in 7d
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    last: Option<Duration>,
+
+    /// Maximum number of events
+    #[arg(long, default_value_t = 100, value_parser = whole_number(1..=10_000_usize), value_name = "N")]
+    limit: usize,
+
+    #[command(flatten)]
+    settings: AdminSettings,
+}
+
+/// Refusals of the last 24 hours, and their reasons.
+#[derive(Debug, clap::Args)]
+#[group(id = "subject", required = true, multiple = true, args = ["request_id", "account", "key"])]
+pub(crate) struct ExplainSettings {
+    /// X-Request-Id of a refused request
+    #[arg(value_name = "REQUEST_ID")]
+    request_id: Option<String>,
+
+    /// Account whose refused requests are explained; with `REQUEST_ID`, the account of that request
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+
+    /// Key whose refused requests are explained
+    #[arg(long, value_name = "ID", conflicts_with_all = ["request_id", "account"])]
+    key: Option<String>,
+
+    #[command(flatten)]
+    settings: AdminSettings,
+}
+
+/// Columns of the counts of a period. The calls of `getPet` are among the others.
+const COUNTS: &[Column] = &[
+    column("REQUESTS", "counts.succeeded counts.clientErrors counts.refused counts.serverErrors"),
+    column("2XX", "counts.succeeded"),
+    column("4XX", "counts.clientErrors"),
+    column("429", "counts.refused"),
+    column("5XX", "counts.serverErrors"),
+    column("GETPET", "counts.getPet"),
+];
+const EVENTS: &[Column] = &[
+    column("TIME", "createTime"),
+    column("OPERATOR", "operator"),
+    column("FROM", "clientAddress"),
+    column("ACTION", "action"),
+    column("ACCOUNT, KEY OR OPERATOR", "account keyId targetOperator"),
+    column("CHANGE", "change"),
+];
+
+pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CliError> {
+    let UsageSettings { account, by, last, key, by_key, settings } = usage;
+    let request = json!({
+        "account": account,
+        "interval": by,
+        "startTime": start_time(*last),
+        "keyId": key,
+        "byKey": by_key,
+    });
+    let answer = settings.call("GetUsage", &request)?;
+    settings.print(&answer, |answer| {
+        let mut periods = newest_first(&answer["periods"]);
+        if by == "minute" {
+            let head = [column("MINUTE", "startTime"), column("KEY", "keyId").if_any()];
+            return table(&[&head, COUNTS].concat(), &Value::Array(periods));
+        }
+        for period in &mut periods {
+            let date = period["startTime"].as_str().and_then(|start| start.split('T').next());
+            period["date"] = date.unwrap_or_default().into();
+        }
+        output::note(&format!(
+            "the state of the limits is on the gateways: /admin/v1/accounts/{account}/limits on an admin port"
+        ));
+        table(&[&[column("DATE", "date")], COUNTS].concat(), &Value::Array(periods))
+    })
+}
+
+pub(crate) fn overview(overview: &OverviewSettings) -> Result<(), CliError> {
+    let answer = overview.settings.call("GetOverview", &json!({ "minutes": overview.minutes }))?;
+    overview.settings.print(&answer, |answer| {
+        let mut minutes = newest_first(&answer["minutes"]);
+        minutes.retain(|minute| minute["counts"].as_object().is_some_and(|it| it.values().any(|n| *n != 0)));
+        let refusals =
+            [column("REFUSED BY", "cause"), column("CODE", "code"), column("REQUESTS", "requests")];
+        let accounts = [column("ACCOUNT", "account"), column("429", "requests")];
+        [
+            table(&[&[column("MINUTE", "startTime")], COUNTS].concat(), &Value::Array(minutes)),
+            table(&refusals, &answer["refusals"]),
+            table(&accounts, &answer["refusedAccounts"]),
+        ]
+        .join("\n")
+    })
+}
+
+pub(crate) fn audit(audit: &AuditSettings) -> Result<(), CliError> {
+    let AuditSettings { operator, account, key, last, limit, settings } = audit;
+    let start_time = start_time(*last);
+    let request = json!({ "operator": operator, "account": account, "keyId": key, "startTime": start_time });
+    let page = settings.pages("ListAuditEvents", &request, Some(*limit))?;
+    settings.print(&page, |page| {
+        let events: Value = page["events"].as_array().into_iter().flatten().map(with_change).collect();
+        table(EVENTS, &events)
+    })
+}
+
+/// Prints the explanations.
+///
+/// # Errors
+///
+/// [`CliError::NotFound`] if no refusal is kept, after the state of the account and the note were printed.
+pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CliError> {
+    let ExplainSettings { request_id, account, key, settings } = explain;
+    let request = json!({ "requestId": request_id, "account": account, "keyId": key });
+    let answer = settings.call("ExplainRefusal", &request)?;
+    settings.print(&answer, |answer| {
+        let explanations = answer["explanations"].as_array().into_iter().flatten();
+        let explanations = explanations.map(|it| sentence("{sentence}\n  {remedy}", it));
+        let note = Some(sentence("{note}", answer)).filter(|_| answer["note"] != "");
+        explanations.chain(note).collect::<Vec<_>>().join("\n")
+    })?;
+    if answer["note"] == "" { Ok(()) } else { Err(CliError::NotFound) }
+}
+
+/// Returns the time at which a report over the last time begins.
+fn start_time(last: Option<Duration>) -> Option<String> {
+    last.map(|last| Clock::system().now().minus(last).to_string())
+}
+
+/// Returns the periods of an answer, which are ascending, newest first.
+fn newest_first(periods: &Value) -> Vec<Value> {
+    periods.as_array().into_iter().flatten().rev().cloned().collect()
+}
+
+/// Returns the event with a member that describes the change in words.
+fn with_change(event: &Value) -> Value {
+    let [before, after] = ["beforeJson", "afterJson"].map(|member| {
+        let object = event[member].as_str().unwrap_or_default();
+        serde_json::from_str::<Map<String, Value>>(object).unwrap_or_default() // the core writes objects
+    });
+    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    let change = |name: &String| match (before.get(name), after.get(name)) {
+        (before, after) if before == after => None,
+        (Some(before), Some(after)) => Some(format!("{name}: {} -> {}", text(before), text(after))),
+        (Some(before), None) => Some(format!("{name}: {} -> none", text(before))),
+        (None, after) => Some(format!("{name}: none -> {}", after.map(text).unwrap_or_default())),
+    };
+    let mut event = event.clone();
+    event["change"] = names.filter_map(change).collect::<Vec<_>>().join(", ").into();
+    event
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(before: &str, after: &str) -> Value {
+        with_change(&json!({ "beforeJson": before, "afterJson": after }))["change"].clone()
+    }
+
+    #[test]
+    fn a_change_shows_the_values_before_and_after() {
+        assert_eq!(
+            change(r#"{"id":1,"plan":"pro","perDay":2}"#, r#"{"id":1,"plan":"free","perDay":1}"#),
+            "plan: pro -> free, perDay: 2 -> 1"
+        );
+        assert_eq!(change("", r#"{"name":"shop"}"#), "name: none -> shop");
+        assert_eq!(change(r#"{"reason":"late"}"#, "{}"), "reason: late -> none");
+        assert_eq!(change("", ""), "");
+    }
+}

@@ -1,0 +1,163 @@
+//! `petstore serve`, `core` and `gateway`: the whole service in one process, and its halves.
+
+use std::sync::Arc;
+
+use petstore_clock::Clock;
+use petstore_core::{Core, grpc};
+use petstore_gateway::{
+    Gateway,
+    core_client::{CoreConnection, CoreTransport},
+};
+
+use crate::{
+    process::{
+        self, Process, ProcessError, StartError, first_secrets,
+        listener::{bind_grpc, bind_rest},
+    },
+    settings::{
+        CoreAddressSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings,
+        ProcessSettings, StoreSettings,
+    },
+};
+
+/// Settings of the whole service in one process.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeSettings {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreSettings,
+    /// The ports of REST, and its clients.
+    #[command(flatten)]
+    pub edge: EdgeSettings,
+    /// The place where requests are counted.
+    #[command(flatten)]
+    pub limiter: LimiterSettings,
+    /// The gRPC port, and its callers.
+    #[command(flatten)]
+    pub grpc: GrpcSettings,
+    /// The installation.
+    #[command(flatten)]
+    pub environment: EnvironmentSettings,
+    /// The admin port, the shutdown, the log and traces.
+    #[command(flatten)]
+    pub process: ProcessSettings,
+}
+
+/// Settings of a core.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CoreSettings {
+    #[command(flatten)]
+    store: StoreSettings,
+    #[command(flatten)]
+    grpc: GrpcSettings,
+    #[command(flatten)]
+    environment: EnvironmentSettings,
+    #[command(flatten)]
+    process: ProcessSettings,
+}
+
+/// Settings of a gateway.
+#[derive(Clone, Debug, clap::Args)]
+pub struct GatewaySettings {
+    /// The core.
+    #[command(flatten)]
+    pub core: CoreAddressSettings,
+    /// The ports of REST, and its clients.
+    #[command(flatten)]
+    pub edge: EdgeSettings,
+    /// The place where requests are counted.
+    #[command(flatten)]
+    pub limiter: LimiterSettings,
+    /// The installation.
+    #[command(flatten)]
+    pub environment: EnvironmentSettings,
+    /// The admin port, the shutdown, the log and traces.
+    #[command(flatten)]
+    pub process: ProcessSettings,
+}
+
+/// Starts the whole service. When this returns, it accepts requests. Installs nothing global: neither a log
+/// nor signal handlers.
+///
+/// # Errors
+///
+/// If a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
+/// runs.
+pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Process, StartError> {
+    let url = settings.store.database.url()?;
+    let replicas = settings.store.replicas(&url)?;
+    let security = settings.grpc.security()?;
+    let redis = settings.limiter.redis(&clock)?;
+    // Ports are bound before the store is created, because they fail most often.
+    let rest = bind_rest(&settings.edge).await?;
+    let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
+    let (mut process, traces) = Process::start(&settings.process, "petstore").await?;
+    let store = process.open_store(&url, &replicas, &settings.store).await?;
+    let environment = settings.environment.environment;
+    process.addresses.first_key_file =
+        first_secrets::create_account(&store, &url, environment, &clock).await?;
+    process.addresses.first_operator_file = first_secrets::create_operator(&store, &url, &clock).await?;
+    if let Some(file) = &process.addresses.first_operator_file {
+        tracing::info!(file = %file.display(), "wrote the token of the first operator, an admin");
+    }
+
+    let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
+    let core = Core::new(store, clock.clone()).for_environment(environment).traced(traces.clone());
+    let connection = CoreConnection::in_process(
+        CoreTransport::new(grpc::in_memory(&core)),
+        Arc::new(grpc::in_process(&core)),
+    );
+    let gateway = Gateway::new(settings.edge.gateway(environment, traces), connection, limiter, clock);
+    gateway.ask_core_once().await;
+    process.serve_grpc(grpc, &settings.grpc, security, core);
+    process.serve_rest(rest, &settings.edge, gateway);
+    process.ready();
+    Ok(process)
+}
+
+async fn start_core(settings: CoreSettings, clock: Clock) -> Result<Process, StartError> {
+    let url = settings.store.database.url()?;
+    let replicas = settings.store.replicas(&url)?;
+    let security = settings.grpc.security()?;
+    let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
+    let (mut process, traces) = Process::start(&settings.process, "petstore-core").await?;
+    let store = process.open_store(&url, &replicas, &settings.store).await?;
+    let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);
+    process.serve_grpc(grpc, &settings.grpc, security, core);
+    process.ready();
+    Ok(process)
+}
+
+/// Starts a gateway. When this returns, it accepts requests; it is ready when the core has answered. Installs
+/// nothing global: neither a log nor signal handlers.
+///
+/// # Errors
+///
+/// If a setting cannot be used or a port cannot be listened on. Then nothing runs.
+pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Process, StartError> {
+    let core = settings.core.connect()?;
+    let redis = settings.limiter.redis(&clock)?;
+    let rest = bind_rest(&settings.edge).await?;
+    let (mut process, traces) = Process::start(&settings.process, "petstore-gateway").await?;
+    let core = process.reloadable(core, &settings.core);
+    let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
+    let options = settings.edge.gateway(settings.environment.environment, traces);
+    process.serve_rest(rest, &settings.edge, Gateway::new(options, core, limiter, clock));
+    process.ready();
+    Ok(process)
+}
+
+pub(crate) fn serve(settings: ServeSettings, warnings: &[String]) -> Result<(), ProcessError> {
+    let process = settings.process.clone();
+    process::run(&process, warnings, Box::pin(start_service(settings, Clock::system())))
+}
+
+pub(crate) fn core(settings: CoreSettings, warnings: &[String]) -> Result<(), ProcessError> {
+    let process = settings.process.clone();
+    process::run(&process, warnings, Box::pin(start_core(settings, Clock::system())))
+}
+
+pub(crate) fn gateway(settings: GatewaySettings, warnings: &[String]) -> Result<(), ProcessError> {
+    let process = settings.process.clone();
+    process::run(&process, warnings, Box::pin(start_gateway(settings, Clock::system())))
+}
