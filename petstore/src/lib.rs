@@ -1,5 +1,5 @@
-//! The Animal Store Service as one program: [`serve`](servers::start_service) runs the whole service in one process,
-//! `core` and `gateway` run its halves, and the other commands administer it.
+//! The Animal Store Service as one program: [`serve`](servers::start_service) runs the whole service in one
+//! process, `core` and `gateway` run its halves, and the other commands administer it.
 //!
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).

@@ -235,8 +235,8 @@ impl Process {
         ProcessError::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
     }
 
-    /// Stops the process as SIGTERM does: readiness falls, the drain delay passes, the parts end one after the
-    /// other within the drain deadline, and the store closes.
+    /// Stops the process as SIGTERM does: readiness falls, the drain delay passes, the parts end one after
+    /// the other within the drain deadline, and the store closes.
     pub async fn stop(mut self) {
         self.phase.send_replace(Phase::Draining);
         sleep(self.drain_delay).await;

@@ -51,14 +51,14 @@ impl InvalidSetting {
 /// Settings that name the installation.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct EnvironmentSettings {
-    /// Environment, production or staging: keys begin with `pet_live_` or `pet_test_`, and neither environment
-    /// accepts the other's keys
+    /// Environment, production or staging: keys begin with `pet_live_` or `pet_test_`, and neither
+    /// environment accepts the other's keys
     #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
     pub environment: Environment,
 }
 
-/// Returns the settings of a command with these flags, without the program's name. The environment's variables
-/// and the defaults complete them.
+/// Returns the settings of a command with these flags, without the program's name. The environment's
+/// variables and the defaults complete them.
 ///
 /// # Errors
 ///

@@ -48,7 +48,8 @@ pub fn serve(
     shutdown: BoxFuture<'static, ()>,
     limits: GrpcServerLimits,
 ) -> BoxFuture<'static, io::Result<()>> {
-    Box::pin(serve_until(listener, security, core, shutdown, limits)) // so that it is compiled with this crate
+    // Boxed so that it is compiled with this crate.
+    Box::pin(serve_until(listener, security, core, shutdown, limits))
 }
 
 async fn serve_until(

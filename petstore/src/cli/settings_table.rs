@@ -1,5 +1,5 @@
-//! The settings of all commands, from clap's own definitions: as a Markdown table, and against the variables of
-//! the environment.
+//! The settings of all commands, from clap's own definitions: as a Markdown table, and compared with the
+//! variables of the environment.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

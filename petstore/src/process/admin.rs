@@ -158,7 +158,8 @@ async fn set_log_level(
     };
     match log.set_filter(filter.trim()) {
         Ok(()) => {
-            tracing::warn!(operator, client = %peer.ip(), filter = filter.trim(), "changed the filter of the log");
+            let (client, filter) = (peer.ip(), filter.trim());
+            tracing::warn!(operator, %client, filter, "changed the filter of the log");
             StatusCode::NO_CONTENT.into_response()
         }
         Err(invalid) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
