@@ -24,8 +24,8 @@ use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
     domain::{
-        AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate, Quota,
-        Role, StatedReason,
+        AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate,
+        Quota, Role, StatedReason,
     },
     store::Store,
 };
@@ -260,8 +260,7 @@ impl TestShop {
     /// Suspends an account, for this reason.
     pub async fn suspend(&self, account: &AccountName, reason: &str) {
         let reason = StatedReason::parse(reason).expect("a reason");
-        let suspended =
-            self.store().suspend_account(&Actor::LOCAL, account, Some(reason), self.clock.now());
+        let suspended = self.store().suspend_account(&Actor::LOCAL, account, Some(reason), self.clock.now());
         suspended.await.expect("the account is there");
     }
 
@@ -296,16 +295,14 @@ impl TestShop {
 
     /// Bans the client's key for this time, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
-        let banned = self.store()
-            .add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now())
-            .await;
+        let banned =
+            self.store().add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now()).await;
         banned.expect("the key is there");
     }
 
     /// Lifts the ban of the client's key.
     pub async fn lift_ban(&self, client: &Client) {
-        let lifted =
-            self.store().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
+        let lifted = self.store().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
         lifted.expect("the key is there");
     }
 
@@ -319,7 +316,8 @@ impl TestShop {
     /// grace period.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
-        let (issued, _) = self.store()
+        let (issued, _) = self
+            .store()
             .rotate_key(&Actor::LOCAL, id, grace, None, NewExpiry::SameLifetime, self.clock.now())
             .await
             .expect("the key is active");
@@ -327,7 +325,8 @@ impl TestShop {
     }
 
     async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {
-        let issued = self.store()
+        let issued = self
+            .store()
             .create_key(&Actor::LOCAL, account, None, self.environment, expires_at, self.clock.now())
             .await;
         self.client_with_key(&issued.expect("the account is there"))
