@@ -21,16 +21,16 @@ mod ending;
 mod http2;
 
 /// Timeout that is never reached in a test that should pass.
-const NEVER: Duration = Duration::from_mins(1);
+const NEVER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Short timeout, for the one limit that a test is about.
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Returns limits whose timeouts are never reached, unless a test lowers them.
 fn patient() -> ServerLimits {
     ServerLimits {
-        header_read_timeout: NEVER,
-        write_stall: NEVER,
-        drain_deadline: NEVER,
+        header_read_timeout: NEVER_TIMEOUT,
+        write_stall: NEVER_TIMEOUT,
+        drain_deadline: NEVER_TIMEOUT,
         rest_after: Duration::from_millis(1), // so that every test is about connections at rest too
         ..ServerLimits::default()
     }
@@ -121,7 +121,7 @@ const GET_SLOW: &str = "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n";
 /// Reads to the close of the connection by the server, or fails after a while.
 async fn read_all(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
-    timeout(NEVER / 4, stream.read_to_end(&mut read)).await.expect("the server closes").unwrap();
+    timeout(NEVER_TIMEOUT / 4, stream.read_to_end(&mut read)).await.expect("the server closes").unwrap();
     String::from_utf8(read).unwrap()
 }
 
@@ -129,7 +129,7 @@ async fn read_all(stream: &mut TcpStream) -> String {
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut read = Vec::new();
     while !read.ends_with(end.as_bytes()) {
-        let byte = timeout(NEVER / 4, stream.read_u8()).await.expect("an answer comes");
+        let byte = timeout(NEVER_TIMEOUT / 4, stream.read_u8()).await.expect("an answer comes");
         read.push(byte.expect("the connection stays open"));
     }
     String::from_utf8(read).unwrap()
@@ -155,10 +155,10 @@ async fn an_idle_connection_answers_the_next_request_however_it_arrives() {
     let long = GET_PEER.replace("Host: h", &format!("Host: h\r\nX: {}", "x".repeat(9_000)));
     for request in [GET_PEER, &long] {
         for first in [1, request.len() / 2, request.len()] {
-            sleep(SHORT).await; // the connection rests by then
+            sleep(SHORT_TIMEOUT).await; // the connection rests by then
             let (first, rest) = request.split_at(first);
             stream.write_all(first.as_bytes()).await.unwrap();
-            sleep(SHORT / 10).await;
+            sleep(SHORT_TIMEOUT / 10).await;
             stream.write_all(rest.as_bytes()).await.unwrap();
             read_until(&mut stream, &peer).await;
         }
@@ -166,14 +166,14 @@ async fn an_idle_connection_answers_the_next_request_however_it_arrives() {
     // Two requests at once, of which the second is cut.
     stream.write_all(format!("{GET_PEER}{}", &GET_PEER[..9]).as_bytes()).await.unwrap();
     read_until(&mut stream, &peer).await;
-    sleep(SHORT).await;
+    sleep(SHORT_TIMEOUT).await;
     stream.write_all(&GET_PEER.as_bytes()[9..]).await.unwrap();
     read_until(&mut stream, &peer).await;
 }
 
 #[tokio::test]
 async fn a_connection_is_closed_after_the_idle_timeout() {
-    let server = Running::start(app(), ServerLimits { idle: SHORT, ..patient() }).await;
+    let server = Running::start(app(), ServerLimits { idle: SHORT_TIMEOUT, ..patient() }).await;
     let mut stream = server.send(GET_PEER).await;
     let peer = stream.local_addr().unwrap().to_string();
     assert!(read_all(&mut stream).await.ends_with(&peer));
@@ -196,7 +196,8 @@ async fn a_client_that_closed_its_half_is_still_answered() {
 
 #[tokio::test]
 async fn a_silent_and_a_half_sent_head_are_closed() {
-    let server = Running::start(app(), ServerLimits { header_read_timeout: SHORT, ..patient() }).await;
+    let server =
+        Running::start(app(), ServerLimits { header_read_timeout: SHORT_TIMEOUT, ..patient() }).await;
     for head in ["", "GET /peer HT", "GET /peer HTTP/1.1\r\nHost: h\r\n"] {
         let mut stream = server.send(head).await;
         assert_eq!(read_all(&mut stream).await, "", "{head:?}");
@@ -237,7 +238,7 @@ async fn an_unread_body_is_discarded_and_the_connection_stays_open() {
 
 #[tokio::test]
 async fn an_answer_says_that_the_connection_closes_if_a_body_cannot_be_discarded() {
-    let limits = ServerLimits { discard_timeout: SHORT, ..patient() };
+    let limits = ServerLimits { discard_timeout: SHORT_TIMEOUT, ..patient() };
     let server = Running::start(app(), limits).await;
     let chunks = format!("10001\r\n{}\r\n", "x".repeat(0x10001));
     for (what, request) in [
@@ -256,7 +257,7 @@ async fn an_answer_says_that_the_connection_closes_if_a_body_cannot_be_discarded
 
 #[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
-    let limits = ServerLimits { write_stall: SHORT, ..patient() };
+    let limits = ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() };
     let server = Running::start_over(Transport::Plain, app(), limits, ConnectionSlots::new(1, 1)).await;
     let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
     // The only slot is free again when the first connection is gone.
@@ -273,7 +274,7 @@ async fn connections_over_the_limit_wait() {
     let first_peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &first_peer).await;
     let mut second = server.send(GET_PEER).await;
-    assert!(timeout(SHORT, second.read_u8()).await.is_err());
+    assert!(timeout(SHORT_TIMEOUT, second.read_u8()).await.is_err());
     drop(first);
     let second_peer = second.local_addr().unwrap().to_string();
     read_until(&mut second, &second_peer).await;
@@ -312,7 +313,7 @@ async fn an_address_at_its_connection_limit_gets_no_more() {
 
 #[tokio::test]
 async fn the_head_timeout_begins_with_the_first_byte() {
-    let (head, idle) = (4 * SHORT, 32 * SHORT); // a busy machine does not make both equally long
+    let (head, idle) = (4 * SHORT_TIMEOUT, 32 * SHORT_TIMEOUT); // a busy machine does not make both equally long
     let limits = ServerLimits { header_read_timeout: head, idle, ..patient() };
     let server = Running::start(app(), limits).await;
     let mut stream = server.send(GET_PEER).await;
@@ -323,7 +324,7 @@ async fn the_head_timeout_begins_with_the_first_byte() {
         stream.write_all(GET_PEER.as_bytes()).await.unwrap();
     }
     read_until(&mut stream, &peer).await;
-    sleep(SHORT).await;
+    sleep(SHORT_TIMEOUT).await;
     let begin = Instant::now();
     stream.write_all(b"GET /peer HT").await.unwrap();
     assert_eq!(read_all(&mut stream).await, "");

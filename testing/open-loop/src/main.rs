@@ -24,7 +24,7 @@ use std::{
 };
 
 /// Timeout of an answer, longer than any deadline of the service.
-const DEADLINE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Size of the buffer in bytes: enough for the head of an answer and a page of pets.
 const BUFFER: usize = 64 * 1_024;
@@ -78,9 +78,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+    let stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     Ok(stream)
 }
 

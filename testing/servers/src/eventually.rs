@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Interval between two checks of the condition.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Repeats the check until its result is `Ok`, and returns that. Fails the test with the last error if the
 /// deadline has passed. The error states what was seen instead.
@@ -16,6 +16,6 @@ pub async fn eventually<T>(deadline: Duration, mut ask: impl AsyncFnMut() -> Res
                 assert!(start.elapsed() < deadline, "not within {deadline:?}; seen last: {seen}");
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{Answer, Authority, Protocol, Tls, contract};
 
 /// Timeout of an answer, longer than any deadline of the service.
-const DEADLINE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Client that sends requests with one API key, or with none. Each request has its own connection, except
 /// those of [`Client::sends`].
@@ -114,7 +114,7 @@ impl Client {
     /// Sends `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service
     /// announces the end of the connection (GOAWAY). Returns the number of answers; `None` if no connection
     /// could be opened. A request that was sent has to be answered.
-    pub async fn gets_until_told(&self, path: &str) -> Option<usize> {
+    pub async fn gets_until_goaway(&self, path: &str) -> Option<usize> {
         let stream = self.tls.as_ref().expect("HTTPS").connect(self.address).await.ok()?;
         let mut connection = Connection::in_http2(stream).await;
         let Sender::Http2(sender) = &mut connection.sender else { return None };
@@ -240,13 +240,13 @@ impl Connection {
                 body.collect().await?.to_bytes(),
             ))
         };
-        match tokio::time::timeout(DEADLINE, exchange).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, exchange).await {
             Ok(Ok(answer)) => {
                 contract::check(&method, uri.path(), &answer);
                 answer
             }
             Ok(Err(error)) => panic!("no answer to {what}: {error:?}"),
-            Err(elapsed) => panic!("no answer to {what}: {elapsed} ({DEADLINE:?})"),
+            Err(elapsed) => panic!("no answer to {what}: {elapsed} ({ANSWER_TIMEOUT:?})"),
         }
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
 use crate::{Answer, Client, eventually};
 
 /// Timeout of a start or a command, longer than either takes on a busy machine.
-const DEADLINE: Duration = Duration::from_mins(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Folder in which the binary runs; removed when dropped.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Installation {
     /// Runs a command to its end.
     pub async fn run(&self, args: &[&str]) -> Exit {
         let start = Instant::now();
-        let output = timeout(DEADLINE, self.command(args).output());
+        let output = timeout(COMMAND_TIMEOUT, self.command(args).output());
         let output =
             output.await.unwrap_or_else(|_| panic!("petstore {args:?} does not end")).expect("it runs");
         Exit::of(output, start)
@@ -133,9 +133,10 @@ impl Installation {
             let _ = stdin.write_all(input).await; // it may end before it has read all
             drop(stdin);
         };
-        let (output, ()) = timeout(DEADLINE, async { tokio::join!(child.wait_with_output(), written) })
-            .await
-            .unwrap_or_else(|_| panic!("petstore {args:?} does not end"));
+        let (output, ()) =
+            timeout(COMMAND_TIMEOUT, async { tokio::join!(child.wait_with_output(), written) })
+                .await
+                .unwrap_or_else(|_| panic!("petstore {args:?} does not end"));
         Exit::of(output.expect("it runs"), start)
     }
 
@@ -156,7 +157,7 @@ impl Installation {
             let sent = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status().await;
             sent.expect("kill runs"); // it may have ended meanwhile
         }
-        let output = timeout(DEADLINE, child.wait_with_output()).await;
+        let output = timeout(COMMAND_TIMEOUT, child.wait_with_output()).await;
         let output = output.unwrap_or_else(|_| panic!("petstore {args:?} does not end by SIG{signal}"));
         Exit::of(output.expect("it runs"), start)
     }
@@ -178,7 +179,7 @@ impl Installation {
         let mut server = Server { child, stdout, stderr, addresses: HashMap::new() };
         // The last line that every deployment with a store prints; a gateway has none.
         let last = if args.first() == Some(&"gateway") { "admin " } else { "store " };
-        eventually(DEADLINE, async || {
+        eventually(COMMAND_TIMEOUT, async || {
             if let Some(status) = server.child.try_wait().expect("a child") {
                 panic!("petstore {args:?} ended with {status}: {}", server.stderr.text());
             }
@@ -232,7 +233,7 @@ impl Server {
 
     /// Waits until it is ready for requests. Returns the answer of `/readyz`.
     pub async fn ready(&self) -> Answer {
-        eventually(DEADLINE, async || match self.admin().get("/readyz").await {
+        eventually(COMMAND_TIMEOUT, async || match self.admin().get("/readyz").await {
             ready if ready.status() == 200 => Ok(ready),
             unready => Err(format!("{unready:?}")),
         })
@@ -288,7 +289,7 @@ impl Server {
     /// Waits for the end.
     pub async fn ended(mut self) -> Exit {
         let start = Instant::now();
-        let status = timeout(DEADLINE, self.child.wait()).await;
+        let status = timeout(COMMAND_TIMEOUT, self.child.wait()).await;
         let status = status.unwrap_or_else(|_| panic!("does not end; stderr: {}", self.stderr.text()));
         let took = start.elapsed();
         let (stdout, stderr) = (self.stdout.all().await, self.stderr.all().await);

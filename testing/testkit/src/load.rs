@@ -30,7 +30,7 @@ use self::record::{Answer, ZERO};
 pub use self::record::{NoAnswer, Record, latency_at};
 
 /// Timeout of an answer, longer than any deadline of the service.
-const DEADLINE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Key in use, and the account that it counts for.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ impl Load {
             let (head, body) = open.sender.send_request(request).await?.into_parts();
             Ok::<_, hyper::Error>((head.status.as_u16(), head.headers, body.collect().await?.to_bytes()))
         };
-        let answer = timeout(DEADLINE, exchange).await.map_err(|_| NoAnswer::TimedOut)?;
+        let answer = timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| NoAnswer::TimedOut)?;
         let answer = answer.map_err(|_| NoAnswer::Broken)?;
         // The connection is ready again, or is going to be closed.
         if open.sender.ready().await.is_ok() {
@@ -170,7 +170,7 @@ struct Connection {
 
 impl Connection {
     async fn open(address: SocketAddr) -> Result<Self, NoAnswer> {
-        let stream = timeout(DEADLINE, TcpStream::connect(address)).await;
+        let stream = timeout(ANSWER_TIMEOUT, TcpStream::connect(address)).await;
         let stream = stream.map_err(|_| NoAnswer::NotSent)?.map_err(|_| NoAnswer::NotSent)?;
         let _ = stream.set_nodelay(true);
         let (sender, connection) =

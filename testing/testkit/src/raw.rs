@@ -13,7 +13,7 @@ use tokio::{
 use crate::Answer;
 
 /// Timeout of an answer, longer than any deadline of the service.
-const DEADLINE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Sends the bytes and reads until the service closes the connection. The request should have `Connection:
 /// close`, unless the service is expected to close the connection for another reason.
@@ -31,13 +31,13 @@ pub async fn connect(address: SocketAddr) -> TcpStream {
 /// Reads until the service closes the connection.
 pub async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    match timeout(DEADLINE, stream.read_to_end(&mut bytes)).await {
+    match timeout(ANSWER_TIMEOUT, stream.read_to_end(&mut bytes)).await {
         Ok(Ok(_)) => bytes,
         // A reset after the answer means that the service closed a connection with unread bytes.
         Ok(Err(_)) if !bytes.is_empty() => bytes,
         Ok(Err(error)) => panic!("reset without an answer: {error}"),
         Err(elapsed) => {
-            panic!("still open ({elapsed}, {DEADLINE:?}); read: {}", String::from_utf8_lossy(&bytes))
+            panic!("still open ({elapsed}, {ANSWER_TIMEOUT:?}); read: {}", String::from_utf8_lossy(&bytes))
         }
     }
 }

@@ -41,7 +41,7 @@ const DAY_SECS: u64 = 86_400;
 const FREE: &str = "127.0.0.1:0";
 
 /// Timeout within which a further gateway must reach the core.
-const SOON: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Service on its own store, listening on free ports of the loopback. Its clock only advances by
 /// [`TestShop::advance`]. Requests are counted by the limiter that the variable `PETSTORE_TEST_LIMITER`
@@ -155,7 +155,7 @@ impl TestShop {
         }
         let running = start_gateway(settings, self.clock.clone()).await.expect("the gateway starts");
         let admin = Client::new(running.addresses.admin);
-        eventually(SOON, async || match admin.get("/readyz").await {
+        eventually(CHANGE_TIMEOUT, async || match admin.get("/readyz").await {
             ready if ready.status() == 200 => Ok(()),
             unready => Err(format!("{unready:?}")),
         })

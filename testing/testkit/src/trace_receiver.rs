@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, transport::Server};
 use crate::eventually;
 
 /// Timeout of spans, longer than they take to arrive from a busy machine.
-const ARRIVED: Duration = Duration::from_secs(20);
+const SPAN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Receiver that keeps the spans that are sent to it. It ends when it is dropped.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl TraceReceiver {
     /// Waits until the trace of the request with this `X-Request-Id` is this tree: a line for each span, with
     /// its service and its name, below its parent and in the order in which they began.
     pub async fn expect_tree(&self, request_id: &str, tree: &str) -> Vec<ReceivedSpan> {
-        eventually(ARRIVED, async || {
+        eventually(SPAN_TIMEOUT, async || {
             let spans = self.trace_of(request_id);
             let drawn = draw(&spans);
             if drawn.trim() == tree.trim() { Ok(spans) } else { Err(format!("the tree is\n{drawn}")) }
@@ -119,7 +119,7 @@ impl TraceReceiver {
     /// Waits for the span of the request with this `X-Request-Id`, and returns its whole trace, which
     /// includes the work of its service for it.
     pub async fn expect_trace(&self, request_id: &str) -> Vec<ReceivedSpan> {
-        eventually(ARRIVED, async || {
+        eventually(SPAN_TIMEOUT, async || {
             let spans = self.trace_of(request_id);
             if spans.is_empty() { Err(format!("no {request_id} in {:?}", self.spans())) } else { Ok(spans) }
         })

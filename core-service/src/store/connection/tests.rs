@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const NOW: petstore_clock::UnixMillis = petstore_clock::UnixMillis(1_800_000_000_000);
 
 fn rex() -> NewPet {
@@ -55,7 +55,13 @@ fn one_connection(url: &crate::DatabaseUrl) -> Settings {
         }
         DatabaseLocation::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
     };
-    Settings { target, connections: 1, job_timeout: Some(SOON), lifetimes: None, health: Health::default() }
+    Settings {
+        target,
+        connections: 1,
+        job_timeout: Some(ANSWER_TIMEOUT),
+        lifetimes: None,
+        health: Health::default(),
+    }
 }
 
 /// Returns the number of committed pets, which another process sees.
@@ -282,7 +288,7 @@ async fn a_connection_with_an_unanswered_begin_is_not_reused() {
     let begun = connections.transaction::<_, DbErr, _>(|db| {
         Box::pin(async move { pet::Entity::insert(row()).exec_with_returning(db).await.map(drop) })
     });
-    let (held, begun) = tokio::join!(proxy.inject(fault, SOON), begun);
+    let (held, begun) = tokio::join!(proxy.inject(fault, ANSWER_TIMEOUT), begun);
     assert!(held.is_some() && begun.is_err());
     assert!(!is_marked(&connections).await);
     let insert = "INSERT INTO pets (name, category_id) VALUES ('Rex', 1)";
@@ -311,7 +317,7 @@ async fn a_cancelled_creation_holds_its_key_until_it_ends() {
     let twin = store.insert_pet_once(&id, rex(), NOW).await;
     assert!(matches!(twin, Err(PetStoreError::RequestInProgress)), "{twin:?}");
     lock.rollback().await.unwrap();
-    let created = eventually(SOON, async || {
+    let created = eventually(ANSWER_TIMEOUT, async || {
         store.insert_pet_once(&id, rex(), NOW).await.map_err(|error| format!("{error:?}"))
     })
     .await;

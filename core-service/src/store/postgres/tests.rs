@@ -24,12 +24,12 @@ const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
 /// Maximum time from a call to a failing database until its refusal: 1.6 s on an idle machine, and longer on
 /// a busy one. Without these limits a call would wait until a frozen server resumes.
-const REFUSED: Duration = Duration::from_secs(8);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum time from the attempt to open a database at an address that does not answer until its refusal: 3 s
 /// on an idle machine.
-const GIVEN_UP: Duration = Duration::from_secs(8);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum time from the end of an outage until calls are answered: 2 s on an idle machine.
-const BACK: Duration = Duration::from_secs(20);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn url(written: &str) -> DatabaseUrl {
     written.parse().unwrap()
@@ -40,7 +40,7 @@ fn rex() -> NewPet {
 }
 
 async fn refusal(written: &str) -> String {
-    refusal_within(REFUSED, written).await
+    refusal_within(REFUSAL_TIMEOUT, written).await
 }
 
 async fn refusal_within(longest: Duration, written: &str) -> String {
@@ -102,23 +102,25 @@ async fn a_wrong_address_name_or_password_is_reported_at_once_without_the_passwo
 async fn connecting_to_a_silent_server_times_out() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
-    let text = refusal_within(GIVEN_UP, &format!("postgres://postgres:SECRET@{address}/postgres")).await;
+    let text =
+        refusal_within(CONNECT_TIMEOUT, &format!("postgres://postgres:SECRET@{address}/postgres")).await;
     assert_eq!(text, format!("cannot reach PostgreSQL at {address}: no answer within 3s"));
 }
 
 #[tokio::test]
 async fn a_slow_login_succeeds() {
-    const PROBE: Duration = Duration::from_millis(1_600);
-    const SCHEMA: Duration = Duration::from_millis(1_100);
+    const PROBE_TIMEOUT: Duration = Duration::from_millis(1_600);
+    const SCHEMA_TIMEOUT: Duration = Duration::from_millis(1_100);
     let database = store_database().await;
     let proxy = PostgresProxy::to(PostgresServer::shared().await.address()).await;
     let slow = |by| {
         let statement = Some("startup".to_owned());
         let (side, message, action) = (Side::Backend, "Authentication", Action::Hold(by));
-        proxy.inject(MessageFault { statement, side, message, skipped: 0, action }, BACK)
+        proxy.inject(MessageFault { statement, side, message, skipped: 0, action }, RECOVERY_TIMEOUT)
     };
     let url = url(&database.url_at(proxy.address()));
-    let (probe, schema, store) = tokio::join!(slow(PROBE), slow(SCHEMA), Store::open(&url, AS_IT_IS));
+    let (probe, schema, store) =
+        tokio::join!(slow(PROBE_TIMEOUT), slow(SCHEMA_TIMEOUT), Store::open(&url, AS_IT_IS));
     store.unwrap().ping().await.unwrap();
     assert!(probe.is_some() && schema.is_some(), "two connections are made to open a store");
 }
@@ -238,14 +240,14 @@ async fn is_away(store: &Store) {
     for _ in 0..3 {
         let start = Instant::now();
         let (found, inserted) = tokio::join!(store.find_pet(PetId(1)), store.insert_pet(rex()));
-        assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
+        assert!(start.elapsed() < REFUSAL_TIMEOUT, "{:?}", start.elapsed());
         assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
         assert!(matches!(inserted, Err(PetStoreError::Unavailable(_))), "{inserted:?}");
     }
 }
 
 async fn is_back(store: &Store) {
-    petstore_test_servers::eventually(BACK, async || {
+    petstore_test_servers::eventually(RECOVERY_TIMEOUT, async || {
         let (found, inserted) = tokio::join!(store.find_pet(PetId(1)), store.insert_pet(rex()));
         found.map(drop).and(inserted.map(drop)).map_err(|error| format!("{error:?}"))
     })
@@ -259,7 +261,7 @@ async fn a_lock_held_too_long_is_an_outage() {
     let start = Instant::now();
     let refusal = store.insert_pet(rex()).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
-    assert!(start.elapsed() < REFUSED, "{:?}", start.elapsed());
+    assert!(start.elapsed() < REFUSAL_TIMEOUT, "{:?}", start.elapsed());
     assert_eq!(store.find_pet(PetId(1)).await.unwrap(), None, "reads go on");
     lock.rollback().await.unwrap();
     store.insert_pet(rex()).await.unwrap();

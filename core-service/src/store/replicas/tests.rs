@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Longer than it takes to detect that a replica lags.
-const SOON: Duration = Duration::from_secs(30);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 const OPEN: OpenOptions = OpenOptions { migrate: true, quick_check: false };
 const NOW: petstore_clock::UnixMillis = petstore_clock::UnixMillis(1_800_000_000_000);
 
@@ -33,7 +33,7 @@ async fn open(database: &Database, replica: &PostgresServer) -> Store {
 }
 
 async fn uses(store: &Store, expected: usize) {
-    eventually(SOON, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let used = store.replicas.all.iter().filter(|replica| replica.is_usable()).count();
         if used == expected { Ok(()) } else { Err(format!("{used} are used")) }
     })
@@ -41,7 +41,7 @@ async fn uses(store: &Store, expected: usize) {
 }
 
 async fn shows(store: &Store, expected: usize) {
-    eventually(SOON, async || match listed(store).await {
+    eventually(CHANGE_TIMEOUT, async || match listed(store).await {
         pets if pets.len() == expected => Ok(()),
         pets => Err(format!("{pets:?}")),
     })
@@ -56,7 +56,7 @@ async fn listed(store: &Store) -> Vec<Pet> {
 /// Returns the number of pets that the replica shows. A replica that answers slowly is skipped until the next
 /// check, which is awaited.
 async fn on_replica(store: &Store) -> usize {
-    eventually(SOON, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let list = ListPets { size: PageSize::MAX, after: None, status: None };
         let rows = store.read_from_replica(|replica| async move { replica.list(list, 100).await });
         rows.await.map(|rows| rows.len()).ok_or("the replica is passed over".to_owned())
@@ -103,7 +103,7 @@ async fn a_walk_continues_despite_a_lagging_replica() {
     }
     uses(&store, 1).await;
     shows(&store, 3).await;
-    eventually(SOON, async || match on_replica(&store).await {
+    eventually(CHANGE_TIMEOUT, async || match on_replica(&store).await {
         3 => Ok(()),
         count => Err(format!("{count} are there")),
     })
@@ -165,7 +165,7 @@ async fn a_replica_answers_and_nothing_is_added_while_the_primary_is_unreachable
 
     primary.stop_immediate().await;
     let list = ListPets { size: PageSize::MAX, after: None, status: None };
-    eventually(SOON, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let (found, page) = tokio::join!(store.find_pet(pet.id), store.list_pets(list));
         assert_eq!(found.map_err(|error| error.to_string())?, Some(pet.clone()));
         assert_eq!(page.map_err(|error| error.to_string())?.rows, std::slice::from_ref(&pet));

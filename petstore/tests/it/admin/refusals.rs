@@ -15,21 +15,21 @@ async fn viewer(shop: &TestShop) -> Client {
 /// Waits for an answer in which `is_there` holds. Gateways report every five seconds; a busy machine takes
 /// longer.
 async fn in_time(viewer: &Client, path: &str, mut is_there: impl FnMut(&Value) -> bool) -> Value {
-    let mut told = Value::Null;
+    let mut body = Value::Null;
     eventually(Duration::from_secs(20), async || {
-        told = viewer.get(path).await.assert_status(200).json();
-        if is_there(&told) { Ok(()) } else { Err(told.to_string()) }
+        body = viewer.get(path).await.assert_status(200).json();
+        if is_there(&body) { Ok(()) } else { Err(body.to_string()) }
     })
     .await;
-    told
+    body
 }
 
 /// Returns the only explanation of a refused request.
 async fn explanation(viewer: &Client, refused: &Answer) -> Value {
     let path = format!("/admin/v1/refusals?requestId={}", refused.header("x-request-id"));
-    let told = in_time(viewer, &path, |told| told["explanations"][0].is_object()).await;
-    assert_eq!(told["explanations"].as_array().map(Vec::len), Some(1), "{told}");
-    told["explanations"][0].clone()
+    let explanation = in_time(viewer, &path, |explanation| explanation["explanations"][0].is_object()).await;
+    assert_eq!(explanation["explanations"].as_array().map(Vec::len), Some(1), "{explanation}");
+    explanation["explanations"][0].clone()
 }
 
 #[tokio::test]
@@ -41,10 +41,10 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
     shop.advance(Duration::from_secs(10));
     let refused = client.get("/v1/pets").await;
     refused.assert_error(429, "RATE_LIMITED");
-    let told = explanation(&viewer, &refused).await;
+    let explained = explanation(&viewer, &refused).await;
     let id = refused.header("x-request-id");
     assert_eq!(
-        told,
+        explained,
         json!({
             "cause": "minute_limit",
             "code": "RATE_LIMITED",
@@ -98,8 +98,8 @@ async fn six_refusals_a_second_are_all_explained_and_so_is_the_ban_after_them() 
     banned.assert_error(429, "API_KEY_BANNED");
     assert_eq!(explanation(&viewer, &banned).await["cause"], "operator_ban");
     for id in refused {
-        let told = viewer.get(&format!("/admin/v1/refusals?requestId={id}")).await.json();
-        assert_eq!(told["explanations"][0]["lastRequestId"], id, "{told}");
+        let explained = viewer.get(&format!("/admin/v1/refusals?requestId={id}")).await.json();
+        assert_eq!(explained["explanations"][0]["lastRequestId"], id, "{explained}");
     }
 }
 
@@ -123,12 +123,12 @@ async fn refusals_are_explained_with_and_without_a_key() {
     ];
     for (refused, status, code, cause, is_of_key) in cases {
         refused.assert_error(status, code);
-        let told = explanation(&viewer, &refused).await;
-        assert_eq!((&told["cause"], &told["code"]), (&json!(cause), &json!(code)), "{told}");
-        assert_eq!(told["keyId"] != "", is_of_key, "{told}");
+        let explained = explanation(&viewer, &refused).await;
+        assert_eq!((&explained["cause"], &explained["code"]), (&json!(cause), &json!(code)), "{explained}");
+        assert_eq!(explained["keyId"] != "", is_of_key, "{explained}");
         let has_account = !["INVALID_API_KEY", "MISSING_API_KEY"].contains(&code);
-        assert_eq!(told["account"] != "", has_account, "{told}");
-        assert!(told["remedy"].as_str().is_some_and(|remedy| remedy.ends_with('.')), "{told}");
+        assert_eq!(explained["account"] != "", has_account, "{explained}");
+        assert!(explained["remedy"].as_str().is_some_and(|remedy| remedy.ends_with('.')), "{explained}");
     }
     let everything = viewer.get(&format!("/admin/v1/refusals?account={account}")).await.json().to_string();
     assert!(
@@ -147,9 +147,9 @@ async fn the_overview_and_usage_by_minute_include_the_last_requests() {
     client.get("/v1/nothing").await.assert_status(404);
     shop.anonymous().get("/v1/pets").await.assert_status(401);
     // The count and the reason of a request may be in two reports.
-    let overview = in_time(&viewer, "/admin/v1/overview", |told| {
-        let counts = |minute: usize| &told["minutes"][minute]["counts"];
-        told["refusals"].as_array().is_some_and(|it| it.len() == 2)
+    let overview = in_time(&viewer, "/admin/v1/overview", |explained| {
+        let counts = |minute: usize| &explained["minutes"][minute]["counts"];
+        explained["refusals"].as_array().is_some_and(|it| it.len() == 2)
             && counts(58)["refused"] == 1
             && counts(59)["clientErrors"] == 1
     })

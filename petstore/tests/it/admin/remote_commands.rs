@@ -71,14 +71,14 @@ async fn remote_commands_change_accounts_and_the_audit_names_the_operator() {
     let here = machines.service.run(&["account", "set-plan", "acme-2", "--plan", "free"]).await;
     assert_eq!(here.code, Some(0), "{here:?}");
     let events = &machines.json(&["audit", "--account", "acme-2"]).await["events"];
-    let told: Vec<_> = events
+    let listed: Vec<_> = events
         .as_array()
         .unwrap()
         .iter()
         .map(|event| (event["operator"].as_str().unwrap(), event["action"].as_str().unwrap()))
         .collect();
     assert_eq!(
-        told[..4],
+        listed[..4],
         [
             ("local", "UpdateAccount"),
             ("first", "ResumeAccount"),
@@ -244,14 +244,17 @@ async fn remote_commands_explain_refusals_and_show_the_load() {
     })
     .await;
     let id = refused.header("x-request-id");
-    let mut told = json!([]);
+    let mut explanations = json!([]);
     eventually(Duration::from_secs(20), async || {
         let exit = machines.run(&["explain", id, "--output", "json"]).await;
-        told = serde_json::from_str::<Value>(&exit.stdout).unwrap()["explanations"].clone();
+        explanations = serde_json::from_str::<Value>(&exit.stdout).unwrap()["explanations"].clone();
         if exit.code == Some(0) { Ok(()) } else { Err(format!("{exit:?}")) }
     })
     .await;
-    assert_eq!((&told[0]["cause"], &told[0]["account"]), (&json!("account_suspended"), &json!(ACCOUNT)));
+    assert_eq!(
+        (&explanations[0]["cause"], &explanations[0]["account"]),
+        (&json!("account_suspended"), &json!(ACCOUNT))
+    );
     let text = machines.run(&["explain", id]).await.stdout;
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{text}");

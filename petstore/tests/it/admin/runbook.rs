@@ -13,7 +13,7 @@ use super::begin_within_one_day;
 use crate::{ACCOUNT, PORTS, key_of_new_account, only_key_id, petstore};
 
 /// Timeout of the log and of reports, which are written a few seconds later.
-const TOLD: Duration = Duration::from_secs(20);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn the_guide_leads_an_operator_to_the_cause_of_a_refusal() {
@@ -31,7 +31,7 @@ async fn the_guide_leads_an_operator_to_the_cause_of_a_refusal() {
         client.get("/v1/pets").await.assert_error(429, "RATE_LIMITED");
     }
     installation.json(&["key", "revoke", &key_id]).await;
-    eventually(TOLD, async || match client.get("/v1/pets").await {
+    eventually(REPORT_TIMEOUT, async || match client.get("/v1/pets").await {
         revoked if revoked.status() == 401 => Ok(()),
         other => Err(format!("{other:?}")),
     })
@@ -40,7 +40,7 @@ async fn the_guide_leads_an_operator_to_the_cause_of_a_refusal() {
     // 1. Its limits and its usage. Windows and days belong to the account, even if its key changes.
     let token = installation.read("data/first-operator-token");
     let admin = server.admin().with_header("authorization", &format!("Bearer {}", token.trim()));
-    eventually(TOLD, async || {
+    eventually(REPORT_TIMEOUT, async || {
         let usage = installation.json(&["usage", "--account", ACCOUNT]).await;
         let today = usage["periods"].as_array().and_then(|periods| periods.last());
         match today.and_then(|today| today["counts"]["refused"].as_u64()) {
@@ -63,11 +63,11 @@ async fn the_guide_leads_an_operator_to_the_cause_of_a_refusal() {
         accounts["accounts"].as_array().unwrap().iter().find(|account| account["name"] == ACCOUNT).unwrap();
     let is_refused =
         |line: &Value| line["account_id"] == account["id"] && line["status"].as_u64() >= Some(400);
-    let refused = eventually(TOLD, async || {
+    let refused = eventually(REPORT_TIMEOUT, async || {
         let refused = lines(&server.stderr(), is_refused);
         let codes = codes(&refused);
-        let is_told = codes.get("RATE_LIMITED") >= Some(&2) && codes.get("VALIDATION_FAILED") == Some(&1);
-        if is_told { Ok(refused) } else { Err(format!("{codes:?}")) }
+        let is_logged = codes.get("RATE_LIMITED") >= Some(&2) && codes.get("VALIDATION_FAILED") == Some(&1);
+        if is_logged { Ok(refused) } else { Err(format!("{codes:?}")) }
     })
     .await;
     assert!(
@@ -77,7 +77,7 @@ async fn the_guide_leads_an_operator_to_the_cause_of_a_refusal() {
 
     // 3. Without a valid key the line names no account: the address finds it, and the state of the key
     // explains it.
-    let strangers = eventually(TOLD, async || {
+    let strangers = eventually(REPORT_TIMEOUT, async || {
         let is_401 = |line: &Value| line["status"] == 401 && line["client"] == "127.0.0.1";
         let strangers = lines(&server.stderr(), is_401);
         if strangers.is_empty() { Err(server.stderr()) } else { Ok(strangers) }

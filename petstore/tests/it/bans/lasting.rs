@@ -11,10 +11,10 @@ use crate::{petstore, serve};
 
 /// Time within which a change by an operator or another gateway acts on a busy machine; the promise is 5
 /// seconds.
-const WITHIN: Duration = Duration::from_secs(15);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Interval between requests, so that a minute's requests last.
-const PAUSE: Duration = Duration::from_millis(200);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(200);
 
 #[tokio::test]
 async fn a_ban_and_its_lifting_act_on_every_gateway_without_redis() {
@@ -51,7 +51,7 @@ async fn with_redis_a_ban_holds_on_every_gateway_and_survives_restarts() {
     for at in on_every_gateway(&shop, &client) {
         at.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
     }
-    eventually(WITHIN, async || match shop.bans().await {
+    eventually(CHANGE_TIMEOUT, async || match shop.bans().await {
         1 => Ok(()),
         number => Err(format!("{number} bans")),
     })
@@ -164,7 +164,7 @@ async fn an_operators_ban_shows_its_reason_and_does_not_blame_the_client() {
 
     let because = ["--reason", "your invoice is open, write to sales@example.com"];
     installation.json(&[["ban", "add", &id, "--for", "2h"].as_slice(), &because].concat()).await;
-    eventually(WITHIN, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let message = first_with("API_KEY_BANNED", &client).await["message"].to_string();
         if message.contains(because[1]) { Ok(()) } else { Err(message) }
     })
@@ -214,7 +214,7 @@ async fn a_ban_imposed_while_the_core_is_unreachable_holds_and_is_reported_later
     let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
     let gateway = installation.start(&[["gateway", "--core-url", &url].as_slice(), &ports].concat()).await;
     let client = gateway.client(&key);
-    eventually(2 * WITHIN, async || match client.get("/v1/nothing").await {
+    eventually(2 * CHANGE_TIMEOUT, async || match client.get("/v1/nothing").await {
         known if known.status() == 404 => Ok(()),
         other => Err(format!("{other:?}")),
     })
@@ -224,7 +224,7 @@ async fn a_ban_imposed_while_the_core_is_unreachable_holds_and_is_reported_later
     assert_eq!(bans(&installation).await, Vec::<Value>::new());
     let core = ["core", "--grpc-addr", &address, "--admin-addr", "127.0.0.1:0"];
     let _core = installation.start(&core).await;
-    eventually(2 * WITHIN, async || match bans(&installation).await.len() {
+    eventually(2 * CHANGE_TIMEOUT, async || match bans(&installation).await.len() {
         1 => Ok(()),
         number => Err(format!("{number} bans")),
     })
@@ -261,24 +261,24 @@ fn on_every_gateway(shop: &TestShop, client: &Client) -> Vec<Client> {
 }
 
 async fn first_with(code: &str, client: &Client) -> Value {
-    eventually(WITHIN, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let answer = client.get("/v1/pets").await;
         if answer.status() == 429 && answer.json()["code"] == code {
             return Ok(answer.json());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REQUEST_INTERVAL).await;
         Err(format!("{answer:?}"))
     })
     .await
 }
 
 async fn first_without(code: &str, client: &Client) {
-    eventually(WITHIN, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let answer = client.get("/v1/pets").await;
         if answer.status() == 200 || answer.json()["code"] != code {
             return Ok(());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REQUEST_INTERVAL).await;
         Err(format!("{answer:?}"))
     })
     .await;
@@ -286,7 +286,7 @@ async fn first_without(code: &str, client: &Client) {
 
 /// Returns the only ban, once it is listed.
 async fn the_ban(installation: &Installation) -> Value {
-    eventually(WITHIN, async || match <[Value; 1]>::try_from(bans(installation).await) {
+    eventually(CHANGE_TIMEOUT, async || match <[Value; 1]>::try_from(bans(installation).await) {
         Ok([ban]) => Ok(ban),
         Err(bans) => Err(format!("{bans:?}")),
     })
@@ -316,9 +316,9 @@ async fn a_change_of_plan_acts_on_every_gateway_and_keeps_what_was_used() {
     }
     shop.set_plan(&account, Plan::Pro).await;
     for at in on_every_gateway(&shop, &client) {
-        let minute = eventually(WITHIN, async || {
+        let minute = eventually(CHANGE_TIMEOUT, async || {
             let minute = at.get("/v1/usage").await.json()["minute"].clone(); // uses no quota
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(REQUEST_INTERVAL).await;
             if minute["limit"] == 300 { Ok(minute) } else { Err(minute.to_string()) }
         })
         .await;
@@ -349,9 +349,9 @@ async fn revocation_expiry_and_rotation_act_on_every_gateway_and_keep_what_was_u
     assert_eq!(new.get("/v1/usage").await.json()["minute"]["used"], 13);
     let refused = async |client: &Client, code| {
         for at in on_every_gateway(&shop, client) {
-            eventually(WITHIN, async || {
+            eventually(CHANGE_TIMEOUT, async || {
                 let answer = at.get("/v1/pets").await;
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(REQUEST_INTERVAL).await;
                 if answer.status() == 401 { Ok(answer) } else { Err(format!("{answer:?}")) }
             })
             .await

@@ -19,16 +19,16 @@ const MOST_STREAMS: usize = 256;
 /// Maximum number of open imports, over all connections.
 const MOST_IMPORTS: usize = 16;
 /// Idle timeout of an import.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a call's message.
-const RECEIVED: Duration = Duration::from_secs(5);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout longer than that, for a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout that is enough for the messages of hundreds of calls. It is not longer than the timeout of each
 /// message of a stream, which these calls do not have.
-const ALL_ENDED: Duration = Duration::from_secs(30);
+const ALL_ENDED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of a notification by the change feed, on a busy machine.
-const TOLD: Duration = Duration::from_secs(15);
+const FEED_TIMEOUT: Duration = Duration::from_secs(15);
 /// Memory of the calls of two connections, 16 MiB each, and of what the allocator has not returned yet. That
 /// is two thirds of what the calls below take without a bound.
 const MAX_GROWTH: u64 = 192 << 20;
@@ -53,13 +53,17 @@ async fn idle_imports_leave_capacity_to_gateways_and_other_callers() {
     }
     let mut last_refusal = Instant::now();
     while imports.len() > MOST_IMPORTS {
-        let end = timeout(SOON, imports.join_next()).await;
+        let end = timeout(ANSWER_TIMEOUT, imports.join_next()).await;
         let end = end.unwrap_or_else(|_| panic!("{} stay open", imports.len()));
         let status = end.unwrap().unwrap().unwrap_err();
         if status.code() == Code::DeadlineExceeded {
             // A busy machine may still refuse when the first ones end because they are idle, and others take
             // their places. If there are no more refusals, the others were all admitted.
-            assert!(last_refusal.elapsed() < IDLE / 2, "{} more were open: {status:?}", imports.len());
+            assert!(
+                last_refusal.elapsed() < IDLE_TIMEOUT / 2,
+                "{} more were open: {status:?}",
+                imports.len()
+            );
         } else {
             assert_overloaded(&status);
             last_refusal = Instant::now();
@@ -74,15 +78,15 @@ async fn idle_imports_leave_capacity_to_gateways_and_other_callers() {
     shop.revoke(&revoked).await;
     for gateway in shop.gateways() {
         let revoked = at(gateway, &revoked);
-        eventually(TOLD, async || match revoked.get("/v1/pets").await {
+        eventually(FEED_TIMEOUT, async || match revoked.get("/v1/pets").await {
             answer if answer.status() == 401 => Ok(()),
-            answer => Err(format!("the change feed has not told: {answer:?}")),
+            answer => Err(format!("the change feed has not reported it: {answer:?}")),
         })
         .await;
     }
     imports.shutdown().await;
     let message = pb::ImportPetsRequest { import_id: "import-1".into(), ..Default::default() };
-    eventually(SOON, async || {
+    eventually(ANSWER_TIMEOUT, async || {
         let mut client = grpc::pet_store(shop.grpc_addr()).await;
         client.import_pets(grpc::messages(vec![message.clone()])).await.map_err(|error| error.to_string())
     })
@@ -105,7 +109,7 @@ async fn calls_with_an_incomplete_message_time_out_and_free_their_memory() {
         }
     }
     let (mut overdue, mut overloaded) = (0, 0);
-    while let Some(end) = timeout(ALL_ENDED, calls.join_next()).await.expect("every call is ended") {
+    while let Some(end) = timeout(ALL_ENDED_TIMEOUT, calls.join_next()).await.expect("every call is ended") {
         let status = end.unwrap();
         if status.code() == Code::DeadlineExceeded {
             assert_eq!(grpc::reason(&status), "DEADLINE_EXCEEDED");
@@ -120,7 +124,7 @@ async fn calls_with_an_incomplete_message_time_out_and_free_their_memory() {
             others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
         }
     }
-    assert!((RECEIVED..ALL_ENDED).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert!((MESSAGE_TIMEOUT..ALL_ENDED_TIMEOUT).contains(&begin.elapsed()), "{:?}", begin.elapsed());
     assert!(overdue >= 10 && overloaded >= 10, "{overdue} were overdue, {overloaded} were too many");
     let metrics = server.admin().get("/metrics").await.text().to_owned();
     for (code, count) in [("DEADLINE_EXCEEDED", overdue), ("OVERLOADED", overloaded)] {

@@ -21,7 +21,7 @@ use tokio::{
 use crate::{FIRST_KEY, petstore, serve};
 
 /// Timeout of another client's answer meanwhile. It is generous: the machine may be busy with other tests.
-const SERVED: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum growth of the service's memory by one hostile connection, in bytes, in a build that is not
 /// optimized.
 const MEMORY: u64 = 64 << 20;
@@ -116,7 +116,7 @@ impl Target {
                 assert_eq!(health.unwrap(), ServingStatus::Serving);
             }
         }
-        assert!(begin.elapsed() < SERVED, "{:?}: answered after {:?}", self.port, begin.elapsed());
+        assert!(begin.elapsed() < ANSWER_TIMEOUT, "{:?}: answered after {:?}", self.port, begin.elapsed());
     }
 
     /// Checks that others are served as long as the attack continues, and once more when it is over. No

@@ -10,7 +10,7 @@ use super::HttpsService;
 use crate::{pets::created, petstore, serve};
 
 /// Time within which a new certificate must be in use.
-const REPLACED: Duration = Duration::from_secs(10);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn both_versions_of_http_keep_the_same_promises() {
@@ -104,7 +104,7 @@ async fn a_new_certificate_is_used_and_an_invalid_one_is_not() {
 
     fs::write(&shop.certificate.file, "not a certificate").unwrap();
     let line = "the new HTTPS certificate cannot be used";
-    eventually(REPLACED, async || {
+    eventually(RELOAD_TIMEOUT, async || {
         let log = shop.server.stderr();
         if log.contains(line) { Ok(()) } else { Err(log) }
     })
@@ -114,8 +114,10 @@ async fn a_new_certificate_is_used_and_an_invalid_one_is_not() {
 
     fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
     fs::copy(&new.file, &shop.certificate.file).unwrap();
-    eventually(REPLACED, async || tls.connect(address).await.map(drop).map_err(|error| error.to_string()))
-        .await;
+    eventually(RELOAD_TIMEOUT, async || {
+        tls.connect(address).await.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
     assert!(shop.server.stderr().matches(line).count() <= 2, "{}", shop.server.stderr());
 }
 
@@ -125,7 +127,7 @@ async fn sighup_loads_a_new_certificate_and_keeps_the_old_one_if_it_is_invalid()
     let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
     let new = other.issue("127.0.0.1");
     let said = async |line: &str| {
-        eventually(REPLACED, async || {
+        eventually(RELOAD_TIMEOUT, async || {
             let log = shop.server.stderr();
             if log.contains(line) { Ok(()) } else { Err(log) }
         })

@@ -6,13 +6,13 @@ use petstore_testkit::{Answer, Client, Plan, TestShop, raw};
 use tokio::io::AsyncWriteExt;
 
 /// Time in which a request's body has to arrive.
-const GIVEN: Duration = Duration::from_secs(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time within which a connection without a complete head is closed.
-const CLOSED: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Additional time for a busy machine.
-const SLACK: Duration = Duration::from_secs(10);
+const SLACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_request_without_exactly_one_valid_host_is_refused() {
@@ -170,7 +170,7 @@ async fn a_body_declared_too_large_is_refused_before_it_is_sent() {
     )
     .await;
     answer.assert_error(413, "BODY_TOO_LARGE");
-    assert!(start.elapsed() < GIVEN, "it waited for the body: {:?}", start.elapsed());
+    assert!(start.elapsed() < BODY_TIMEOUT, "it waited for the body: {:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_body_that_does_not_arrive_within_five_seconds_is_refused() {
     .await;
     answer.assert_error(408, "REQUEST_TIMEOUT");
     assert_eq!(answer.rate().remaining, 59, "it counted: {answer:?}");
-    assert!((GIVEN..GIVEN + SLACK).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!((BODY_TIMEOUT..BODY_TIMEOUT + SLACK_TIMEOUT).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_head_that_does_not_arrive_is_refused() {
             String::from_utf8_lossy(&answer)
         );
     }
-    assert!(start.elapsed() < CLOSED + SLACK, "{:?}", start.elapsed());
+    assert!(start.elapsed() < HEAD_TIMEOUT + SLACK_TIMEOUT, "{:?}", start.elapsed());
 }
 
 /// Sends a head, with the client's key and `Connection: close`, and no body.

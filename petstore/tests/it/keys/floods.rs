@@ -16,10 +16,10 @@ const MAX_LOOKUP_CALLS: f64 = 200.0;
 const FRESH_KEYS: usize = 12;
 
 /// Time within which a key that is used for the first time is served, on a busy machine.
-const SERVED: Duration = Duration::from_secs(20);
+const FIRST_USE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Timeout of a look-up's wait for its turn. After it the look-up is refused because too many wait.
-const TURN: Duration = Duration::from_secs(2);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of connections: more than could be served in time if each key had to be looked up separately.
 const CONNECTIONS: usize = 250;
@@ -37,12 +37,12 @@ async fn a_flood_of_unknown_keys_from_one_address_does_not_lock_out_its_neighbou
     let shop = TestShop::open().await;
     let flooded = flood(&shop, 4, |_| None).await;
     // Requests whose key was not judged did not count: there may be no more than the limit.
-    let told = counts(&flooded);
-    let ([("INVALID_API_KEY", refused)] | [("INVALID_API_KEY", refused), ("RATE_LIMITED", _)]) = told[..]
+    let counted = counts(&flooded);
+    let ([("INVALID_API_KEY", refused)] | [("INVALID_API_KEY", refused), ("RATE_LIMITED", _)]) = counted[..]
     else {
-        panic!("{told:?}");
+        panic!("{counted:?}");
     };
-    assert!(refused <= 600, "{told:?}");
+    assert!(refused <= 600, "{counted:?}");
 }
 
 /// Sends requests with unknown keys over many connections at once, several one after another on each, as fast
@@ -93,24 +93,24 @@ async fn flood(
     let answers = answers.into_iter().flat_map(Result::unwrap);
     let codes: Vec<_> = answers.map(|answer| answer.json()["code"].as_str().unwrap().to_owned()).collect();
     // On a busy machine some may wait for too long, and get no judgement of the key.
-    let told: Vec<_> =
+    let counted: Vec<_> =
         codes.iter().filter(|code| !matches!(code.as_str(), "UNAVAILABLE" | "OVERLOADED")).cloned().collect();
-    assert!(told.len() * 2 > codes.len(), "{:?}", counts(&codes));
+    assert!(counted.len() * 2 > codes.len(), "{:?}", counts(&codes));
     println!(
         "{} strangers in {took:?}, {calls} calls to the core; a first use took {longest:?} at most",
         codes.len()
     );
     assert!(calls <= took.as_secs_f64() * MAX_LOOKUP_CALLS + 1.0, "{calls} calls in {took:?}");
-    told
+    counted
 }
 
 /// Uses a key until it is served. A busy machine may be late with the core's answer, or with the turn to ask
 /// for one. But every key has room in the queue: a key without room is refused at once.
 async fn first_use(client: &Client) {
-    eventually(SERVED, async || {
+    eventually(FIRST_USE_TIMEOUT, async || {
         let sent = Instant::now();
         let answer = client.get("/v1/pets").await;
-        let is_late = || answer.json()["code"] == "UNAVAILABLE" || sent.elapsed() >= TURN;
+        let is_late = || answer.json()["code"] == "UNAVAILABLE" || sent.elapsed() >= QUEUE_TIMEOUT;
         if answer.status() == 503 && is_late() {
             return Err(format!("{answer:?}"));
         }

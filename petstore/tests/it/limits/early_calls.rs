@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{pets::created, redis::all_limiters_are};
 
 /// Timeout of the retries. Each outage that is noticed delays the next try by up to ten seconds.
-const BOUND: Duration = Duration::from_mins(2);
+const RETRY_TIMEOUT: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn refused_reads_make_no_call_of_the_core() {
@@ -37,7 +37,7 @@ async fn a_read_with_quota_left_calls_the_core_before_the_limiter_decides() {
     let client = shop.client_with(1_000, 10_000).await;
     all_limiters_are(&shop, "ok").await;
     // A decision of Redis that arrives late is a refusal, also before the outage.
-    let id = eventually(BOUND, async || {
+    let id = eventually(RETRY_TIMEOUT, async || {
         match client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await {
             added if added.status() == 201 => Ok(created(&added)),
             late => Err(format!("{late:?}")),
@@ -47,7 +47,7 @@ async fn a_read_with_quota_left_calls_the_core_before_the_limiter_decides() {
     let path = format!("/v1/pets/{id}");
     // If the machine is so busy that the outage is noticed before the request arrives, or a call is counted
     // after its answer, the test tries again.
-    eventually(BOUND, async || {
+    eventually(RETRY_TIMEOUT, async || {
         let admitted = client.get(&path).await;
         if admitted.status() != 200 {
             return Err(format!("{admitted:?}"));

@@ -56,7 +56,7 @@ async fn requests_are_counted_by_day_and_status_class() {
     assert!(days(&body)[2..].iter().all(|day| day["requests"] == 0), "{body}");
 
     let stranger = shop.client_on(Plan::Free).await;
-    assert_eq!(days(&usage(&stranger).await.json())[0]["requests"], 0, "of other accounts nothing is told");
+    assert_eq!(days(&usage(&stranger).await.json())[0]["requests"], 0, "other accounts do not count");
 }
 
 #[tokio::test]

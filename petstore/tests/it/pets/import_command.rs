@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{PORTS, key_of_new_account, petstore, petstore_on};
 
 /// Timeout longer than a part of an import takes on a busy machine.
-const LONG: Duration = Duration::from_mins(1);
+const IMPORT_TIMEOUT: Duration = Duration::from_mins(1);
 
 const NDJSON: &str = r#"{"name": "Rex", "categoryId": 7, "status": "available"}
 {"name": "Tom 🐈", "categoryId": -9223372036854775808, "id": 99, "colour": "grey"}
@@ -65,9 +65,13 @@ async fn a_file_is_imported_once_per_import_id() {
         let args = [["pets.ndjson", "--output", "json"].as_slice(), args].concat();
         let exit = import(&installation, &args).await;
         if exit.code == Some(0) {
-            let told: Value = serde_json::from_str(&exit.stdout).unwrap();
-            assert_eq!((&told["created"], &told["createdInAll"]), (&json!(created), &json!(3)), "{told}");
-            assert_eq!((&told["rejected"], &told["lastLine"]), (&json!(0), &json!(4)), "{told}");
+            let summary: Value = serde_json::from_str(&exit.stdout).unwrap();
+            assert_eq!(
+                (&summary["created"], &summary["createdInAll"]),
+                (&json!(created), &json!(3)),
+                "{summary}"
+            );
+            assert_eq!((&summary["rejected"], &summary["lastLine"]), (&json!(0), &json!(4)), "{summary}");
         } else {
             assert!(exit.stderr.contains("import_id must be"), "{exit:?}");
         }
@@ -92,8 +96,8 @@ async fn an_invalid_line_is_reported_as_on_rest_and_the_others_are_imported() {
     let mut expected = Vec::new();
     for (index, body) in bad.into_iter().enumerate() {
         let rest = client.send("POST", "/v1/pets", &[("content-type", "application/json")], body).await;
-        let told = rest.assert_status(400).json();
-        let (code, message) = (told["code"].as_str().unwrap(), told["message"].as_str().unwrap());
+        let refusal = rest.assert_status(400).json();
+        let (code, message) = (refusal["code"].as_str().unwrap(), refusal["message"].as_str().unwrap());
         expected.push(format!("line {}: {code}: {message}", 2 * index + 2));
         file +=
             &[&json!({"name": format!("good {index}"), "categoryId": 1}).to_string(), body, ""].join("\n");
@@ -121,13 +125,13 @@ async fn a_strict_import_stops_at_the_first_invalid_line_and_continues_once_it_i
         write(third, &fifth);
         let exit = import(&installation, &["pets.ndjson", "--strict"]).await;
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
-        let told: Vec<_> = exit.stderr.lines().collect();
-        assert!(told[0].starts_with("line 3: "), "{exit:?}");
-        assert!(told[1].starts_with("error: line 3 is invalid and ends the strict import"), "{exit:?}");
+        let lines: Vec<_> = exit.stderr.lines().collect();
+        assert!(lines[0].starts_with("line 3: "), "{exit:?}");
+        assert!(lines[1].starts_with("error: line 3 is invalid and ends the strict import"), "{exit:?}");
         assert_eq!(exported(&installation).await.len(), 2, "what came before it");
 
         write(&ok(3), &ok(5));
-        let again = told[1].split_once("--import-id ").unwrap().1.split(' ').next().unwrap();
+        let again = lines[1].split_once("--import-id ").unwrap().1.split(' ').next().unwrap();
         let exit = import(&installation, &["pets.ndjson", "--strict", "--import-id", again]).await;
         assert_eq!(exit.code, Some(0), "{exit:?}");
         let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
@@ -142,7 +146,7 @@ async fn an_interrupted_import_continues_at_its_position() {
             let installation = with_store(engine).await;
             let args = ["import", "-", "--import-id", "ended"];
             // The lines that are sent at once, and some more; the rest never arrives.
-            let moment = eventually(LONG, async || match exported(&installation).await.len() {
+            let moment = eventually(IMPORT_TIMEOUT, async || match exported(&installation).await.len() {
                 8_000 => Ok(()),
                 count => Err(format!("{count} pets")),
             });
@@ -150,8 +154,8 @@ async fn an_interrupted_import_continues_at_its_position() {
             assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
             if signal == "INT" {
                 // It may not know yet which lines the store has.
-                let told: Vec<_> = ["0", "8000"].map(told_of_an_end).into();
-                assert!(told.contains(&ended.stderr), "{ended:?}");
+                let expected: Vec<_> = ["0", "8000"].map(interrupted_after).into();
+                assert!(expected.contains(&ended.stderr), "{ended:?}");
             }
             let exit = installation.run_with_input(&args, lines(12_000).as_bytes()).await;
             assert_eq!(
@@ -190,7 +194,7 @@ async fn an_import_over_grpc_outlives_the_core() {
     let running = installation.start(&core).await;
     let args = ["import", "pets.ndjson", "--core-url", &address];
     let crash_and_come_back = async {
-        eventually(LONG, async || match exported(&installation).await.len() {
+        eventually(IMPORT_TIMEOUT, async || match exported(&installation).await.len() {
             0 => Err("no pets".to_owned()),
             _ => Ok(()),
         })
@@ -266,7 +270,7 @@ async fn a_failed_import_is_one_line_on_stderr() {
     }
 }
 
-fn told_of_an_end(line: &str) -> String {
+fn interrupted_after(line: &str) -> String {
     format!(
         "error: ended by SIGINT after line {line}; continue with the same command and --import-id ended\n"
     )

@@ -79,7 +79,7 @@ async fn a_limit_that_is_not_1_to_100_is_refused_with_the_range() {
         answer.assert_error(400, "INVALID_PARAMETER");
         let message = answer.message();
         for part in ["limit", "1", "100"] {
-            assert!(message.contains(part), "limit={limit} should be told of {part}: {answer:?}");
+            assert!(message.contains(part), "limit={limit} should name {part}: {answer:?}");
         }
     }
     client.get("/v1/pets?limit").await.assert_error(400, "INVALID_PARAMETER");
@@ -118,7 +118,7 @@ async fn a_status_that_is_not_one_of_the_three_is_refused_with_the_three() {
         let answer = client.get(&format!("/v1/pets?{query}")).await;
         answer.assert_error(400, "INVALID_PARAMETER");
         for value in ["status", "available", "pending", "sold"] {
-            assert!(answer.message().contains(value), "{query} should be told of {value}: {answer:?}");
+            assert!(answer.message().contains(value), "{query} should name {value}: {answer:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{first_client, petstore, serve};
 
 /// Timeout of a line, which a separate thread writes.
-const WRITTEN: Duration = Duration::from_secs(10);
+const LINE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_request_is_one_log_line_with_caller_operation_and_outcome() {
@@ -61,7 +61,7 @@ async fn the_log_names_the_key_of_a_suspended_account() {
     client.get("/v1/pets").await.assert_status(200);
     let suspended = installation.run(&["account", "suspend", "first", "--yes"]).await;
     assert_eq!(suspended.code, Some(0), "{suspended:?}");
-    let refused = eventually(WRITTEN, async || match client.get("/v1/pets").await {
+    let refused = eventually(LINE_TIMEOUT, async || match client.get("/v1/pets").await {
         refused if refused.status() == 403 => Ok(refused),
         answer => Err(format!("{answer:?}")),
     })
@@ -187,7 +187,7 @@ async fn one_query_finds_the_lines_of_gateway_and_core() {
     let server = installation.start(&serve(&["--log-format", "json", "--log-level", "debug"])).await;
     let client = first_client(&installation, &server).with_header("x-request-id", "order-77");
     client.post("/v1/pets", &json!({"name": "", "categoryId": 1})).await.assert_status(400);
-    eventually(WRITTEN, async || {
+    eventually(LINE_TIMEOUT, async || {
         let log = server.stderr();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let targets: BTreeSet<String> = lines
@@ -275,7 +275,7 @@ fn request_id(answer: &Answer) -> &str {
 
 /// Returns the line of a request in the log, which is JSON.
 async fn line_of(server: &Server, request_id: &str) -> Value {
-    eventually(WRITTEN, async || {
+    eventually(LINE_TIMEOUT, async || {
         let log = server.stderr();
         let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let mut found = lines.into_iter().filter(|line| line["request_id"] == request_id);

@@ -120,19 +120,19 @@ async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
             let tls = Tls::trusting(authority, Protocol::Http1);
             clients.spawn(async move {
                 if number % 2 == 0 {
-                    heeding_client(|| async move { TcpStream::connect(rest).await.ok() }).await
+                    obedient_client(|| async move { TcpStream::connect(rest).await.ok() }).await
                 } else {
-                    heeding_client(|| async { tls.connect(https).await.ok() }).await
+                    obedient_client(|| async { tls.connect(https).await.ok() }).await
                 }
             });
         }
         let http2 = Client::new(server.address("HTTPS")).over_tls(authority, Protocol::Http2);
-        clients.spawn(async move { heeding_http2_client(&http2).await });
+        clients.spawn(async move { obedient_http2_client(&http2).await });
         sleep(Duration::from_millis(200)).await;
         server.signal("TERM").await;
         while let Some(answered) = clients.join_next().await {
-            let Heeded { answered, told } = answered.unwrap();
-            assert!(answered > 0 && told > 0, "round {round}: {answered} answers, {told} said to close");
+            let Drained { answered, closed } = answered.unwrap();
+            assert!(answered > 0 && closed > 0, "round {round}: {answered} answers, {closed} said to close");
         }
         let exit = shop.server.ended().await;
         assert_eq!(exit.code, Some(0), "round {round}: {exit:?}");
@@ -141,45 +141,45 @@ async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
 
 /// Result of a client that sends one request after another and obeys `Connection: close`, until it could not
 /// open a connection any more. It panics if a request was not answered.
-struct Heeded {
+struct Drained {
     answered: usize,
     /// Number of answers that asked it to open another connection.
-    told: usize,
+    closed: usize,
 }
 
-async fn heeding_client<S, F>(connect: impl Fn() -> F) -> Heeded
+async fn obedient_client<S, F>(connect: impl Fn() -> F) -> Drained
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Option<S>>,
 {
-    let mut heeded = Heeded { answered: 0, told: 0 };
+    let mut drained = Drained { answered: 0, closed: 0 };
     while let Some(mut stream) = connect().await {
         loop {
-            stream.write_all(GET).await.unwrap_or_else(|error| panic!("{}: {error}", heeded.answered));
+            stream.write_all(GET).await.unwrap_or_else(|error| panic!("{}: {error}", drained.answered));
             let head = head(&mut stream).await;
             let len = head
                 .to_lowercase()
                 .split("content-length: ")
                 .nth(1)
                 .and_then(|rest| rest.split("\r\n").next().and_then(|len| len.parse::<usize>().ok()));
-            let mut body = vec![0; len.unwrap_or_else(|| panic!("after {}: {head:?}", heeded.answered))];
+            let mut body = vec![0; len.unwrap_or_else(|| panic!("after {}: {head:?}", drained.answered))];
             stream.read_exact(&mut body).await.expect("a whole answer");
-            heeded.answered += 1;
+            drained.answered += 1;
             if head.to_lowercase().contains("connection: close") {
-                heeded.told += 1;
+                drained.closed += 1;
                 break;
             }
         }
     }
-    heeded
+    drained
 }
 
 /// Runs such a client over HTTP/2, where the service sends GOAWAY.
-async fn heeding_http2_client(client: &Client) -> Heeded {
-    let mut heeded = Heeded { answered: 0, told: 0 };
-    while let Some(answered) = client.gets_until_told("/openapi.json").await {
-        heeded.answered += answered;
-        heeded.told += 1;
+async fn obedient_http2_client(client: &Client) -> Drained {
+    let mut drained = Drained { answered: 0, closed: 0 };
+    while let Some(answered) = client.gets_until_goaway("/openapi.json").await {
+        drained.answered += answered;
+        drained.closed += 1;
     }
-    heeded
+    drained
 }

@@ -17,12 +17,12 @@ use petstore_testkit::{
 const FACTOR: &str = "PETSTORE_TEST_FACTOR";
 
 /// Timeout longer than any load here takes.
-const PATIENCE: Duration = Duration::from_mins(10);
+const LOAD_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Approximate time of a request, which gives the middle of the first load.
-const REQUEST: Duration = Duration::from_micros(300);
+const REQUEST_INTERVAL: Duration = Duration::from_micros(300);
 
-const MINUTE: Duration = Duration::from_mins(1);
+const WINDOW_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Day limit that is never reached, so that only the minute limits.
 const PER_DAY: u64 = 1_000_000_000;
@@ -74,8 +74,9 @@ async fn gateways_admit_exactly_the_limit_in_every_window() {
                 senders.push(Sender { account, key });
             }
             let load = Load::new(&shop.gateways(), &senders);
-            let bounds = Bounds { requests: case.requests(), time: PATIENCE };
-            let records = across_edges(case, || load.closed_loop(bounds), || shop.advance(MINUTE)).await;
+            let bounds = Bounds { requests: case.requests(), time: LOAD_TIMEOUT };
+            let records =
+                across_edges(case, || load.closed_loop(bounds), || shop.advance(WINDOW_INTERVAL)).await;
             judge(&format!("{gateways} gateways, {case:?}"), case, &records);
         }
     }
@@ -88,7 +89,7 @@ async fn across_edges<F: Future<Output = Vec<Record>>>(
     next_minute: impl Fn(),
 ) -> Vec<Record> {
     let mut records = Vec::new();
-    let mut half = REQUEST * u32::try_from(case.requests() / 2).unwrap();
+    let mut half = REQUEST_INTERVAL * u32::try_from(case.requests() / 2).unwrap();
     for _ in 0..case.edges {
         let start = Instant::now();
         let edge = async {

@@ -16,7 +16,7 @@ use super::all_limiters_are;
 const GATEWAYS: u16 = 2;
 
 /// Timeout for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Account and its requests a day. The day is used so that no test is too slow for the window.
 struct Account {
@@ -38,7 +38,10 @@ impl Account {
 
 async fn load(shop: &TestShop, accounts: &[Account], requests: usize) -> Vec<Record> {
     let senders: Vec<_> = accounts.iter().map(|account| account.sender.clone()).collect();
-    Load::new(&shop.gateways(), &senders).over(8).closed_loop(Bounds { requests, time: PATIENCE }).await
+    Load::new(&shop.gateways(), &senders)
+        .over(8)
+        .closed_loop(Bounds { requests, time: FAILOVER_TIMEOUT })
+        .await
 }
 
 fn admitted(records: &[Record]) -> u64 {
@@ -63,7 +66,7 @@ async fn a_late_answer_of_redis_is_never_taken_for_another() {
     let mut records = Vec::new();
     // From early enough on any machine to about the time for which a gateway waits.
     let mut mean = [2, 10, 20, 30, 40, 50, 60].map(Duration::from_millis).into_iter().cycle();
-    eventually(PATIENCE, async || {
+    eventually(FAILOVER_TIMEOUT, async || {
         let by = mean.next().unwrap();
         proxy.set(Fault::Delay { by, jitter: by }).await;
         records.extend(load(&shop, &accounts, 60).await);
@@ -108,7 +111,7 @@ async fn a_failover_readmits_only_what_the_replica_had_not_received() {
     let account = [Account::open(&shop, 0, 60).await];
 
     let mut all = load(&shop, &account, 20).await;
-    eventually(PATIENCE, async || match replica.cli(&["EXISTS", "pet:{probe}"]).await.as_str() {
+    eventually(FAILOVER_TIMEOUT, async || match replica.cli(&["EXISTS", "pet:{probe}"]).await.as_str() {
         "1" => Ok(()), // the gateways' probes have been replicated, and so has everything before
         other => Err(other.to_owned()),
     })
@@ -121,7 +124,7 @@ async fn a_failover_readmits_only_what_the_replica_had_not_received() {
     replica.cli(&["REPLICAOF", "NO", "ONE"]).await;
     front.lead_to(replica.address());
     front.set(Fault::None).await;
-    eventually(PATIENCE, async || {
+    eventually(FAILOVER_TIMEOUT, async || {
         let last = load(&shop, &account, 30).await;
         let is_used_up =
             |record: &Record| is_shared(record) && (record.status, record.rl_limit) == (Ok(429), Some(60));

@@ -19,7 +19,7 @@ async fn an_outage_of_redis_is_one_log_line_without_the_password() {
     let server = serve_with(&installation, &redis).await;
     let client = first_client(&installation, &server);
     limiter_is(&server, "ok").await;
-    let before = outages_told(&server).await;
+    let before = logged_outages(&server).await;
     redis.kill9().await;
     limiter_is(&server, "degraded").await;
     for answer in client.sends(20, "/v1/pets").await {
@@ -28,7 +28,7 @@ async fn an_outage_of_redis_is_one_log_line_without_the_password() {
     redis.restart().await;
     limiter_is(&server, "ok").await;
     // A machine that stalls may make a second outage of it, but not one for each request.
-    let outages = outages_told(&server).await - before;
+    let outages = logged_outages(&server).await - before;
     assert!((1..5).contains(&outages), "{outages} outages: {}", server.stderr());
     let exit = server.terminate().await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
@@ -71,11 +71,11 @@ async fn serve_with(installation: &Installation, redis: &RedisServer) -> Server 
 }
 
 /// Returns the number of outages of Redis, once the log has one line for each start and each end.
-async fn outages_told(server: &Server) -> u64 {
+async fn logged_outages(server: &Server) -> u64 {
     eventually(NOTICED_TIMEOUT, async || {
-        let told = [GONE, BACK].map(|line| count(server, line));
+        let logged = [GONE, BACK].map(|line| count(server, line));
         let outages = metric(server, "petstore_redis_outages_total").await;
-        if told == [outages; 2] { Ok(outages) } else { Err(format!("{outages}: {}", server.stderr())) }
+        if logged == [outages; 2] { Ok(outages) } else { Err(format!("{outages}: {}", server.stderr())) }
     })
     .await
 }

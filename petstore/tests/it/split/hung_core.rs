@@ -14,13 +14,13 @@ use crate::{metric, pets::created, petstore};
 /// Bound of the calls. A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms,
 /// on an idle machine. On a busy one it is enough that the first is below the 5 s of a call's deadline, and
 /// the others below the 1.1 s of a call to a core that is not yet known to hang.
-const GIVEN_UP: Duration = Duration::from_secs(4);
-const AT_ONCE: Duration = Duration::from_millis(900);
-const FOUND_OUT: Duration = Duration::from_secs(3);
+const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(4);
+const LATER_CALL_TIMEOUT: Duration = Duration::from_millis(900);
+const DETECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time within which a core that answers again is called again. On an idle machine it is a second.
-const BACK: Duration = Duration::from_secs(10);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a line in the log, which is written shortly after.
-const LOGGED: Duration = Duration::from_secs(10);
+const LOG_TIMEOUT: Duration = Duration::from_secs(10);
 const GONE: &str = "the core does not answer: calls to it fail";
 const CAME_BACK: &str = "the core answers again";
 
@@ -36,22 +36,22 @@ async fn calls_to_a_hung_core_fail_fast_and_recover_when_it_resumes() {
     let found_out = stopped.elapsed();
     first.extend([list(&known).await, add(&known).await]);
     for (answer, took) in &first {
-        is_told_that_it_is_away(answer);
-        assert!(*took < GIVEN_UP, "{took:?}");
+        assert_unavailable(answer);
+        assert!(*took < FIRST_CALL_TIMEOUT, "{took:?}");
     }
-    tokio::time::sleep(FOUND_OUT.saturating_sub(stopped.elapsed())).await;
+    tokio::time::sleep(DETECTION_TIMEOUT.saturating_sub(stopped.elapsed())).await;
     let mut longest = Duration::ZERO;
     for _ in 0..5 {
         for (answer, took) in [list(&known).await, add(&known).await] {
-            is_told_that_it_is_away(&answer);
+            assert_unavailable(&answer);
             longest = longest.max(took);
         }
     }
-    assert!(longest < AT_ONCE, "{longest:?}");
+    assert!(longest < LATER_CALL_TIMEOUT, "{longest:?}");
     let ready = shop.gateway.admin().get("/readyz").await;
     assert_eq!(ready.assert_status(200).json()["parts"]["core"], "degraded", "{ready:?}");
     assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 1);
-    let log = eventually(LOGGED, async || match shop.gateway.stderr() {
+    let log = eventually(LOG_TIMEOUT, async || match shop.gateway.stderr() {
         log if log.contains(GONE) => Ok(log),
         log => Err(log),
     })
@@ -66,12 +66,16 @@ async fn calls_to_a_hung_core_fail_fast_and_recover_when_it_resumes() {
     is_served_again(&known, &format!("/v1/pets/{id}")).await;
     let first: Vec<_> = first.iter().map(|(_, took)| took).collect();
     println!("given up after {first:?}, then {longest:?} at most; back after {:?}", resumed.elapsed());
-    let outages = eventually(LOGGED, async || {
+    let outages = eventually(LOG_TIMEOUT, async || {
         let log = shop.gateway.stderr();
-        let told = [GONE, CAME_BACK].map(|line| log.matches(line).count() as u64);
+        let logged = [GONE, CAME_BACK].map(|line| log.matches(line).count() as u64);
         let outages = metric(&shop.gateway, "petstore_core_outages_total").await;
         let is_open = metric(&shop.gateway, "petstore_core_breaker_open").await == 1;
-        if told == [outages; 2] && !is_open { Ok(outages) } else { Err(format!("{outages} outages: {log}")) }
+        if logged == [outages; 2] && !is_open {
+            Ok(outages)
+        } else {
+            Err(format!("{outages} outages: {log}"))
+        }
     })
     .await;
     // A machine that stalls may make a second outage of it, but not one for each call that failed.
@@ -84,8 +88,8 @@ async fn a_new_key_fails_and_recovers_as_fast_as_a_known_one() {
     shop.core.signal("STOP").await;
     let fresh = shop.gateway.client(&shop.key);
     let (answer, took) = list(&fresh).await;
-    is_told_that_it_is_away(&answer);
-    assert!(took < GIVEN_UP, "{took:?}");
+    assert_unavailable(&answer);
+    assert!(took < FIRST_CALL_TIMEOUT, "{took:?}");
     shop.core.signal("CONT").await;
     is_served_again(&fresh, "/v1/pets").await;
 }
@@ -99,9 +103,9 @@ async fn a_core_with_a_hung_database_is_not_considered_hung() {
     known.get("/v1/pets").await.assert_status(200);
     postgres.pause();
     let (answer, took) = list(&known).await;
-    is_told_that_it_is_away(&answer);
+    assert_unavailable(&answer);
     assert!(took > Duration::from_secs(1), "the core itself gives its database up: {took:?}");
-    is_told_that_it_is_away(&list(&known).await.0);
+    assert_unavailable(&list(&known).await.0);
     known.get("/v1/pets?limit=0").await.assert_error(400, "INVALID_PARAMETER");
     postgres.resume();
     assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 0);
@@ -118,14 +122,14 @@ async fn add(client: &Client) -> (Answer, Duration) {
     (client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await, start.elapsed())
 }
 
-fn is_told_that_it_is_away(answer: &Answer) {
+fn assert_unavailable(answer: &Answer) {
     answer.assert_error(503, "UNAVAILABLE");
     assert!(answer.retry_after() >= 1, "{answer:?}");
 }
 
 /// Sends a few requests a second, so that the minute's requests last.
 async fn is_served_again(client: &Client, path: &str) {
-    eventually(BACK, async || {
+    eventually(RECOVERY_TIMEOUT, async || {
         let answer = client.get(path).await;
         if answer.status() == 200 {
             return Ok(());

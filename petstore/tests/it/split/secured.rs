@@ -9,7 +9,7 @@ use crate::{key_of_new_account, pets::created, petstore};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// Time within which the service must notice that a part is there.
-const NOTICED: Duration = Duration::from_secs(10);
+const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
@@ -78,7 +78,7 @@ async fn sighup_reloads_the_service_token_on_both_sides() {
         ] {
             fs::write(file, written).unwrap();
             server.signal("HUP").await;
-            eventually(NOTICED, async || {
+            eventually(NOTICED_TIMEOUT, async || {
                 let log = server.stderr();
                 if log.contains(line) { Ok(()) } else { Err(log) }
             })
@@ -88,7 +88,7 @@ async fn sighup_reloads_the_service_token_on_both_sides() {
     assert_serves(&gateway, &key).await;
     fs::write(&at_gateway, TOKEN).unwrap();
     gateway.signal("HUP").await;
-    eventually(NOTICED, async || {
+    eventually(NOTICED_TIMEOUT, async || {
         let answer = gateway.client(&key).get("/v1/pets").await;
         if answer.status() == 503 { Ok(()) } else { Err(format!("{answer:?}")) }
     })
@@ -189,7 +189,7 @@ async fn start_gateway(installation: &Installation, core: &str, flags: &[&str]) 
 
 /// Checks that the gateway is ready, and adds a pet with the key.
 async fn assert_serves(gateway: &Server, key: &str) {
-    eventually(NOTICED, async || {
+    eventually(NOTICED_TIMEOUT, async || {
         let ready = gateway.admin().get("/readyz").await;
         let core = ready.json()["parts"]["core"] == "ok";
         if ready.status() == 200 && core { Ok(()) } else { Err(format!("{ready:?}: {}", gateway.stderr())) }
@@ -201,7 +201,7 @@ async fn assert_serves(gateway: &Server, key: &str) {
 /// Checks that the gateway answers 503, with the reason in its log.
 async fn assert_says_that_the_core_is_away(gateway: &Server, key: &str, line: &str) {
     gateway.client(key).get("/v1/pets").await.assert_error(503, "UNAVAILABLE");
-    eventually(NOTICED, async || {
+    eventually(NOTICED_TIMEOUT, async || {
         let log = gateway.stderr();
         if log.contains(line) { Ok(()) } else { Err(log) }
     })

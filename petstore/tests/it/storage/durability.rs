@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::{key_without_limits, pets::created, petstore_on};
 
 /// Time within which a gateway recovers when its core is back, on a busy machine.
-const GOES_ON: Duration = Duration::from_secs(30);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the number of rounds, in the short or in the long form.
 fn rounds(short: usize, long: usize) -> usize {
@@ -76,7 +76,7 @@ async fn a_core_killed_under_load_loses_and_duplicates_nothing() {
             tokio::time::sleep(Duration::from_millis(some_time)).await;
             core.crash().await;
             core = start_core(&installation, &address).await;
-            eventually(GOES_ON, async || {
+            eventually(RECOVERY_TIMEOUT, async || {
                 if load.acknowledged() > before { Ok(()) } else { Err("nothing is added".to_owned()) }
             })
             .await;

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{key_of_new_account, pets::created, petstore, petstore_on, serve};
 
 /// Timeout of a refusal to start, with the start of the process on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(15);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn pets_keys_and_cursors_survive_a_restart_and_a_crash() {
@@ -165,7 +165,7 @@ async fn the_database_password_is_in_no_output() {
     let exit = server.terminate().await;
     outputs.extend([exit.stdout, exit.stderr]);
     let refused = right.run(&serve(&[])).await;
-    assert!(refused.code == Some(1) && refused.took < AT_ONCE, "{refused:?}");
+    assert!(refused.code == Some(1) && refused.took < REFUSAL_TIMEOUT, "{refused:?}");
     assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
     assert!(refused.stderr.contains("--database-url: cannot reach PostgreSQL at 127.0.0.1:"), "{refused:?}");
     outputs.extend([refused.stdout, refused.stderr]);

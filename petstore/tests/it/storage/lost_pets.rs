@@ -9,8 +9,8 @@
 //! `PETSTORE_TEST_LONG=1` (`scripts/test --long`) injects every fault at every message that there is, a
 //! thousand at least.
 
+mod answers;
 mod callers;
 mod cores;
 mod postgres;
 mod sqlite;
-mod told;

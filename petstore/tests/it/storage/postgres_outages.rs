@@ -14,8 +14,8 @@ use crate::{key_without_limits, pets::created, petstore, serve};
 
 /// Timeout of the change. On an idle machine an outage is reported within 1.6 s and its end is noticed within
 /// 2 s. Here it is enough that both happen before the deadline of a request, which would be answered 504.
-const TOLD: Duration = Duration::from_secs(5);
-const NOTICED: Duration = Duration::from_secs(20);
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(5);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 const SERVICES: [&str; 3] = ["", "petstore.v1.PetStore", "petstore.v1.StoreService"];
 
@@ -122,8 +122,8 @@ async fn is_refused(how: &str, server: &Server, client: &Client) {
             assert!(answer.retry_after() >= 1, "{answer:?}");
         }
     }
-    assert!(longest < TOLD, "{how}: {longest:?}");
-    println!("{how}: told after {longest:?} at most");
+    assert!(longest < OUTAGE_TIMEOUT, "{how}: {longest:?}");
+    println!("{how}: reported after {longest:?} at most");
     let unready = server.admin().get("/readyz").await;
     assert_eq!(unready.assert_status(503).json()["parts"]["database"], "down", "{how}: {unready:?}");
     for service in SERVICES {
@@ -133,7 +133,7 @@ async fn is_refused(how: &str, server: &Server, client: &Client) {
 
 async fn is_served(server: &Server, client: &Client) {
     let start = Instant::now();
-    eventually(NOTICED, async || {
+    eventually(RECOVERY_TIMEOUT, async || {
         let (added, listed) = tokio::join!(add(client), client.get("/v1/pets"));
         if (added.status(), listed.status()) == (201, 200) {
             Ok(())
@@ -150,7 +150,7 @@ async fn is_served(server: &Server, client: &Client) {
 }
 
 async fn health_is(server: &Server, service: &str, expected: ServingStatus) {
-    eventually(NOTICED, async || match grpc::health(server.address("gRPC"), service).await {
+    eventually(RECOVERY_TIMEOUT, async || match grpc::health(server.address("gRPC"), service).await {
         Ok(status) if status == expected => Ok(()),
         other => Err(format!("{service:?}: {other:?}")),
     })

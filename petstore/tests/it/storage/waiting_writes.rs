@@ -25,7 +25,7 @@ const WRITES: usize = 200;
 /// minute.
 const READS: usize = 40;
 /// Timeout longer than all the writes take to arrive, on a busy machine.
-const ALL_WAIT: Duration = Duration::from_mins(1);
+const ALL_WAITING_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_are_answered_while_two_hundred_writes_wait() {
@@ -69,7 +69,7 @@ async fn assert_reads_are_answered_while_writes_wait(
     let mut background = JoinSet::new();
     background.spawn(async move { lock.hold().await });
     let tom = json!({"name": "Tom", "categoryId": 2});
-    eventually(ALL_WAIT, async || match writer.post("/v1/pets", &tom).await {
+    eventually(ALL_WAITING_TIMEOUT, async || match writer.post("/v1/pets", &tom).await {
         added if added.status() == 201 => Err("the pets are not locked".to_owned()),
         _ => Ok(()),
     })
@@ -85,7 +85,7 @@ async fn assert_reads_are_answered_while_writes_wait(
             }
         });
     }
-    eventually(ALL_WAIT, async || match ended.load(Ordering::Relaxed) {
+    eventually(ALL_WAITING_TIMEOUT, async || match ended.load(Ordering::Relaxed) {
         0 => Err("no write has waited for as long as it may".to_owned()),
         _ => Ok(()),
     })

@@ -31,7 +31,7 @@ use crate::{
 const MISSING: i64 = 404;
 /// Id of a pet whose look-up never ends.
 const ENDLESS: i64 = 1_000;
-const LONG: Duration = Duration::from_mins(1);
+const LONG_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A core that answers batches, and nothing else.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ fn get(pet_id: i64) -> Call {
 }
 
 async fn id(batcher: &Arc<Batcher>, pet_id: i64) -> Result<i64, Status> {
-    match batcher.call(get(pet_id), Instant::now() + LONG).await? {
+    match batcher.call(get(pet_id), Instant::now() + LONG_TIMEOUT).await? {
         Outcome::GetPet(answer) => Ok(answer.pet.unwrap().id),
         other => panic!("{other:?}"),
     }

@@ -21,7 +21,7 @@ const NEVER: UnixMillis = UnixMillis(0);
 const INSTALLATION: &str = "live-test";
 
 /// Timeout that a busy machine does not exceed.
-const PATIENT: Duration = Duration::from_secs(10);
+const PATIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
     RedisSettings {
@@ -38,7 +38,7 @@ fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ManualClock) {
 }
 
 fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
-    let (deadlines, time) = (RedisDeadlines::all(PATIENT), RedisTime::Clock(clock));
+    let (deadlines, time) = (RedisDeadlines::all(PATIENT_TIMEOUT), RedisTime::Clock(clock));
     let settings = RedisSettings { deadlines, time, ..settings(urls) };
     Arc::new(named(RedisLimiter::new(settings).expect("usable settings")))
 }

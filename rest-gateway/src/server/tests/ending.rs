@@ -18,7 +18,8 @@ async fn an_old_connection_closes_after_the_next_answer() {
 
 #[tokio::test]
 async fn a_request_that_outlives_its_connections_maximum_age_is_cut_off() {
-    let limits = ServerLimits { max_connection_age: SHORT, connection_age_grace: SHORT, ..patient() };
+    let limits =
+        ServerLimits { max_connection_age: SHORT_TIMEOUT, connection_age_grace: SHORT_TIMEOUT, ..patient() };
     let (app, begun, _finish) = slow_app();
     let server = Running::start(app, limits).await;
     let mut stream = server.send(GET_SLOW).await;
@@ -33,7 +34,7 @@ async fn during_the_drain_every_answer_closes_its_connection() {
     let peer = before.local_addr().unwrap().to_string();
     assert!(!read_until(&mut before, &peer).await.contains("connection: close"));
     server.drain();
-    sleep(SHORT).await;
+    sleep(SHORT_TIMEOUT).await;
     before.write_all(GET_PEER.as_bytes()).await.unwrap();
     for mut stream in [before, server.send(GET_PEER).await] {
         let last = read_all(&mut stream).await;
@@ -49,13 +50,13 @@ async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
     read_until(&mut idle, &peer).await;
     let new = server.connect().await;
     let ending = tokio::spawn(server.end());
-    sleep(2 * SHORT).await; // the listener is closed
+    sleep(2 * SHORT_TIMEOUT).await; // the listener is closed
     for mut stream in [idle, new] {
         stream.write_all(GET_PEER.as_bytes()).await.unwrap();
         let last = read_all(&mut stream).await;
         assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
     }
-    assert!(ending.await.unwrap() < NEVER / 4);
+    assert!(ending.await.unwrap() < NEVER_TIMEOUT / 4);
 }
 
 /// Runs a client that sends one request after another on one connection, and opens another when an answer
@@ -131,7 +132,7 @@ async fn a_request_in_flight_is_finished_at_shutdown() {
     finish.notify_one();
     let answer = read_all(&mut stream).await;
     assert!(answer.contains("connection: close\r\n") && answer.ends_with("done"), "{answer}");
-    assert!(stopping.await.unwrap() < NEVER / 4);
+    assert!(stopping.await.unwrap() < NEVER_TIMEOUT / 4);
 }
 
 #[tokio::test]
@@ -152,7 +153,7 @@ async fn clients_that_wait_for_a_slot_at_shutdown_are_answered() {
         let last = read_all(stream).await;
         assert!(last.contains("connection: close\r\n") && last.starts_with("HTTP/1.1 200 OK"), "{last}");
     }
-    assert!(ending.await.unwrap() < NEVER / 4);
+    assert!(ending.await.unwrap() < NEVER_TIMEOUT / 4);
 }
 
 #[tokio::test]
@@ -163,18 +164,18 @@ async fn shutdown_closes_idle_connections_soon() {
     let peer = idle.local_addr().unwrap().to_string();
     read_until(&mut idle, &peer).await;
     let reader = tokio::spawn(async move { read_all(&mut idle).await });
-    assert!(server.end().await < NEVER / 4);
+    assert!(server.end().await < NEVER_TIMEOUT / 4);
     assert_eq!(reader.await.unwrap(), "");
 }
 
 #[tokio::test]
 async fn shutdown_ends_at_its_deadline() {
-    let server = Running::start(app(), ServerLimits { drain_deadline: SHORT, ..patient() }).await;
+    let server = Running::start(app(), ServerLimits { drain_deadline: SHORT_TIMEOUT, ..patient() }).await;
     let _silent = server.connect().await;
     let _half_sent = server.send("GET /peer HTTP/1.1\r\nHo").await;
     let _half_body = server.send("POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx").await;
     let mut never_reading = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
     never_reading.read_u8().await.unwrap(); // it is being answered
     let took = server.end().await;
-    assert!(took < SHORT + NEVER / 10, "{took:?}");
+    assert!(took < SHORT_TIMEOUT + NEVER_TIMEOUT / 10, "{took:?}");
 }

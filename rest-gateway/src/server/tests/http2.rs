@@ -73,18 +73,18 @@ async fn read_until_kind(stream: &mut TlsStream<TcpStream>, kind: u8) {
             }
         }
     };
-    timeout(NEVER / 4, reading).await.expect("a frame of the kind");
+    timeout(NEVER_TIMEOUT / 4, reading).await.expect("a frame of the kind");
 }
 
 /// Reads to the close of the connection, in order or not.
 async fn read_to_end(stream: &mut TlsStream<TcpStream>) {
     let mut rest = Vec::new();
-    let _ = timeout(NEVER / 4, stream.read_to_end(&mut rest)).await.expect("the server closes");
+    let _ = timeout(NEVER_TIMEOUT / 4, stream.read_to_end(&mut rest)).await.expect("the server closes");
 }
 
 /// Returns limits with which idle connections are closed, and cut off if they stay.
 fn impatient() -> ServerLimits {
-    ServerLimits { idle: SHORT, connection_age_grace: SHORT, ..patient() }
+    ServerLimits { idle: SHORT_TIMEOUT, connection_age_grace: SHORT_TIMEOUT, ..patient() }
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn an_idle_connection_gets_goaway_and_is_closed() {
 
 #[tokio::test]
 async fn an_unread_answer_is_abandoned() {
-    let server = Secured::start(ServerLimits { stream_deadline: SHORT, ..patient() }).await;
+    let server = Secured::start(ServerLimits { stream_deadline: SHORT_TIMEOUT, ..patient() }).await;
     let mut stream = server.send(&[PREFACE, NO_WINDOW, GET_LARGE]).await;
     read_until_kind(&mut stream, RST_STREAM).await;
 }

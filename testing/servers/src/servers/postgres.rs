@@ -19,7 +19,7 @@ use super::{
     debian::{HINT, programs, role_account},
     process_tree::{children, has_ended},
     program::run,
-    supervised::{DEADLINE, StartFault, Supervised},
+    supervised::{SERVER_TIMEOUT, StartFault, Supervised},
 };
 use crate::{eventually, port::free_port};
 
@@ -159,7 +159,7 @@ impl PostgresServer {
         self.pause();
         let backends = self.signal_children(Signal::KILL);
         // The next start is refused as long as one of them holds the shared memory.
-        eventually(DEADLINE, async || match backends.iter().find(|pid| !has_ended(**pid)) {
+        eventually(SERVER_TIMEOUT, async || match backends.iter().find(|pid| !has_ended(**pid)) {
             Some(pid) => Err(format!("backend {pid:?} is alive")),
             None => Ok(()),
         })

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     program::run,
-    supervised::{DEADLINE, StartFault, Supervised},
+    supervised::{SERVER_TIMEOUT, StartFault, Supervised},
 };
 use crate::port::free_port;
 
@@ -207,8 +207,10 @@ async fn answers(address: SocketAddr, password: Option<&str>, pid: Pid) -> Resul
         stream.read_to_string(&mut info).await?;
         Ok::<_, std::io::Error>(info)
     };
-    let info =
-        timeout(DEADLINE, info).await.map_err(|_| "no answer to PING")?.map_err(|error| error.to_string())?;
+    let info = timeout(SERVER_TIMEOUT, info)
+        .await
+        .map_err(|_| "no answer to PING")?
+        .map_err(|error| error.to_string())?;
     let is_ready = ["+PONG", &format!("process_id:{}\r", pid.as_raw_nonzero()), "loading:0\r"]
         .iter()
         .all(|sign| info.contains(sign));

@@ -16,7 +16,7 @@ use super::process_tree::children;
 use crate::eventually;
 
 /// Timeout of a start or a stop, longer than either takes on a busy machine.
-pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Folder, and at most one process at a time that runs in it. Both are removed on drop.
 ///
@@ -87,7 +87,7 @@ impl Supervised {
         &mut self,
         mut ask: impl AsyncFnMut(Pid) -> Result<(), String>,
     ) -> Result<(), StartFault> {
-        eventually(DEADLINE, async || {
+        eventually(SERVER_TIMEOUT, async || {
             if let Some(status) = self.ended() {
                 let log = self.log();
                 return Ok(Err(if log.contains("Address already in use") {
@@ -125,7 +125,7 @@ impl Supervised {
     /// Sends a signal and waits until the process has ended.
     pub(super) async fn end(&mut self, signal: Signal) {
         self.signal(signal);
-        eventually(DEADLINE, async || self.ended().map(drop).ok_or_else(|| self.log())).await;
+        eventually(SERVER_TIMEOUT, async || self.ended().map(drop).ok_or_else(|| self.log())).await;
     }
 
     /// Returns how the process ended, once.
@@ -155,7 +155,7 @@ impl Drop for Supervised {
         while let Some(child) = &mut self.child {
             if !matches!(child.try_wait(), Ok(None)) {
                 self.child = None;
-            } else if start.elapsed() > DEADLINE {
+            } else if start.elapsed() > SERVER_TIMEOUT {
                 let _ = child.kill();
             } else {
                 std::thread::sleep(Duration::from_millis(5)); // a drop cannot await

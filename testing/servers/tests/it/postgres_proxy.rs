@@ -8,8 +8,8 @@ use petstore_test_servers::{
 };
 
 /// Time that is enough for anything that is not held up.
-const SOON: Duration = Duration::from_secs(5);
-const HELD: Duration = Duration::from_millis(300);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const HOLD_INTERVAL: Duration = Duration::from_millis(300);
 
 #[tokio::test]
 async fn without_a_fault_everything_passes_and_is_recorded() {
@@ -32,15 +32,15 @@ async fn without_a_fault_everything_passes_and_is_recorded() {
 async fn a_delayed_or_halved_answer_arrives_late_and_whole() {
     let (database, proxy) = proxied().await;
     let answer = site("SELECT pets", Side::Backend, "DataRow");
-    for action in [Action::Hold(HELD), Action::Halve(HELD)] {
+    for action in [Action::Hold(HOLD_INTERVAL), Action::Halve(HOLD_INTERVAL)] {
         let start = Instant::now();
         let (injected, rows) = tokio::join!(
-            proxy.inject(MessageFault::at(&answer, action), SOON),
+            proxy.inject(MessageFault::at(&answer, action), ANSWER_TIMEOUT),
             database.try_psql_at(proxy.address(), "SELECT name FROM pets"),
         );
         assert_eq!(injected.unwrap().action, action);
         assert_eq!(rows.unwrap(), "Rex");
-        assert!(start.elapsed() >= HELD, "{action:?}");
+        assert!(start.elapsed() >= HOLD_INTERVAL, "{action:?}");
     }
     proxy.nothing_held().await;
 }
@@ -59,7 +59,7 @@ async fn a_statement_is_executed_only_if_the_cut_comes_after_it() {
         (&complete, Action::CutAfter, true),
     ] {
         let (injected, answer) = tokio::join!(
-            proxy.inject(MessageFault::at(site, action), SOON),
+            proxy.inject(MessageFault::at(site, action), ANSWER_TIMEOUT),
             database.try_psql_at(proxy.address(), "INSERT INTO pets VALUES ('Tom')"),
         );
         assert!(injected.is_some() && answer.is_err(), "{site:?} {action:?}: {answer:?}");

@@ -16,9 +16,9 @@ use tokio::{
 };
 
 /// Time that is enough for anything that is not held up.
-const SOON: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that is enough to see that nothing arrives.
-const A_MOMENT: Duration = Duration::from_millis(100);
+const SILENCE_INTERVAL: Duration = Duration::from_millis(100);
 
 #[tokio::test]
 async fn bytes_and_ends_pass_in_both_directions() {
@@ -30,7 +30,7 @@ async fn bytes_and_ends_pass_in_both_directions() {
         writer.shutdown().await.unwrap();
     };
     let mut got = Vec::new();
-    let ((), read) = tokio::join!(write, timeout(SOON, reader.read_to_end(&mut got)));
+    let ((), read) = tokio::join!(write, timeout(ANSWER_TIMEOUT, reader.read_to_end(&mut got)));
     read.unwrap().unwrap();
     assert_eq!(got.len(), sent.len());
 }
@@ -172,10 +172,10 @@ async fn a_half_closed_connection_still_takes_requests() {
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     proxy.set(Fault::HalfClose).await;
     let mut rest = Vec::new();
-    timeout(SOON, client.read_to_end(&mut rest)).await.unwrap().unwrap();
+    timeout(ANSWER_TIMEOUT, client.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert_eq!(rest, b"");
     client.write_all(b"late").await.unwrap();
-    assert_eq!(timeout(SOON, seen.recv()).await.unwrap().as_deref(), Some(b"late".as_slice()));
+    assert_eq!(timeout(ANSWER_TIMEOUT, seen.recv()).await.unwrap().as_deref(), Some(b"late".as_slice()));
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn an_absent_target_resets_the_client_and_a_dropped_proxy_refuses_it() {
     let (proxy, _client) = echo().await;
     let address = proxy.address();
     drop(proxy);
-    eventually(SOON, async || match TcpStream::connect(address).await {
+    eventually(ANSWER_TIMEOUT, async || match TcpStream::connect(address).await {
         Ok(_) => Err("it is accepted".to_owned()),
         Err(_) => Ok(()),
     })
@@ -249,16 +249,16 @@ async fn recorder() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiv
 
 async fn read(client: &mut TcpStream, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    timeout(SOON, client.read_exact(&mut bytes)).await.expect("it comes soon").unwrap();
+    timeout(ANSWER_TIMEOUT, client.read_exact(&mut bytes)).await.expect("it comes soon").unwrap();
     bytes
 }
 
 async fn assert_silent(client: &mut TcpStream) {
     let mut byte = [0];
-    assert!(timeout(A_MOMENT, client.peek(&mut byte)).await.is_err(), "something came");
+    assert!(timeout(SILENCE_INTERVAL, client.peek(&mut byte)).await.is_err(), "something came");
 }
 
 async fn assert_reset(client: &mut TcpStream) {
-    let end = timeout(SOON, client.read(&mut [0])).await.expect("it is still open");
+    let end = timeout(ANSWER_TIMEOUT, client.read(&mut [0])).await.expect("it is still open");
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }

@@ -7,7 +7,7 @@ use petstore_test_servers::{
     servers::{RedisCluster, RedisServer},
 };
 
-const SOON: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn three_nodes_share_the_slots() {
@@ -36,7 +36,7 @@ async fn a_cluster_is_down_while_a_node_is_down() {
 
     cluster.node(owner).kill9().await;
     let other = cluster.nodes().get((owner + 1) % 3).unwrap();
-    eventually(SOON, async || {
+    eventually(CHANGE_TIMEOUT, async || {
         let info = other.cli(&["CLUSTER", "INFO"]).await;
         if info.contains("cluster_state:fail") { Ok(()) } else { Err(info) }
     })
@@ -51,7 +51,7 @@ async fn a_cluster_is_down_while_a_node_is_down() {
 /// Returns the answer of a node once it considers the cluster complete. After a second in which the nodes
 /// received nothing from each other, as on a busy machine, it refuses until they do again.
 async fn ask(node: &RedisServer, command: &[&str]) -> Result<String, String> {
-    eventually(SOON, async || match node.try_cli(command).await {
+    eventually(CHANGE_TIMEOUT, async || match node.try_cli(command).await {
         Err(refusal) if refusal.contains("CLUSTERDOWN") => Err(refusal),
         answer => Ok(answer),
     })

@@ -10,11 +10,11 @@ use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 pub(super) const VARIABLE: &str = "PETSTORE_TEST_LIMITER";
 
 /// Maximum duration of a test that counts by Redis's own time.
-const TEST: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 const DAY_SECS: u64 = 86_400;
 
 /// Deadline that no call exceeds, even on a busy machine.
-const GENEROUS: Duration = Duration::from_secs(10);
+const REDIS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Redis, or nodes of a Cluster, in which the gateways of a shop count.
 #[derive(Clone, Debug)]
@@ -34,19 +34,19 @@ impl SharedCounters {
     /// Counts by Redis's own time, with a deadline that is met on a busy machine.
     #[must_use]
     pub fn patiently_at(url: &str) -> Self {
-        Self { deadlines: RedisDeadlines::all(GENEROUS), ..Self::at(url) }
+        Self { deadlines: RedisDeadlines::all(REDIS_TIMEOUT), ..Self::at(url) }
     }
 
     /// Counts at the nodes of a Cluster by their own time, with a deadline that is met on a busy machine.
     #[must_use]
     pub fn patiently_at_nodes(urls: &[String]) -> Self {
-        Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(GENEROUS), is_by_clock: false }
+        Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(REDIS_TIMEOUT), is_by_clock: false }
     }
 
     /// Counts by the shop's clock, which the test moves, with a deadline that is met on a busy machine.
     #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {
-        Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(GENEROUS), is_by_clock: true }
+        Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(REDIS_TIMEOUT), is_by_clock: true }
     }
 
     /// Waits for the next UTC day if this one ends too soon for a test that counts by Redis's own time. A
@@ -57,7 +57,7 @@ impl SharedCounters {
         }
         let now = SystemTime::UNIX_EPOCH.elapsed().expect("later than 1970").as_secs();
         let left = Duration::from_secs(DAY_SECS - now % DAY_SECS);
-        if left < TEST {
+        if left < TEST_TIMEOUT {
             tokio::time::sleep(left).await;
         }
     }

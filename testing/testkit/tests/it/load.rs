@@ -23,13 +23,13 @@ use tokio::net::TcpListener;
 const LIMIT: u64 = 50;
 
 /// Time that is far more than any of these loads needs.
-const LONG: Duration = Duration::from_secs(30);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn an_exact_limiter_behind_two_gateways_is_clean_under_three_times_its_limit() {
     let (gateway, other) = gateways(Limiter::Atomic).await;
     let load = Load::new(&[gateway.address, other.address], &[sender(3)]).over(8);
-    let records = load.closed_loop(Bounds { requests: 3 * 50, time: LONG }).await;
+    let records = load.closed_loop(Bounds { requests: 3 * 50, time: LOAD_TIMEOUT }).await;
     assert_eq!(records.len(), 150);
     let report = check(&records);
     report.assert_clean();
@@ -53,7 +53,7 @@ async fn an_exact_limiter_behind_two_gateways_is_clean_under_three_times_its_lim
 async fn a_limiter_that_checks_and_then_increments_is_detected() {
     let (gateway, other) = gateways(Limiter::CheckThenIncrement).await;
     let load = Load::new(&[gateway.address, other.address], &[sender(0)]).over(8);
-    let violations = check(&load.closed_loop(Bounds { requests: 150, time: LONG }).await).violations;
+    let violations = check(&load.closed_loop(Bounds { requests: 150, time: LOAD_TIMEOUT }).await).violations;
     assert!(
         violations.iter().any(|violation| matches!(violation, Violation::OverAdmitted(..))),
         "{violations:?}"
@@ -64,7 +64,7 @@ async fn a_limiter_that_checks_and_then_increments_is_detected() {
 async fn an_open_loop_counts_the_wait_of_stalled_requests() {
     let gateway = Gateway::start(Limiter::Stalls, Arc::default()).await;
     let load = Load::new(&[gateway.address], &[sender(0)]).over(1);
-    let open = load.open_loop(100, Bounds { requests: 20, time: LONG }).await;
+    let open = load.open_loop(100, Bounds { requests: 20, time: LOAD_TIMEOUT }).await;
     assert_eq!(open.len(), 20);
     let first_due = open.first().unwrap().inv_ns;
     let last_due = open.last().unwrap().inv_ns;
@@ -75,7 +75,7 @@ async fn an_open_loop_counts_the_wait_of_stalled_requests() {
 
     let gateway = Gateway::start(Limiter::Stalls, Arc::default()).await;
     let load = Load::new(&[gateway.address], &[sender(0)]).over(1);
-    let closed = load.closed_loop(Bounds { requests: 20, time: LONG }).await;
+    let closed = load.closed_loop(Bounds { requests: 20, time: LOAD_TIMEOUT }).await;
     assert!(latency_at(1.0, &closed) >= Duration::from_millis(300));
     assert!(
         latency_at(0.5, &closed) < Duration::from_millis(100),
@@ -96,7 +96,7 @@ async fn a_load_ends_after_its_duration() {
 #[tokio::test]
 async fn a_request_without_an_answer_has_its_cause() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let bounds = Bounds { requests: 3, time: LONG };
+    let bounds = Bounds { requests: 3, time: LOAD_TIMEOUT };
     let records = Load::new(&[nobody], &[sender(0)]).closed_loop(bounds).await;
     assert_eq!(statuses(&records), [Err(NoAnswer::NotSent); 3]);
 

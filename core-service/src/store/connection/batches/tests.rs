@@ -11,7 +11,7 @@ use crate::store::{
     health::Health,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum number of calls in one batch.
 const MOST: usize = 3;
@@ -69,7 +69,7 @@ impl Test {
         let connections = Connections::new(Settings {
             target: Target::Sqlite(Box::new(url.parse().unwrap())),
             connections: turns.most,
-            job_timeout: Some(SOON),
+            job_timeout: Some(ANSWER_TIMEOUT),
             lifetimes: None,
             health: Health::default(),
         });
@@ -87,7 +87,11 @@ impl Test {
 
     /// Waits until one more batch has begun.
     async fn begun(&self) {
-        time::timeout(SOON, self.desk.begun.acquire()).await.expect("a batch begins").unwrap().forget();
+        time::timeout(ANSWER_TIMEOUT, self.desk.begun.acquire())
+            .await
+            .expect("a batch begins")
+            .unwrap()
+            .forget();
     }
 
     /// Adds permits for `count` batches to end.

@@ -13,7 +13,7 @@ async fn old_and_idle_connections_are_closed() {
         let connections = Connections::new(Settings { lifetimes, ..one_connection(&url) });
         mark(&connections).await;
         assert_eq!(connections.usage(), (1, 0));
-        eventually(SOON, async || match connections.usage() {
+        eventually(ANSWER_TIMEOUT, async || match connections.usage() {
             (0, 0) => Ok(()),
             usage => Err(format!("{usage:?}")),
         })
@@ -87,6 +87,6 @@ async fn missing_answers_do_not_pile_work_up() {
         assert!(matches!(found, Err(PetStoreError::Unavailable(_))), "{found:?}");
     }
     proxy.set(Fault::None).await;
-    eventually(SOON, async || slow.ping().await.map_err(|error| format!("{error:?}"))).await;
+    eventually(ANSWER_TIMEOUT, async || slow.ping().await.map_err(|error| format!("{error:?}"))).await;
     assert!(slow.writer.usage().1 <= 16);
 }

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Timeout of closing a connection whose peer reads nothing, far longer than necessary.
-const CLOSED: Duration = Duration::from_mins(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn more_concurrent_requests_than_announced_are_refused() {
@@ -86,7 +86,7 @@ async fn a_peer_that_reads_nothing_is_closed() {
             peer.send(&page_request(port, 2 * number + 1, &target.key())).await.unwrap();
         }
         let peer = tokio::sync::Mutex::new(peer);
-        eventually(CLOSED, async || {
+        eventually(CLOSE_TIMEOUT, async || {
             target.serves_others().await;
             match peer.lock().await.send(&frame(PING, 0, 0, b"whatever")).await {
                 Ok(()) => Err("still open".to_owned()),

@@ -20,7 +20,7 @@ const MOST_FRAMES: u32 = 200_000;
 /// Number of frames that shows that a flood is processed in turn.
 const SOME_FRAMES: u32 = 50_000;
 /// Timeout of a flood, on a busy machine and in a build that is not optimized.
-const OVER: Duration = Duration::from_mins(3);
+const FLOOD_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Payload of a ping after the flood: its answer means that all frames were processed.
 const LAST: &[u8; 8] = b"the end!";
@@ -121,8 +121,8 @@ async fn send(name: &str, flood: Flood, frames: u32, wire: Box<dyn Wire>) -> (bo
             }
         }
     };
-    let over = timeout(OVER, async { tokio::join!(sending, reading).1 });
-    over.await.unwrap_or_else(|_| panic!("{name}: not over in {OVER:?}"))
+    let over = timeout(FLOOD_TIMEOUT, async { tokio::join!(sending, reading).1 });
+    over.await.unwrap_or_else(|_| panic!("{name}: not over in {FLOOD_TIMEOUT:?}"))
 }
 
 /// Returns the kinds of the frames in the bytes.

@@ -34,7 +34,7 @@ pub(super) const REFUSED_STREAM: u32 = 7;
 pub(super) const CANCEL: u32 = 8;
 
 /// Timeout longer than any deadline of the service.
-const DEADLINE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -135,7 +135,7 @@ impl Peer {
 
     /// Returns the next frame.
     pub(super) async fn next(&mut self) -> Frame {
-        timeout(DEADLINE, self.read()).await.expect("a frame in time").expect("a frame")
+        timeout(READ_TIMEOUT, self.read()).await.expect("a frame in time").expect("a frame")
     }
 
     async fn read(&mut self) -> std::io::Result<Frame> {

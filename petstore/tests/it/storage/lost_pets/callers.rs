@@ -20,21 +20,18 @@ use petstore_testkit::{
 };
 use tokio::task::JoinSet;
 
-use super::{
-    cores::TwoCores,
-    told::{Outcome, Told},
-};
+use super::{answers::Answers, cores::TwoCores};
 use pets::create_request;
 
 mod pets;
 
 /// Pause after a refusal, so that it is not repeated a thousand times a second.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of retries. It takes longer than any outage of the tests, so that every retried call
 /// succeeds.
 const REPEATED: u32 = 1_500;
 /// Deadline longer than any call may take.
-const CALL: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Kinds of calls that callers make to the core and the gateway, except those of the impatient, which may
 /// never succeed on a busy machine.
@@ -71,7 +68,7 @@ pub(super) struct Callers {
 struct Caller {
     is_over: Arc<AtomicBool>,
     numbers: Arc<AtomicI64>,
-    told: Arc<Mutex<Told>>,
+    answers: Arc<Mutex<Answers>>,
     rest: Client,
     first: Channel,
     second: Channel,
@@ -84,7 +81,7 @@ impl Callers {
         let caller = Caller {
             is_over: Arc::default(),
             numbers: Arc::default(),
-            told: Arc::default(),
+            answers: Arc::default(),
             rest: cores.client.clone(),
             first: grpc::channel(cores.first.address("gRPC")).await,
             second: grpc::channel(cores.second.address("gRPC")).await,
@@ -111,7 +108,7 @@ impl Callers {
 
     /// Returns the numbers of successes and refusals of each kind of call.
     pub(super) fn calls(&self) -> BTreeMap<&'static str, (u64, u64)> {
-        self.caller.told().calls.clone()
+        self.caller.answers().calls.clone()
     }
 
     /// Returns the kinds of calls that are made.
@@ -121,16 +118,16 @@ impl Callers {
 
     /// Returns the number of acknowledged pets.
     pub(super) fn acknowledged(&self) -> usize {
-        self.caller.told().pets.len()
+        self.caller.answers().pets.len()
     }
 
     /// Lets each caller finish its current call.
-    pub(super) async fn stop(mut self) -> Outcome {
+    pub(super) async fn stop(mut self) -> Answers {
         self.caller.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
         }
-        Outcome { told: std::mem::take(&mut *self.caller.told()) }
+        std::mem::take(&mut *self.caller.answers())
     }
 }
 
@@ -139,8 +136,8 @@ impl Caller {
         !self.is_over.load(Ordering::Relaxed)
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next_number(&self) -> i64 {
@@ -150,12 +147,12 @@ impl Caller {
     /// Counts a call, and pauses if it was refused. Returns `true` if it succeeded.
     async fn count(&self, kind: &'static str, succeeded: bool) -> bool {
         {
-            let mut told = self.told();
-            let (successes, refusals) = told.calls.entry(kind).or_default();
+            let mut answers = self.answers();
+            let (successes, refusals) = answers.calls.entry(kind).or_default();
             *(if succeeded { successes } else { refusals }) += 1;
         }
         if !succeeded {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         succeeded
     }
@@ -166,9 +163,12 @@ impl Caller {
         let mut pets = pb::pet_store_client::PetStoreClient::new(self.first.clone());
         let pet_id = loop {
             let number = self.next_number();
-            match pets.create_pet(within(CALL, create_request(&format!("ordered {number}"), number))).await {
+            match pets
+                .create_pet(within(CALL_TIMEOUT, create_request(&format!("ordered {number}"), number)))
+                .await
+            {
                 Ok(created) => break created.into_inner().pet.unwrap().id,
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
         };
         for quantity in 1.. {
@@ -176,26 +176,27 @@ impl Caller {
                 return;
             }
             let order = pb::NewOrder { pet_id, quantity, ship_date: None };
-            let placed = orders.place_order(within(CALL, pb::PlaceOrderRequest { order: Some(order) })).await;
+            let placed =
+                orders.place_order(within(CALL_TIMEOUT, pb::PlaceOrderRequest { order: Some(order) })).await;
             if !self.count("place an order", placed.is_ok()).await {
                 continue;
             }
             let order_id = placed.unwrap().into_inner().order.unwrap().id;
-            self.told().orders.insert(quantity, (order_id, pb::OrderStatus::Placed.into()));
+            self.answers().orders.insert(quantity, (order_id, pb::OrderStatus::Placed.into()));
             let status = pb::OrderStatus::Approved.into();
             let step = pb::AdvanceOrderRequest { order_id, status };
-            let advanced = orders.advance_order(within(CALL, step)).await;
+            let advanced = orders.advance_order(within(CALL_TIMEOUT, step)).await;
             if self.count("advance an order", advanced.is_ok()).await {
-                self.told().orders.insert(quantity, (order_id, status));
+                self.answers().orders.insert(quantity, (order_id, status));
             }
-            let got = orders.get_order(within(CALL, pb::GetOrderRequest { order_id })).await;
+            let got = orders.get_order(within(CALL_TIMEOUT, pb::GetOrderRequest { order_id })).await;
             if got.as_ref().is_err_and(|refusal| refusal.code() == Code::NotFound) {
-                self.told().invisible.push(format!("order {order_id}"));
+                self.answers().invisible.push(format!("order {order_id}"));
             }
             self.count("get an order", got.is_ok()).await;
-            let page = orders.list_orders(within(CALL, pb::ListOrdersRequest::default())).await;
+            let page = orders.list_orders(within(CALL_TIMEOUT, pb::ListOrdersRequest::default())).await;
             self.count("list orders", page.is_ok()).await;
-            tokio::time::sleep(PAUSE / 4).await;
+            tokio::time::sleep(RETRY_INTERVAL / 4).await;
         }
     }
 
@@ -204,7 +205,7 @@ impl Caller {
         let mut usage = UsageServiceClient::new(self.first.clone());
         let minute = i64::try_from(Clock::system().now().as_secs() / 60).unwrap();
         while self.goes_on() {
-            let number = self.told().reports + 1;
+            let number = self.answers().reports + 1;
             let requests =
                 vec![UsageRow { account_id: counted, minute, succeeded: 1, ..UsageRow::default() }];
             let report =
@@ -212,16 +213,16 @@ impl Caller {
             let mut attempts = 0..REPEATED;
             loop {
                 assert!(attempts.next().is_some(), "report {number} is never counted");
-                let answer = usage.report_usage(within(CALL, report.clone())).await;
+                let answer = usage.report_usage(within(CALL_TIMEOUT, report.clone())).await;
                 if self.count("report usage", answer.is_ok()).await {
                     break;
                 }
             }
-            self.told().reports = number;
+            self.answers().reports = number;
             let request = GetUsageRequest { account_id: counted, ..GetUsageRequest::default() };
-            let told = usage.get_usage(within(CALL, request)).await;
-            self.count("get usage", told.is_ok()).await;
-            tokio::time::sleep(PAUSE / 4).await;
+            let got = usage.get_usage(within(CALL_TIMEOUT, request)).await;
+            self.count("get usage", got.is_ok()).await;
+            tokio::time::sleep(RETRY_INTERVAL / 4).await;
         }
     }
 
@@ -230,12 +231,12 @@ impl Caller {
         while self.goes_on() {
             let last_used_at_ms = i64::try_from(Clock::system().now().0).unwrap();
             let uses = vec![KeyUse { key_id: uuid::Uuid::nil().to_string(), last_used_at_ms }];
-            let reported = keys.report_use(within(CALL, ReportUseRequest { uses })).await;
+            let reported = keys.report_use(within(CALL_TIMEOUT, ReportUseRequest { uses })).await;
             self.count("report use", reported.is_ok()).await;
             let digests = vec![vec![7; 32]]; // of no key
-            let resolved = keys.resolve_keys(within(CALL, ResolveKeysRequest { digests })).await;
+            let resolved = keys.resolve_keys(within(CALL_TIMEOUT, ResolveKeysRequest { digests })).await;
             self.count("resolve a key", resolved.is_ok()).await;
-            tokio::time::sleep(PAUSE / 4).await;
+            tokio::time::sleep(RETRY_INTERVAL / 4).await;
         }
     }
 
@@ -249,10 +250,10 @@ impl Caller {
             if !self.count("create an account", created.code == Some(0)).await {
                 continue;
             }
-            self.told().accounts.insert(name.clone(), false);
+            self.answers().accounts.insert(name.clone(), false);
             let changed = operator.run(&["account", "set-plan", &name, "--plan", "pro"]).await;
             if self.count("change a plan", changed.code == Some(0)).await {
-                self.told().accounts.insert(name.clone(), true);
+                self.answers().accounts.insert(name.clone(), true);
             }
             let key = operator.run(&["key", "create", "--account", &name]).await;
             self.count("create a key", key.code == Some(0)).await;

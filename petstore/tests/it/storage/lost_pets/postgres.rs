@@ -17,13 +17,13 @@ use super::{callers::Callers, cores::TwoCores};
 use crate::petstore;
 
 /// Delay longer than the core waits for an answer (1.4 s).
-const HELD: Duration = Duration::from_millis(1_800);
+const HOLD_INTERVAL: Duration = Duration::from_millis(1_800);
 /// Delay longer than the deadlines of the core, and those that PostgreSQL has.
-const HELD_LONG: Duration = Duration::from_secs(3);
+const LONG_HOLD_INTERVAL: Duration = Duration::from_secs(3);
 /// Timeout longer than it takes until some call begins a transaction.
-const BEGUN: Duration = Duration::from_secs(20);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay shorter than the core waits.
-const DELAYED: Duration = Duration::from_millis(300);
+const SHORT_HOLD_INTERVAL: Duration = Duration::from_millis(300);
 /// Number of messages that are disturbed at once; a core has more connections than that.
 const AT_ONCE: usize = 10;
 /// Minimum number of faults in the long form.
@@ -40,12 +40,12 @@ async fn pets_added_while_the_answer_to_begin_is_delayed_are_kept() {
     shop.warm_up(&callers).await;
     for _ in 0..if is_long() { 10 } else { 1 } {
         let begin = |message| MessageSite { statement: "BEGIN".to_owned(), side: Side::Backend, message };
-        let held = Action::Hold(if is_long() { HELD_LONG } else { HELD });
-        let inject = |message| shop.proxy.inject(MessageFault::at(&begin(message), held), BEGUN);
+        let held = Action::Hold(if is_long() { LONG_HOLD_INTERVAL } else { HOLD_INTERVAL });
+        let inject = |message| shop.proxy.inject(MessageFault::at(&begin(message), held), BEGIN_TIMEOUT);
         let (one, other) = tokio::join!(inject("CommandComplete"), inject("ReadyForQuery"));
         assert!(one.is_some() && other.is_some(), "nothing begins a transaction");
         shop.proxy.nothing_held().await;
-        tokio::time::sleep(HELD / 2).await; // the connections are used again, if they are
+        tokio::time::sleep(HOLD_INTERVAL / 2).await; // the connections are used again, if they are
     }
     shop.close(callers).await;
 }
@@ -71,11 +71,11 @@ async fn no_delayed_cut_or_halved_message_loses_or_duplicates_a_call() {
 /// Returns each action at each message of each statement that was seen.
 fn every_fault(sites: &[MessageSite]) -> Vec<MessageFault> {
     let actions = [
-        Action::Hold(HELD),
+        Action::Hold(HOLD_INTERVAL),
         Action::CutBefore,
-        Action::Halve(HELD),
+        Action::Halve(HOLD_INTERVAL),
         Action::CutWithin,
-        Action::Hold(DELAYED),
+        Action::Hold(SHORT_HOLD_INTERVAL),
         Action::CutAfter,
     ];
     let fault = |number: usize| {
@@ -107,12 +107,12 @@ fn one_fault_of_each_kind(sites: &[MessageSite]) -> Vec<MessageFault> {
         action,
     };
     let holds = [
-        held("BEGIN", Side::Frontend, "Query", Action::Hold(HELD)),
-        held("BEGIN", Side::Backend, "ReadyForQuery", Action::Halve(HELD)),
-        held("COMMIT", Side::Backend, "CommandComplete", Action::Hold(HELD)),
-        held("WITH pets", Side::Frontend, "Execute", Action::Hold(HELD)),
-        held("WITH pets", Side::Backend, "DataRow", Action::Halve(HELD)),
-        held("INSERT pets", Side::Backend, "ReadyForQuery", Action::Hold(HELD)),
+        held("BEGIN", Side::Frontend, "Query", Action::Hold(HOLD_INTERVAL)),
+        held("BEGIN", Side::Backend, "ReadyForQuery", Action::Halve(HOLD_INTERVAL)),
+        held("COMMIT", Side::Backend, "CommandComplete", Action::Hold(HOLD_INTERVAL)),
+        held("WITH pets", Side::Frontend, "Execute", Action::Hold(HOLD_INTERVAL)),
+        held("WITH pets", Side::Backend, "DataRow", Action::Halve(HOLD_INTERVAL)),
+        held("INSERT pets", Side::Backend, "ReadyForQuery", Action::Hold(HOLD_INTERVAL)),
     ];
     let holds = holds.into_iter().filter(|fault| {
         sites
@@ -188,7 +188,7 @@ impl Shop {
                 return false;
             }
             let action = fault.action;
-            let injected = self.proxy.inject(fault, HELD).await;
+            let injected = self.proxy.inject(fault, HOLD_INTERVAL).await;
             if let (Some(_), Action::Hold(time) | Action::Halve(time)) = (&injected, action) {
                 tokio::time::sleep(time).await; // so that not all connections are held at once
             }
@@ -203,7 +203,7 @@ impl Shop {
     /// kept.
     async fn close(self, callers: Callers) {
         self.proxy.nothing_held().await;
-        let outcome = callers.stop().await;
+        let answers = callers.stop().await;
         let left_open = self.left_open().await;
         let injected = self.proxy.injected();
         let sites: BTreeSet<_> = injected.iter().map(|injected| &injected.site).collect();
@@ -213,11 +213,11 @@ impl Shop {
             sites.len(),
             self.sites().len()
         );
-        println!("{}", outcome.calls());
+        println!("{}", answers.counts());
         self.cores.gateway.crash().await;
         self.cores.first.crash().await;
-        outcome.assert_kept(&self.cores.second, self.counted).await;
-        outcome.assert_accounts_kept(&self.direct).await;
+        answers.assert_kept(&self.cores.second, self.counted).await;
+        answers.assert_accounts_kept(&self.direct).await;
         assert_eq!(left_open, 0, "connections were left in a transaction");
     }
 

@@ -11,10 +11,10 @@ use crate::petstore;
 /// Shell command that starts the core so that a limit on the size of files is an error and no signal.
 const UNSIGNALLED: [&str; 4] = ["-c", "trap '' XFSZ && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_petstore")];
 /// Time longer than the core waits for the lock (2 s).
-const LOCKED: Duration = Duration::from_millis(2_500);
+const LOCK_INTERVAL: Duration = Duration::from_millis(2_500);
 /// Time longer than a call may take altogether (4 s).
-const LOCKED_LONG: Duration = Duration::from_millis(4_500);
-const FULL: Duration = Duration::from_millis(200);
+const LONG_LOCK_INTERVAL: Duration = Duration::from_millis(4_500);
+const FULL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[tokio::test]
 async fn a_locked_or_full_file_and_kills_lose_and_duplicate_nothing() {
@@ -35,24 +35,24 @@ async fn a_locked_or_full_file_and_kills_lose_and_duplicate_nothing() {
             // Another part of a transaction finds room each time.
             let room = 32_768 + 4_096 * ((round * fills + fill) % 16);
             allow_files_of(&cores.first, &room.to_string()).await;
-            tokio::time::sleep(FULL).await;
+            tokio::time::sleep(FULL_INTERVAL).await;
             allow_files_of(&cores.first, "unlimited").await;
             goes_on(&callers).await;
         }
         cores = cores.restart_first(&shell, &UNSIGNALLED).await;
         goes_on(&callers).await;
         if round % 10 == 0 {
-            lock(&file, if round == 10 { LOCKED_LONG } else { LOCKED }).await;
+            lock(&file, if round == 10 { LONG_LOCK_INTERVAL } else { LOCK_INTERVAL }).await;
             goes_on(&callers).await;
         }
     }
     let faults = rounds * (fills + 1) + rounds.div_ceil(10);
-    let outcome = callers.stop().await;
-    println!("{faults} faults on SQLite; {}", outcome.calls());
+    let answers = callers.stop().await;
+    println!("{faults} faults on SQLite; {}", answers.counts());
     cores.gateway.crash().await;
     cores.first.crash().await;
-    outcome.assert_kept(&cores.second, counted).await;
-    outcome.assert_accounts_kept(&operator).await;
+    answers.assert_kept(&cores.second, counted).await;
+    answers.assert_accounts_kept(&operator).await;
 }
 
 /// Limits the size of the file: writes beyond this number of bytes fail as if it were full.

@@ -10,7 +10,7 @@ use petstore_test_servers::{
 };
 use tokio::io::AsyncWriteExt;
 
-use super::{AMPLE, NEVER, PATIENT, named, patient_limiter, settings};
+use super::{AMPLE, NEVER, PATIENT_TIMEOUT, named, patient_limiter, settings};
 use crate::rate_limit::{
     Decision, LimitKey, LimiterUnavailable, RateLimiter, RedisCallError, RedisDeadlines, RedisLimiter,
     RedisSettings, conformance::key,
@@ -36,7 +36,7 @@ async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
     // The deadline is 60 ms, to which a busy machine adds.
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
     // A first connection may take longer than a decision waits for it.
-    eventually(PATIENT, async || {
+    eventually(PATIENT_TIMEOUT, async || {
         let _ = take(limiter, &key(1, "any")).await;
         let last = limiter.last_error();
         if last == Some(fault) { Ok(()) } else { Err(format!("{last:?}")) }
@@ -46,7 +46,7 @@ async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
 }
 
 async fn works_again(limiter: &RedisLimiter) {
-    eventually(PATIENT, async || {
+    eventually(PATIENT_TIMEOUT, async || {
         take(limiter, &key(1, "any")).await.map_err(|_| format!("{:?}", limiter.last_error()))
     })
     .await;
@@ -180,7 +180,7 @@ async fn an_unreachable_cluster_node_affects_only_its_own_accounts() {
     cluster.node(0).resume();
     cluster.is_ok().await;
     for account in 1..=60 {
-        eventually(PATIENT, async || {
+        eventually(PATIENT_TIMEOUT, async || {
             take(&limiter, &key(account, "any")).await.map_err(|_| format!("{:?}", limiter.last_error()))
         })
         .await;

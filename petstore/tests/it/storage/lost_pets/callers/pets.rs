@@ -8,17 +8,17 @@ use petstore_testkit::{
 };
 use serde_json::json;
 
-use super::{CALL, Caller, PAUSE, REPEATED, within};
+use super::{CALL_TIMEOUT, Caller, REPEATED, RETRY_INTERVAL, within};
 
 impl Caller {
     /// Records a pet that was acknowledged, and looks for it through the other core.
     async fn acknowledge(&self, id: i64, name: String, category_id: i64) {
         let found = get_pet(&self.second, id).await;
-        let mut told = self.told();
+        let mut answers = self.answers();
         if found.is_err_and(|refusal| refusal.code() == Code::NotFound) {
-            told.invisible.push(name.clone());
+            answers.invisible.push(name.clone());
         }
-        told.pets.acknowledge(StoredPet { id, name, category_id });
+        answers.pets.acknowledge(StoredPet { id, name, category_id });
     }
 
     /// Creates pets with an `Idempotency-Key`, and retries until each is acknowledged.
@@ -60,7 +60,7 @@ impl Caller {
         while self.goes_on() {
             let number = self.next_number();
             let name = format!("over gRPC {number}");
-            let created = pets.create_pet(within(CALL, create_request(&name, number))).await;
+            let created = pets.create_pet(within(CALL_TIMEOUT, create_request(&name, number))).await;
             if self.count("create over gRPC", created.is_ok()).await {
                 let pet = created.unwrap().into_inner().pet.unwrap();
                 self.acknowledge(pet.id, name, number).await;
@@ -75,7 +75,8 @@ impl Caller {
             let number = self.next_number();
             let name = format!("impatiently {number}");
             let moment = Duration::from_micros(250 << (number % 10));
-            let (deadline, hangs_up) = if number % 2 == 0 { (moment, CALL) } else { (CALL, moment) };
+            let (deadline, hangs_up) =
+                if number % 2 == 0 { (moment, CALL_TIMEOUT) } else { (CALL_TIMEOUT, moment) };
             let mut request = create_request(&name, number);
             if number % 3 == 0 {
                 request.request_id = format!("impatient-{number}");
@@ -97,7 +98,8 @@ impl Caller {
             let number = self.next_number();
             let names = ["a", "b", "c"].map(|part| format!("batch {number} {part}"));
             let requests = names.iter().map(|name| create_request(name, number)).collect();
-            let created = pets.batch_create_pets(within(CALL, pb::BatchCreatePetsRequest { requests })).await;
+            let created =
+                pets.batch_create_pets(within(CALL_TIMEOUT, pb::BatchCreatePetsRequest { requests })).await;
             if self.count("create a batch", created.is_ok()).await {
                 let created = created.unwrap().into_inner().pets;
                 assert_eq!(created.len(), names.len());
@@ -105,7 +107,7 @@ impl Caller {
                     self.acknowledge(pet.id, name, number).await;
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -126,16 +128,16 @@ impl Caller {
             let mut attempts = 0..REPEATED;
             loop {
                 assert!(attempts.next().is_some(), "line {last_line} is never added");
-                let call = pets.import_pets(within(CALL, grpc::messages(vec![message.clone()])));
+                let call = pets.import_pets(within(CALL_TIMEOUT, grpc::messages(vec![message.clone()])));
                 let imported = call.await.map(|answer| answer.into_inner().last_line);
                 if self.count("import", imported.is_ok_and(|position| position == last_line)).await {
                     break;
                 }
             }
             for line in lines {
-                self.told().pets.acknowledge_name(format!("import line {line}"), line);
+                self.answers().pets.acknowledge_name(format!("import line {line}"), line);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -147,7 +149,7 @@ impl Caller {
             self.count("list pets of a status", page.status() == 200).await;
             let one = get_pet(&self.first, 1).await;
             self.count("get a pet", one.is_ok()).await;
-            tokio::time::sleep(PAUSE / 4).await;
+            tokio::time::sleep(RETRY_INTERVAL / 4).await;
         }
     }
 }
@@ -159,6 +161,6 @@ pub(super) fn create_request(name: &str, number: i64) -> pb::CreatePetRequest {
 
 #[expect(deprecated, reason = "removed on REST alone")]
 async fn get_pet(core: &Channel, pet_id: i64) -> Result<(), Status> {
-    let request = within(CALL, pb::GetPetRequest { pet_id });
+    let request = within(CALL_TIMEOUT, pb::GetPetRequest { pet_id });
     pb::pet_store_client::PetStoreClient::new(core.clone()).get_pet(request).await.map(drop)
 }

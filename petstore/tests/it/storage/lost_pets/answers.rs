@@ -9,7 +9,7 @@ use super::cores::{all_orders, all_pets};
 
 /// Record of the answers to the callers.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Answers {
     pub(super) pets: Ledger,
     /// Pets that were acknowledged and that the other core did not have at that time, and orders that the
     /// first core did not have.
@@ -24,15 +24,10 @@ pub(super) struct Told {
     pub(super) calls: BTreeMap<&'static str, (u64, u64)>,
 }
 
-/// Record of the answers, to be compared with what a core has.
-pub(super) struct Outcome {
-    pub(super) told: Told,
-}
-
-impl Outcome {
+impl Answers {
     /// Returns the numbers of successes and refusals of each kind of call.
-    pub(super) fn calls(&self) -> String {
-        let calls = self.told.calls.iter();
+    pub(super) fn counts(&self) -> String {
+        let calls = self.calls.iter();
         let calls: Vec<_> =
             calls.map(|(kind, (done, refused))| format!("{kind}: {done} ({refused})")).collect();
         format!("calls that succeeded (and were refused): {}", calls.join(", "))
@@ -40,8 +35,8 @@ impl Outcome {
 
     /// Fails unless this core has everything that was acknowledged, and nothing twice.
     pub(super) async fn assert_kept(&self, core: &Server, counted: i64) {
-        let verdict = self.told.pets.judge(&all_pets(core).await);
-        println!("pets: {verdict}; {} not visible at once", self.told.invisible.len());
+        let verdict = self.pets.judge(&all_pets(core).await);
+        println!("pets: {verdict}; {} not visible at once", self.invisible.len());
         let (mut orders, mut twice) = (BTreeMap::new(), Vec::new());
         for order in all_orders(core).await {
             twice.extend(orders.insert(order.quantity, (order.id, order.status)));
@@ -49,27 +44,26 @@ impl Outcome {
         let is_kept = |quantity: &i32, (id, status): &(i64, i32)| {
             orders.get(quantity).is_some_and(|(kept_id, kept_status)| kept_id == id && kept_status >= status)
         };
-        let lost: Vec<_> =
-            self.told.orders.iter().filter(|(quantity, order)| !is_kept(quantity, order)).collect();
+        let lost: Vec<_> = self.orders.iter().filter(|(quantity, order)| !is_kept(quantity, order)).collect();
         println!(
             "orders: {} acknowledged, {} lost, {} duplicated",
-            self.told.orders.len(),
+            self.orders.len(),
             lost.len(),
             twice.len()
         );
         let succeeded = reported_usage(core, counted).await;
-        println!("reports of usage: {} acknowledged, {succeeded} counted", self.told.reports);
+        println!("reports of usage: {} acknowledged, {succeeded} counted", self.reports);
 
         verdict.assert_clean();
-        assert!(self.told.invisible.is_empty(), "not visible at once: {:?}", self.told.invisible);
+        assert!(self.invisible.is_empty(), "not visible at once: {:?}", self.invisible);
         assert!(lost.is_empty() && twice.is_empty(), "orders: {lost:?} lost, {twice:?} placed twice");
-        assert_eq!(succeeded, self.told.reports, "every report counts once");
+        assert_eq!(succeeded, self.reports, "every report counts once");
     }
 
     /// Fails unless the operator's command lists every account that was acknowledged.
     pub(super) async fn assert_accounts_kept(&self, operator: &Installation) {
         let accounts = operator.json(&["account", "list"]).await;
-        for (name, is_changed) in &self.told.accounts {
+        for (name, is_changed) in &self.accounts {
             let kept =
                 accounts["accounts"].as_array().unwrap().iter().find(|account| account["name"] == **name);
             let kept = kept.unwrap_or_else(|| panic!("account {name} was acknowledged, and is lost"));
