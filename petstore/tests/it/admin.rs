@@ -1,4 +1,4 @@
-//! What operators do: commands, the admin API, the console, and explanations of refusals.
+//! Operators: commands, the admin API, the console, and explanations of refusals.
 
 mod api;
 mod command_line;

@@ -313,7 +313,8 @@ async fn an_address_at_its_connection_limit_gets_no_more() {
 
 #[tokio::test]
 async fn the_head_timeout_begins_with_the_first_byte() {
-    let (head, idle) = (4 * SHORT_TIMEOUT, 32 * SHORT_TIMEOUT); // a busy machine does not make both equally long
+    // A busy machine does not make both equally long.
+    let (head, idle) = (4 * SHORT_TIMEOUT, 32 * SHORT_TIMEOUT);
     let limits = ServerLimits { header_read_timeout: head, idle, ..patient() };
     let server = Running::start(app(), limits).await;
     let mut stream = server.send(GET_PEER).await;

@@ -34,7 +34,7 @@ def cpu_seconds(root):
             ticks = sum(sum(map(int, fields(pid)[11:15])) for pid in pids)
         except OSError:
             continue
-        if sorted(pids) == sorted(tree(root)):  # nobody has ended in between and taken its time along
+        if sorted(pids) == sorted(tree(root)):  # no process has ended in between and taken its time along
             return ticks / TICKS
     raise RuntimeError(f"process {root} never stands still")
 

@@ -1,4 +1,4 @@
-//! What a gateway answers with a core, and without.
+//! Answers of a gateway with a core, and without.
 
 use std::{
     net::SocketAddr,

@@ -32,7 +32,7 @@ export async function auditPage({ parameters }) {
   ];
 }
 
-// The beginning of a day, or of the one so many days later.
+// The beginning of a day, or of the day `later` days after it.
 function midnight(day, later = 0) {
   if (day === "") return "";
   return new Date(Date.parse(`${day}T00:00:00Z`) + later * 86_400_000).toISOString();
@@ -51,14 +51,14 @@ function target(event) {
   ];
 }
 
-const TOLD_ELSEWHERE = ["id", "createTime"]; // by what it was done to, and when
+const SHOWN_ELSEWHERE = ["id", "createTime"]; // by what it was done to, and when
 
 // The members that differ, before and after.
 function changes(event) {
   const [before, { old, new: made, ...others }] = [event.beforeJson, event.afterJson].map(parsed);
-  // A rotation tells two keys: the old one as it is now, and the new one.
+  // A rotation reports two keys: the old one in its present state, and the new one.
   const after = { ...others, ...old, ...named("new key's ", made) };
-  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !TOLD_ELSEWHERE.includes(name) && text(before[name]) !== text(after[name]));
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !SHOWN_ELSEWHERE.includes(name) && text(before[name]) !== text(after[name]));
   if (names.length === 0) return "";
   return element(
     "ul",

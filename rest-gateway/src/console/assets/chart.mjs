@@ -78,7 +78,7 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-// The periods from `first` on, `length` ms each, with zeros where nothing is told; shorter ones are added up.
+// The periods from `first` on, `length` ms each, with zeros where nothing was reported. Shorter periods are added up.
 export function filledIn(periods, { first, length, count, label }) {
   const sums = Array.from({ length: count }, () => ({}));
   for (const { startTime, counts } of periods) {

@@ -91,7 +91,7 @@ local function read_windows(owner)
   return unpack(WINDOWS, kept)
 end
 
--- A window is kept for its length beyond its end: so long it may be running again if the clock is set back.
+-- A window is kept for its length beyond its end, because it may be running again if the clock is set back.
 local function windows_till(minute, day, abuse_till)
   return max(minute + 2 * MINUTE, day + 2 * DAY, abuse_till)
 end

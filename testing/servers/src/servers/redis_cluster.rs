@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::{
     program::run,
     redis::{HINT, RedisOptions, RedisServer},
-    supervised::DEADLINE,
+    supervised::SERVER_TIMEOUT,
 };
 use crate::eventually;
 
@@ -52,7 +52,7 @@ impl RedisCluster {
     /// Waits until every node says that all slots are served.
     pub async fn is_ok(&self) {
         for node in &self.nodes {
-            eventually(DEADLINE, async || {
+            eventually(SERVER_TIMEOUT, async || {
                 let info = node.try_cli(&["CLUSTER", "INFO"]).await?;
                 if info.contains("cluster_state:ok") { Ok(()) } else { Err(info) }
             })
