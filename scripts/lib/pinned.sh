@@ -19,3 +19,10 @@ install_python() { # REQUIREMENTS FOLDER
   "$2/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$1"
   cp "$1" "$2/.installed-from"
 }
+
+# A program from crates.io into FOLDER/bin, with the dependencies of its own lock file. Without optimisation, which would
+# take longer than it saves.
+install_cargo() { # PACKAGE VERSION FOLDER
+  if grep -qs "^\"$1 $2 " "$3/.crates.toml"; then return; fi
+  CARGO_PROFILE_DEV_DEBUG=0 cargo install "$1" --version "$2" --locked --debug --quiet --root "$3"
+}
