@@ -90,10 +90,6 @@ pub(crate) enum ApiError {
     /// Refusal by the core, with its own message.
     #[error("{message}")]
     Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
-    /// Refusal by the core of query parameters. `cursor` is the part of the message about the cursor, if
-    /// there is one.
-    #[error("{message}")]
-    CoreParameter { message: String, cursor: Option<String> },
     #[error("the service is not available at the moment")]
     Unavailable { retry_after: Option<Duration> },
     #[error("the service has more to do than it can; try again later")]
@@ -133,7 +129,7 @@ impl ApiError {
             Self::RequestTimeout => ErrorReason::RequestTimeout,
             Self::MalformedJson(_) => ErrorReason::MalformedJson,
             Self::ValidationFailed(_) => ErrorReason::ValidationFailed,
-            Self::InvalidParameter(_) | Self::CoreParameter { .. } => ErrorReason::InvalidParameter,
+            Self::InvalidParameter(_) => ErrorReason::InvalidParameter,
             Self::InvalidCursor(_) => ErrorReason::InvalidCursor,
             Self::InvalidIdempotencyKey => ErrorReason::InvalidIdempotencyKey,
             Self::IdempotencyInProgress { .. } => ErrorReason::IdempotencyInProgress,
@@ -234,7 +230,7 @@ fn help_link(reason: ErrorReason) -> String {
 }
 
 /// Returns the time in whole seconds, rounded up and at least 1: `Retry-After: 0` would invite a tight loop.
-const fn whole_seconds(wait: Duration) -> u64 {
+pub(crate) const fn whole_seconds(wait: Duration) -> u64 {
     let secs = wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64);
     if secs == 0 { 1 } else { secs }
 }

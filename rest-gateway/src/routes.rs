@@ -7,6 +7,7 @@ mod pets;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, Uri, header};
+use petstore_api_key::List;
 use petstore_proto::v1::ListOrdersRequest;
 
 use crate::{
@@ -44,16 +45,13 @@ pub(crate) async fn handle(
 /// of them.
 async fn list_orders(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
     let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
-    paging::list("/v1/store/orders", query, |PageRequest { page_size, page_token, .. }| async move {
+    let fetch = |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
         let page = gateway.core.call(request, caller).await?;
-        Ok(AnsweredPage {
-            body: orders_body(&page.orders),
-            next_page_token: page.next_page_token,
-            status: None,
-        })
-    })
-    .await
+        let body = orders_body(&page.orders);
+        Ok(AnsweredPage { body, next_page_token: page.next_page_token, status: None })
+    };
+    paging::list("/v1/store/orders", |_| List::Orders, query, fetch).await
 }
 
 /// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.

@@ -46,7 +46,7 @@ impl PageTokens {
         Violation::new("page_token", "must be the unchanged one of the page before, with the same filters");
 
     /// Returns the token of the page that follows the row with this position. It is opaque to clients, like
-    /// [`PageToken`](super::PageToken).
+    /// [`PageToken`](petstore_api_key::PageToken).
     pub(crate) fn token(&self, last: &str) -> String {
         format!("{}.{last}.{:08x}", self.list.letter(), self.checksum(last))
     }

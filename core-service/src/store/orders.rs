@@ -1,12 +1,13 @@
 //! Orders in the database.
 
+use petstore_api_key::List;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, SqlErr,
     sea_query::Expr,
 };
 
 use super::{Session, Store, entity::order};
-use crate::domain::{List, ListOrders, NewOrder, Order, OrderId, OrderStatus, Page, PetStoreError};
+use crate::domain::{ListOrders, NewOrder, Order, OrderId, OrderStatus, Page, PetStoreError};
 
 impl Store {
     /// Places an order, and assigns its identifier. The foreign key checks that the pet exists.

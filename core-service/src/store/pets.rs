@@ -6,7 +6,7 @@ use moka::sync::Cache;
 use sea_orm::DbErr;
 
 use super::{Store, entity::pet};
-use crate::domain::{Batch, List, ListPets, NewPet, Page, Pet, PetId, PetStoreError};
+use crate::domain::{Batch, ListPets, NewPet, Page, Pet, PetId, PetStoreError, list_of_pets};
 
 mod creates;
 mod reads;
@@ -64,7 +64,7 @@ impl Store {
             None => self.first_pet_rows(list, limit).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
-        Ok(Page::cut(pets, list.size, List::Pets(list.status), |pet| pet.id.0))
+        Ok(Page::cut(pets, list.size, list_of_pets(list.status), |pet| pet.id.0))
     }
 
     async fn first_pet_rows(&self, list: ListPets, limit: usize) -> Result<Vec<pet::Model>, PetStoreError> {

@@ -21,7 +21,7 @@
 //!
 //! [`OperatorToken`] is the credential of an operator or of a session that an operator has opened. It has the
 //! same form, with other prefixes. [`ServiceToken`] is the secret between gateway and core. Clients do not
-//! have it.
+//! have it. [`PageToken`] is no secret: it has its home here because gateway and core both judge it.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -30,10 +30,12 @@ use sha2::{Digest, Sha256};
 mod bearer;
 mod form;
 mod operator_token;
+mod page_token;
 mod service_token;
 
 pub use bearer::{BearerError, bearer};
 pub use operator_token::OperatorToken;
+pub use page_token::{List, PageToken};
 pub use service_token::{InvalidServiceToken, ServiceToken};
 
 const KEY_LEN: usize = "pet_live_".len() + form::SECRET_LEN;

@@ -11,7 +11,7 @@ use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::error::{ApiError, error_response};
+use crate::error::{ApiError, error_response, whole_seconds};
 
 const REASON_PREFIX: &str = "ADMIN_ERROR_REASON_";
 
@@ -115,7 +115,7 @@ impl From<&Status> for AdminError {
             (None, Code::Unimplemented) => Self::NotServed,
             (None, code) => {
                 let mut error = ApiError::from(status);
-                if let ApiError::Core { message, .. } | ApiError::CoreParameter { message, .. } = &mut error
+                if let ApiError::Core { message, .. } = &mut error
                     && let Some(in_json) = violations_in_json(status)
                 {
                     *message = in_json;
@@ -186,8 +186,7 @@ impl IntoResponse for AdminError {
 fn refusal(reason: AdminErrorReason, message: &str, retry_after: Option<Duration>) -> Response {
     let mut response = error_response(explain(reason).status, code(reason), message);
     if let Some(retry_after) = retry_after {
-        let secs = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(retry_after)));
     }
     if reason == AdminErrorReason::InvalidOperatorToken {
         let challenge = HeaderValue::from_static(r#"Bearer realm="petstore-admin""#);

@@ -25,12 +25,6 @@ impl From<&Status> for ApiError {
             Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
             Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },
             Some(ErrorReason::IdempotencyKeyReused) => Self::IdempotencyKeyReused,
-            Some(ErrorReason::InvalidParameter) => {
-                let violations = status.get_details_bad_request().map(|details| details.field_violations);
-                let cursor = violations.into_iter().flatten().find(|violation| violation.field == "cursor");
-                let cursor = cursor.map(|violation| format!("{} {}", violation.field, violation.description));
-                Self::CoreParameter { message: status.message().to_owned(), cursor }
-            }
             Some(reason) => Self::Core { reason, message: status.message().to_owned(), retry_after },
             None => match status.code() {
                 Code::InvalidArgument => Self::ValidationFailed("the request is not valid".to_owned()),

@@ -5,6 +5,7 @@ mod query;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use petstore_api_key::{List, PageToken};
 use petstore_proto::v1::PetStatus;
 
 use links::ListUrl;
@@ -18,7 +19,7 @@ const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 /// Page that a client requests, as the core receives it.
 #[derive(Debug)]
 pub(super) struct PageRequest {
-    /// Number of rows. 0 means the core's default. A negative number means none, which the core refuses.
+    /// Number of rows. 0 means the core's default.
     pub(super) page_size: i32,
     /// Cursor; empty for the first page.
     pub(super) page_token: String,
@@ -35,17 +36,19 @@ pub(super) struct AnsweredPage {
     pub(super) status: Option<PetStatus>,
 }
 
-/// Answers with a page of the list at `path`, which `fetch` gets from the core.
+/// Answers with a page of the list at `path`, which `fetch` gets from the core. `list` names the list with a
+/// status in cursors.
 pub(super) async fn list<F>(
     path: &str,
+    list: fn(PetStatus) -> List,
     query: Query<'_>,
-    fetch: impl Fn(PageRequest) -> F,
+    fetch: impl FnOnce(PageRequest) -> F,
 ) -> Result<Response, ApiError>
 where
     F: Future<Output = Result<AnsweredPage, ApiError>>,
 {
     let Query { limit: Ok(limit), status: Ok(status), cursor: Ok(cursor) } = query else {
-        return Err(refuse(query, fetch).await);
+        return Err(refusal(query, list));
     };
     let is_first = cursor.is_none();
     let page = fetch(PageRequest {
@@ -60,31 +63,21 @@ where
     Ok(answer(&list, is_first, page.body, &page.next_page_token))
 }
 
-/// Size of a page that the core refuses before it reads a row.
-const NO_PAGE: i32 = -1;
-
-/// Returns the error of a query. Only the core can distinguish a good cursor from a bad one. So a cursor
-/// beside other faults is sent to the core too, in a call that the core refuses in any case. Its refusal
-/// shows if the cursor is a fault.
-async fn refuse<F>(query: Query<'_>, fetch: impl Fn(PageRequest) -> F) -> ApiError
-where
-    F: Future<Output = Result<AnsweredPage, ApiError>>,
-{
-    let Query { limit, status, cursor } = query;
-    let cursor = match cursor {
-        Ok(Some(cursor)) => {
-            let status = status.as_ref().copied().unwrap_or_default().unwrap_or_default();
-            let request = PageRequest { page_size: NO_PAGE, page_token: cursor.into(), status };
-            match fetch(request).await {
-                Err(ApiError::CoreParameter { cursor, .. }) => cursor,
-                // An outage is not a fault of the query, and its other faults are certain.
-                Ok(_) | Err(_) => None,
-            }
-        }
-        Ok(None) => None,
-        Err(fault) => Some(fault),
-    };
-    refusal([limit.err(), status.err()], cursor)
+/// Returns one error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
+///
+/// Only a cursor beside other faults is judged here. Any other is judged by the core, which may write and read
+/// newer ones than this gateway.
+fn refusal(query: Query<'_>, list: fn(PetStatus) -> List) -> ApiError {
+    let list = list(query.status.as_ref().copied().unwrap_or_default().unwrap_or_default());
+    let cursor = query.cursor.and_then(|cursor| match cursor {
+        Some(cursor) => PageToken::parse(&cursor, list).map(drop).map_err(|rule| format!("cursor {rule}")),
+        None => Ok(()),
+    });
+    let others: Vec<String> = [query.limit.err(), query.status.err()].into_iter().flatten().collect();
+    match cursor.err() {
+        Some(cursor) if others.is_empty() => ApiError::InvalidCursor(cursor),
+        cursor => ApiError::InvalidParameter(others.into_iter().chain(cursor).collect::<Vec<_>>().join("; ")),
+    }
 }
 
 /// Returns a page with links to the others. An empty `next_page_token` means that it is the last.
@@ -98,15 +91,6 @@ fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) 
         response.headers_mut().insert(X_NEXT_CURSOR, cursor);
     }
     response
-}
-
-/// Returns one error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
-fn refusal(others: impl IntoIterator<Item = Option<String>>, cursor: Option<String>) -> ApiError {
-    let others: Vec<String> = others.into_iter().flatten().collect();
-    match cursor {
-        Some(cursor) if others.is_empty() => ApiError::InvalidCursor(cursor),
-        cursor => ApiError::InvalidParameter(others.into_iter().chain(cursor).collect::<Vec<_>>().join("; ")),
-    }
 }
 
 #[cfg(test)]
@@ -135,10 +119,31 @@ mod tests {
 
     #[test]
     fn a_faulty_cursor_has_a_code_of_its_own_only_when_it_is_the_only_fault() {
-        let fault = |text: &str| Some(text.to_owned());
-        assert_eq!(refusal([None, None], fault("c")), ApiError::InvalidCursor("c".to_owned()));
-        assert_eq!(refusal([fault("a"), None], None), ApiError::InvalidParameter("a".to_owned()));
-        let all = refusal([fault("a"), fault("b")], fault("c"));
-        assert_eq!(all, ApiError::InvalidParameter("a; b; c".to_owned()));
+        let pets = |status| List::Pets(status as u8);
+        let sold = PageToken { list: pets(PetStatus::Sold), last_id: 7 };
+        let empty = "cursor must be given once, as the page before has it";
+        let refused = |query: &str| refusal(Query::parse(query), pets);
+        assert_eq!(refused("cursor="), ApiError::InvalidCursor(empty.to_owned()));
+        let limit = "limit must be a whole number from 1 to 100";
+        for (query, faults) in [
+            ("limit=0".to_owned(), limit.to_owned()),
+            (format!("limit=0&cursor={sold}"), limit.to_owned()),
+            ("limit=0&cursor=".to_owned(), format!("{limit}; {empty}")),
+            ("limit=0&cursor=x".to_owned(), format!("{limit}; cursor must be the unchanged one of the page before")),
+            (
+                format!("limit=0&status=pending&cursor={sold}"),
+                format!("{limit}; cursor belongs to a list with another status"),
+            ),
+            (
+                format!("limit=0&status=x&cursor={sold}"),
+                format!("{limit}; status must be one of available, pending, sold"),
+            ),
+        ] {
+            assert_eq!(refused(&query), ApiError::InvalidParameter(faults), "{query}");
+        }
+        let ApiError::InvalidParameter(faults) = refusal(Query::parse(&format!("limit=0&cursor={sold}")), |_| List::Orders) else {
+            panic!("there are several faults")
+        };
+        assert_eq!(faults, format!("{limit}; cursor belongs to another list"));
     }
 }

@@ -3,6 +3,7 @@
 use axum::{extract::Request, response::Response};
 use http::{HeaderValue, StatusCode, Uri, header};
 use percent_encoding::percent_decode_str;
+use petstore_api_key::List;
 use petstore_proto::v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, PetStatus};
 
 use super::{
@@ -21,17 +22,14 @@ use crate::{
 
 /// Handles `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).
 pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
-    paging::list(
-        "/v1/pets",
-        Query::parse(uri.query().unwrap_or_default()),
-        |PageRequest { page_size, page_token, status }| async move {
-            let request = ListPetsRequest { page_size, page_token, status: status.into() };
-            let page = gateway.core.call(request, caller).await?;
-            let (body, status) = (pets_body(&page.pets), PetStatus::try_from(page.status).ok());
-            Ok(AnsweredPage { body, next_page_token: page.next_page_token, status })
-        },
-    )
-    .await
+    let query = Query::parse(uri.query().unwrap_or_default());
+    let fetch = |PageRequest { page_size, page_token, status }| async move {
+        let request = ListPetsRequest { page_size, page_token, status: status.into() };
+        let page = gateway.core.call(request, caller).await?;
+        let (body, status) = (pets_body(&page.pets), PetStatus::try_from(page.status).ok());
+        Ok(AnsweredPage { body, next_page_token: page.next_page_token, status })
+    };
+    paging::list("/v1/pets", |status| List::Pets(status as u8), query, fetch).await
 }
 
 /// Handles `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated, see [`GET_PET_DEPRECATION`].

@@ -79,7 +79,7 @@ fn parse_limit(parameter: Parameter<'_>) -> Result<Option<u8>, String> {
     parameter.judge(whole_number, || format!("limit must be a whole number from 1 to {MAX_LIMIT}"))
 }
 
-/// Parses `cursor`. It is opaque here: the core decides if it is a cursor.
+/// Parses `cursor`, whose content is judged later.
 fn parse_cursor(parameter: Parameter<'_>) -> Result<Option<Cow<'_, str>>, String> {
     parameter.judge(
         |cursor| (!cursor.is_empty()).then_some(cursor),
