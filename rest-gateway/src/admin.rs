@@ -99,15 +99,13 @@ fn method_name(binding: &Binding) -> &'static str {
     }
 }
 
-/// Names the request, and writes one line of the log when an operator's request is answered.
-pub(crate) async fn identify(
-    State(state): State<Arc<AdminState>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let request_id = RequestId::from_headers(request.headers(), &state.gateway.clock);
+/// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it. All
+/// that can refuse the request belongs into `next`.
+pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next) -> Response {
+    let GatewayState { clock, settings, .. } = &**gateway.state();
+    let request_id = RequestId::from_headers(request.headers(), clock);
     request.headers_mut().insert(X_REQUEST_ID, request_id.as_header().clone());
-    let client = client(request.headers(), request.extensions(), &state.gateway.settings.trusted_proxies);
+    let client = client(request.headers(), request.extensions(), &settings.trusted_proxies);
     let is_of_api = request.uri().path().starts_with("/admin/");
     let http_method = request.method().clone();
     let mut response = next.run(request).await;
@@ -128,6 +126,24 @@ pub(crate) async fn identify(
         );
     }
     response
+}
+
+/// Returns the request with its whole body in memory, for the handlers of the admin port, which then need no
+/// bounds for reading it.
+///
+/// # Errors
+/// If the body is too large, too late, broken, or in an unknown transfer coding. The error is the response
+/// with its Error body.
+pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
+    let (parts, body) = request.into_parts();
+    let read = async {
+        request_body::check_transfer_coding(&parts.headers)?;
+        request_body::read(body).await
+    };
+    match read.await {
+        Ok(body) => Ok(Request::from_parts(parts, body.into())),
+        Err(error) => Err(AdminError::from(error).into_response()),
+    }
 }
 
 /// Translates the request, calls the core and translates the answer.
@@ -188,8 +204,8 @@ pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) ->
 }
 
 impl AdminState {
-    pub(crate) fn new(gateway: Gateway) -> Self {
-        Self { gateway: gateway.into_state(), calls: Semaphore::new(MAX_CALLS) }
+    pub(crate) fn new(gateway: &Gateway) -> Self {
+        Self { gateway: Arc::clone(gateway.state()), calls: Semaphore::new(MAX_CALLS) }
     }
 
     /// Returns the operator's token, which the core will judge, and the address that the request came from.

@@ -76,11 +76,11 @@ struct Console {
 }
 
 /// Returns the admin API, below `/admin/v1`, and the console on top of it. The public port must not serve
-/// them. Each request needs the address of its peer (`axum::extract::ConnectInfo<SocketAddr>`).
-pub fn admin_router(gateway: Gateway) -> Router {
-    let state = Arc::new(AdminState::new(gateway));
-    let api = admin::api(Arc::clone(&state));
-    console(api.clone()).merge(api).layer(middleware::from_fn_with_state(state, admin::identify))
+/// them. Each request needs the address of its peer (`axum::extract::ConnectInfo<SocketAddr>`), and passes
+/// through [`answer_operator`](crate::answer_operator) first.
+pub fn admin_router(gateway: &Gateway) -> Router {
+    let api = admin::api(Arc::new(AdminState::new(gateway)));
+    console(api.clone()).merge(api)
 }
 
 /// Returns the console in front of an admin API, which is a router that serves `/admin/v1/…`.

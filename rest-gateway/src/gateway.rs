@@ -106,8 +106,8 @@ impl Gateway {
         Box::pin(self.0.keys.poll_once())
     }
 
-    pub(crate) fn into_state(self) -> Arc<GatewayState> {
-        self.0
+    pub(crate) const fn state(&self) -> &Arc<GatewayState> {
+        &self.0
     }
 
     /// Returns the metrics of the gateway.

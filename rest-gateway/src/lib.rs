@@ -30,11 +30,10 @@ pub mod server;
 pub mod tls;
 mod usage;
 
-pub use admin::{admin_of, admin_reason, call_admin};
+pub use admin::{admin_of, admin_reason, answer_operator, call_admin, with_whole_body};
 pub use console::admin_router;
 pub use cors::{CorsOrigin, InvalidCorsOrigin};
 pub use error::error_response;
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
 pub use openapi::document as openapi;
-pub use request_body::with_whole_body;
 pub use router::RestApp;

@@ -2,11 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use axum::{
-    body::Body,
-    extract::Request,
-    response::{IntoResponse, Response},
-};
+use axum::{body::Body, extract::Request};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::Body as _;
@@ -22,7 +18,7 @@ pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
 }
 
 /// Returns the whole body: at most 64 KiB, which must arrive within 5 s.
-async fn read(body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn read(body: Body) -> Result<Bytes, ApiError> {
     const MAX_LEN: usize = 64 * 1024;
     // With a Content-Length, the lower bound is known before a byte has been read.
     if body.size_hint().lower() > MAX_LEN as u64 {
@@ -49,28 +45,6 @@ pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), ApiError>
         (Some(_), Some(_)) => false,
     };
     if is_known { Ok(()) } else { Err(ApiError::UnsupportedTransferCoding) }
-}
-
-/// Returns the request with its whole body in memory, for the handlers of the admin port, which then need no
-/// bounds for reading it.
-///
-/// # Errors
-/// If the body is too large, too late, broken, or in an unknown transfer coding. The error is the response
-/// with its Error body.
-pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
-    let (parts, body) = request.into_parts();
-    let read = async {
-        check_transfer_coding(&parts.headers)?;
-        read(body).await
-    };
-    match read.await {
-        Ok(body) => Ok(Request::from_parts(parts, body.into())),
-        Err(error) => {
-            let mut response = error.into_response();
-            response.headers_mut().remove(header::LINK); // to pages that are on the public port
-            Err(response)
-        }
-    }
 }
 
 /// Returns `true` if the body is declared as JSON in UTF-8 without a content coding, or not declared at all.

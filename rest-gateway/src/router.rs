@@ -48,7 +48,7 @@ pub struct RestApp {
 impl From<Gateway> for RestApp {
     fn from(gateway: Gateway) -> Self {
         let pages = docs::routes().route("/openapi.json", openapi::route());
-        Self { gateway: gateway.into_state(), pages: pages.fallback(async || ApiError::RouteNotFound) }
+        Self { gateway: Arc::clone(gateway.state()), pages: pages.fallback(async || ApiError::RouteNotFound) }
     }
 }
 

@@ -18,7 +18,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use petstore_gateway::{PartState, admin_of, admin_router, error_response, with_whole_body};
+use petstore_gateway::{
+    Gateway, PartState, admin_of, admin_router, answer_operator, error_response, with_whole_body,
+};
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
@@ -70,6 +72,11 @@ impl Health {
         let _ = self.sources.set(sources);
     }
 
+    /// Returns the gateway of this process, if it has one, once it exists.
+    fn gateway(&self) -> Option<&Gateway> {
+        self.sources.get()?.gateway.as_ref()
+    }
+
     async fn readiness(&self) -> Readiness {
         let parts = match self.sources.get() {
             Some(sources) => sources.states().await,
@@ -87,16 +94,16 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, 
         health.update_metrics().await;
         ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())
     };
-    let restricted = Router::new()
+    let mut restricted = Router::new()
         .route("/metrics", get(show_metrics))
-        .route("/admin/v1/{*path}", any(admin_api))
-        .route("/", any(admin_api))
-        .route("/console", any(admin_api))
-        .route("/console/", any(admin_api))
-        .route("/console/{*path}", any(admin_api))
-        .route("/log-level", get(log_level).put(set_log_level))
+        .route("/log-level", get(log_level).put(set_log_level));
+    for path in ["/admin/v1/{*path}", "/", "/console", "/console/", "/console/{*path}"] {
+        restricted = restricted.route(path, any(admin_api));
+    }
+    let restricted = restricted
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
-        .layer(middleware::from_fn_with_state(names.into(), host::check));
+        .layer(middleware::from_fn_with_state(names.into(), host::check))
+        .layer(middleware::from_fn_with_state(health.clone(), recorded));
     Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
@@ -104,6 +111,15 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, 
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(health)
+}
+
+/// Forwards a request, which the gateway names and logs if this is its port. Metrics are not asked for by
+/// operators.
+async fn recorded(State(health): State<Health>, request: Request, next: Next) -> Response {
+    match health.gateway().filter(|_| request.uri().path() != "/metrics") {
+        Some(gateway) => answer_operator(gateway, request, next).await,
+        None => next.run(request).await,
+    }
 }
 
 /// Forwards a request with its whole body, unless there are too many.
@@ -129,9 +145,7 @@ async fn readyz(State(health): State<Health>) -> Response {
 /// Serves the admin API and the console, if this is the port of a gateway. They are created with the first
 /// request because they take memory that few gateways need.
 async fn admin_api(State(health): State<Health>, request: Request) -> Response {
-    let Some(gateway) = health.sources.get().and_then(|sources| sources.gateway.clone()) else {
-        return not_found().await;
-    };
+    let Some(gateway) = health.gateway() else { return not_found().await };
     let router = health.admin_api.get_or_init(|| admin_router(gateway));
     router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }

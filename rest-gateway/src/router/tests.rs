@@ -223,7 +223,7 @@ async fn a_configured_origin_may_read_every_answer() {
 
 #[tokio::test]
 async fn every_outcome_of_a_route_is_a_complete_answer() {
-    let gateway = without_core(&[]).into_state();
+    let gateway = Arc::clone(without_core(&[]).state());
     let panics = async |_: Admitted| -> Response { panic!("a route panics") };
     let app = |request| pipeline::handle(&gateway, request, PEER, panics);
     let answer = ask_with(app, "OPTIONS", "/v1/pets/1", &[]).await;

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use petstore_testkit::{Answer, Client, Installation, Server, eventually};
+use petstore_testkit::{Answer, Client, Installation, Server, eventually, raw};
 use serde_json::{Value, json};
 
 use crate::{first_client, petstore, serve};
@@ -109,6 +109,29 @@ async fn an_operators_request_is_one_log_line_with_operator_action_and_address()
         [json!("first"), Value::Null, json!("CreateSession"), json!(200)]
     );
     assert!(!server.stderr().contains(token.trim()) && !server.stderr().contains("pet_op_0000"));
+}
+
+#[tokio::test]
+async fn an_operators_request_that_is_refused_before_its_operation_is_named_and_logged_too() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--log-format", "json"])).await;
+    server.ready().await;
+    let api = "POST /admin/v1/accounts";
+    for (request_id, request, fields, status) in [
+        ("desk-0001", api, "Host: localhost\r\nContent-Length: 65537", 413),
+        ("desk-0002", api, "Host: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0", 501),
+        ("desk-0003", api, "Host: evil.example", 421),
+        ("desk-0004", "POST /console/session", "Host: localhost\r\nContent-Length: 65537", 413),
+        ("desk-0005", "PUT /log-level", "Host: localhost\r\nContent-Length: 65537", 413),
+    ] {
+        let request = format!(
+            "{request} HTTP/1.1\r\nConnection: close\r\nX-Request-Id: {request_id}\r\n{fields}\r\n\r\n"
+        );
+        let answer = raw::answer(&raw::exchange(server.address("admin"), request.as_bytes()).await);
+        assert_eq!(answer.assert_status(status).header("x-request-id"), request_id, "{request}");
+        let line = line_of(&server, request_id).await;
+        assert_eq!((&line["client"], &line["status"]), (&json!("127.0.0.1"), &json!(status)), "{line}");
+    }
 }
 
 /// Returns a client of the admin port for the first operator.
