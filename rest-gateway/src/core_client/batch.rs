@@ -1,24 +1,38 @@
 //! Batches of calls: calls that wait at the same time are sent to the core in one message, and each answer
-//! returns as soon as it is known.
+//! returns as soon as it is known. Each call keeps its own deadline, and cancelling one cancels no other.
 //!
-//! No call waits for others: the first one is sent at once, in a batch with no other. Calls that arrive
-//! before the core has begun to answer are queued, and sent as the next batch. A batch that is slow to answer
-//! delays the next one for [`HOLD`] at most. Each call keeps its own deadline, and cancelling one cancels no
-//! other.
+//! # The rule of gathering
+//!
+//! Four queues share the cost of a round trip by one rule, and name its parts alike: calls to the core (this
+//! file), decisions in Redis (`rate_limit/redis/batch.rs`), look-ups of keys (`keys/lookups.rs`) and
+//! statements of the database (`core-service/src/store/connection/batches.rs`).
+//!
+//! - An entry is put into the **queue**. If its caller gives up while it is there, it is not sent.
+//! - A **batch** needs a **slot**, of which there are few. While one is free, an entry is sent at once: none
+//!   waits for others to arrive. While none is free, entries stay in the queue.
+//! - To **gather** is to fill a batch with what is in the queue, up to the bounds of a batch. Before that, a
+//!   batch yields to the scheduler a few times so that tasks that are ready can join it. An entry that is
+//!   alone yields fewer times, because no others can be expected.
+//! - The batch is **in flight** until its entries are answered. Its slot is free again then, or earlier where
+//!   the next batch need not wait for it.
+//!
+//! Here a batch gives its slot back when the core begins to answer, and after [`HOLD`] at the latest.
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
-    future::pending,
+    future::{pending, poll_fn},
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use petstore_proto::internal::v1::{
-    Call, CallRequest, answer::Outcome, batch_service_client::BatchServiceClient,
+    Answer, Call, CallRequest, answer::Outcome, batch_service_client::BatchServiceClient,
 };
 use prost::Message;
 use tokio::{
@@ -26,57 +40,50 @@ use tokio::{
     task::yield_now,
     time::{Instant, sleep},
 };
-use tonic::Status;
+use tonic::{Code, Status};
 
-use self::under_way::UnderWay;
-pub(super) use self::under_way::reply;
 use super::{
     breaker::CoreBreaker,
     transport::{NamedTransport, TransportError},
 };
 use crate::error::is_transport_failure;
 
-mod under_way;
-
-#[cfg(test)]
-mod tests;
-
-/// Maximum number of batches that the core has not begun to answer. Beyond it, calls are queued.
-const MAX_UNANSWERED: usize = 2;
-/// Maximum time for which an unanswered batch delays others. A batch that takes longer does work that is not
-/// worth waiting for.
+/// Number of slots.
+const SLOTS: usize = 2;
+/// Maximum time for which a batch holds its slot. A batch that takes longer does work that is not worth
+/// waiting for.
 const HOLD: Duration = Duration::from_millis(2);
-/// Scheduler turns that a batch yields before it is sent, so that tasks that are ready can join it. A single
-/// call yields fewer. Each turn handles what has arrived on sockets meanwhile, and takes no longer than that.
+/// Number of times a batch yields to the scheduler while it gathers. Each handles what has arrived on sockets
+/// meanwhile, and takes no longer than that.
 const GATHERING: usize = 3;
 /// Maximum number of calls in one batch; a core accepts no more.
-const MAX_CALLS: usize = 128;
+const MAX_BATCH: usize = 128;
 /// Size of a batch in bytes at which it is closed, unless its only call is larger. With one more call, whose
 /// body has 64 KiB at most, it stays below the 256 KiB that a core accepts.
 const MAX_BYTES: usize = 128 * 1024;
 
-/// Makes calls in batches. Must be used inside a tokio runtime.
+/// Queue of calls, which are made in batches. Must be used inside a tokio runtime.
 #[derive(Debug)]
-pub(super) struct Batcher {
+pub(super) struct CallQueue {
     client: BatchServiceClient<NamedTransport>,
     breaker: Arc<CoreBreaker>,
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// `true` while a task is about to take the waiting calls.
+struct State {
+    queue: VecDeque<Queued>,
+    /// `true` while a batch gathers.
     is_gathering: bool,
-    /// Batches that delay others.
-    unanswered: usize,
-    /// Calls that were sent and are not answered yet.
-    under_way: usize,
+    /// Slots that are taken.
+    slots: usize,
+    /// Calls in flight.
+    in_flight: usize,
 }
 
 /// A call in the queue, without its timeout.
 #[derive(Debug)]
-struct Waiting {
+struct Queued {
     call: Call,
     deadline: Instant,
     answer: oneshot::Sender<Reply>,
@@ -85,34 +92,33 @@ struct Waiting {
 /// Result of a call.
 pub(super) type Reply = Result<Outcome, Status>;
 
-impl Queue {
-    /// Returns `true` if the caller is to begin a batch; it then holds a [`Turn`].
-    fn begin(&mut self) -> bool {
-        let begins = !self.is_gathering && !self.waiting.is_empty() && self.unanswered < MAX_UNANSWERED;
+impl State {
+    /// Takes a slot for a batch of the queued calls. Returns `false` if there is none to begin.
+    fn take_slot(&mut self) -> bool {
+        let begins = !self.is_gathering && !self.queue.is_empty() && self.slots < SLOTS;
         if begins {
             self.is_gathering = true;
-            self.unanswered += 1;
+            self.slots += 1;
         }
         begins
     }
 
     /// Returns `true` if there is one call at most in the queue, and none in flight.
     fn is_single_call(&self) -> bool {
-        self.waiting.len() <= 1 && self.under_way == 0
+        self.queue.len() <= 1 && self.in_flight == 0
     }
 
-    /// Takes the next batch from the queue, within the bounds. Calls whose callers have given up are left
-    /// out.
-    fn take(&mut self) -> Vec<Waiting> {
+    /// Takes the next batch from the queue, without calls whose callers have given up.
+    fn gather(&mut self) -> Vec<Queued> {
         self.is_gathering = false;
-        let (mut batch, mut size) = (Vec::with_capacity(self.waiting.len().min(MAX_CALLS)), 0);
-        while batch.len() < MAX_CALLS
+        let (mut batch, mut size) = (Vec::with_capacity(self.queue.len().min(MAX_BATCH)), 0);
+        while batch.len() < MAX_BATCH
             && size <= MAX_BYTES
-            && let Some(next) = self.waiting.pop_front()
+            && let Some(next) = self.queue.pop_front()
         {
             if !next.answer.is_closed() {
                 size += next.call.encoded_len();
-                self.under_way += 1;
+                self.in_flight += 1;
                 batch.push(next);
             }
         }
@@ -120,121 +126,212 @@ impl Queue {
     }
 }
 
-impl Batcher {
+impl CallQueue {
     pub(super) fn new(core: NamedTransport, breaker: Arc<CoreBreaker>) -> Arc<Self> {
-        Arc::new(Self { client: BatchServiceClient::new(core), breaker, queue: Mutex::default() })
+        Arc::new(Self { client: BatchServiceClient::new(core), breaker, state: Mutex::default() })
     }
 
     /// Makes a call, which the core must answer by `deadline`.
     pub(super) async fn call(self: &Arc<Self>, call: Call, deadline: Instant) -> Reply {
         let (answer, answered) = oneshot::channel();
-        {
-            let mut queue = self.queue();
-            queue.waiting.push_back(Waiting { call, deadline, answer });
-            self.begin(queue);
-        }
+        self.change(|state| state.queue.push_back(Queued { call, deadline, answer }));
         answered.await.unwrap_or_else(|_| Err(Status::internal("a batch ended without an answer")))
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner) // nothing panics while it holds the lock
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // nothing panics while it holds the lock
     }
 
-    /// Begins a batch, if one may begin now.
-    fn begin(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
-        if queue.begin() {
-            drop(queue);
-            let turn = Turn { batcher: Arc::clone(self), is_over: AtomicBool::new(false) };
-            tokio::spawn(turn.carry());
+    /// Changes the state, and begins a batch if one may begin then.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let changed = change(&mut state);
+        if state.take_slot() {
+            drop(state);
+            let slot = Slot { queue: Arc::clone(self), is_free: AtomicBool::new(false) };
+            tokio::spawn(slot.carry());
         }
-    }
-
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Queue)) {
-        let mut queue = self.queue();
-        change(&mut queue);
-        self.begin(queue);
+        changed
     }
 }
 
-/// One batch's right to delay the next.
+/// Slot that a batch has taken.
 #[derive(Debug)]
-struct Turn {
-    batcher: Arc<Batcher>,
-    is_over: AtomicBool,
+struct Slot {
+    queue: Arc<CallQueue>,
+    is_free: AtomicBool,
 }
 
-impl Turn {
-    /// Sends the queued calls, and delivers the answers.
+impl Slot {
+    /// Gathers a batch, sends it and delivers the answers.
     async fn carry(self) {
         for _ in 0..GATHERING {
             yield_now().await;
-            if self.batcher.queue().is_single_call() {
+            if self.queue.state().is_single_call() {
                 break;
             }
         }
-        let mut batch = Vec::new();
-        self.batcher.change(|queue| batch = queue.take());
+        let batch = self.queue.change(State::gather);
         if batch.is_empty() {
             return;
         }
         let now = Instant::now();
-        let (calls, answers) = batch.into_iter().map(|waiting| waiting.split(now)).unzip();
-        let mut under_way = UnderWay::new(Arc::clone(&self.batcher), answers);
+        let (calls, callers) = batch.into_iter().map(|queued| queued.split(now)).unzip();
+        let mut in_flight = InFlight::new(Arc::clone(&self.queue), callers);
         let hold = async {
             sleep(HOLD).await;
-            self.end();
+            self.free();
             pending::<Infallible>().await
         };
         let ended = tokio::select! {
             biased;
-            ended = self.batcher.breaker.guard(self.exchange(CallRequest { calls }, &mut under_way)) => ended,
+            ended = self.queue.breaker.guard(self.exchange(CallRequest { calls }, &mut in_flight)) => ended,
             never = hold => match never {},
         };
-        under_way.end(ended.map_err(Status::from));
+        in_flight.end(ended.map_err(Status::from));
     }
 
     /// Sends the batch and delivers its answers. An error means that an answer was lost; every other end of
     /// the exchange has already been delivered.
-    async fn exchange(&self, request: CallRequest, under_way: &mut UnderWay) -> Result<(), TransportError> {
-        let mut client = self.batcher.client.clone();
+    async fn exchange(&self, request: CallRequest, in_flight: &mut InFlight) -> Result<(), TransportError> {
+        let mut client = self.queue.client.clone();
         let exchange = async {
-            let Some(begun) = under_way.unless_abandoned(client.call(request)).await else { return Ok(()) };
+            let Some(begun) = in_flight.unless_abandoned(client.call(request)).await else { return Ok(()) };
             let mut answers = begun?.into_inner();
-            while let Some(message) = under_way.unless_abandoned(answers.message()).await {
+            while let Some(message) = in_flight.unless_abandoned(answers.message()).await {
                 let Some(message) = message? else { break };
-                self.end();
-                under_way.answer(message.answers);
+                self.free();
+                in_flight.answer(message.answers);
             }
             Ok(())
         };
         match exchange.await {
             Err(status) if is_transport_failure(&status) => Err(TransportError::new(status)),
             Err(status) => {
-                under_way.end(Err(status));
+                in_flight.end(Err(status));
                 Ok(())
             }
             Ok(()) => Ok(()),
         }
     }
 
-    /// Lets the next batch begin.
-    fn end(&self) {
-        if !self.is_over.swap(true, Ordering::Relaxed) {
-            self.batcher.change(|queue| queue.unanswered -= 1);
+    /// Gives the slot back, once.
+    fn free(&self) {
+        if !self.is_free.swap(true, Ordering::Relaxed) {
+            self.queue.change(|state| state.slots -= 1);
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.end();
+        self.free();
     }
 }
 
-impl Waiting {
+impl Queued {
     fn split(self, now: Instant) -> (Call, oneshot::Sender<Reply>) {
         let left = self.deadline.saturating_duration_since(now).as_millis();
         let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1); // 0 means "no timeout given"
         (Call { timeout_ms, ..self.call }, self.answer)
     }
 }
+
+/// Batch in flight, with the callers that wait for its answers.
+#[derive(Debug)]
+struct InFlight {
+    queue: Arc<CallQueue>,
+    /// Callers by the position of their call in the batch; `None` once a call is answered or its caller has
+    /// given up.
+    callers: Vec<Option<oneshot::Sender<Reply>>>,
+    /// Calls that are not answered, including those whose callers have given up.
+    unanswered: usize,
+    /// Position before which no caller waits any more.
+    first: usize,
+    /// `true` if a caller has given up.
+    is_given_up: bool,
+}
+
+impl InFlight {
+    fn new(queue: Arc<CallQueue>, callers: Vec<oneshot::Sender<Reply>>) -> Self {
+        let callers: Vec<_> = callers.into_iter().map(Some).collect();
+        Self { queue, unanswered: callers.len(), callers, first: 0, is_given_up: false }
+    }
+
+    /// Delivers answers to their callers.
+    fn answer(&mut self, answers: Vec<Answer>) {
+        let answered = answers.len().min(self.unanswered);
+        for Answer { call, outcome } in answers {
+            let caller = usize::try_from(call).ok().and_then(|place| self.callers.get_mut(place)?.take());
+            if let Some(caller) = caller {
+                let _ = caller.send(reply(outcome)); // an error: the caller has given up
+            }
+        }
+        self.settle(answered);
+    }
+
+    /// Fails the calls that are still unanswered, with the reason why no more answers come.
+    fn end(&mut self, ended: Result<(), Status>) {
+        if self.unanswered == 0 {
+            return;
+        }
+        let failure = match ended {
+            Err(status) => status,
+            Ok(()) => Status::internal("a call of a batch was not answered"),
+        };
+        for caller in self.callers.iter_mut().filter_map(Option::take) {
+            let _ = caller.send(Err(failure.clone()));
+        }
+        self.settle(self.unanswered);
+    }
+
+    fn settle(&mut self, answered: usize) {
+        self.unanswered -= answered;
+        self.queue.change(|state| state.in_flight -= answered);
+    }
+
+    /// Returns the future's output, or `None` if every caller has given up before it is ready.
+    async fn unless_abandoned<F: Future>(&mut self, work: F) -> Option<F::Output> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll_abandoned(context).map(|()| None),
+        })
+        .await
+    }
+
+    /// Ready when every caller without an answer has given up. Watching one caller that waits is enough.
+    fn poll_abandoned(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Some(place) = self.callers.get_mut(self.first) {
+            if let Some(caller) = place {
+                match caller.poll_closed(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(()) => self.is_given_up = true,
+                }
+                *place = None;
+            }
+            self.first += 1;
+        }
+        if self.is_given_up { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.settle(self.unanswered);
+    }
+}
+
+/// Returns the result that an answer in a batch stands for.
+pub(super) fn reply(outcome: Option<Outcome>) -> Reply {
+    match outcome {
+        Some(Outcome::Failure(failure)) => {
+            Err(Status::with_details(Code::from_i32(failure.code), failure.message, failure.details.into()))
+        }
+        Some(outcome) => Ok(outcome),
+        None => Err(Status::internal("the core answered in a way that this gateway does not know")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

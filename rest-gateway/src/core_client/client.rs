@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Status, metadata::MetadataValue};
 
 use super::{
-    batch::{Batcher, Reply, reply},
+    batch::{CallQueue, Reply, reply},
     breaker::{CoreBreaker, CoreNotAnswering},
     failure::failure_text,
     methods::BatchedMessage,
@@ -74,14 +74,14 @@ pub(crate) struct CoreClient {
 /// Route of clients' calls to the core.
 enum Route {
     InProcess(InProcessCalls),
-    Batches(Arc<Batcher>),
+    Batches(Arc<CallQueue>),
 }
 
 impl From<CoreConnection> for CoreClient {
     fn from(CoreConnection { transport, in_process }: CoreConnection) -> Self {
         let traced = TracedTransport::from(transport.clone());
         let route = in_process.map_or_else(
-            || Route::Batches(Batcher::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
+            || Route::Batches(CallQueue::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
             Route::InProcess,
         );
         Self {
@@ -288,14 +288,14 @@ mod tests {
     #[tokio::test]
     async fn the_calls_of_an_account_in_flight_are_bounded() {
         let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-        let (under_way, most) = (Arc::clone(&counts), Arc::clone(&counts));
+        let (in_flight, most) = (Arc::clone(&counts), Arc::clone(&counts));
         let calls: InProcessCalls = Arc::new(move |_| {
-            let counts = Arc::clone(&under_way);
+            let counts = Arc::clone(&in_flight);
             async move {
-                let (under_way, most) = &*counts;
-                most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                let (in_flight, most) = &*counts;
+                most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
-                under_way.fetch_sub(1, Ordering::Relaxed);
+                in_flight.fetch_sub(1, Ordering::Relaxed);
                 Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) }
             }
             .boxed()

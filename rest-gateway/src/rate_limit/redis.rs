@@ -32,7 +32,6 @@ pub use self::{
     url::{InvalidRedisUrl, RedisUrl},
 };
 use self::{
-    connection::SendError,
     shards::Shards,
     step::{PROBES, Step},
 };
@@ -127,12 +126,8 @@ impl RedisLimiter {
         let probe = async {
             self.shards.learn().await?;
             try_join_all(self.shards.all().iter().map(async |shard| shard.probe().await)).await?;
-            let info = self.shards.connection().send(redis::cmd("INFO").arg("memory")).await;
-            match info {
-                Ok(info) => Ok(RedisHealth { evicts: !forbids_eviction(&info) }),
-                Err(SendError::Call(error)) => Err(error),
-                Err(SendError::NoScript) => Err(RedisCallError::Protocol),
-            }
+            let info = self.shards.connection().send(redis::cmd("INFO").arg("memory")).await?;
+            Ok(RedisHealth { evicts: !forbids_eviction(&info) })
         };
         self.within(FIRST_PROBE_TIMEOUT, probe).await
     }

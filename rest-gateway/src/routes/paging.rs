@@ -129,7 +129,10 @@ mod tests {
             ("limit=0".to_owned(), limit.to_owned()),
             (format!("limit=0&cursor={sold}"), limit.to_owned()),
             ("limit=0&cursor=".to_owned(), format!("{limit}; {empty}")),
-            ("limit=0&cursor=x".to_owned(), format!("{limit}; cursor must be the unchanged one of the page before")),
+            (
+                "limit=0&cursor=x".to_owned(),
+                format!("{limit}; cursor must be the unchanged one of the page before"),
+            ),
             (
                 format!("limit=0&status=pending&cursor={sold}"),
                 format!("{limit}; cursor belongs to a list with another status"),
@@ -141,7 +144,9 @@ mod tests {
         ] {
             assert_eq!(refused(&query), ApiError::InvalidParameter(faults), "{query}");
         }
-        let ApiError::InvalidParameter(faults) = refusal(Query::parse(&format!("limit=0&cursor={sold}")), |_| List::Orders) else {
+        let ApiError::InvalidParameter(faults) =
+            refusal(Query::parse(&format!("limit=0&cursor={sold}")), |_| List::Orders)
+        else {
             panic!("there are several faults")
         };
         assert_eq!(faults, format!("{limit}; cursor belongs to another list"));

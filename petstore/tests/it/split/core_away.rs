@@ -78,7 +78,12 @@ async fn a_known_key_is_still_trusted_while_the_core_is_unreachable() {
     answer.assert_error(503, "UNAVAILABLE");
     assert_eq!(answer.rate().limit, 60, "the account's own limit, so the key was known: {answer:?}");
     known.get("/v1/nothing").await.assert_error(404, "ROUTE_NOT_FOUND");
-    known.get("/v1/pets?limit=0").await.assert_error(400, "INVALID_PARAMETER");
+    let refused = known.get("/v1/pets?limit=0&cursor=x").await;
+    refused.assert_error(400, "INVALID_PARAMETER");
+    assert_eq!(
+        refused.message(),
+        "limit must be a whole number from 1 to 100; cursor must be the unchanged one of the page before"
+    );
     assert_eq!(known.get("/v1/nothing").await.rate().remaining, 55, "they counted");
 
     let _core = start_core(&shop.installation, &address).await;

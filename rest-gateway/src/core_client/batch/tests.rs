@@ -56,9 +56,9 @@ impl Core {
         CoreTransport::new(ServiceBuilder::new().map_err(|never: Infallible| match never {}).service(service))
     }
 
-    fn batcher(&self) -> Arc<Batcher> {
+    fn queue(&self) -> Arc<CallQueue> {
         let core = NamedTransport(self.transport());
-        Batcher::new(core.clone(), CoreBreaker::new(core))
+        CallQueue::new(core.clone(), CoreBreaker::new(core))
     }
 
     fn client(&self) -> CoreClient {
@@ -128,8 +128,8 @@ fn get(pet_id: i64) -> Call {
     Call { method: Some(Method::GetPet(GetPetRequest { pet_id })), ..Call::default() }
 }
 
-async fn id(batcher: &Arc<Batcher>, pet_id: i64) -> Result<i64, Status> {
-    match batcher.call(get(pet_id), Instant::now() + LONG_TIMEOUT).await? {
+async fn id(queue: &Arc<CallQueue>, pet_id: i64) -> Result<i64, Status> {
+    match queue.call(get(pet_id), Instant::now() + LONG_TIMEOUT).await? {
         Outcome::GetPet(answer) => Ok(answer.pet.unwrap().id),
         other => panic!("{other:?}"),
     }
@@ -143,11 +143,11 @@ fn caller() -> Caller {
 #[tokio::test]
 async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
     let core = Core::new();
-    let batcher = core.batcher();
-    assert_eq!(id(&batcher, 1).await.unwrap(), 1);
+    let queue = core.queue();
+    assert_eq!(id(&queue, 1).await.unwrap(), 1);
     core.is_held.send_replace(true);
     let calls = (2..=41).map(|pet_id| {
-        let (core, batcher) = (core.clone(), Arc::clone(&batcher));
+        let (core, queue) = (core.clone(), Arc::clone(&queue));
         tokio::spawn(async move {
             // The first two are sent alone, one
             if pet_id > 2 {
@@ -156,7 +156,7 @@ async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
             if pet_id > 3 {
                 core.sizes(3).await;
             }
-            id(&batcher, pet_id).await.unwrap()
+            id(&queue, pet_id).await.unwrap()
         })
     });
     let calls: Vec<_> = calls.collect();
@@ -170,9 +170,9 @@ async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
 #[tokio::test]
 async fn each_call_carries_its_remaining_time() {
     let core = Core::new();
-    let batcher = core.batcher();
+    let queue = core.queue();
     let deadlines = [10, 30].map(|secs| Instant::now() + Duration::from_secs(secs));
-    let calls = deadlines.map(|deadline| batcher.call(get(1), deadline));
+    let calls = deadlines.map(|deadline| queue.call(get(1), deadline));
     assert!(join_all(calls).await.iter().all(Result::is_ok));
     let left: Vec<_> = core.batches.borrow().iter().flatten().map(|call| call.timeout_ms).collect();
     assert!(matches!(left[..], [5_001..=10_000, 25_001..=30_000]), "{left:?}");
@@ -181,8 +181,8 @@ async fn each_call_carries_its_remaining_time() {
 #[tokio::test]
 async fn the_failure_of_one_call_does_not_fail_the_others() {
     let core = Core::new();
-    let batcher = core.batcher();
-    let (missing, found) = tokio::join!(id(&batcher, MISSING), id(&batcher, 2));
+    let queue = core.queue();
+    let (missing, found) = tokio::join!(id(&queue, MISSING), id(&queue, 2));
     assert_eq!((core.sizes(1).await, found.unwrap()), (vec![2], 2));
     let status = missing.unwrap_err();
     assert_eq!((status.code(), status.message(), status.details()), (Code::NotFound, "none", &[7][..]));
@@ -192,10 +192,10 @@ async fn the_failure_of_one_call_does_not_fail_the_others() {
 #[tokio::test]
 async fn cancelling_a_call_cancels_no_other_and_cancelling_all_cancels_the_batch() {
     let core = Core::new();
-    let batcher = core.batcher();
+    let queue = core.queue();
     let call = |pet_id| {
-        let batcher = Arc::clone(&batcher);
-        tokio::spawn(async move { id(&batcher, pet_id).await })
+        let queue = Arc::clone(&queue);
+        tokio::spawn(async move { id(&queue, pet_id).await })
     };
     core.is_held.send_replace(true);
     let (endless, other) = (call(ENDLESS), call(2));
@@ -205,26 +205,26 @@ async fn cancelling_a_call_cancels_no_other_and_cancelling_all_cancels_the_batch
     core.is_held.send_replace(false);
     assert_eq!(other.await.unwrap().unwrap(), 2);
     core.given_up.subscribe().wait_for(|count| *count == 1).await.unwrap();
-    assert_eq!(batcher.queue().under_way, 0);
+    assert_eq!(queue.state().in_flight, 0);
 }
 
 #[tokio::test]
 async fn a_call_cancelled_before_it_is_sent_is_not_sent() {
     let core = Core::new();
-    let batcher = core.batcher();
-    assert!(id(&batcher, 1).now_or_never().is_none());
-    assert_eq!(id(&batcher, 2).await.unwrap(), 2);
+    let queue = core.queue();
+    assert!(id(&queue, 1).now_or_never().is_none());
+    assert_eq!(id(&queue, 2).await.unwrap(), 2);
     assert_eq!(core.batches.borrow().concat().len(), 1);
 }
 
 #[tokio::test]
 async fn a_slow_call_delays_neither_other_answers_nor_the_next_batch() {
     let core = Core::new();
-    let batcher = core.batcher();
-    let slow = (0..10).map(|_| id(&batcher, ENDLESS));
+    let queue = core.queue();
+    let slow = (0..10).map(|_| id(&queue, ENDLESS));
     let others = async {
         for pet_id in 1..=100 {
-            assert_eq!(id(&batcher, pet_id).await.unwrap(), pet_id);
+            assert_eq!(id(&queue, pet_id).await.unwrap(), pet_id);
         }
     };
     tokio::select! {
@@ -236,11 +236,11 @@ async fn a_slow_call_delays_neither_other_answers_nor_the_next_batch() {
 #[tokio::test]
 async fn a_batch_has_no_more_calls_than_a_core_accepts() {
     let core = Core::new();
-    let batcher = core.batcher();
-    let calls = join_all((0..300).map(|pet_id| id(&batcher, pet_id))).await;
+    let queue = core.queue();
+    let calls = join_all((0..300).map(|pet_id| id(&queue, pet_id))).await;
     assert!(calls.iter().all(Result::is_ok));
-    assert!(core.batches.borrow().iter().all(|batch| batch.len() <= MAX_CALLS));
-    assert_eq!(batcher.queue().under_way, 0);
+    assert!(core.batches.borrow().iter().all(|batch| batch.len() <= MAX_BATCH));
+    assert_eq!(queue.state().in_flight, 0);
 }
 
 #[tokio::test]

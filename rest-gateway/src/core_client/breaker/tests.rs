@@ -24,8 +24,8 @@ struct Rig {
 #[derive(Default)]
 struct Probes {
     sent: AtomicUsize,
-    under_way: AtomicUsize,
-    most_under_way: AtomicUsize,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
 }
 
 impl Rig {
@@ -37,9 +37,9 @@ impl Rig {
             let (mut mood, counts) = (moods.subscribe(), Arc::clone(&counts));
             async move {
                 counts.sent.fetch_add(1, Ordering::Relaxed);
-                let under_way = UnderWay::enter(counts);
+                let in_flight = InFlight::enter(counts);
                 let mood = *mood.wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
-                drop(under_way);
+                drop(in_flight);
                 match mood {
                     Mood::Refuses => Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionRefused))),
                     Mood::Answers | Mood::Hangs => Ok(Response::new(Body::empty())),
@@ -63,19 +63,19 @@ impl Rig {
 }
 
 /// Counts a probe while it is in flight, also when it is given up.
-struct UnderWay(Arc<Probes>);
+struct InFlight(Arc<Probes>);
 
-impl UnderWay {
+impl InFlight {
     fn enter(probes: Arc<Probes>) -> Self {
-        let now = probes.under_way.fetch_add(1, Ordering::Relaxed) + 1;
-        probes.most_under_way.fetch_max(now, Ordering::Relaxed);
+        let now = probes.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        probes.most_in_flight.fetch_max(now, Ordering::Relaxed);
         Self(probes)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -130,7 +130,7 @@ async fn calls_to_a_hung_core_fail_and_later_ones_fail_at_once_until_it_answers(
 
     sleep(2 * WINDOW).await;
     assert!(rig.breaker.is_open());
-    assert_eq!(rig.probes.most_under_way.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.probes.most_in_flight.load(Ordering::Relaxed), 1);
     rig.mood.send_replace(Mood::Answers);
     rig.is_closed_again().await;
     assert_eq!(rig.breaker.guard(async { Ok(7) }).await.unwrap(), 7);

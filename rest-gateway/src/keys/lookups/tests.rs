@@ -79,7 +79,7 @@ async fn a_single_key_is_looked_up_at_once() {
     let rig = Rig::new();
     let start = Instant::now();
     assert_eq!(rig.lookups.find(digest(1), unknown(1)).await, Ok(1));
-    assert!(start.elapsed() < MAX_WAIT);
+    assert!(start.elapsed() < QUEUE_TIMEOUT);
     assert_eq!(rig.sizes(), [1]);
 }
 
@@ -99,7 +99,7 @@ async fn at_most_two_hundred_calls_begin_in_a_second() {
     }
     let begun: Vec<_> = rig.calls.lock().unwrap().iter().map(|(begun, _)| *begun).collect();
     assert_eq!(begun.len(), 40);
-    assert!(begun.windows(2).all(|pair| pair[0] + CALL_INTERVAL <= pair[1]), "{begun:?}");
+    assert!(begun.windows(2).all(|pair| pair[0] + BATCH_INTERVAL <= pair[1]), "{begun:?}");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn at_most_sixteen_calls_are_in_flight() {
     let rig = Rig::new();
     let mut waiting = rig.occupied(16).await;
     waiting.push(rig.lookups.find(digest(17), Purpose::Refresh).boxed());
-    let soon = Instant::now() + 10 * CALL_INTERVAL;
+    let soon = Instant::now() + 10 * BATCH_INTERVAL;
     assert!(timeout_at(soon, select_all(&mut waiting)).await.is_err(), "none is answered");
     assert_eq!(rig.sizes().len(), 16);
     rig.held.send_replace(false);
@@ -168,19 +168,19 @@ async fn a_lookup_that_waits_too_long_is_refused() {
     waiting.push(rig.lookups.find(digest(1), unknown(1)).boxed());
     let (refused, at, _) = select_all(waiting).await;
     assert_eq!((refused, at), (Err(Overloaded), 16));
-    assert!(start.elapsed() >= MAX_WAIT);
+    assert!(start.elapsed() >= QUEUE_TIMEOUT);
 }
 
 #[tokio::test]
 async fn the_number_of_waiting_lookups_is_bounded() {
     let mut queue =
-        Queue::<()> { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_dispatched: true };
-    let waiting = || Waiting { digest: digest(1), turn: oneshot::channel().0 };
+        Queue::<()> { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_gathering: true };
+    let queued = || Queued { digest: digest(1), call: oneshot::channel().0 };
     for number in 0..100_000 {
-        assert_eq!(queue.push(unknown(number), waiting()), Ok(false));
+        assert_eq!(queue.push(unknown(number), queued()), Ok(false));
     }
-    assert_eq!(queue.push(unknown(1), waiting()), Err(Overloaded));
-    assert_eq!(queue.push(Purpose::Refresh, waiting()), Err(Overloaded));
-    assert!(queue.next_batch().is_empty(), "nobody waits for these any more");
-    assert_eq!(queue.push(unknown(1), waiting()), Ok(false));
+    assert_eq!(queue.push(unknown(1), queued()), Err(Overloaded));
+    assert_eq!(queue.push(Purpose::Refresh, queued()), Err(Overloaded));
+    assert!(queue.gather().is_empty(), "nobody waits for these any more");
+    assert_eq!(queue.push(unknown(1), queued()), Ok(false));
 }

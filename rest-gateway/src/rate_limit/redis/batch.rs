@@ -1,4 +1,5 @@
-//! Batches of waiting decisions, which share round trips.
+//! Batches of decisions, which share round trips by the rule of gathering (`core_client/batch.rs`). Here a
+//! batch holds its slot until it is answered.
 
 use std::{
     collections::VecDeque,
@@ -9,43 +10,41 @@ use tokio::{sync::oneshot, task::yield_now};
 
 use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
 
-/// Maximum number of steps in one call. Redis does nothing else meanwhile, so this bounds the wait of others.
-const LARGEST: usize = 64;
+/// Number of slots.
+const SLOTS: usize = 1;
 
-/// Number of yields before a call, unless only one step waits. They let tasks that are about to ask join the
-/// batch. Each yield serves the data that has arrived on sockets meanwhile, and takes no longer than that.
+/// Number of times a batch yields to the scheduler while it gathers.
 const GATHERING: usize = 2;
 
-/// Maximum number of calls in flight.
-const CALLS: usize = 1;
+/// Maximum number of steps in one batch. Redis does nothing else meanwhile, so this bounds the wait of others.
+const MAX_BATCH: usize = 64;
 
-/// Queue of steps. A step is sent at once if no call is in flight. Steps that arrive meanwhile are sent
-/// together with the next call, in order of arrival.
+/// Queue of steps, which are sent in order of arrival.
 #[derive(Debug)]
-pub(super) struct Batcher(Arc<Shared>);
+pub(super) struct StepQueue(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     connection: Connection,
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// Number of tasks that send waiting steps, each one call at a time.
-    senders: usize,
+struct State {
+    queue: VecDeque<Queued>,
+    /// Slots that are taken.
+    slots: usize,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Queued {
     step: Step,
     answer: oneshot::Sender<Result<Reply, RedisCallError>>,
 }
 
-impl Batcher {
+impl StepQueue {
     pub(super) fn new(connection: Connection) -> Self {
-        Self(Arc::new(Shared { connection, queue: Mutex::default() }))
+        Self(Arc::new(Shared { connection, state: Mutex::default() }))
     }
 
     pub(super) fn connection(&self) -> &Connection {
@@ -56,101 +55,98 @@ impl Batcher {
     /// sent, it is not sent.
     pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
         let (answer, reply) = oneshot::channel();
-        if self.0.enqueue(Waiting { step, answer }) {
-            // A separate task, because a caller may go away while others depend on the call.
-            tokio::spawn(Sender { shared: Arc::clone(&self.0), is_counted: true }.send_all());
+        if self.0.enqueue(Queued { step, answer }) {
+            // A separate task, because a caller may go away while others depend on the batch.
+            tokio::spawn(Slot { shared: Arc::clone(&self.0), is_taken: true }.carry());
         }
-        reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the sender ended with its runtime
+        reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the task ended with its runtime
     }
 }
 
 impl Shared {
-    /// Returns `true` if a sender has to be started.
-    fn enqueue(&self, waiting: Waiting) -> bool {
-        let mut queue = self.queue();
-        queue.waiting.push_back(waiting);
-        let is_needed = queue.senders < CALLS;
-        queue.senders += usize::from(is_needed);
-        is_needed
+    /// Puts a step into the queue. Returns `true` if it takes a slot, which the caller has to start.
+    fn enqueue(&self, queued: Queued) -> bool {
+        let mut state = self.state();
+        state.queue.push_back(queued);
+        let takes_slot = state.slots < SLOTS;
+        state.slots += usize::from(takes_slot);
+        takes_slot
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
-    /// Returns the next batch, without steps whose callers have given up.
-    fn next(&mut self) -> Vec<Waiting> {
+impl State {
+    /// Takes the next batch from the queue, without steps whose callers have given up.
+    fn gather(&mut self) -> Vec<Queued> {
         let mut batch = Vec::new();
-        while batch.len() < LARGEST
-            && let Some(waiting) = self.waiting.pop_front()
+        while batch.len() < MAX_BATCH
+            && let Some(queued) = self.queue.pop_front()
         {
-            if !waiting.answer.is_closed() {
-                batch.push(waiting);
+            if !queued.answer.is_closed() {
+                batch.push(queued);
             }
         }
         batch
     }
 }
 
-/// Task that sends waiting steps. It is no longer counted when it ends, however it ends.
-struct Sender {
+/// Slot that is taken by one batch after the other, until the queue is empty. However its task ends, it is
+/// free then.
+struct Slot {
     shared: Arc<Shared>,
-    is_counted: bool,
+    is_taken: bool,
 }
 
-impl Sender {
-    async fn send_all(mut self) {
+impl Slot {
+    /// Sends batches and delivers their answers.
+    async fn carry(mut self) {
         while let Some(batch) = self.gather().await {
-            let (steps, answers): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|waiting| (waiting.step, waiting.answer)).unzip();
+            let (steps, callers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|queued| (queued.step, queued.answer)).unzip();
             match self.shared.connection.run(&steps).await {
                 Ok(replies) => {
-                    for (answer, reply) in answers.into_iter().zip(replies) {
-                        let _ = answer.send(reply); // an error: the caller has given up
+                    for (caller, reply) in callers.into_iter().zip(replies) {
+                        let _ = caller.send(reply); // an error: the caller has given up
                     }
                 }
                 Err(error) => {
-                    for answer in answers {
-                        let _ = answer.send(Err(error));
+                    for caller in callers {
+                        let _ = caller.send(Err(error));
                     }
                 }
             }
         }
     }
 
-    async fn gather(&mut self) -> Option<Vec<Waiting>> {
+    /// Takes the next batch. Returns `None` if the queue is empty, which frees the slot.
+    async fn gather(&mut self) -> Option<Vec<Queued>> {
         for _ in 0..GATHERING {
-            if self.shared.queue().waiting.is_empty() {
+            if self.shared.state().queue.is_empty() {
                 break;
             }
             yield_now().await;
-            if self.shared.queue().waiting.len() <= 1 {
+            if self.shared.state().queue.len() <= 1 {
                 break;
             }
         }
-        self.next()
-    }
-
-    /// Returns the next batch, or `None` if the queue is empty. After `None` the next step has to start
-    /// another sender.
-    fn next(&mut self) -> Option<Vec<Waiting>> {
-        let mut queue = self.shared.queue();
-        let batch = queue.next();
+        let mut state = self.shared.state();
+        let batch = state.gather();
         if batch.is_empty() {
-            queue.senders -= 1;
-            self.is_counted = false;
+            state.slots -= 1;
+            self.is_taken = false;
             return None;
         }
         Some(batch)
     }
 }
 
-impl Drop for Sender {
+impl Drop for Slot {
     fn drop(&mut self) {
-        if self.is_counted {
-            self.shared.queue().senders -= 1; // its runtime ended
+        if self.is_taken {
+            self.shared.state().slots -= 1; // its runtime ended
         }
     }
 }

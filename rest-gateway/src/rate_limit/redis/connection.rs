@@ -90,11 +90,7 @@ impl Connection {
             Err(SendError::NoScript) => self.send(&step::send_script(steps, time)).await,
             answer => answer,
         };
-        match answer {
-            Ok(value) => reply::parse(value, steps.len()),
-            Err(SendError::NoScript) => Err(RedisCallError::Refused), // it was sent with its text
-            Err(SendError::Call(error)) => Err(error),
-        }
+        reply::parse(answer?, steps.len())
     }
 
     /// Sends a command, and drops the connection if the command leaves it unusable.
@@ -142,6 +138,15 @@ pub(super) enum SendError {
     NoScript,
     /// Anything else.
     Call(RedisCallError),
+}
+
+impl From<SendError> for RedisCallError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::NoScript => Self::Refused, // a call that needs no script, or brought it along
+            SendError::Call(error) => error,
+        }
+    }
 }
 
 /// Client of one server.

@@ -8,12 +8,8 @@ use std::{
 use redis::{Value, cluster_routing::Slot};
 
 use super::{
-    RedisSettings, RedisSetupError,
-    batch::Batcher,
-    connection::{Connection, SendError},
-    error::RedisCallError,
-    reply::Reply,
-    step::Step,
+    RedisSettings, RedisSetupError, batch::StepQueue, connection::Connection, error::RedisCallError,
+    reply::Reply, step::Step,
 };
 use crate::rate_limit::LimitKey;
 
@@ -29,7 +25,7 @@ pub(in crate::rate_limit) struct Shard {
 #[derive(Debug)]
 enum Path {
     /// Waiting decisions share calls of the one server.
-    Batched(Batcher),
+    Batched(StepQueue),
     /// Each decision is a separate call, pipelined, because a call may touch only one slot of a Cluster.
     Single(Arc<Connection>),
 }
@@ -38,7 +34,7 @@ impl Shard {
     /// Runs the step.
     pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
         match &self.path {
-            Path::Batched(batcher) => batcher.run(step).await,
+            Path::Batched(queue) => queue.run(step).await,
             Path::Single(connection) => {
                 // A separate task, so that a connection is made even if that takes longer than a decision
                 // may.
@@ -58,7 +54,7 @@ impl Shard {
     /// Returns the connection on which the shard's calls are made.
     pub(super) fn connection(&self) -> &Connection {
         match &self.path {
-            Path::Batched(batcher) => batcher.connection(),
+            Path::Batched(queue) => queue.connection(),
             Path::Single(connection) => connection,
         }
     }
@@ -96,7 +92,7 @@ impl Shards {
         let (path, cluster) = if connection.is_cluster() {
             (Path::Single(Arc::new(connection)), Some(Cluster { settings, known: RwLock::default() }))
         } else {
-            (Path::Batched(Batcher::new(connection)), None)
+            (Path::Batched(StepQueue::new(connection)), None)
         };
         Ok(Self { whole: Arc::new(Shard { node: "".into(), path, probe: Step::probe("probe") }), cluster })
     }
@@ -127,11 +123,7 @@ impl Shards {
     /// Asks a Cluster for its shards.
     pub(super) async fn learn(&self) -> Result<(), RedisCallError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await;
-        let answer = answer.map_err(|error| match error {
-            SendError::Call(error) => error,
-            SendError::NoScript => RedisCallError::Protocol,
-        })?;
+        let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await?;
         let ranges = slot_ranges(&answer);
         let mut known = cluster.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.ranges != ranges {
