@@ -45,24 +45,6 @@ use crate::{
 /// Path of the admin API.
 const API: &str = "/admin/v1/";
 
-/// Path of the admin API for the console's pages.
-const API_OF_CONSOLE: &str = "/console/api/";
-
-/// Path of sessions in the admin API, where they are opened and ended.
-const SESSIONS: &str = "/admin/v1/sessions";
-const CURRENT_SESSION: &str = "/admin/v1/sessions/current";
-const CURRENT_OPERATOR: &str = "/admin/v1/operators/current";
-
-/// Header field that a request to the console's API needs. A page of another origin cannot set it without a
-/// preflight (CORS), which is refused.
-const OF_CONSOLE: HeaderName = HeaderName::from_static("petstore-console");
-
-/// Maximum length of a sign-in, in bytes.
-const MAX_SIGN_IN: usize = 1024;
-
-/// Maximum length of the admin API's answer to a sign-in, in bytes.
-const MAX_SESSION: usize = 16 * 1024;
-
 /// Header fields of every answer that is not a page or an asset.
 const PRIVATE: [(HeaderName, HeaderValue); 2] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -112,7 +94,7 @@ struct OpenedSession {
 /// Handles `POST /console/session`: opens a session for the token and answers as `GetCurrentOperator` does.
 async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, MAX_SIGN_IN).await else {
+    let Ok(body) = to_bytes(body, 1024).await else {
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", "a sign-in has at most 1 KiB");
     };
     let typed: Option<SignIn> = serde_json::from_slice(&body).ok();
@@ -121,7 +103,7 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
         let message = "an operator's token begins with pet_op_ and has no spaces in it";
         return refuse(StatusCode::BAD_REQUEST, "VALIDATION_FAILED", message);
     };
-    let answer = console.ask(without_body(&head, Method::POST, SESSIONS), token).await;
+    let answer = console.ask(without_body(&head, Method::POST, "/admin/v1/sessions"), token).await;
     if answer.status() != StatusCode::CREATED {
         return answer;
     }
@@ -146,7 +128,7 @@ fn is_tokenlike(typed: &str) -> bool {
 }
 
 async fn opened_session(answer: Response) -> Option<(Value, OperatorToken, Duration)> {
-    let body = to_bytes(answer.into_body(), MAX_SESSION).await.ok()?;
+    let body = to_bytes(answer.into_body(), 16 * 1024).await.ok()?;
     let OpenedSession { operator, token, ttl } = serde_json::from_slice(&body).ok()?;
     let seconds = ttl.strip_suffix('s')?.parse().ok()?;
     Some((operator, OperatorToken::parse(&token)?, Duration::from_secs(seconds)))
@@ -181,7 +163,7 @@ async fn forward(State(console): State<Console>, request: Request) -> Response {
         return signed_out(&cookie, &headers, refusal);
     };
     let path = head.uri.path_and_query().map_or("", |path| path.as_str());
-    let path = path.strip_prefix(API_OF_CONSOLE).unwrap_or_default();
+    let path = path.strip_prefix("/console/api/").unwrap_or_default();
     let Ok(uri) = Uri::try_from(format!("{API}{path}")) else {
         return refuse(StatusCode::NOT_FOUND, "ROUTE_NOT_FOUND", "there is no such path");
     };
@@ -217,7 +199,7 @@ impl Console {
 
     /// Ends a session for a request with this head.
     async fn end_session(&self, session: &OperatorToken, head: &Parts) -> Response {
-        self.ask(without_body(head, Method::DELETE, CURRENT_SESSION), session.expose()).await
+        self.ask(without_body(head, Method::DELETE, "/admin/v1/sessions/current"), session.expose()).await
     }
 
     /// Returns the newest session of a request that is not known to have ended.
@@ -225,7 +207,7 @@ impl Console {
         let mut sessions = cookie.read(&head.headers);
         if sessions.len() > 1 {
             for session in &sessions {
-                let whose = without_body(head, Method::GET, CURRENT_OPERATOR);
+                let whose = without_body(head, Method::GET, "/admin/v1/operators/current");
                 if self.ask(whose, session.expose()).await.status() != StatusCode::UNAUTHORIZED {
                     return Some(session.clone());
                 }
@@ -246,11 +228,12 @@ fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
 
 /// Passes requests on if they come from the pages of this console.
 async fn refuse_other_origins(request: Request, next: Next) -> Response {
-    const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     let headers = request.headers();
     // Browsers send this field only to addresses that they trust: HTTPS and the same machine.
-    let is_same_site = headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin");
-    if headers.contains_key(OF_CONSOLE) && is_same_site && is_own_origin(&request) {
+    let is_same_site = headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin");
+    // A page of another origin cannot set this field without a preflight (CORS), which is refused.
+    let is_of_console = headers.contains_key("petstore-console");
+    if is_of_console && is_same_site && is_own_origin(&request) {
         return next.run(request).await;
     }
     let message = "only the console's own pages may ask this";

@@ -41,20 +41,12 @@ impl FromStr for CorsOrigin {
     }
 }
 
-/// Header fields that a granted page may send.
-const ALLOW_HEADERS: HeaderValue =
-    HeaderValue::from_static("authorization, content-type, idempotency-key, x-request-id");
-
 /// Header fields that a granted page may read.
 const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, ratelimit, \
      ratelimit-policy, retry-after, link, x-next-cursor, location, deprecation, sunset, x-request-id, \
      x-stability, idempotency-replayed, allow, www-authenticate",
 );
-
-/// Seconds for which a browser may remember the answer to a preflight. Browsers honour at most a day, and
-/// with an hour a change of this list takes effect soon.
-const MAX_AGE: HeaderValue = HeaderValue::from_static("3600");
 
 /// Rights of the request's origin to the answer.
 #[derive(Debug)]
@@ -99,8 +91,10 @@ impl Grant {
             if let Some(methods) = headers.get(header::ALLOW).cloned() {
                 headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
             }
-            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS);
-            headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+            let may_be_sent = "authorization, content-type, idempotency-key, x-request-id";
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(may_be_sent));
+            // Seconds. Browsers remember this for a day at most; with an hour, a change takes effect soon.
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
         } else {
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS);
         }

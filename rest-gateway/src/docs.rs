@@ -7,12 +7,8 @@
 //! are plain HTML. The pages about errors are made from `docs/errors.md` and [`codes`].
 
 mod admin_page;
-mod changelog;
 mod error_pages;
 mod html;
-mod resource;
-mod samples;
-mod search;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -25,38 +21,18 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use html::HtmlPage;
-pub(crate) use resource::{Resource, strict};
 
-use crate::{error::codes, openapi};
+use crate::{
+    error::codes,
+    openapi,
+    representation::{Resource, embedded, strict},
+};
 
-/// Parts of the page, by path.
-const ASSETS: [(&str, Asset); 18] = [
-    ("/docs/assets/docs.css", Asset::Style(include_str!("docs/assets/docs.css"))),
-    ("/docs/assets/icon.svg", Asset::Image(include_str!("docs/assets/icon.svg"))),
-    ("/docs/assets/main.mjs", Asset::Script(include_str!("docs/assets/main.mjs"))),
-    ("/docs/assets/api-key.mjs", Asset::Script(include_str!("docs/assets/api-key.mjs"))),
-    ("/docs/assets/answer.mjs", Asset::Script(include_str!("docs/assets/answer.mjs"))),
-    ("/docs/assets/document.mjs", Asset::Script(include_str!("docs/assets/document.mjs"))),
-    ("/docs/assets/element.mjs", Asset::Script(include_str!("docs/assets/element.mjs"))),
-    ("/docs/assets/json-text.mjs", Asset::Script(include_str!("docs/assets/json-text.mjs"))),
-    ("/docs/assets/operation.mjs", Asset::Script(include_str!("docs/assets/operation.mjs"))),
-    ("/docs/assets/rate-limit.mjs", Asset::Script(include_str!("docs/assets/rate-limit.mjs"))),
-    ("/docs/assets/request.mjs", Asset::Script(include_str!("docs/assets/request.mjs"))),
-    ("/docs/assets/samples.mjs", Asset::Script(include_str!("docs/assets/samples.mjs"))),
-    ("/docs/assets/search.mjs", Asset::Script(include_str!("docs/assets/search.mjs"))),
-    ("/docs/assets/contents.mjs", Asset::Script(include_str!("docs/assets/contents.mjs"))),
-    ("/docs/assets/response.mjs", Asset::Script(include_str!("docs/assets/response.mjs"))),
-    ("/docs/assets/theme.js", Asset::Script(include_str!("docs/assets/theme.js"))),
-    ("/docs/assets/schema.mjs", Asset::Script(include_str!("docs/assets/schema.mjs"))),
-    ("/docs/assets/try-it.mjs", Asset::Script(include_str!("docs/assets/try-it.mjs"))),
-];
-
-/// Embedded file. The kind determines the media type.
-enum Asset {
-    Style(&'static str),
-    Script(&'static str),
-    Image(&'static str),
-}
+/// Parts of the pages, below `/docs/assets/`.
+const ASSETS: &[(&str, &str)] = &embedded!("docs/assets/":
+    "docs.css" "icon.svg" "theme.js" "main.mjs" "answer.mjs" "api-key.mjs" "contents.mjs" "document.mjs"
+    "element.mjs" "json-text.mjs" "operation.mjs" "rate-limit.mjs" "request.mjs" "response.mjs" "samples.mjs"
+    "schema.mjs" "search.mjs" "try-it.mjs");
 
 /// Methods that every page serves.
 const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
@@ -112,28 +88,20 @@ fn resources() -> Vec<(String, Resource)> {
         description: "How to use the Animal Store Service, with every operation to try",
         main: &main,
     };
-    let mut pages = vec![
-        ("/docs".to_owned(), home.render()),
-        (error_pages::INDEX_PATH.to_owned(), error_pages::index()),
-        (changelog::PATH.to_owned(), changelog::page()),
-    ];
+    let mut pages =
+        vec![("/docs".to_owned(), home.render()), (error_pages::INDEX_PATH.to_owned(), error_pages::index())];
     pages.extend(topics::pages().map(|(path, page)| (path.to_owned(), page)));
     let examples = openapi::error_examples();
     pages.extend(codes::all().map(|reason| {
         let page = error_pages::error_page(reason, examples.get(codes::code(reason)));
         (codes::page_path(reason), page)
     }));
-    let index = Resource::new(StatusCode::OK, "application/json; charset=utf-8", search::index(&pages));
+    let index = Resource::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
     let mut resources: Vec<_> =
         pages.into_iter().map(|(path, html)| (path, Resource::html(StatusCode::OK, html))).collect();
-    resources.push((search::PATH.to_owned(), index));
-    resources.extend(ASSETS.into_iter().map(|(path, asset)| {
-        let (media_type, body) = match asset {
-            Asset::Style(body) => ("text/css; charset=utf-8", body),
-            Asset::Script(body) => ("text/javascript; charset=utf-8", body),
-            Asset::Image(body) => ("image/svg+xml; charset=utf-8", body),
-        };
-        (path.to_owned(), Resource::new(StatusCode::OK, media_type, body))
-    }));
+    resources.push(("/docs/assets/search.json".to_owned(), index));
+    for (name, content) in ASSETS {
+        resources.push((format!("/docs/assets/{name}"), Resource::asset(name, content)));
+    }
     resources
 }

@@ -5,7 +5,6 @@
 
 mod admin;
 pub mod bulk;
-mod caller;
 pub mod client_address;
 mod console;
 pub mod core_client;

@@ -59,8 +59,6 @@ pub(crate) enum Counts {
     Nothing,
 }
 
-const X_STABILITY: HeaderName = HeaderName::from_static("x-stability");
-
 /// Degree to which clients may rely on an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stability {
@@ -85,7 +83,10 @@ impl Stability {
     /// Writes the header field if the operation is not stable.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         if self != Self::Stable {
-            headers.insert(X_STABILITY, HeaderValue::from_static(self.word()));
+            headers.insert(
+                const { HeaderName::from_static("x-stability") },
+                HeaderValue::from_static(self.word()),
+            );
         }
     }
 }

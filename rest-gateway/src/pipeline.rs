@@ -34,12 +34,12 @@ use self::{
     rate_limit::Admission,
 };
 use crate::{
-    caller::Caller,
     error::ApiError,
     gateway::GatewayState,
     keys::{EarlyRead, KnownKey},
     operation::{Access, Id},
     rate_limit::{Decision, LimitStatus},
+    request_id::Caller,
 };
 
 /// Admitted request, with its operation and caller.

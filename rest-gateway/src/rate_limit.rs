@@ -5,7 +5,6 @@
 //! in one atomic step. `conformance` is the test suite that every limiter passes.
 
 mod abuse;
-mod ban;
 #[cfg(test)]
 mod conformance;
 mod counters;
@@ -25,17 +24,13 @@ pub use petstore_plans::Quota;
 pub(crate) use self::decision::put_number;
 pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{
-    ban::{BanCause, BanPeriod},
-    decision::{Decision, LimitStatus, Outcome, Scope, Strikes},
+    decision::{BanCause, BanPeriod, Decision, LimitStatus, Outcome, Scope, Strikes},
     in_process::InProcessLimiter,
     redis::{
         InvalidRedisUrl, RedisCallError, RedisDeadlines, RedisHealth, RedisLimiter, RedisSettings,
         RedisSetupError, RedisTime, RedisUrl,
     },
-    resilient::{
-        InvalidOnRedisFailure, OnRedisFailure, ResilienceCounts, ResilienceSettings, ResilientLimiter,
-        redis_metrics,
-    },
+    resilient::{InvalidOnRedisFailure, OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
     windows::WindowView,
 };
 use crate::client_address::ClientAddress;

@@ -1,8 +1,10 @@
-//! `X-Request-Id`: one name for a request in the logs of the client, the gateway and the core.
+//! The name of a request in the logs of the client, the gateway and the core (`X-Request-Id`), and its
+//! authenticated sender.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use petstore_api_key::ApiKey;
 use petstore_clock::Clock;
+use petstore_proto::internal::v1::Plan;
 use uuid::Builder;
 
 /// Header field, and the name of the metadata that the core sees.
@@ -38,6 +40,15 @@ impl RequestId {
     pub(crate) fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default() // always ASCII
     }
+}
+
+/// Authenticated sender of a request. Only a request with a valid key has one, so a handler that takes it
+/// cannot be reached without a valid key. Its limits allow the request, or will before a read is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) account_id: i64,
+    pub(crate) plan: Plan,
+    pub(crate) request_id: RequestId,
 }
 
 /// Returns `true` if the id has the right form, and holds no misplaced API key, alone or among other text.

@@ -11,13 +11,13 @@ use petstore_api_key::List;
 use petstore_proto::v1::ListOrdersRequest;
 
 use crate::{
-    caller::Caller,
     error::ApiError,
     gateway::GatewayState,
     json::{order::orders_body, usage::usage_body},
     operation::Id,
     pipeline::Admitted,
     rate_limit::LimitStatus,
+    request_id::Caller,
 };
 use paging::{AnsweredPage, PageRequest, Query};
 

@@ -16,15 +16,11 @@ use tonic::{Request, Status};
 use self::ledger::{Ledger, Unreported};
 pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
 use crate::{
-    caller::Caller,
     core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, failure_text},
     error::ApiError,
     keys::KnownKey,
-    request_id::RequestId,
+    request_id::{Caller, RequestId},
 };
-
-/// Interval of reports. Counts since the last one are lost when the process is killed.
-const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum duration of one report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,11 +71,12 @@ impl UsageCounter {
         self.ledger.refusals().note(utc_minute(at), RefusedRequest { request_id, at, by, who });
     }
 
-    /// Reports until `shutdown`, and then once more.
+    /// Reports every 5 s until `shutdown`, and then once more. Counts since the last report are lost when the
+    /// process is killed.
     pub(crate) async fn keep_reported(&self, shutdown: impl Future<Output = ()>) {
         let pace = async {
             loop {
-                sleep(REPORT_INTERVAL).await;
+                sleep(Duration::from_secs(5)).await;
                 self.report().await;
             }
         };

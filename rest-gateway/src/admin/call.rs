@@ -35,11 +35,6 @@ use crate::{
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Metadata that names the address of the client, for the audit.
-const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("petstore-client-address");
-/// Metadata in which the core names the operator of the call.
-const OPERATOR: &str = "petstore-operator";
-
 /// Header fields that a call takes over from its request, and the address that the request came from.
 #[derive(Debug)]
 pub(super) struct Credentials(HeaderMap);
@@ -68,7 +63,7 @@ impl Credentials {
             authorization.set_sensitive(true);
         }
         if let Ok(client) = HeaderValue::try_from(client.to_canonical().to_string()) {
-            own.insert(CLIENT_ADDRESS, client);
+            own.insert(HeaderName::from_static("petstore-client-address"), client); // for the audit
         }
         Ok(Self(own))
     }
@@ -100,7 +95,8 @@ impl CallRecord {
     }
 
     fn note_operator(&mut self, metadata: &MetadataMap) {
-        let name = metadata.get(OPERATOR).and_then(|name| name.to_str().ok());
+        // The core names the operator of the call.
+        let name = metadata.get("petstore-operator").and_then(|name| name.to_str().ok());
         self.operator = name.map(str::to_owned).or(self.operator.take());
     }
 }

@@ -10,7 +10,6 @@ use crate::json::strict_members;
 
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
-const FIELD_MASK: &str = "google.protobuf.FieldMask";
 
 /// Returns the members of a body, which is strict JSON. An empty body has none.
 pub(super) fn members(body: &[u8]) -> Result<Vec<(String, Json)>, AdminError> {
@@ -105,7 +104,7 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
                 let parts = duration.map(|duration| (duration.as_secs(), duration.subsec_nanos()));
                 (seconds(kind, parts), "a time such as 3600s, 2h or 90d".to_owned())
             }
-            FIELD_MASK => {
+            "google.protobuf.FieldMask" => {
                 let paths = json.as_str().map(|paths| paths.split(',').filter(|path| !path.is_empty()));
                 let paths = paths.map(|paths| paths.map(|path| Value::String(snake_case(path))).collect());
                 let mut mask = DynamicMessage::new(message.clone());

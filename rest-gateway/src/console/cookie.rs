@@ -10,8 +10,6 @@ use petstore_api_key::OperatorToken;
 
 /// Path of the cookie.
 const PATH: &str = "/console";
-/// Maximum number of tokens that are read from one request.
-const MAX_TOKENS: usize = 4;
 
 /// Cookie of one console, for one browser.
 #[derive(Debug)]
@@ -31,13 +29,13 @@ impl SessionCookie {
         Self { name: format!("petstore-console{port}"), is_secure: text(ORIGIN).starts_with("https://") }
     }
 
-    /// Returns the tokens in the cookies of this name, the newest first. A browser may send more than one:
+    /// Returns up to four tokens in the cookies of this name, the newest first. A browser may send more than one:
     /// each path has a separate cookie, and the older one comes first (RFC 6265 §5.4).
     pub(super) fn read(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
         let mut tokens: Vec<_> =
             self.values(headers).filter_map(OperatorToken::parse).filter(OperatorToken::is_session).collect();
         tokens.reverse();
-        tokens.truncate(MAX_TOKENS);
+        tokens.truncate(4);
         tokens
     }
 

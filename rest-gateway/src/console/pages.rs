@@ -8,7 +8,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::docs::{Resource, strict};
+use crate::representation::{Resource, embedded, strict};
 
 /// Paths of pages. All are one document, in which a script shows the page of the path.
 const PAGES: [&str; 9] = [
@@ -27,33 +27,12 @@ const PAGES: [&str; 9] = [
 const TO_CONSOLE: AppendHeaders<[(header::HeaderName, HeaderValue); 1]> =
     AppendHeaders([(header::LOCATION, HeaderValue::from_static("/console"))]);
 
-const CSS: &str = "text/css; charset=utf-8";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const PICTURE: &str = "image/svg+xml; charset=utf-8";
-
-/// Name, media type and content of each asset.
-const ASSETS: [(&str, &str, &str); 21] = [
-    ("docs.css", CSS, include_str!("../docs/assets/docs.css")),
-    ("icon.svg", PICTURE, include_str!("../docs/assets/icon.svg")),
-    ("theme.js", SCRIPT, include_str!("../docs/assets/theme.js")),
-    ("element.mjs", SCRIPT, include_str!("../docs/assets/element.mjs")),
-    ("console.css", CSS, include_str!("assets/console.css")),
-    ("main.mjs", SCRIPT, include_str!("assets/main.mjs")),
-    ("api.mjs", SCRIPT, include_str!("assets/api.mjs")),
-    ("chart.mjs", SCRIPT, include_str!("assets/chart.mjs")),
-    ("dialog.mjs", SCRIPT, include_str!("assets/dialog.mjs")),
-    ("format.mjs", SCRIPT, include_str!("assets/format.mjs")),
-    ("metrics.mjs", SCRIPT, include_str!("assets/metrics.mjs")),
-    ("session.mjs", SCRIPT, include_str!("assets/session.mjs")),
-    ("view.mjs", SCRIPT, include_str!("assets/view.mjs")),
-    ("overview.mjs", SCRIPT, include_str!("assets/overview.mjs")),
-    ("accounts.mjs", SCRIPT, include_str!("assets/accounts.mjs")),
-    ("account.mjs", SCRIPT, include_str!("assets/account.mjs")),
-    ("keys.mjs", SCRIPT, include_str!("assets/keys.mjs")),
-    ("key.mjs", SCRIPT, include_str!("assets/key.mjs")),
-    ("refusals.mjs", SCRIPT, include_str!("assets/refusals.mjs")),
-    ("audit.mjs", SCRIPT, include_str!("assets/audit.mjs")),
-    ("operators.mjs", SCRIPT, include_str!("assets/operators.mjs")),
+/// Files that the pages share with the documentation, and their own.
+const ASSETS: [&[(&str, &str)]; 2] = [
+    &embedded!("../docs/assets/": "docs.css" "icon.svg" "theme.js" "element.mjs"),
+    &embedded!("assets/": "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "metrics.mjs"
+        "session.mjs" "view.mjs" "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs"
+        "audit.mjs" "operators.mjs"),
 ];
 
 /// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to
@@ -65,9 +44,8 @@ pub(super) fn routes() -> Router {
     for path in PAGES {
         router = serve(router, path, page.clone());
     }
-    for (name, media_type, content) in ASSETS {
-        let asset = Resource::new(StatusCode::OK, media_type, content);
-        router = serve(router, &format!("/console/assets/{name}"), asset);
+    for (name, content) in ASSETS.into_iter().flatten() {
+        router = serve(router, &format!("/console/assets/{name}"), Resource::asset(name, content));
     }
     for path in ["/", "/console/"] {
         router = router.route(path, get(async || strict((StatusCode::FOUND, TO_CONSOLE).into_response())));

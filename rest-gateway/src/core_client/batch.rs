@@ -300,7 +300,7 @@ impl InFlight {
         .await
     }
 
-    /// Ready when every caller without an answer has given up. Watching one caller that waits is enough.
+    /// Polls until every caller without an answer has given up. Watching one caller that waits is enough.
     fn poll_abandoned(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Some(place) = self.callers.get_mut(self.first) {
             if let Some(caller) = place {

@@ -15,7 +15,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -23,7 +23,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
-use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, Sampled, counter, gauge};
+use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
@@ -50,9 +50,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Method of the probe. Every core answers it, without credentials.
 pub(super) const PROBE: &str = "/grpc.health.v1.Health/Check";
 
-/// A message without fields, as gRPC frames it.
-const EMPTY_MESSAGE: [u8; 5] = [0; 5];
-
 /// Circuit breaker of one transport to the core. Must be used inside a tokio runtime.
 pub(crate) struct CoreBreaker {
     core: NamedTransport,
@@ -61,7 +58,9 @@ pub(crate) struct CoreBreaker {
     is_probed: AtomicBool,
     /// Time at which the last answered probe was sent.
     last_answered: Mutex<Option<Instant>>,
-    outages: AtomicU64,
+    /// 1 while it is open.
+    opened: IntGauge,
+    outages: IntCounter,
 }
 
 /// The core was not called, or its answer was no longer awaited, because it answers no calls.
@@ -76,7 +75,14 @@ impl CoreBreaker {
             is_open: watch::Sender::new(false),
             is_probed: AtomicBool::new(false),
             last_answered: Mutex::new(None),
-            outages: AtomicU64::new(0),
+            opened: gauge(
+                "petstore_core_breaker_open",
+                "1 while the core does not answer and calls to it fail at once.",
+            ),
+            outages: counter(
+                "petstore_core_outages_total",
+                "Times at which the core was found not to answer.",
+            ),
         })
     }
 
@@ -130,7 +136,9 @@ impl CoreBreaker {
     /// Sends one probe. Any answer is a success.
     async fn probe(&self) -> Result<(), TransportError> {
         let sent = Instant::now();
-        let mut request = Request::new(Body::new(Full::new(Bytes::from_static(&EMPTY_MESSAGE))));
+        let mut request = Request::new(Body::new(Full::new(Bytes::from_static(
+            &[0; 5], /* a message without fields */
+        ))));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = http::Uri::from_static(PROBE);
         let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
@@ -158,7 +166,8 @@ impl CoreBreaker {
     }
 
     fn open(&self, cause: &str) {
-        self.outages.fetch_add(1, Ordering::Relaxed);
+        self.outages.inc();
+        self.opened.set(1);
         tracing::warn!(
             error = cause,
             "the core does not answer: calls to it fail at once until it does; is `petstore core` running?"
@@ -169,36 +178,20 @@ impl CoreBreaker {
     fn close(&self) {
         tracing::info!("the core answers again");
         self.is_open.send_replace(false);
+        self.opened.set(0);
     }
 
     /// Returns the breaker's metrics.
-    pub(crate) fn metrics(self: &Arc<Self>) -> Collectors {
-        let (state, count) = (Arc::clone(self), Arc::clone(self));
-        vec![
-            Sampled::boxed(
-                gauge(
-                    "petstore_core_breaker_open",
-                    "1 while the core does not answer and calls to it fail at once.",
-                ),
-                move |open: &IntGauge| open.set(state.is_open().into()),
-            ),
-            Sampled::boxed(
-                counter("petstore_core_outages_total", "Times at which the core was found not to answer."),
-                move |shown: &IntCounter| {
-                    shown.inc_by(count.outages.load(Ordering::Relaxed).saturating_sub(shown.get()));
-                },
-            ),
-        ]
+    pub(crate) fn metrics(&self) -> Collectors {
+        vec![Box::new(self.opened.clone()), Box::new(self.outages.clone())]
     }
 }
 
 /// Waits for [`WINDOW`], in steps that are late while this process gets too little processor time: an answer
 /// that has arrived and is not read yet does not count as silence of the core.
 async fn window() {
-    const STEPS: u32 = 16;
-
-    for _ in 0..STEPS {
-        sleep(WINDOW / STEPS).await;
+    for _ in 0..16 {
+        sleep(WINDOW / 16).await;
     }
 }
 

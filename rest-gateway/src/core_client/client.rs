@@ -19,14 +19,12 @@ use super::{
     transport::{CoreTransport, NamedTransport},
 };
 use crate::{
-    caller::Caller,
     error::{self, ApiError, is_transport_failure},
+    request_id::Caller,
 };
 
 /// Time that a call to the core may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Makes calls to a core in the same process, without a network message.
 pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
@@ -175,7 +173,8 @@ impl fmt::Debug for CoreClient {
 }
 
 fn traceparent(trace: &HeaderMap) -> String {
-    let value = trace.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    let value =
+        trace.get(const { HeaderName::from_static("traceparent") }).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().to_owned()
 }
 

@@ -17,12 +17,6 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{breaker::PROBE, coalesced::CoalescedWrites, transport::CoreTransport};
 
-/// Timeout of opening a TCP connection to the core. The TLS handshake follows.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A silent core is noticed after an interval and a timeout, also when no call is in flight.
-const PING_INTERVAL: Duration = Duration::from_secs(2);
-const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Metadata with the service token of a call whose bearer credential is an operator's token.
 const SERVICE_TOKEN: HeaderName = HeaderName::from_static("petstore-service-token");
 
@@ -92,8 +86,9 @@ pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress
         _ => return Err(InvalidCoreAddress::Url),
     }
     let endpoint = endpoint
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
+        // A core that stops answering is noticed within 3 s, also when no call is in flight.
+        .http2_keep_alive_interval(Duration::from_secs(2))
+        .keep_alive_timeout(Duration::from_secs(1))
         .keep_alive_while_idle(true);
     let channel = || match path.clone() {
         Some(path) => {
@@ -124,7 +119,7 @@ fn tcp_connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false); // TLS comes on top
     connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_connect_timeout(Some(Duration::from_millis(250)));
     connector
 }
 
@@ -177,7 +172,7 @@ impl CoreTls {
         }
         let config = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(self.authority))
-            .timeout(HANDSHAKE_TIMEOUT);
+            .timeout(Duration::from_secs(1));
         Ok(match self.identity {
             Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
             None => config,

@@ -13,10 +13,6 @@ use tonic::{ConnectError, Status, TimeoutExpired};
 use super::{breaker::CoreNotAnswering, failure_text};
 use crate::error::is_transport_failure;
 
-/// Pause between the two attempts in milliseconds, random so that gateways that lost the same core do not
-/// return all at once.
-const PAUSE_MILLIS: std::ops::RangeInclusive<u64> = 25..=75;
-
 /// Budget of retries: a fifth of the calls may be repeated, so that an outage does not double the load. A few
 /// more are allowed at first, and the budget never exceeds one burst.
 #[derive(Debug)]
@@ -25,18 +21,17 @@ pub(crate) struct RetryBudget {
     tenths: AtomicU32,
 }
 
-const PER_CALL: u32 = 2;
 const PER_RETRY: u32 = 10;
-const AT_FIRST: u32 = 3 * PER_RETRY;
 const MOST: u32 = 100 * PER_RETRY;
 
 impl RetryBudget {
     pub(crate) const fn new() -> Self {
-        Self { tenths: AtomicU32::new(AT_FIRST) }
+        Self { tenths: AtomicU32::new(3 * PER_RETRY) }
     }
 
+    /// Adds a fifth of a retry, for a call.
     fn earn(&self) {
-        let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(PER_CALL).min(MOST));
+        let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(2).min(MOST));
         // An error: the budget is full.
         let _ = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
     }
@@ -61,7 +56,8 @@ where
     let answer = attempt(deadline.saturating_duration_since(Instant::now())).await;
     match answer {
         Err(status) if was_lost(&status) => {
-            let pause = Duration::from_millis(rand::random_range(PAUSE_MILLIS));
+            // Random, so that gateways that lost the same core do not return all at once.
+            let pause = Duration::from_millis(rand::random_range(25..=75));
             let left = deadline.saturating_duration_since(Instant::now() + pause);
             if left.is_zero() || !budget.spend() {
                 return Err(status);

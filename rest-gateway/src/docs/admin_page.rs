@@ -5,11 +5,8 @@ use std::{fmt::Write as _, sync::LazyLock};
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{
-    Resource,
-    html::{HtmlPage, escaped, prose},
-};
-use crate::admin;
+use super::html::{HtmlPage, escaped, prose};
+use crate::{admin, representation::Resource};
 
 /// Path of the page.
 pub(super) const PATH: &str = "/docs/admin";

@@ -1,4 +1,6 @@
-//! Frame of every page, and text as HTML.
+//! Frame of every page, text as HTML, and HTML as text for the search index.
+
+use serde_json::json;
 
 /// Page before it is put into the frame.
 #[derive(Debug)]
@@ -33,4 +35,31 @@ pub(super) fn prose(text: &str) -> String {
         .enumerate()
         .map(|(index, part)| if index % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
         .collect()
+}
+
+/// Returns the title, path and text of each page, as JSON.
+pub(super) fn search_index(pages: &[(String, String)]) -> String {
+    let entries: Vec<_> = pages
+        .iter()
+        .map(|(path, html)| {
+            let text = text_of(between(html, "<main", "</main>"));
+            json!({ "title": text_of(between(html, "<title", "</title>")), "path": path, "text": text })
+        })
+        .collect();
+    json!(entries).to_string()
+}
+
+/// Returns the text between the first tag with this beginning and `end`.
+fn between<'a>(html: &'a str, begin: &str, end: &str) -> &'a str {
+    let inside = html.split_once(begin).and_then(|(_, rest)| rest.split_once('>'));
+    inside.and_then(|(_, rest)| rest.split_once(end)).map_or("", |(inside, _)| inside)
+}
+
+/// Returns the text of HTML: without tags, with single spaces.
+fn text_of(html: &str) -> String {
+    let with_spaces: String =
+        html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
+    let text =
+        with_spaces.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use petstore_proto::v1::ErrorReason;
 
 use super::{
-    ASSETS, Asset,
+    ASSETS,
     error_pages::first_sentence,
     resources, routes,
     topics::{capitalized, grouped},
@@ -123,8 +123,7 @@ async fn every_link_to_a_page_or_asset_resolves() {
             assert!(known.contains(link), "{path} links to {link}");
         }
     }
-    for (path, asset) in ASSETS {
-        let Asset::Script(script) = asset else { continue };
+    for (path, script) in ASSETS.iter().filter(|(name, _)| name.ends_with("js")) {
         for (_, module) in
             script.match_indices("from \"./").map(|(at, from)| script[at..].split_at(from.len()))
         {

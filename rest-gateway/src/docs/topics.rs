@@ -1,47 +1,99 @@
-//! Pages about topics that concern every operation: limits, paging, idempotency.
+//! Pages about topics that concern every operation: limits, paging, idempotency; and the changelog.
 
 use std::fmt::Write as _;
 
 use petstore_plans::{ENTERPRISE, FIXED};
+use pulldown_cmark::{Event, Parser, Tag, TagEnd, html::push_html};
 
-use super::{html::HtmlPage, samples};
+use super::html::{HtmlPage, escaped};
 
-/// Page about one topic. Its HTML may hold `{plans}` and, at the start of a line, `{sample NAME}`.
-#[derive(Debug)]
-struct Topic {
-    path: &'static str,
-    title: &'static str,
-    description: &'static str,
-    main: &'static str,
+/// Embeds the HTML of a topic, behind its path.
+macro_rules! topic {
+    ($name:literal) => {
+        (concat!("/docs/", $name), include_str!(concat!("topics/", $name, ".html")))
+    };
 }
 
-const TOPICS: [Topic; 3] = [
-    Topic {
-        path: "/docs/limits",
-        title: "Limits, backoff and bans",
-        description: "How many requests a plan allows, and how long to wait after a refusal",
-        main: include_str!("topics/limits.html"),
-    },
-    Topic {
-        path: "/docs/paging",
-        title: "Paging",
-        description: "How to read a list page by page",
-        main: include_str!("topics/paging.html"),
-    },
-    Topic {
-        path: "/docs/idempotency",
-        title: "Idempotency",
-        description: "How to repeat an addition without adding twice",
-        main: include_str!("topics/idempotency.html"),
-    },
-];
+/// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs each
+/// against the service.
+macro_rules! sample {
+    ($name:literal) => {
+        (
+            $name,
+            [
+                include_str!(concat!("samples/", $name, ".sh")),
+                include_str!(concat!("samples/", $name, ".py")),
+                include_str!(concat!("samples/", $name, ".mjs")),
+                include_str!(concat!("samples/", $name, ".go")),
+            ],
+        )
+    };
+}
 
-/// Returns every page with its path.
+/// Languages by their names in the style sheet and on the pages. Samples of requests, which the browser makes
+/// (`assets/samples.mjs`), use the same languages.
+const LANGUAGES: [(&str, &str); 4] =
+    [("curl", "curl"), ("python", "Python"), ("javascript", "JavaScript"), ("go", "Go")];
+
+/// Returns every page with its path. A page's HTML may hold `{plans}` and, at the start of a line, `{sample
+/// NAME}`.
 pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
-    TOPICS.iter().map(|topic| {
-        let main = samples::filled_in(topic.main).replace("{plans}", &plans_table());
-        (topic.path, HtmlPage { title: topic.title, description: topic.description, main: &main }.render())
-    })
+    let topics = [
+        (
+            topic!("limits"),
+            "Limits, backoff and bans",
+            "How many requests a plan allows, and how long to wait after a refusal",
+        ),
+        (topic!("paging"), "Paging", "How to read a list page by page"),
+        (topic!("idempotency"), "Idempotency", "How to repeat an addition without adding twice"),
+    ];
+    let samples = [sample!("paging"), sample!("idempotency"), sample!("backoff")];
+    let topics = topics.into_iter().map(move |((path, html), title, description)| {
+        let main = samples.iter().fold(html.replace("{plans}", &plans_table()), |html, (name, programs)| {
+            html.replace(&format!("{{sample {name}}}"), &sample_section(name, programs))
+        });
+        (path, HtmlPage { title, description, main: &main }.render())
+    });
+    [("/docs/changelog", changelog())].into_iter().chain(topics)
+}
+
+/// Returns the programs as HTML. The style sheet shows the chosen one, so no script is needed.
+fn sample_section(name: &str, programs: &[&str; LANGUAGES.len()]) -> String {
+    let mut choices = String::new();
+    let mut shown = String::new();
+    for ((language, title), program) in LANGUAGES.iter().zip(programs) {
+        let checked = if choices.is_empty() { " checked" } else { "" };
+        let program = escaped(program.trim_end());
+        // Writes to Strings cannot fail.
+        let _ = write!(
+            choices,
+            "<label><input type=\"radio\" name=\"{name}\" value=\"{language}\"{checked}>{title}</label>"
+        );
+        let _ = writeln!(
+            shown,
+            "<pre data-language=\"{language}\" tabindex=\"0\" role=\"region\" aria-label=\"{title} \
+             program\"><code>{program}</code></pre>"
+        );
+    }
+    format!(
+        "<div class=\"sample\"><fieldset class=\"languages\"><legend class=\"unseen\">Language</legend>\
+         {choices}</fieldset>\n{shown}</div>\n\
+         <p class=\"note\">The programs read <code>PETSTORE_URL</code>, the base address that ends with \
+         <code>/v1</code>, and <code>PETSTORE_API_KEY</code> from the environment.</p>\n"
+    )
+}
+
+/// Returns the page that shows the changelog. Links are omitted, since they lead to files that are not served
+/// here.
+fn changelog() -> String {
+    let is_link = |event: &Event| matches!(event, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link));
+    let mut html = String::new();
+    push_html(&mut html, Parser::new(include_str!("../../../CHANGELOG.md")).filter(|event| !is_link(event)));
+    let main = format!(
+        "    <main id=\"content\" class=\"page changelog\" tabindex=\"-1\">\n      \
+         <p class=\"trail\"><a href=\"/docs\">Guide</a></p>\n{html}    </main>"
+    );
+    HtmlPage { title: "Changelog", description: "What changed in each version", main: &main }.render()
 }
 
 /// Returns the plans and their limits, as HTML.

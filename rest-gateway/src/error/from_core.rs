@@ -11,9 +11,6 @@ use super::{
     codes::{REASON_PREFIX, is_grpc_only, row_of},
 };
 
-/// Message of tonic's client after its own timeout: the code is `CANCELLED`, not `DEADLINE_EXCEEDED`.
-const TONIC_TIMEOUT: &str = "Timeout expired";
-
 /// Maps a status by its reason if it names one of this service. Otherwise the status is mapped by its code,
 /// and its message is not used, because it may come from a proxy between the gateway and the core.
 impl From<&Status> for ApiError {
@@ -31,7 +28,8 @@ impl From<&Status> for ApiError {
                 Code::NotFound => Self::PetNotFound,
                 Code::ResourceExhausted => Self::Overloaded { retry_after },
                 Code::DeadlineExceeded => Self::DeadlineExceeded,
-                Code::Cancelled if status.message() == TONIC_TIMEOUT => Self::DeadlineExceeded,
+                // tonic's client calls its own timeout `CANCELLED`.
+                Code::Cancelled if status.message() == "Timeout expired" => Self::DeadlineExceeded,
                 // Only this gateway cancels a call, and it then ignores the result. So this status comes from
                 // the transport, as when TLS refuses a certificate late. A core that does not trust this
                 // gateway is a fault of the operator, not of the client.

@@ -90,11 +90,7 @@ pub(super) enum CacheState {
     Missing,
 }
 
-/// Maximum number of entries that wait to be reported; further ones are not noted. Twice the size of the
-/// resolver's cache.
-const MAX_WAITING: usize = 100_000;
-
-/// Keys used since the last report.
+/// Keys used since the last report: up to twice as many as the resolver caches.
 #[derive(Debug, Default)]
 pub(super) struct LastUsed(Mutex<Vec<Arc<CachedKey>>>);
 
@@ -103,7 +99,7 @@ impl LastUsed {
     pub(super) fn note(&self, entry: &Arc<CachedKey>, now: UnixMillis) {
         if entry.note_use(now) {
             let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if waiting.len() < MAX_WAITING {
+            if waiting.len() < 100_000 {
                 waiting.push(Arc::clone(entry));
             }
         }

@@ -9,16 +9,6 @@ use std::{
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::ListChangesResponse;
 
-/// Time for which a cached key is trusted after its last confirmation.
-const TRUST: Duration = Duration::from_secs(30);
-
-/// Maximum time by which a confirmation may be ahead of now. One further ahead was made before the clock was
-/// set back.
-const SKEW: Duration = Duration::from_secs(1);
-
-/// Maximum number of accounts whose changes are stored individually.
-const MAX_CHANGED: usize = 10_000;
-
 /// Version of an answer of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -78,7 +68,7 @@ impl Changes {
             let revision = known.changed.entry(change.account_id).or_default();
             *revision = change.revision.max(*revision);
         }
-        if answer.truncated || known.changed.len() > MAX_CHANGED {
+        if answer.truncated || known.changed.len() > 10_000 {
             known.floor = answer.revision;
             known.changed.clear();
         }
@@ -101,7 +91,9 @@ impl Changes {
     pub(super) fn confirm(&self, stamp: Stamp, now: UnixMillis) -> bool {
         let known = self.read();
         let confirmed_at = known.confirmed_at.max(stamp.asked_at);
-        known.is_current(stamp) && confirmed_at <= now.plus(SKEW) && now < confirmed_at.plus(TRUST)
+        // One further ahead than a second was made before the clock was set back.
+        let is_past = confirmed_at <= now.plus(Duration::from_secs(1));
+        known.is_current(stamp) && is_past && now < confirmed_at.plus(Duration::from_secs(30))
     }
 
     /// Returns `true` if a new answer is valid: it is not older than any reported change of its account. It
@@ -188,7 +180,7 @@ mod tests {
     fn a_confirmation_from_the_future_is_ignored() {
         let changes = Changes::default();
         changes.learn(&answer(1, &[]), 0, NOW);
-        assert!(changes.confirm(stamp(1, 1), NOW.minus(SKEW)));
+        assert!(changes.confirm(stamp(1, 1), NOW.minus(Duration::from_secs(1))));
         assert!(!changes.confirm(stamp(1, 1), NOW.minus(Duration::from_secs(2))));
         assert!(
             changes.admit(stamp(1, 1)),

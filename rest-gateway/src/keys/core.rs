@@ -26,9 +26,6 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// that a core does not answer.
 const CHANGES_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Maximum number of uses in one report.
-const MAX_REPORT: usize = 1_000;
-
 /// The core did not answer, or answered with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CoreAway;
@@ -163,7 +160,7 @@ impl KeyService {
     /// or not sent are dropped, because "last used" is only precise to the day.
     pub(super) async fn report(&self, uses: &[KeyUse]) {
         let report = async {
-            for batch in uses.chunks(MAX_REPORT) {
+            for batch in uses.chunks(1_000) {
                 let batch = ReportUseRequest { uses: batch.to_vec() };
                 let answer = within_deadline(self.client.clone().report_use(request(batch))).await;
                 self.use_reports.judge(answer)?;

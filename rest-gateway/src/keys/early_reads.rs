@@ -7,14 +7,11 @@ use std::sync::{
 
 use crate::rate_limit::{Decision, Outcome};
 
-/// Upper bound of the remembered quota: an account never has more reads in flight. While more is left, no
-/// request changes the remembered value.
-const MAX_LEFT: u64 = 128;
-
 /// The early reads of an account: no more than it was last seen to have requests left.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyReads {
-    /// Requests that the account had left after its last decision, up to [`MAX_LEFT`].
+    /// Requests that the account had left after its last decision, up to 128: more reads of an account
+    /// are never in flight, and while more is left, no request changes this.
     left: AtomicU64,
     /// Early reads that the limiter has not decided on.
     undecided: AtomicU64,
@@ -38,7 +35,7 @@ impl EarlyReads {
     pub(crate) fn note_decision(&self, decision: Option<&Decision>) {
         let left = match decision {
             Some(Decision { outcome: Outcome::Admitted, minute, day, .. }) => {
-                minute.remaining.min(day.remaining).min(MAX_LEFT)
+                minute.remaining.min(day.remaining).min(128)
             }
             _ => 0,
         };

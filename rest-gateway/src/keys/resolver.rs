@@ -26,26 +26,8 @@ use crate::{client_address::ClientAddress, core_client::TracedTransport, rate_li
 /// Maximum number of cached keys.
 const MAX_KNOWN: u64 = 50_000;
 
-/// Maximum number of cached digests that belong to no key.
-const MAX_UNKNOWN: u64 = 10_000;
-
-/// Time for which such a digest is cached.
+/// Time for which a digest that belongs to no key is cached.
 const UNKNOWN_FOR: Duration = Duration::from_secs(5);
-
-/// Interval between requests for changes to the core.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Interval while the core does not answer, shorter so that its return is noticed soon.
-const POLL_INTERVAL_AWAY: Duration = Duration::from_millis(250);
-
-/// Interval between reports of uses.
-const USE_REPORT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Pause after a failed report of bans.
-const BAN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Maximum number of attempts if the core answers with data that it has itself declared stale.
-const ATTEMPTS: usize = 3;
 
 /// Resolves keys, and caches them until their account changes, or until thirty seconds after they were last
 /// confirmed. Clones share the cache.
@@ -92,7 +74,7 @@ impl KeyResolver {
             clock,
             changes,
             known: Cache::new(MAX_KNOWN),
-            unknown: Cache::builder().max_capacity(MAX_UNKNOWN).time_to_live(UNKNOWN_FOR).build(),
+            unknown: Cache::builder().max_capacity(10_000).time_to_live(UNKNOWN_FOR).build(),
             early_reads: Cache::new(MAX_KNOWN),
             single_flight: SingleFlight::default(),
             last_used: LastUsed::default(),
@@ -156,18 +138,19 @@ impl KeyResolver {
             let mut reported = Instant::now();
             loop {
                 self.0.poll_changes().await;
-                if reported.elapsed() >= USE_REPORT_INTERVAL {
+                if reported.elapsed() >= Duration::from_secs(10) {
                     self.0.report_uses().await;
                     reported = Instant::now();
                 }
-                sleep(if self.core_is_up() { POLL_INTERVAL } else { POLL_INTERVAL_AWAY }).await;
+                // Sooner while the core does not answer, so that its return is noticed soon.
+                sleep(Duration::from_millis(if self.core_is_up() { 1_000 } else { 250 })).await;
             }
         };
         let report_bans = async {
             loop {
                 self.0.imposed.added().await;
                 while self.0.report_bans().await.is_err() {
-                    sleep(BAN_RETRY_INTERVAL).await;
+                    sleep(Duration::from_secs(1)).await;
                 }
             }
         };
@@ -239,7 +222,8 @@ impl Inner {
     /// Returns the core's answer if it is valid. An answer that is older than a change already reported must
     /// not be cached.
     async fn call(&self, digest: KeyDigest, purpose: Purpose) -> Result<Arc<CachedKey>, KeyError> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..3 {
+            // Again if the core answers with data that it has itself declared stale.
             let answer = self.lookups.find(digest, purpose).await;
             let found = answer.map_err(|Overloaded| KeyError::Overloaded)?;
             let found = found.map_err(|CoreAway| KeyError::CoreAway)?;

@@ -7,14 +7,13 @@ use petstore_telemetry::traces::{Root, Span, Within};
 use tokio::time::Instant;
 
 use crate::{
-    caller::Caller,
     client_address::ClientAddress,
     cors,
     gateway::GatewayState,
     keys::KnownKey,
     metrics::Active,
     operation::{Operation, is_versioned},
-    request_id::RequestId,
+    request_id::{Caller, RequestId},
 };
 
 /// A request in flight. Every step of the pipeline reads it.

@@ -6,20 +6,14 @@ use http::{HeaderMap, Uri, Version, header, request::Parts};
 
 use crate::{error::ApiError, request_body::check_transfer_coding};
 
-/// Maximum length of a request target in bytes (RFC 9110 §4.1 recommends at least 8000).
-const MAX_TARGET: usize = 8 * 1024;
-/// Maximum number of header fields, and of their bytes, each with its `: ` and line end.
-const MAX_FIELDS: usize = 100;
-const MAX_FIELDS_LEN: usize = 32 * 1024;
-const FIELD_OVERHEAD: usize = ": \r\n".len();
-
 /// Refuses a target or header fields that are too large, a request that does not name its host once (RFC 9112
 /// §3.2, RFC 9113 §8.3.1), and unknown transfer codings.
 pub(super) fn check(request: &Parts) -> Result<(), ApiError> {
-    if target_len(request) > MAX_TARGET {
+    // RFC 9110 §4.1 recommends at least 8000 bytes.
+    if target_len(request) > 8 * 1024 {
         return Err(ApiError::UriTooLong);
     }
-    if request.headers.len() > MAX_FIELDS || fields_len(&request.headers) > MAX_FIELDS_LEN {
+    if request.headers.len() > 100 || fields_len(&request.headers) > 32 * 1024 {
         return Err(ApiError::HeadersTooLarge);
     }
     if !names_its_host(request) {
@@ -65,8 +59,9 @@ fn path_len(uri: &Uri) -> usize {
     uri.path_and_query().map_or(0, |path| path.as_str().len())
 }
 
+/// Returns the length of the fields, each with its `: ` and line end.
 fn fields_len(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD).sum()
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }
 
 /// Returns `true` for `uri-host [ ":" port ]` (RFC 9110 §7.2). An empty host is valid only for a target

@@ -99,11 +99,10 @@ async fn judge(
     limit_key: &LimitKey,
     key: &KnownKey,
 ) -> Result<Judged, LimiterUnavailable> {
-    const MAX_SKEW: Duration = Duration::from_mins(1);
-
     let last_ban = last_ban(gateway, key);
     if let Some(last_ban) = &last_ban
-        && last_ban.in_force(gateway.clock.now().minus(MAX_SKEW)).is_some()
+        && last_ban.in_force(gateway.clock.now().minus(Duration::from_mins(1))).is_some()
+    // clocks differ by less
     {
         let judged = Judged::new(gateway.limiter.peek(limit_key, key.quota).await?, Some(last_ban));
         if judged.ban_cause.is_some() {

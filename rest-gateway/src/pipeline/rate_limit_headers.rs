@@ -12,14 +12,11 @@ const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Total length of all values in bytes, unless the numbers are very large. The buffer grows then.
-const ROOM: usize = 160;
-
 /// Writes the decision's header fields, each exactly once, and replaces earlier values. The values share one
 /// allocation.
 pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
     let shown = decision.shown();
-    let mut text = BytesMut::with_capacity(ROOM);
+    let mut text = BytesMut::with_capacity(160); // it only grows for very large numbers
     for (name, number) in
         [(LIMIT, shown.limit), (REMAINING, shown.remaining), (RESET, shown.resets_at.as_secs_ceil())]
     {

@@ -18,13 +18,6 @@ const SHARDS: usize = 64;
 /// Number of callers in a shard before it is first swept for counters that are over.
 const FIRST_SWEEP: usize = 64;
 
-/// Maximum number of addresses, in about 6 MiB. Any client may hold a /48 with its 65,536 networks, while
-/// only the operator creates accounts.
-const MAX_ADDRESSES: usize = 57_344;
-
-/// Maximum number of accounts in a bounded store.
-const MAX_ACCOUNTS: usize = 50_000;
-
 /// Counters of every caller. Accounts and addresses have separate maps, so that a flood of unauthenticated
 /// clients cannot evict the counts of accounts.
 #[derive(Debug)]
@@ -41,13 +34,15 @@ impl CounterStore {
         Self::with(CounterMap::unbounded)
     }
 
-    /// Returns a store of at most [`MAX_ACCOUNTS`], which keeps the accounts that used most of their day.
+    /// Returns a store of at most 50,000 accounts, which keeps the accounts that used most of their day.
     pub(super) fn bounded() -> Self {
-        Self::with(|| CounterMap::bounded(MAX_ACCOUNTS / SHARDS))
+        Self::with(|| CounterMap::bounded(50_000 / SHARDS))
     }
 
     fn with(accounts: impl Fn() -> CounterMap<i64>) -> Self {
-        let addresses = CounterMap::bounded(MAX_ADDRESSES / SHARDS);
+        // In about 6 MiB. Any client may hold a /48 with its 65,536 networks, while only the operator creates
+        // accounts.
+        let addresses = CounterMap::bounded(57_344 / SHARDS);
         Self { accounts: accounts(), usage: accounts(), addresses }
     }
 

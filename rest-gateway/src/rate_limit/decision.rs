@@ -1,12 +1,11 @@
-//! Answer of a limiter, and its presentation to the client.
+//! Answer of a limiter, bans with their duration and cause, and the presentation of both to the client.
+
+use std::{sync::Arc, time::Duration};
 
 use bytes::BufMut;
 use petstore_clock::UnixMillis;
 
-use super::{
-    ban::{BanCause, BanPeriod},
-    windows::{DAY, MINUTE, WindowView},
-};
+use super::windows::{DAY, MINUTE, WindowView};
 
 /// Verdict of the windows on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +165,40 @@ fn rounded_up(moment: UnixMillis) -> UnixMillis {
     UnixMillis::from_secs(moment.as_secs_ceil())
 }
 
+/// Period in which every request of a key is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanPeriod {
+    /// Time at which it was imposed.
+    pub from: UnixMillis,
+    /// First time after it; later than `from`.
+    pub until: UnixMillis,
+}
+
+impl BanPeriod {
+    /// Time after the end of a ban in which it makes the next one longer.
+    pub(crate) const MEMORY: Duration = Duration::from_hours(24);
+
+    /// Returns the ban that begins at `from`: five minutes, or twice the duration of the key's last ban while
+    /// that is remembered, and at most a day.
+    pub(crate) fn following(last: Option<Self>, from: UnixMillis) -> Self {
+        let length = match last {
+            Some(last) if from < last.until.plus(Self::MEMORY) => Duration::from_hours(24)
+                .min(Duration::from_millis(last.until.0.saturating_sub(last.from.0)) * 2),
+            Some(_) | None => Duration::from_mins(5),
+        };
+        Self { from, until: from.plus(length) }
+    }
+}
+
+/// Cause of a ban.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BanCause {
+    /// The key kept sending after 429.
+    IgnoredRefusals,
+    /// An operator banned it, and may have given a reason.
+    Operator(Option<Arc<str>>),
+}
+
 /// State of a caller's limits: its windows and, for an API key, its abuse state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitStatus {
@@ -285,5 +318,30 @@ mod tests {
         let by_hand = "the API key was banned by the operator until 2026-11-20T18:51:20Z";
         assert_eq!(message(BanCause::Operator(None)), by_hand);
         assert_eq!(message(BanCause::Operator(Some("a leak".into()))), format!("{by_hand}: a leak"));
+    }
+
+    const START: UnixMillis = UnixMillis(1_795_200_000_000);
+
+    fn minutes(ban: BanPeriod) -> u64 {
+        (ban.until.0 - ban.from.0) / 60_000
+    }
+
+    #[test]
+    fn each_further_ban_is_twice_as_long_up_to_a_day() {
+        let mut ban = BanPeriod::following(None, START);
+        let mut lengths = vec![minutes(ban)];
+        for _ in 0..10 {
+            ban = BanPeriod::following(Some(ban), ban.until.plus(Duration::from_mins(1)));
+            lengths.push(minutes(ban));
+        }
+        assert_eq!(lengths, [5, 10, 20, 40, 80, 160, 320, 640, 1_280, 1_440, 1_440]);
+    }
+
+    #[test]
+    fn the_length_is_forgotten_a_day_after_the_last_ban_ended() {
+        let last = BanPeriod { from: START, until: START.plus(Duration::from_mins(40)) };
+        let end = last.until.plus(Duration::from_hours(24));
+        assert_eq!(minutes(BanPeriod::following(Some(last), end.minus(Duration::from_millis(1)))), 80);
+        assert_eq!(minutes(BanPeriod::following(Some(last), end)), 5);
     }
 }

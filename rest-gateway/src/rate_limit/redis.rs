@@ -37,12 +37,6 @@ use self::{
 };
 use super::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 
-/// Maximum length of the name of an installation, in characters.
-const LONGEST_NAME: usize = 64;
-
-/// Timeout of the first probe, which may wait for a connection with TLS.
-const FIRST_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Location of the counters, and the timeouts and time of decisions.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
@@ -129,7 +123,8 @@ impl RedisLimiter {
             let info = self.shards.connection().send(redis::cmd("INFO").arg("memory")).await?;
             Ok(RedisHealth { evicts: !forbids_eviction(&info) })
         };
-        self.within(FIRST_PROBE_TIMEOUT, probe).await
+        // Longer than a decision: it may wait for a connection with TLS.
+        self.within(Duration::from_secs(1), probe).await
     }
 
     /// Returns the shards, after asking a Cluster for them. If it does not answer, they are the shards that
@@ -238,7 +233,7 @@ impl RateLimiter for RedisLimiter {
     fn set_installation(&self, name: &str) {
         // Characters that could mislead Redis Cluster, or make keys long, are left out.
         let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
-        let name: String = name.chars().filter(is_plain).take(LONGEST_NAME).collect();
+        let name: String = name.chars().filter(is_plain).take(64).collect();
         let mut installation = self.installation.write().unwrap_or_else(PoisonError::into_inner);
         if installation.as_deref() != Some(&name) {
             *installation = Some(name.into());

@@ -13,22 +13,19 @@ use std::{
     fmt,
     num::NonZeroU16,
     str::FromStr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures_util::future::{BoxFuture, join_all};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::metrics::HistogramVec;
 use tokio::time::{Instant, sleep};
 
 pub use self::metrics::redis_metrics;
 use self::{
     breaker::{Breaker, Change, Moment},
     fallback::Fallback,
+    metrics::RedisMetrics,
 };
 use super::{
     Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
@@ -36,9 +33,6 @@ use super::{
     policy::{self, Record},
     redis::Shard,
 };
-
-/// Interval between two probes of a shard.
-const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Treatment of requests while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,17 +82,6 @@ pub struct ResilienceSettings {
     pub gateways: NonZeroU16,
 }
 
-/// Counts since the start, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResilienceCounts {
-    /// Decisions and probes that Redis failed to answer in time.
-    pub failures: u64,
-    /// Number of times that this gateway began to decide without Redis, or a shard of it.
-    pub outages: u64,
-    /// Decisions made without Redis.
-    pub decided_alone: u64,
-}
-
 /// Redis limiter with a fallback. A decision waits for Redis once, and no longer than the timeout of the
 /// Redis limiter. After three failures in a row only probes are sent to Redis. Requests ask it again once it
 /// has answered probes for a while. Each shard of a Cluster is judged separately. Nothing is counted in Redis
@@ -111,10 +94,7 @@ pub struct ResilientLimiter {
     breakers: Mutex<HashMap<Arc<str>, Breaker>>,
     fallback: Fallback,
     started: Instant,
-    failures: AtomicU64,
-    outages: AtomicU64,
-    decided_alone: AtomicU64,
-    round_trips: HistogramVec,
+    metrics: RedisMetrics,
 }
 
 impl ResilientLimiter {
@@ -139,10 +119,7 @@ impl ResilientLimiter {
             breakers: Mutex::default(),
             fallback: Fallback::new(clock, settings.gateways),
             started,
-            failures: AtomicU64::new(0),
-            outages: AtomicU64::new(0),
-            decided_alone: AtomicU64::new(0),
-            round_trips: metrics::round_trips(),
+            metrics: RedisMetrics::default(),
         };
         if first_try.is_err() {
             for shard in limiter.redis.shards().await {
@@ -163,7 +140,7 @@ impl ResilientLimiter {
     async fn probe_until(&self, shutdown: BoxFuture<'static, ()>) {
         let probe_often = async {
             loop {
-                sleep(PROBE_INTERVAL).await;
+                sleep(Duration::from_millis(200)).await;
                 let shards = self.redis.shards().await;
                 self.breakers().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
                 let probes = shards.iter().map(async |shard| {
@@ -177,16 +154,6 @@ impl ResilientLimiter {
         tokio::select! {
             () = shutdown => {}
             () = probe_often => {}
-        }
-    }
-
-    /// Returns the counts since the start.
-    #[must_use]
-    pub fn counts(&self) -> ResilienceCounts {
-        ResilienceCounts {
-            failures: self.failures.load(Ordering::Relaxed),
-            outages: self.outages.load(Ordering::Relaxed),
-            decided_alone: self.decided_alone.load(Ordering::Relaxed),
         }
     }
 
@@ -250,7 +217,7 @@ impl ResilientLimiter {
             OnRedisFailure::Open => openly(self.fallback.now()),
             OnRedisFailure::Closed => return Err(LimiterUnavailable),
         };
-        self.decided_alone.fetch_add(1, Ordering::Relaxed);
+        self.metrics.decided_alone.inc();
         Ok(decided)
     }
 
@@ -275,8 +242,7 @@ impl ResilientLimiter {
     ) -> Result<T, LimiterUnavailable> {
         let asked = Instant::now();
         let answer = call.await;
-        self.round_trips.with_label_values::<&str>(&[]).observe(asked.elapsed().as_secs_f64());
-        self.failures.fetch_add(u64::from(answer.is_err()), Ordering::Relaxed);
+        self.metrics.answered(asked.elapsed(), answer.is_ok());
         answer
     }
 
@@ -285,7 +251,7 @@ impl ResilientLimiter {
         match change {
             None => {}
             Some(Change::Opened) => {
-                self.outages.fetch_add(1, Ordering::Relaxed);
+                self.metrics.outages.inc();
                 let error = self.redis.last_error().map(|error| error.to_string()).unwrap_or_default();
                 let policy = self.settings.on_failure;
                 tracing::warn!(

@@ -10,8 +10,6 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header field that marks an answer as a repetition of that to an earlier request.
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-const MAX_LEN: usize = 255;
-
 /// Name of a creation, by which the core recognises its repetitions.
 #[derive(Debug, PartialEq)]
 pub(super) enum CreationKey {
@@ -67,7 +65,7 @@ fn uuid_v7(clock: &Clock) -> String {
 }
 
 fn is_key(written: &str) -> bool {
-    (1..=MAX_LEN).contains(&written.len()) && written.bytes().all(|byte| byte.is_ascii_graphic())
+    (1..=255).contains(&written.len()) && written.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use super::{
     paging::{self, AnsweredPage, PageRequest, Query},
 };
 use crate::{
-    caller::Caller,
     error::ApiError,
     gateway::GatewayState,
     json::pet::{new_pet, pet_body, pets_body},
     operation::GET_PET_DEPRECATION,
     request_body,
+    request_id::Caller,
 };
 
 /// Handles `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).

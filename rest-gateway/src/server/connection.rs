@@ -13,14 +13,12 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::server::TlsStream;
 
 use super::{
-    App, Transport,
+    App, ServerLimits, Transport,
     activity::{Activity, ObservedStream},
     discard_body::{BodyDiscarder, lingering_close},
     drain::DrainWatch,
     http1::{self as version_1, Driver, End, Http1Service},
-    http2::{self as version_2, Http2Service},
-    limits::ServerLimits,
-    streams::Streams,
+    http2::{self as version_2, Http2Service, Streams},
 };
 
 /// State that all connections of a port share.

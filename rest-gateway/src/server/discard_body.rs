@@ -31,8 +31,8 @@ use tokio::{
 };
 
 use super::{
+    ServerLimits,
     activity::{Activity, BodyState},
-    limits::ServerLimits,
 };
 
 /// Body of a request as the app reads it.

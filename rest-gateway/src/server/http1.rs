@@ -25,13 +25,12 @@ use tokio::{
 };
 
 use super::{
-    App,
+    App, ServerLimits,
     activity::{
         Activity, BodyState, ConnectionPhase, ObservedStream, RequestInFlight, Snapshot, TrackedBody,
     },
     discard_body::{RequestBody, after_discarding, close_after},
     drain::{DrainState, DrainWatch},
-    limits::ServerLimits,
     with_jitter,
 };
 

@@ -48,21 +48,13 @@ impl Listener {
     /// a new connection (SYN without ACK), and the rest of the queue can be emptied. A client whose segment
     /// was dropped repeats it a second later, and is refused then.
     pub(super) fn refuse_new(&self) {
-        /// Instructions of classic BPF. The data is a TCP segment, beginning with its header.
-        const LOAD_BYTE: u16 = 0x30;
-        const AND: u16 = 0x54;
-        const JUMP_IF_EQUAL: u16 = 0x15;
-        const RETURN: u16 = 0x06;
-        /// Offset of the flags of a segment (RFC 9293 §3.1), and two of them.
-        const FLAGS: u32 = 13;
-        const SYN: u32 = 0x02;
-        const ACK: u32 = 0x10;
+        // Classic BPF. The data is a TCP segment, beginning with its header (RFC 9293 §3.1).
         let drop_syn = [
-            SockFilter::new(LOAD_BYTE, 0, 0, FLAGS),
-            SockFilter::new(AND, 0, 0, SYN | ACK),
-            SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
-            SockFilter::new(RETURN, 0, 0, 0),
-            SockFilter::new(RETURN, 0, 0, u32::MAX),
+            SockFilter::new(0x30, 0, 0, 13),       // load byte 13, the flags
+            SockFilter::new(0x54, 0, 0, 0x12),     // keep SYN and ACK
+            SockFilter::new(0x15, 0, 1, 0x02),     // unless it is SYN alone, skip one instruction
+            SockFilter::new(0x06, 0, 0, 0),        // drop it
+            SockFilter::new(0x06, 0, 0, u32::MAX), // take all of it
         ];
         if let Err(error) = SockRef::from(&self.listener).attach_filter(&drop_syn) {
             tracing::debug!(%error, "could not refuse new connections before the listener closes");

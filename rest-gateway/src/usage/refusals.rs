@@ -22,9 +22,6 @@ const MAX_OF_ADDRESSES: usize = 100;
 /// Maximum number of refusals of one account or address and cause. Further ones are counted with the newest
 /// of their key, which is always kept.
 const MAX_OF_KIND: usize = 40;
-/// Maximum number of minutes and causes that are counted for one report. Only a long outage of the core
-/// reaches it.
-const MAX_COUNTS: usize = 1_000;
 
 /// Request that was refused.
 #[derive(Clone, Debug)]
@@ -76,7 +73,8 @@ impl RefusalLedger {
     pub(crate) fn note(&self, minute: i64, refusal: RefusedRequest) {
         let mut waiting = self.lock();
         let count = (minute, refusal.by.cause);
-        if waiting.counts.len() < MAX_COUNTS || waiting.counts.contains_key(&count) {
+        // Only a long outage of the core reaches this number of minutes and causes.
+        if waiting.counts.len() < 1_000 || waiting.counts.contains_key(&count) {
             *waiting.counts.entry(count).or_default() += 1;
         }
         match &refusal.who {

@@ -18,7 +18,7 @@ def key(number):
 
 
 def page_token(last_id):
-    """The cursor of the page after that pet in the list of all (core-service, domain/page_token.rs)."""
+    """The cursor of the page after that pet in the list of all (crates/api-key, page_token.rs)."""
     version, all_pets = b"\1", b"\0"
     token = version + all_pets + last_id.to_bytes(8, "big")
     return token.hex() + f"{zlib.crc32(b'petstore page token' + token):08x}"

@@ -21,10 +21,9 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::*;
 use crate::{
-    caller::Caller,
     core_client::{CoreClient, CoreConnection, CoreTransport},
     error::ApiError,
-    request_id::RequestId,
+    request_id::{Caller, RequestId},
 };
 
 /// Id of a pet that does not exist.

@@ -47,12 +47,6 @@ impl Default for RedisDeadlines {
     }
 }
 
-/// Timeout of a connection to a Cluster, whose client asks a node for all others first.
-const CLUSTER_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Time without an acknowledgement by the peer's kernel after which the connection is closed.
-const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Connection to the server, or the Cluster, on which the script runs.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -104,7 +98,8 @@ impl Connection {
 
 impl Peers {
     fn new(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Self, RedisSetupError> {
-        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
+        // The connection is closed after this time without an acknowledgement by the peer's kernel.
+        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(2));
         let nodes: Vec<_> = urls
             .into_iter()
             .map(|url| {
@@ -173,7 +168,8 @@ struct Cluster {
 
 impl Cluster {
     async fn connect(&self) -> redis::RedisResult<ClusterConnection> {
-        match tokio::time::timeout(CLUSTER_CONNECT_TIMEOUT, self.client.get_async_connection()).await {
+        // The client of a Cluster asks a node for all others first.
+        match tokio::time::timeout(Duration::from_secs(1), self.client.get_async_connection()).await {
             Ok(connection) => connection,
             Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }

@@ -1,18 +1,12 @@
 //! Circuit breaker that decides if a shard of the shared counters is asked at all. It is pure: times in,
 //! changes out.
 //!
-//! It opens after [`FAILURES`] failures in a row. While it is open only probes ask the shared counters, one
-//! at a time. After [`PROOFS`] good ones in a row it closes. Once opened it stays open for a hold of half a
+//! It opens after three failures in a row. While it is open only probes ask the shared counters, one
+//! at a time. After three good ones in a row it closes. Once opened it stays open for a hold of half a
 //! second. If it opens again soon after it closed, the hold doubles each time, up to ten seconds, so that a
 //! flapping shared limiter does not delay every request.
 
 use std::time::Duration;
-
-/// Number of failures in a row that open the breaker.
-const FAILURES: u32 = 3;
-
-/// Number of good probes in a row that close it, once the hold is over.
-const PROOFS: u32 = 3;
 
 /// Minimum time that it stays open the first time.
 const SHORTEST_HOLD: Duration = Duration::from_millis(500);
@@ -82,7 +76,7 @@ impl Breaker {
             }
             State::Closed { since, failures } => {
                 *failures += 1;
-                if *failures < FAILURES {
+                if *failures < 3 {
                     return None;
                 }
                 let is_relapse = since.is_some_and(|since| now.saturating_sub(since) < MEMORY);
@@ -103,7 +97,7 @@ impl Breaker {
             }
             State::Open { since, proofs } => {
                 *proofs = proofs.saturating_add(1);
-                if *proofs < PROOFS || now.saturating_sub(*since) < self.hold {
+                if *proofs < 3 || now.saturating_sub(*since) < self.hold {
                     return None;
                 }
                 self.state = State::Closed { since: Some(now), failures: 0 };

@@ -1,56 +1,65 @@
 //! Metrics of Redis.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounter, IntGauge, Sampled, counter, durations, gauge,
 };
 
-use super::{ResilienceCounts, ResilientLimiter};
+use super::ResilientLimiter;
 use crate::rate_limit::RateLimiter;
 
-/// Returns the histogram of the times that Redis took to answer, or to fail.
-pub(super) fn round_trips() -> HistogramVec {
-    durations("petstore_redis_round_trip_duration_seconds", "How long Redis took to answer or fail.", &[])
+/// Counts of one limiter. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct RedisMetrics {
+    round_trips: HistogramVec,
+    failures: IntCounter,
+    pub(super) outages: IntCounter,
+    pub(super) decided_alone: IntCounter,
+}
+
+impl Default for RedisMetrics {
+    fn default() -> Self {
+        Self {
+            round_trips: durations(
+                "petstore_redis_round_trip_duration_seconds",
+                "How long Redis took to answer or fail.",
+                &[],
+            ),
+            failures: counter(
+                "petstore_redis_failures_total",
+                "Decisions and probes that Redis failed to answer in time.",
+            ),
+            outages: counter(
+                "petstore_redis_outages_total",
+                "Times at which the gateway began to decide without Redis.",
+            ),
+            decided_alone: counter("petstore_redis_decided_alone_total", "Decisions made without Redis."),
+        }
+    }
+}
+
+impl RedisMetrics {
+    /// Counts an answer of Redis, or a failure.
+    pub(super) fn answered(&self, took: Duration, is_ok: bool) {
+        self.round_trips.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
+        self.failures.inc_by((!is_ok).into());
+    }
 }
 
 /// Returns the metrics of Redis. Without Redis all are 0.
 #[must_use]
 pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
-    let is_open = {
-        let limiter = limiter.cloned();
-        Sampled::boxed(
-            gauge(
-                "petstore_redis_breaker_open",
-                "1 while the gateway considers Redis unreachable and decides without it.",
-            ),
-            move |open: &IntGauge| {
-                open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into());
-            },
-        )
-    };
-    let count = |name, help, of: fn(ResilienceCounts) -> u64| {
-        let limiter = limiter.cloned();
-        Sampled::boxed(counter(name, help), move |shown: &IntCounter| {
-            let counts = limiter.as_ref().map(|limiter| limiter.counts()).unwrap_or_default();
-            shown.inc_by(of(counts).saturating_sub(shown.get()));
-        })
-    };
-    vec![
-        Box::new(limiter.map_or_else(round_trips, |limiter| limiter.round_trips.clone())),
-        is_open,
-        count(
-            "petstore_redis_failures_total",
-            "Decisions and probes that Redis failed to answer in time.",
-            |counts| counts.failures,
+    let RedisMetrics { round_trips, failures, outages, decided_alone } =
+        limiter.map(|limiter| limiter.metrics.clone()).unwrap_or_default();
+    let limiter = limiter.cloned();
+    let is_open = Sampled::boxed(
+        gauge(
+            "petstore_redis_breaker_open",
+            "1 while the gateway considers Redis unreachable and decides without it.",
         ),
-        count(
-            "petstore_redis_outages_total",
-            "Times at which the gateway began to decide without Redis.",
-            |counts| counts.outages,
-        ),
-        count("petstore_redis_decided_alone_total", "Decisions made without Redis.", |counts| {
-            counts.decided_alone
-        }),
-    ]
+        move |open: &IntGauge| open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into()),
+    );
+    let counters = [failures, outages, decided_alone].map(|counter| Box::new(counter) as _);
+    [Box::new(round_trips) as _, is_open].into_iter().chain(counters).collect()
 }
