@@ -24,7 +24,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter, get, on},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
 use prost_reflect::DynamicMessage;
@@ -99,8 +99,8 @@ fn method_name(binding: &Binding) -> &'static str {
     }
 }
 
-/// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it. All
-/// that can refuse the request belongs into `next`.
+/// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it.
+/// All that can refuse the request belongs into `next`.
 pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next) -> Response {
     let GatewayState { clock, settings, .. } = &**gateway.state();
     let request_id = RequestId::from_headers(request.headers(), clock);
@@ -164,17 +164,14 @@ async fn answer(
         let body = if has_body { request_body::read_json(request).await? } else { Bytes::new() };
         let message = binding.message(method, &path, &query, &body)?;
         let answer = state.call(method, &message, &credentials, &mut record).await?;
-        Ok::<_, AdminError>(json::body(&answer, binding.response_body.as_deref()).to_string())
+        Ok(json::body(&answer, binding.response_body.as_deref()).to_string())
     };
-    let response = match answered.await {
-        Ok(body) => json_response(method.success_status(), body),
-        Err(error) => error.into_response(),
-    };
-    finished(response, record)
+    finished(method.success_status(), answered.await, record)
 }
 
 /// Completes an answer. It is not cacheable: it belongs to one operator, and may hold a new key.
-fn finished(mut response: Response, record: CallRecord) -> Response {
+fn finished(status: StatusCode, answered: Result<String, AdminError>, record: CallRecord) -> Response {
+    let mut response = answered.map_or_else(AdminError::into_response, |body| json_response(status, body));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.extensions_mut().insert(record);
     response

@@ -165,11 +165,3 @@ pub struct GatewayReadiness {
     /// The rate limiter: degraded while the counters that all gateways share are unreachable.
     pub limiter: PartState,
 }
-
-impl GatewayReadiness {
-    /// Returns the state of the gateway as a whole, which is that of its worst part.
-    #[must_use]
-    pub fn overall(&self) -> PartState {
-        self.core.max(self.limiter)
-    }
-}

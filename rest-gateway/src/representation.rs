@@ -1,5 +1,5 @@
-//! Content that does not change while the process runs: entity tags, conditional requests and gzip (RFC 9110);
-//! and the header fields that keep pages harmless.
+//! Content that does not change while the process runs: entity tags, conditional requests and gzip (RFC
+//! 9110); and the header fields that keep pages harmless.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use petstore_api_key::ApiKey;
 use petstore_clock::Clock;
 use petstore_proto::internal::v1::Plan;
-use uuid::Builder;
+use uuid::Uuid;
 
 /// Header field, and the name of the metadata that the core sees.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -26,9 +26,8 @@ impl RequestId {
     }
 
     fn generate(clock: &Clock) -> Self {
-        let id = Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        let text: &str = id.hyphenated().encode_lower(&mut text);
+        let text: &str = uuid_v7(clock).hyphenated().encode_lower(&mut text);
         // Hexadecimal digits and hyphens are always a field value.
         Self(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unnamed-request")))
     }
@@ -49,6 +48,12 @@ pub(crate) struct Caller {
     pub(crate) account_id: i64,
     pub(crate) plan: Plan,
     pub(crate) request_id: RequestId,
+}
+
+/// Returns a UUID of version 7 (RFC 9562 §5.7), with so many random bits that no two gateways choose the
+/// same.
+pub(crate) fn uuid_v7(clock: &Clock) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid()
 }
 
 /// Returns `true` if the id has the right form, and holds no misplaced API key, alone or among other text.

@@ -19,7 +19,7 @@ use crate::{
     core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, failure_text},
     error::ApiError,
     keys::KnownKey,
-    request_id::{Caller, RequestId},
+    request_id::{Caller, RequestId, uuid_v7},
 };
 
 /// Maximum duration of one report.
@@ -43,11 +43,10 @@ pub(crate) struct UsageCounter {
 impl UsageCounter {
     /// Creates a counter at zero. Its reports are those of a new run, so their numbers begin again.
     pub(crate) fn new(core: TracedTransport, clock: Clock) -> Self {
-        let run = uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid();
         Self {
             core: UsageServiceClient::new(core),
+            ledger: Ledger::new(uuid_v7(&clock).to_string()), // a name of this run
             clock,
-            ledger: Ledger::new(run.to_string()),
             refused: counter(
                 "petstore_usage_reports_refused_total",
                 "Reports of usage that the core refused; what they counted is lost.",

@@ -1,5 +1,5 @@
-//! Errors of the admin API, and the table of its own error codes. The body is the Error object of the public
-//! interface.
+//! Errors of the admin API, and the statuses of its own error codes. The body is the Error object of the
+//! public interface.
 
 use std::time::Duration;
 
@@ -29,69 +29,28 @@ pub(super) enum AdminError {
     Api(#[from] ApiError),
 }
 
-/// Error code of the admin API.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AdminErrorCode {
-    pub(super) status: StatusCode,
-    /// Cause of the error, and its remedy.
-    pub(super) meaning: &'static str,
-}
-
-/// Returns the row of a reason. Total, so that a new reason has to be explained before it compiles.
-pub(super) const fn explain(reason: AdminErrorReason) -> AdminErrorCode {
+/// Returns the status of a reason. Total, so that a new reason does not compile without one; `openapi.json`
+/// says what each means.
+pub(super) const fn status_of(reason: AdminErrorReason) -> StatusCode {
     use AdminErrorReason as R;
-    let (status, meaning) = match reason {
-        R::InvalidOperatorToken => (
-            StatusCode::UNAUTHORIZED,
-            "No operator token was sent, or one that is unknown or revoked. An administrator creates \
-             operators. After ten in a minute your address is answered TOO_MANY_ATTEMPTS.",
-        ),
-        R::OperatorNotPermitted => (
-            StatusCode::FORBIDDEN,
-            "The operator's role does not allow this: viewers only read. Ask an administrator.",
-        ),
-        R::AccountNotFound => {
-            (StatusCode::NOT_FOUND, "There is no account with this name. It may have been renamed.")
-        }
-        R::AccountExists => (StatusCode::CONFLICT, "Another account has this name. Choose another one."),
-        R::KeyNotFound => (StatusCode::NOT_FOUND, "There is no key with this identifier."),
-        R::KeyNotActive => (
-            StatusCode::CONFLICT,
-            "The key is revoked or has expired, so that there is nothing to rotate. Create another one.",
-        ),
-        R::KeyOfAnotherEnvironment => (
-            StatusCode::CONFLICT,
-            "The key is of another environment than the request names. Name its own, or none.",
-        ),
-        R::OperatorNotFound => (StatusCode::NOT_FOUND, "There is no operator with this name."),
-        R::OperatorExists => (
-            StatusCode::CONFLICT,
-            "Another operator has this name. If it was revoked, give it a new token, or choose another name.",
-        ),
-        R::TooManyAttempts => (
-            StatusCode::TOO_MANY_REQUESTS,
-            "Too many credentials from your address were none, and this one is not, either. A correct one is \
-             heard at any time.",
-        ),
-        R::ForceRequired => (
-            StatusCode::CONFLICT,
-            "The change would shut out its author or every admin. Set `force` to do it anyway.",
-        ),
-        R::Unspecified => (StatusCode::INTERNAL_SERVER_ERROR, "Never sent."),
-    };
-    AdminErrorCode { status, meaning }
+    match reason {
+        R::InvalidOperatorToken => StatusCode::UNAUTHORIZED,
+        R::OperatorNotPermitted => StatusCode::FORBIDDEN,
+        R::AccountNotFound | R::KeyNotFound | R::OperatorNotFound => StatusCode::NOT_FOUND,
+        R::AccountExists
+        | R::KeyNotActive
+        | R::KeyOfAnotherEnvironment
+        | R::OperatorExists
+        | R::ForceRequired => StatusCode::CONFLICT,
+        R::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
+        R::Unspecified => StatusCode::INTERNAL_SERVER_ERROR, // never sent
+    }
 }
 
 /// Returns the code as it is written in an Error body.
 pub(super) fn code(reason: AdminErrorReason) -> &'static str {
     let name = reason.as_str_name();
     name.strip_prefix(REASON_PREFIX).unwrap_or(name)
-}
-
-/// Returns every reason but the one that is never sent.
-pub(super) fn all() -> impl Iterator<Item = AdminErrorReason> {
-    const BOUND: i32 = 1_000; // far above the highest number in use
-    (1..BOUND).filter_map(|number| AdminErrorReason::try_from(number).ok())
 }
 
 /// Returns the reason of a refusal by the core, if it is one of the admin API.
@@ -184,7 +143,7 @@ impl IntoResponse for AdminError {
 }
 
 fn refusal(reason: AdminErrorReason, message: &str, retry_after: Option<Duration>) -> Response {
-    let mut response = error_response(explain(reason).status, code(reason), message);
+    let mut response = error_response(status_of(reason), code(reason), message);
     if let Some(retry_after) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(retry_after)));
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::{
     extract::{RawPathParams, Request, State},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use http::StatusCode;
 use petstore_clock::UnixMillis;
 use petstore_proto::admin::v1::{Account, AdminErrorReason, Ban, GetAccountResponse, GetKeyResponse, Limits};
 use prost_reflect::{DynamicMessage, Value};
-use serde_json::json;
+use serde_json::Value as Json;
 
 use super::{
     AdminState,
@@ -21,9 +21,8 @@ use super::{
 };
 use crate::{
     error::ApiError,
-    json::usage::LimitStatusBody,
+    json::usage::limit_status,
     rate_limit::{BanPeriod, LimitKey, Quota},
-    routes::json_response,
 };
 
 pub(super) const PATH: &str = "/admin/v1/accounts/{account}/limits";
@@ -42,12 +41,9 @@ pub(super) async fn get(
         let account = path_params.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
         status(&state, account.unwrap_or_default(), key_id?, &credentials, &mut record).await
     };
-    let response = match answered.await {
-        Ok(body) => json_response(StatusCode::OK, body),
-        Err(error) => error.into_response(),
-    };
+    let answered = answered.await;
     record.method = Some("GetLimitStatus".to_owned());
-    finished(response, record)
+    finished(StatusCode::OK, answered, record)
 }
 
 /// Returns the key that the query names, if there is one.
@@ -100,7 +96,7 @@ async fn status(
     let mut status =
         state.gateway.limiter.inspect(&limit_key, quota, settled_at).await.map_err(ApiError::from)?;
     status.decision.ban = ban;
-    Ok(json!(LimitStatusBody::from(&status)).to_string())
+    Ok(Json::Object(limit_status(&status)).to_string())
 }
 
 /// Calls a method of the core whose request has one field.

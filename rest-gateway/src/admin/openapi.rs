@@ -6,57 +6,29 @@ use prost_reflect::{FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
 use super::{
-    error, json as message_json, limits,
+    json as message_json,
     method::{self, AdminMethod, Binding},
 };
 use crate::openapi::{self, reference};
 
-const DESCRIPTION: &str = "\
-Operates the Animal Store Service: accounts, API keys, bans, usage, audit, operators. It is served on the \
-admin port of a gateway only.
-
-**Authentication.** Every operation needs an operator's token: `Authorization: Bearer <TOKEN>`, which begins \
-with `pet_op_`. Viewers read, administrators change things too, and every change is kept in the audit. An \
-address has 10 failed attempts a minute.
-
-**Errors.** Every failure is an Error object, as on the public interface. `code` is for machines, `message` \
-for people.";
-
-/// Returns the whole document, OpenAPI 3.1.
+/// Returns the whole document, OpenAPI 3.1: `openapi.json` with the operations and schemas of the service.
 pub(crate) fn document() -> Value {
+    // Valid, as a test checks.
+    let mut document: Value = serde_json::from_str(include_str!("openapi.json")).unwrap_or_default();
     let mut components = Components::default();
     let mut paths = Map::new();
     for (method, binding) in method::bindings() {
         let path = paths.entry(binding.path.clone()).or_insert_with(|| json!({}));
         path[binding.http_method.as_str().to_lowercase()] = components.operation(&method, &binding);
     }
-    paths.insert(limits::PATH.to_owned(), json!({ "get": limit_status() }));
+    if let Value::Object(limits) = document["paths"].take() {
+        paths.extend(limits);
+    }
     let mut schemas = components.schemas();
     schemas.extend(shared_schemas());
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Animal Store Service: admin API",
-            "description": DESCRIPTION,
-            "version": "1.0.0",
-            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
-        },
-        "servers": [{ "url": "/", "description": "The admin port that serves this document." }],
-        "security": [{ "OperatorToken": [] }],
-        "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "responses": { "Error": error_response() },
-            "securitySchemes": {
-                "OperatorToken": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "bearerFormat": "Operator token: pet_op_ and letters and digits",
-                    "description": "Shown once, when the operator is created.",
-                },
-            },
-        },
-    })
+    document["paths"] = paths.into();
+    document["components"]["schemas"] = schemas.into();
+    document
 }
 
 /// Message types that are referred to, and the comments of each file.
@@ -203,28 +175,6 @@ fn operation_id(method: &AdminMethod, binding: &Binding) -> String {
     format!("{}{rest}{}", first.to_ascii_lowercase(), if is_further { "OfAccount" } else { "" })
 }
 
-fn limit_status() -> Value {
-    json!({
-        "operationId": "getLimitStatus",
-        "summary": "Tells how much of its limits an account has used",
-        "description": "From the limiter that this gateway uses now. With a key, also the key's strikes and \
-                        ban.",
-        "parameters": [
-            { "name": "account", "in": "path", "required": true, "schema": { "type": "string" },
-              "description": "The account's name." },
-            { "name": "keyId", "in": "query", "schema": { "type": "string" },
-              "description": "The identifier of one of its keys." },
-        ],
-        "responses": {
-            "200": {
-                "description": "The windows, strikes and ban.",
-                "content": { "application/json": { "schema": reference("schemas", "LimitStatus") } },
-            },
-            "default": reference("responses", "Error"),
-        },
-    })
-}
-
 /// Returns the schemas of the public interface that are used here too.
 fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
     let mut status = openapi::schema("Usage");
@@ -240,19 +190,4 @@ fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
     ]
     .into_iter()
     .map(|(name, schema)| (name.to_owned(), schema))
-}
-
-/// Returns the response of any failure: the codes of the admin API with their meanings, and those of the
-/// public interface.
-fn error_response() -> Value {
-    let rows = error::all().map(|reason| {
-        let row = error::explain(reason);
-        let explained = json!({ "status": row.status.as_u16(), "meaning": row.meaning });
-        (error::code(reason).to_owned(), explained)
-    });
-    json!({
-        "description": "The request failed. 429 and 503 say in Retry-After when to try again.",
-        "content": { "application/json": { "schema": reference("schemas", "Error") } },
-        "x-error-codes": rows.collect::<Map<_, _>>(),
-    })
 }

@@ -29,8 +29,8 @@ impl SessionCookie {
         Self { name: format!("petstore-console{port}"), is_secure: text(ORIGIN).starts_with("https://") }
     }
 
-    /// Returns up to four tokens in the cookies of this name, the newest first. A browser may send more than one:
-    /// each path has a separate cookie, and the older one comes first (RFC 6265 §5.4).
+    /// Returns up to four tokens in the cookies of this name, the newest first. A browser may send more than
+    /// one: each path has a separate cookie, and the older one comes first (RFC 6265 §5.4).
     pub(super) fn read(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
         let mut tokens: Vec<_> =
             self.values(headers).filter_map(OperatorToken::parse).filter(OperatorToken::is_session).collect();

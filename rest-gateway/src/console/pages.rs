@@ -30,9 +30,10 @@ const TO_CONSOLE: AppendHeaders<[(header::HeaderName, HeaderValue); 1]> =
 /// Files that the pages share with the documentation, and their own.
 const ASSETS: [&[(&str, &str)]; 2] = [
     &embedded!("../docs/assets/": "docs.css" "icon.svg" "theme.js" "element.mjs"),
-    &embedded!("assets/": "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "metrics.mjs"
-        "session.mjs" "view.mjs" "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs"
-        "audit.mjs" "operators.mjs"),
+    &embedded!("assets/":
+        "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "metrics.mjs" "session.mjs"
+        "view.mjs" "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
+        "operators.mjs"),
 ];
 
 /// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to

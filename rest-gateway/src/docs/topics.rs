@@ -14,8 +14,8 @@ macro_rules! topic {
     };
 }
 
-/// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs each
-/// against the service.
+/// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs
+/// each against the service.
 macro_rules! sample {
     ($name:literal) => {
         (

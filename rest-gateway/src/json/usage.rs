@@ -2,113 +2,41 @@
 
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{Plan, UsageDay};
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::{
-    rate_limit::{BanPeriod, LimitStatus, WindowView},
+    rate_limit::{LimitStatus, WindowView},
     usage::date,
 };
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Usage {
-    plan: &'static str,
-    #[serde(flatten)]
-    limit_status: LimitStatusBody,
-    days: Vec<Day>,
+/// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
+pub(crate) fn usage_body(plan: Plan, status: &LimitStatus, days: &[UsageDay]) -> String {
+    let mut usage = Map::from_iter([("plan".to_owned(), json!(plan_word(plan)))]);
+    usage.extend(limit_status(status));
+    usage.insert("days".to_owned(), days.iter().map(day).collect());
+    Value::Object(usage).to_string()
 }
 
-/// Limit status as `GET /v1/usage` and the admin port show it. Times are RFC 3339 in UTC.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LimitStatusBody {
-    /// The window of a minute.
-    minute: WindowBody,
-    /// The window of a UTC day.
-    day: WindowBody,
-    /// Requests after 429 that count towards a ban.
-    strikes: u64,
-    /// Time at which the strikes expire.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    strikes_reset_at: Option<String>,
-    /// Time up to which all requests are refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused_until: Option<String>,
-    /// The ban in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ban: Option<BanBody>,
+/// Returns the members of a limit status, as `GET /v1/usage` and the admin port show it. Times are RFC 3339
+/// in UTC.
+pub(crate) fn limit_status(status: &LimitStatus) -> Map<String, Value> {
+    let LimitStatus { decision, refused_until, strikes } = status;
+    let ban = decision.ban.map(|ban| json!({ "from": ban.from.to_string(), "until": moment(ban.until) }));
+    let members = [
+        ("minute", Some(window(decision.minute))),
+        ("day", Some(window(decision.day))),
+        ("strikes", Some(json!(strikes.map_or(0, |strikes| strikes.count)))),
+        ("strikesResetAt", strikes.map(|strikes| json!(moment(strikes.resets_at)))),
+        ("refusedUntil", refused_until.map(|until| json!(moment(until)))),
+        ("ban", ban),
+    ];
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Window in which requests are counted.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WindowBody {
-    /// Number of requests that it allows.
-    limit: u64,
-    /// Number of requests that were counted.
-    used: u64,
-    /// Number of requests that are left.
-    remaining: u64,
-    /// Time at which it ends.
-    resets_at: String,
-}
-
-/// Beginning and end of a key's ban.
-#[derive(Debug, Serialize)]
-struct BanBody {
-    /// Time at which it was imposed.
-    from: String,
-    /// Time at which it ends.
-    until: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Day {
-    date: String,
-    requests: i64,
-    by_status: ByStatus,
-    get_pet: i64,
-}
-
-#[derive(Serialize)]
-struct ByStatus {
-    #[serde(rename = "2xx")]
-    succeeded: i64,
-    #[serde(rename = "4xx")]
-    client_errors: i64,
-    #[serde(rename = "429")]
-    refused: i64,
-    #[serde(rename = "5xx")]
-    server_errors: i64,
-}
-
-/// Returns the body of a limit status with the days beside it, the latest first.
-pub(crate) fn usage_body(plan: Plan, limit_status: &LimitStatus, days: &[UsageDay]) -> Vec<u8> {
-    let days = days.iter().map(day).collect();
-    let usage = Usage { plan: plan_word(plan), limit_status: limit_status.into(), days };
-    serde_json::to_vec(&usage).unwrap_or_default() // serialising numbers and strings does not fail
-}
-
-impl From<&LimitStatus> for LimitStatusBody {
-    fn from(limit_status: &LimitStatus) -> Self {
-        Self {
-            minute: window(limit_status.decision.minute),
-            day: window(limit_status.decision.day),
-            strikes: limit_status.strikes.map_or(0, |strikes| strikes.count),
-            strikes_reset_at: limit_status.strikes.map(|strikes| moment(strikes.resets_at)),
-            refused_until: limit_status.refused_until.map(moment),
-            ban: limit_status
-                .decision
-                .ban
-                .map(|BanPeriod { from, until }| BanBody { from: from.to_string(), until: moment(until) }),
-        }
-    }
-}
-
-fn window(WindowView { limit, remaining, resets_at }: WindowView) -> WindowBody {
+fn window(WindowView { limit, remaining, resets_at }: WindowView) -> Value {
     // After a change to a lower plan more may have been used than the limit, which is then shown.
-    WindowBody { limit, used: limit.saturating_sub(remaining), remaining, resets_at: moment(resets_at) }
+    let used = limit.saturating_sub(remaining);
+    json!({ "limit": limit, "used": used, "remaining": remaining, "resetsAt": moment(resets_at) })
 }
 
 /// Returns the time as RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.
@@ -116,14 +44,14 @@ fn moment(moment: UnixMillis) -> String {
     UnixMillis::from_secs(moment.as_secs_ceil()).to_string()
 }
 
-fn day(counts: &UsageDay) -> Day {
+fn day(counts: &UsageDay) -> Value {
     let UsageDay { day, succeeded, client_errors, refused, server_errors, get_pet } = *counts;
-    Day {
-        date: date(day),
-        requests: succeeded + client_errors + refused + server_errors,
-        by_status: ByStatus { succeeded, client_errors, refused, server_errors },
-        get_pet,
-    }
+    json!({
+        "date": date(day),
+        "requests": succeeded + client_errors + refused + server_errors,
+        "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
+        "getPet": get_pet,
+    })
 }
 
 const fn plan_word(plan: Plan) -> &'static str {
@@ -139,9 +67,9 @@ const fn plan_word(plan: Plan) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::{Decision, Outcome, Scope, Strikes};
+    use crate::rate_limit::{BanPeriod, Decision, Outcome, Scope, Strikes};
 
-    fn body(limit_status: &LimitStatus) -> serde_json::Value {
+    fn body(status: &LimitStatus) -> Value {
         let day = UsageDay {
             day: 20_777,
             succeeded: 1,
@@ -150,10 +78,10 @@ mod tests {
             server_errors: 4,
             get_pet: 5,
         };
-        serde_json::from_slice(&usage_body(Plan::Free, limit_status, &[day])).unwrap()
+        serde_json::from_str(&usage_body(Plan::Free, status, &[day])).unwrap()
     }
 
-    fn limit_status() -> LimitStatus {
+    fn status() -> LimitStatus {
         let now = UnixMillis(1_795_200_380_250);
         let decision = Decision {
             outcome: Outcome::QuotaExceeded,
@@ -171,7 +99,7 @@ mod tests {
 
     #[test]
     fn it_shows_plan_windows_strikes_and_days() {
-        let expected = serde_json::json!({
+        let expected = json!({
             "plan": "free",
             "minute": { "limit": 60, "used": 1, "remaining": 59, "resetsAt": "2026-11-20T18:47:03Z" },
             "day": { "limit": 1000, "used": 1000, "remaining": 0, "resetsAt": "2026-11-21T00:00:00Z" },
@@ -184,19 +112,16 @@ mod tests {
                 "getPet": 5,
             }],
         });
-        assert_eq!(body(&limit_status()), expected);
+        assert_eq!(body(&status()), expected);
     }
 
     #[test]
     fn a_ban_is_shown_while_it_is_in_force() {
         let ban =
             BanPeriod { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) };
-        let status = limit_status();
+        let status = status();
         let decision = Decision { ban: Some(ban), ..status.decision };
         let shown = &body(&LimitStatus { decision, ..status })["ban"];
-        assert_eq!(
-            *shown,
-            serde_json::json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" })
-        );
+        assert_eq!(*shown, json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" }));
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! They gather by the rule of `core_client/batch.rs`. Here a batch does not yield: one is sent every few
 //! milliseconds at most, and takes all look-ups in the queue. So a gateway looks up as many keys as it can
-//! accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second. Only while the core
-//! answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go first, and
-//! client addresses take turns, so that a flood of unknown keys from one address delays no other address.
+//! accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second. Only while the
+//! core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go first,
+//! and client addresses take turns, so that a flood of unknown keys from one address delays no other address.
 
 use std::{
     collections::VecDeque,

@@ -2,9 +2,8 @@
 
 use http::{HeaderMap, HeaderName};
 use petstore_clock::Clock;
-use uuid::Builder;
 
-use crate::error::ApiError;
+use crate::{error::ApiError, request_id::uuid_v7};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header field that marks an answer as a repetition of that to an earlier request.
@@ -28,7 +27,7 @@ impl CreationKey {
     ) -> Result<Self, ApiError> {
         let mut fields = headers.get_all(IDEMPOTENCY_KEY).into_iter();
         match (fields.next(), fields.next()) {
-            (None, _) => Ok(Self::Generated(uuid_v7(clock))),
+            (None, _) => Ok(Self::Generated(uuid_v7(clock).to_string())),
             (Some(only), None) => {
                 let key =
                     only.to_str().ok().filter(|key| is_key(key)).ok_or(ApiError::InvalidIdempotencyKey)?;
@@ -57,11 +56,6 @@ impl CreationKey {
             (_, error) => error,
         }
     }
-}
-
-/// Returns a UUID of version 7, with enough random bits that no two gateways choose the same.
-fn uuid_v7(clock: &Clock) -> String {
-    Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid().to_string()
 }
 
 fn is_key(written: &str) -> bool {

@@ -66,8 +66,8 @@ where
 
 /// Returns one error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
 ///
-/// Only a cursor beside other faults is judged here. Any other is judged by the core, which may write and read
-/// newer ones than this gateway.
+/// Only a cursor beside other faults is judged here. Any other is judged by the core, which may write and
+/// read newer ones than this gateway.
 fn refusal(query: Query<'_>, list: fn(PetStatus) -> List) -> ApiError {
     let list = list(query.status.as_ref().copied().unwrap_or_default().unwrap_or_default());
     let cursor = query.cursor.and_then(|cursor| match cursor {

@@ -16,7 +16,8 @@ const SLOTS: usize = 1;
 /// Number of times a batch yields to the scheduler while it gathers.
 const GATHERING: usize = 2;
 
-/// Maximum number of steps in one batch. Redis does nothing else meanwhile, so this bounds the wait of others.
+/// Maximum number of steps in one batch. Redis does nothing else meanwhile, so this bounds the wait of
+/// others.
 const MAX_BATCH: usize = 64;
 
 /// Queue of steps, which are sent in order of arrival.

@@ -3,18 +3,20 @@
 use std::{
     fmt,
     future::Future,
+    io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use futures_util::future::{BoxFuture, FutureExt};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
     io::tcp::TcpSettings,
 };
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::timeout};
 
 use super::{
     RedisSettings, RedisSetupError, RedisTime, RedisUrl, error::RedisCallError, reply, reply::Reply, step,
@@ -56,8 +58,8 @@ pub(super) struct Connection {
 
 #[derive(Debug)]
 enum Peers {
-    Server(Server),
-    Cluster(Cluster),
+    Server(SharedConnection<MultiplexedConnection>),
+    Cluster(SharedConnection<ClusterConnection>),
 }
 
 impl Connection {
@@ -90,8 +92,8 @@ impl Connection {
     /// Sends a command, and drops the connection if the command leaves it unusable.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, SendError> {
         match &self.peers {
-            Peers::Server(server) => server.slot.send(command, || server.connect()).await,
-            Peers::Cluster(cluster) => cluster.slot.send(command, || cluster.connect()).await,
+            Peers::Server(server) => server.send(command).await,
+            Peers::Cluster(cluster) => cluster.send(command).await,
         }
     }
 }
@@ -109,19 +111,36 @@ impl Peers {
             })
             .collect();
         match <[_; 1]>::try_from(nodes) {
-            Ok([server]) => Client::open(server)
-                .map(|client| Self::Server(Server { client, deadlines, slot: Slot::default() }))
-                .map_err(|_| RedisSetupError::Unusable),
+            Ok([server]) => {
+                let client = Client::open(server).map_err(|_| RedisSetupError::Unusable)?;
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(deadlines.connect))
+                    .set_response_timeout(Some(deadlines.call));
+                Ok(Self::Server(SharedConnection::new(move || {
+                    let (client, config) = (client.clone(), config.clone());
+                    async move { client.get_multiplexed_async_connection_with_config(&config).await }
+                })))
+            }
             Err(nodes) if nodes.is_empty() => Err(RedisSetupError::NoUrl),
-            Err(nodes) => ClusterClient::builder(nodes)
-                .tcp_settings(tcp)
-                .connection_timeout(deadlines.connect)
-                .response_timeout(deadlines.call)
-                .retries(2) // for slots that moved
-                .max_retry_wait(5)
-                .build()
-                .map(|client| Self::Cluster(Cluster { client, slot: Slot::default() }))
-                .map_err(|_| RedisSetupError::UnlikeNodes),
+            Err(nodes) => {
+                let client = ClusterClient::builder(nodes)
+                    .tcp_settings(tcp)
+                    .connection_timeout(deadlines.connect)
+                    .response_timeout(deadlines.call)
+                    .retries(2) // for slots that moved
+                    .max_retry_wait(5)
+                    .build()
+                    .map_err(|_| RedisSetupError::UnlikeNodes)?;
+                Ok(Self::Cluster(SharedConnection::new(move || {
+                    let client = client.clone();
+                    // The client of a Cluster asks a node for all others first.
+                    let connect =
+                        async move { timeout(Duration::from_secs(1), client.get_async_connection()).await };
+                    connect.map(|connected| {
+                        connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+                    })
+                })))
+            }
         }
     }
 }
@@ -144,57 +163,26 @@ impl From<SendError> for RedisCallError {
     }
 }
 
-/// Client of one server.
-struct Server {
-    client: Client,
-    deadlines: RedisDeadlines,
-    slot: Slot<MultiplexedConnection>,
-}
-
-impl Server {
-    async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.deadlines.connect))
-            .set_response_timeout(Some(self.deadlines.call));
-        self.client.get_multiplexed_async_connection_with_config(&config).await
-    }
-}
-
-/// Client of the servers of a Redis Cluster.
-struct Cluster {
-    client: ClusterClient,
-    slot: Slot<ClusterConnection>,
-}
-
-impl Cluster {
-    async fn connect(&self) -> redis::RedisResult<ClusterConnection> {
-        // The client of a Cluster asks a node for all others first.
-        match tokio::time::timeout(Duration::from_secs(1), self.client.get_async_connection()).await {
-            Ok(connection) => connection,
-            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-        }
-    }
-}
-
 /// Connection that many calls share. The first call makes it and the others wait for it. When it fails, the
 /// next call makes a new one. So a wrong password that is corrected at the server, or a server that moved to
 /// another address, is noticed without a restart.
-struct Slot<C>(Mutex<Arc<OnceCell<C>>>);
-
-impl<C> Default for Slot<C> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+struct SharedConnection<C> {
+    connect: Box<dyn Fn() -> BoxFuture<'static, RedisResult<C>> + Send + Sync>,
+    current: Mutex<Arc<OnceCell<C>>>,
 }
 
-impl<C: ConnectionLike + Clone> Slot<C> {
-    async fn send<F>(&self, command: &Cmd, connect: impl FnOnce() -> F) -> Result<Value, SendError>
+impl<C: ConnectionLike + Clone> SharedConnection<C> {
+    fn new<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = redis::RedisResult<C>>,
+        F: Future<Output = RedisResult<C>> + Send + 'static,
     {
-        let cell = Arc::clone(&*self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let connection =
-            cell.get_or_try_init(connect).await.map_err(|error| SendError::Call(error.into()))?;
+        Self { connect: Box::new(move || connect().boxed()), current: Mutex::default() }
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<Value, SendError> {
+        let cell = Arc::clone(&*self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        let connected = cell.get_or_try_init(&self.connect).await;
+        let connection = connected.map_err(|error| SendError::Call(error.into()))?;
         match connection.clone().req_packed_command(command).await.and_then(Value::extract_error) {
             Ok(value) => Ok(value),
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
@@ -212,23 +200,16 @@ impl<C: ConnectionLike + Clone> Slot<C> {
 
     /// Drops the connection, unless another call already did.
     fn give_up(&self, failed: &Arc<OnceCell<C>>) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&current, failed) {
             *current = Arc::default();
         }
     }
 }
 
-/// Leaves out the clients, which hold user and password.
-impl fmt::Debug for Server {
+/// Leaves out the client, which holds user and password.
+impl<C> fmt::Debug for SharedConnection<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").finish_non_exhaustive()
-    }
-}
-
-/// Leaves out the clients, which hold user and password.
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").finish_non_exhaustive()
+        f.debug_struct("SharedConnection").finish_non_exhaustive()
     }
 }
