@@ -134,7 +134,7 @@ def start(stack: ExitStack, folder: Path):
         for expected, actual in ((8080, port), (50051, port), (9090, admin)):
             text = text.replace(f"server {name} {name}:{expected}", f"server {name} {name}:{actual} port {admin}")
     names = Names(stack)
-    text, count = re.subn(r"nameserver dns \S+", f"nameserver dns 127.0.0.1:{names.port}", text)
+    text, count = re.subn("parse-resolv-conf", f"nameserver dns 127.0.0.1:{names.port}", text)
     assert count == 1, "the name server"
     configuration = folder / "haproxy.cfg"
     configuration.write_text(text)

@@ -1,10 +1,10 @@
 # Sourced: podman with a storage folder, a configuration and namespaces (network, mounts, processes) of its own. It neither
-# sees nor changes the containers and the firewall of the machine, and all that it starts ends with the script. Runs as
-# root. For machines without a registry in reach, images are made of programs of this machine.
+# sees nor changes the containers and the firewall of the machine, and all that it starts ends with the script. Needs root.
+# No registry is needed: images are made of programs of this machine.
 
 # Runs a command in the namespaces; WORK is its folder, removed in the end.
 in_namespaces() { # COMMAND...
-  [ "$(id -u)" = 0 ] || { echo "error: containers with networks need root: run this with sudo" >&2; return 1; }
+  [ "$(id -u)" = 0 ] || exec sudo "$@" # networks need root
   need runc runc
   need podman podman
   need iptables iptables
@@ -34,9 +34,14 @@ CONF
   unshare --net --mount --pid --fork --kill-child --mount-proc "$@"
 }
 
-# The first thing inside: the network's own loopback, and the end of every container.
+# The first thing inside: a loopback interface, folders of podman in memory, and the end of every container.
 begin_in_namespaces() {
+  local folder
   ip link set lo up
+  for folder in /run/containers /run/libpod /run/netns; do
+    mkdir -p $folder
+    mount -t tmpfs tmpfs $folder
+  done
   trap 'podman rm --all --force --time 0 >/dev/null 2>&1' EXIT
 }
 
@@ -68,8 +73,8 @@ make_image() { # NAME FOLDER [CHANGE...]
   rm -rf "$2"
 }
 
-# Builds the image of deploy/Dockerfile, by name. The image that it begins with is made of programs of this machine, with a
-# `cargo build` that has BINARY ready.
+# Builds the image of deploy/Dockerfile. Its base is made of programs of this machine, with a `cargo` that hands over
+# BINARY.
 build_petstore_image() { # NAME BINARY
   local base=$WORK/base
   add_programs "$base" sh bash ldd grep install

@@ -16,3 +16,15 @@ install_package() { # PACKAGE
   "${as_root[@]}" apt-get update -qq >&2
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -qq -y --no-install-recommends "$1" >&2
 }
+
+# Puts a program of a Debian package at .tools/PROGRAM, without installing the package: its service would start.
+unpack_program() { # PROGRAM PACKAGE
+  if [ -x ".tools/$1" ]; then return; fi
+  command -v apt-get >/dev/null || { echo "error: $1 is needed: put it at .tools/$1" >&2; return 1; }
+  local folder
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get download -qq -o APT::Sandbox::User=root "$2" && dpkg-deb --extract ./*.deb .)
+  mkdir -p .tools
+  cp "$folder/usr/bin/$1" ".tools/$1"
+  rm -rf "$folder"
+}

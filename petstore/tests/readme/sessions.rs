@@ -13,7 +13,7 @@ use crate::{ROOT, descriptor, pages, read};
 const EXECUTED_HERE: [&str; 6] = ["curl", "operate", "operator", "operator-elsewhere", "bulk", "production"];
 
 /// Sessions that `scripts/test --full` executes, because they need other tools.
-const EXECUTED_BY_SCRIPTS: [&str; 5] = ["grpc", "certificates", "core", "gateway", "image"];
+const EXECUTED_BY_SCRIPTS: [&str; 6] = ["grpc", "certificates", "core", "gateway", "image", "compose"];
 
 /// Executes a session of a page.
 fn execute(session: &str) {
