@@ -1,4 +1,7 @@
-"""Holds deploy/ to the schema of Compose, to the settings that the binary has, and to our own rules."""
+"""Holds deploy/ to the schema of Compose, to the settings that the binary has, and to our own rules.
+
+Arguments: the binary, and the manifests of Kubernetes as `kubectl kustomize` renders them.
+"""
 
 import json
 import re
@@ -9,7 +12,7 @@ from pathlib import Path
 import yaml
 from compose_spec import PyCompose
 
-BINARY = sys.argv[1]
+BINARY, RENDERED = sys.argv[1:]
 DEPLOY = Path("deploy")
 ROLES = {"serve", "core", "gateway", "migrate up"}
 DRAIN_DEADLINE = 20  # seconds: the default of PETSTORE_DRAIN_DEADLINE
@@ -74,15 +77,13 @@ def check_compose() -> None:
 
 
 def manifests() -> list[dict]:
-    folder = DEPLOY / "kubernetes"
-    names = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
-    files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
-    expect(set(names) == files, f"kustomization.yaml: it lists {names}, and there are {sorted(files)}")
-    return [manifest for name in names for manifest in yaml.safe_load_all((folder / name).read_text())]
+    return list(yaml.safe_load_all(Path(RENDERED).read_text()))
 
 
 def check_kubernetes() -> None:
     objects = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests()}
+    expect({path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")} - {"kustomization.yaml"} == set(
+        yaml.safe_load((DEPLOY / "kubernetes/kustomization.yaml").read_text())["resources"]), "kustomization.yaml: it lists other files")
     expect(not any(kind == "Secret" for kind, _ in objects), "kubernetes: a secret is in a file")
     pods = {name: item["spec"]["template"] for (kind, name), item in objects.items() if kind in ("Deployment", "Job")}
     expect(len(pods) == 3, f"kubernetes: {sorted(pods)} run our image")
@@ -101,10 +102,46 @@ def check_kubernetes() -> None:
         expect(pod["spec"]["securityContext"]["runAsNonRoot"], f"{where}: it may run as root")
         expect(container["securityContext"]["readOnlyRootFilesystem"], f"{where}: its file system is writable")
         check_selected(objects, pod["metadata"]["labels"], container, where)
+    check_policies(objects)
     scaler = objects["HorizontalPodAutoscaler", "petstore-gateway"]["spec"]
     gateways = objects["ConfigMap", "petstore-gateway"]["data"]["PETSTORE_GATEWAYS"]
     expect(gateways == str(scaler["maxReplicas"]), "kubernetes: PETSTORE_GATEWAYS is not the autoscaler's maximum")
     expect("replicas" not in objects["Deployment", "petstore-gateway"]["spec"], "kubernetes: replicas undo the autoscaler")
+
+
+def check_policies(objects: dict) -> None:
+    """The network policies allow these connections and no others: to or from a component, of or to a peer, on a port."""
+    dns = "kube-system/kube-dns"
+    expected = {
+        ("gateway", "from", "ingress-nginx", "http"), ("gateway", "from", "monitoring", "admin"),
+        ("gateway", "to", "core", 50051), ("gateway", "to", "anywhere", 6379),
+        ("core", "from", "gateway", "grpc"), ("core", "from", "monitoring", "admin"), ("core", "to", "anywhere", 5432),
+        ("migrate", "to", "anywhere", 5432),
+        ("every pod", "to", dns, 53),
+    }  # fmt: skip
+
+    def name(peer: dict) -> str:
+        space = peer.get("namespaceSelector", {}).get("matchLabels", {}).get("kubernetes.io/metadata.name")
+        labels = peer.get("podSelector", {}).get("matchLabels", {})
+        pods = labels.get("app.kubernetes.io/component") or labels.get("k8s-app")
+        return "/".join(part for part in (space, pods) if part)
+
+    allowed = set()
+    for (kind, _), policy in objects.items():
+        if kind != "NetworkPolicy":
+            continue
+        spec = policy["spec"]
+        component = spec["podSelector"].get("matchLabels", {}).get("app.kubernetes.io/component", "every pod")
+        for direction, rules, peers in (("from", "ingress", "from"), ("to", "egress", "to")):
+            for rule in spec.get(rules, []):
+                for peer in [name(peer) for peer in rule.get(peers, [])] or ["anywhere"]:
+                    allowed |= {(component, direction, peer, port["port"]) for port in rule["ports"]}
+    expect(allowed == expected, f"network policies: {allowed ^ expected} is allowed or missing")
+    nothing = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    expect(objects["NetworkPolicy", "petstore-nothing"]["spec"] == nothing, "network policies: something is allowed by default")
+    core, gateway = (objects["ConfigMap", f"petstore-{component}"]["data"] for component in ("core", "gateway"))
+    expect(core["PETSTORE_GRPC_ADDR"].endswith(":50051"), "network policies: the core listens elsewhere")
+    expect(gateway["PETSTORE_CORE_URL"] == "https://petstore-core:50051", "network policies: the gateway calls another port")
 
 
 def check_selected(objects: dict, labels: dict[str, str], container: dict, where: str) -> None:
