@@ -1,4 +1,5 @@
-"""Sees to it that alerts and dashboard name metrics that exist, and prints the dashboard's queries as rules for promtool."""
+"""Checks that alerts and dashboard name metrics that exist, and that each alert has a panel with its metrics. Prints the
+queries of the dashboard as rules for promtool."""
 
 import json
 import re
@@ -7,24 +8,46 @@ from pathlib import Path
 
 import yaml
 
-table = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", Path("docs/operations.md").read_text(), re.MULTILINE)
-metrics = {"up"} | {name for name, kind in table if kind != "histogram"}
-metrics |= {f"{name}_{part}" for name, kind in table if kind == "histogram" for part in ("bucket", "count", "sum")}
+GUIDE = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", Path("docs/operations.md").read_text(), re.MULTILINE)
+METRICS = {"up", "ALERTS"} | {name for name, kind in GUIDE if kind != "histogram"}
+METRICS |= {f"{name}_{part}" for name, kind in GUIDE if kind == "histogram" for part in ("bucket", "count", "sum")}
 
-panels = json.loads(Path("deploy/grafana/dashboard.json").read_text())["panels"]
-queries = [target["expr"] for panel in panels for target in panel["targets"]]
-groups = yaml.safe_load(Path("deploy/prometheus/alerts.yaml").read_text())["groups"]
-alerts = [rule["expr"] for group in groups for rule in group["rules"]]
-named = 0
-for query in queries + alerts:
-    bare = re.sub(r"\b(by|without) \([^)]*\)", "", query)
+
+def metrics_of(query: str) -> set[str]:
+    """The metrics that a query names, all of which exist."""
+    bare = re.sub(r"\b(by|without|on) \([^)]*\)", "", query)
     # What stands before a selector, a range or the end of an argument, and is no function or number.
-    names = re.findall(r"\b([a-z_][a-z_0-9]*)\b(?=\s*(?:[{\[)]|[<>=!/]|$))", re.sub(r"\{[^}]*\}", "{", re.sub(r"\[[^]]*\]", "[", bare)))
-    unknown = set(names) - metrics
-    if unknown or not names:
-        sys.exit(f"{query} names {unknown or 'no metric'}, which is none of the guide's")
-    named += len(names)
-assert named > 20 and len(metrics) > 20, (named, metrics)
+    bare = re.sub(r"\{[^}]*\}", "{", re.sub(r"\[[^]]*\]", "[", bare))
+    names = set(re.findall(r"\b([a-zA-Z_][a-zA-Z_0-9]*)\b(?=\s*(?:[{\[)]|[<>=!/]|$))", bare))
+    if not names or names - METRICS:
+        sys.exit(f"{query} names {names - METRICS or 'no metric'}, which is none of the guide's")
+    return names
+
+
+groups = yaml.safe_load(Path("deploy/prometheus/alerts.yaml").read_text())["groups"]
+alerts = {rule["alert"]: metrics_of(rule["expr"]) for group in groups for rule in group["rules"]}
+dashboard = json.loads(Path("deploy/grafana/dashboard.json").read_text())
+panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+assert len(METRICS) > 20 and len(alerts) == 20 and len(panels) > 20, (METRICS, alerts, len(panels))
+
+shown: dict[str, list[set[str]]] = {alert: [] for alert in alerts}
+queries = []
+for panel in panels:
+    metrics = set()
+    for target in panel["targets"]:
+        metrics |= metrics_of(target["expr"])
+        queries.append(target["expr"])
+        selectors = re.findall(r"(\w+)\{([^}]*)\}", target["expr"])
+        if not all(name == "ALERTS" or 'job=~"$job", instance=~"$instance"' in labels for name, labels in selectors):
+            sys.exit(f"{panel['title']}: a query ignores the variables of the dashboard")
+    for alert in re.findall(r"\bPetstore\w+", panel.get("description", "")):
+        shown[alert].append(metrics)
+for alert, metrics in alerts.items():
+    if [shown_metrics >= metrics for shown_metrics in shown[alert]] != [True]:
+        sys.exit(f"{alert}: it has no panel with {sorted(metrics)}, or several")
+variables = [variable["name"] for variable in dashboard["templating"]["list"]]
+assert variables == ["datasource", "job", "instance"], variables
+assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"]), "an id stands twice"
 
 rules = [{"record": f"dashboard:query{n}", "expr": query.replace("$__rate_interval", "5m")} for n, query in enumerate(queries)]
 print(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
