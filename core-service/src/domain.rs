@@ -20,6 +20,7 @@ mod usage;
 mod violation;
 
 pub(crate) use account::ListAccounts;
+pub use petstore_clock::{Day, Minute};
 pub use petstore_plans::Quota;
 
 pub use account::{Account, AccountId, AccountName, AccountUpdate, Plan, PlanUpdate, Suspension};
@@ -32,12 +33,11 @@ pub use error::{Cause, PetStoreError};
 pub use idempotency_key::{Created, IdempotencyKey};
 pub use import::{ImportChunk, ImportId, ImportProgress, Imported};
 pub use operator::{Actor, Operator, OperatorName, Role};
-pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity, ShipDate};
+pub use order::{NewOrder, Order, OrderId, OrderStatus, Quantity};
 pub(crate) use page::list_of_pets;
 pub use page::{ListOrders, ListPets, Page, PageSize};
 pub use pet::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, RawPet};
 pub(crate) use position::{AdminList, PageTokens};
 pub use refusal::{Refusal, RefusalCause, RefusalCount};
-pub use usage::{Day, Minute};
 pub(crate) use usage::{MAX_COUNT, UsageMinute, UsageReport, check_reporter};
 pub use violation::{Violation, Violations};

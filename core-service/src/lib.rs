@@ -36,7 +36,7 @@ pub struct Core {
     environment: Option<Environment>,
     /// Name of the store, once it was read.
     store_name: Arc<OnceCell<String>>,
-    capacity: Capacity,
+    capacity: Arc<Capacity>,
     guesses: Guesses,
     import_idle_timeout: Duration,
     calls: CallMetrics,
@@ -54,7 +54,7 @@ impl Core {
             clock,
             environment: None,
             store_name: Arc::default(),
-            capacity: Capacity::default(),
+            capacity: Arc::default(),
             guesses: Guesses::default(),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
             calls: CallMetrics::default(),

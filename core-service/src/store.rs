@@ -53,7 +53,7 @@ mod usage;
 pub use database_url::{DatabaseUrl, DatabaseUrlError, PostgresAddress};
 pub use open::{OpenError, OpenOptions};
 
-pub(crate) use entity::{ban::ban_message, timestamp};
+pub(crate) use entity::ban::ban_message;
 pub(crate) use metrics::StatementMetrics;
 pub(crate) use refusals::KEPT as REFUSALS_KEPT;
 pub(crate) use usage::MinutesOf;

@@ -206,8 +206,3 @@ fn credential(token: &str) -> Result<MetadataValue<Ascii>, InvalidSetting> {
     value.set_sensitive(true);
     Ok(value)
 }
-
-/// Returns a duration as the admin API writes it.
-pub(crate) fn seconds(duration: Duration) -> String {
-    format!("{}.{:03}s", duration.as_secs(), duration.subsec_millis())
-}

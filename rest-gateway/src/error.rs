@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use petstore_clock::whole_secs;
 use petstore_proto::v1::ErrorReason;
 use serde::Serialize;
 
@@ -157,7 +158,7 @@ impl ApiError {
             Self::Core { retry_after, .. }
             | Self::IdempotencyInProgress { retry_after }
             | Self::Unavailable { retry_after }
-            | Self::Overloaded { retry_after } => retry_after.map(whole_seconds),
+            | Self::Overloaded { retry_after } => retry_after.map(whole_secs),
             _ => None,
         };
         known.or_else(|| (codes::row_of(self.reason()).retry == Retry::After).then_some(1))
@@ -227,12 +228,6 @@ fn suspension_message(reason: &str) -> String {
 /// beside other `Link` fields.
 fn help_link(reason: ErrorReason) -> String {
     format!("<{}>; rel=\"help\"", codes::page_path(reason))
-}
-
-/// Returns the time in whole seconds, rounded up and at least 1: `Retry-After: 0` would invite a tight loop.
-pub(crate) const fn whole_seconds(wait: Duration) -> u64 {
-    let secs = wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64);
-    if secs == 0 { 1 } else { secs }
 }
 
 /// Returns the value of `WWW-Authenticate` (RFC 6750 §3). It names an error only if a credential was sent.

@@ -2,7 +2,7 @@
 //! authenticated sender.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use petstore_api_key::ApiKey;
+use petstore_api_key::is_request_id;
 use petstore_clock::Clock;
 use petstore_proto::internal::v1::Plan;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ impl RequestId {
     pub(crate) fn from_headers(headers: &HeaderMap, clock: &Clock) -> Self {
         let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
         match (sent.next(), sent.next()) {
-            (Some(id), None) if id.to_str().is_ok_and(is_fit) => Self(id.clone()),
+            (Some(id), None) if id.to_str().is_ok_and(is_request_id) => Self(id.clone()),
             _ => Self::generate(clock),
         }
     }
@@ -56,15 +56,9 @@ pub(crate) fn uuid_v7(clock: &Clock) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid()
 }
 
-/// Returns `true` if the id has the right form, and holds no misplaced API key, alone or among other text.
-fn is_fit(id: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (8..=64).contains(&id.len()) && id.bytes().all(allowed) && !ApiKey::begins_in(id)
-}
-
 #[cfg(test)]
 mod tests {
-    use petstore_api_key::Environment;
+    use petstore_api_key::{ApiKey, Environment};
     use petstore_clock::UnixMillis;
 
     use super::*;

@@ -7,7 +7,7 @@ mod refusals;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use petstore_clock::{Clock, UnixMillis};
+use petstore_clock::{Clock, Day, Minute};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::{sleep, timeout};
@@ -27,8 +27,6 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of days in an account's usage, today included.
 pub(crate) const SHOWN_DAYS: i64 = 30;
-
-const DAY_SECS: u64 = 86_400;
 
 /// Counter of requests, which reports its counts.
 #[derive(Debug)]
@@ -61,13 +59,13 @@ impl UsageCounter {
 
     /// Counts a request with the key by the status of its answer.
     pub(crate) fn count(&self, key: &Arc<KnownKey>, status: http::StatusCode, is_get_pet: bool) {
-        self.ledger.count(key, utc_minute(self.clock.now()), status.as_u16(), is_get_pet);
+        self.ledger.count(key, Minute::containing(self.clock.now()).0, status.as_u16(), is_get_pet);
     }
 
     /// Counts a request that was refused now, and keeps it if there is room.
     pub(crate) fn refused(&self, request_id: RequestId, who: Who, by: RefusedBy) {
         let at = self.clock.now();
-        self.ledger.refusals().note(utc_minute(at), RefusedRequest { request_id, at, by, who });
+        self.ledger.refusals().note(Minute::containing(at).0, RefusedRequest { request_id, at, by, who });
     }
 
     /// Reports every 5 s until `shutdown`, and then once more. Counts since the last report are lost when the
@@ -122,7 +120,7 @@ impl UsageCounter {
         retries: &RetryBudget,
     ) -> Result<Vec<UsageDay>, ApiError> {
         let account_id = caller.account_id;
-        let today = utc_day(self.clock.now());
+        let today = Day::containing(self.clock.now()).0;
         let oldest = today - SHOWN_DAYS + 1;
         // Before the call: nothing is missing or counted twice
         let unreported = self.ledger.unreported(account_id);
@@ -154,22 +152,6 @@ impl Unreported {
             std::cmp::Ordering::Less => Vec::new(), // a later report had it all
         }
     }
-}
-
-/// Returns the minute of a time: minutes since 1970-01-01T00:00Z.
-fn utc_minute(moment: UnixMillis) -> i64 {
-    i64::try_from(moment.as_secs() / 60).unwrap_or(i64::MAX)
-}
-
-/// Returns the UTC day of a time: days since 1970-01-01.
-fn utc_day(moment: UnixMillis) -> i64 {
-    i64::try_from(moment.as_secs() / DAY_SECS).unwrap_or(i64::MAX)
-}
-
-/// Returns the date of a day, as in `2026-11-20`.
-pub(crate) fn date(day: i64) -> String {
-    let midnight = UnixMillis::from_secs(u64::try_from(day).unwrap_or_default().saturating_mul(DAY_SECS));
-    midnight.to_string().split('T').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use petstore_clock::UnixMillis;
+use petstore_clock::{Timestamp, UnixMillis};
 
 use super::{PetId, PetStoreError, Violation, Violations};
 
@@ -25,8 +25,8 @@ pub struct Order {
     pub pet_id: PetId,
     /// Number of pets ordered.
     pub quantity: Quantity,
-    /// Requested ship date, if any.
-    pub ship_date: Option<ShipDate>,
+    /// Requested ship date, if any: from 1970 to 9999, so that every client can write it as RFC 3339.
+    pub ship_date: Option<UnixMillis>,
     /// Progress of the order.
     pub status: OrderStatus,
 }
@@ -38,23 +38,21 @@ pub struct NewOrder {
     pub pet_id: PetId,
     /// Number of pets ordered.
     pub quantity: Quantity,
-    /// Requested ship date, if any.
-    pub ship_date: Option<ShipDate>,
+    /// Requested ship date, if any: from 1970 to 9999, so that every client can write it as RFC 3339.
+    pub ship_date: Option<UnixMillis>,
 }
 
 impl NewOrder {
-    /// Parses every member, and reports all violations together. A ship date is given as Unix seconds and
-    /// nanoseconds.
+    /// Parses every member, and reports all violations together.
     ///
     /// # Errors
     ///
     /// If a member is invalid: [`PetStoreError::Invalid`] with every violation.
-    pub fn parse(pet_id: i64, quantity: i32, ship_date: Option<(i64, i32)>) -> Result<Self, PetStoreError> {
+    pub fn parse(pet_id: i64, quantity: i32, ship_date: Option<Timestamp>) -> Result<Self, PetStoreError> {
         let mut violations = Violations::default();
         let pet_id = violations.gather(ordered_pet(pet_id));
         let quantity = violations.gather(Quantity::parse(quantity));
-        let ship_date = ship_date.map(|(secs, nanos)| ShipDate::parse(secs, nanos)).transpose();
-        let ship_date = violations.gather(ship_date);
+        let ship_date = violations.gather(ship_date.map(parse_ship_date).transpose());
         match (pet_id, quantity, ship_date) {
             (Some(pet_id), Some(quantity), Some(ship_date)) => Ok(Self { pet_id, quantity, ship_date }),
             _ => Err(PetStoreError::Invalid(violations)),
@@ -64,6 +62,10 @@ impl NewOrder {
 
 fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
     if raw > 0 { Ok(PetId(raw)) } else { Err(Violation::new("petId", "must be the id of a pet")) }
+}
+
+fn parse_ship_date(raw: Timestamp) -> Result<UnixMillis, Violation> {
+    UnixMillis::from_timestamp(raw).ok_or(Violation::new("shipDate", "must be a moment from 1970 to 9999"))
 }
 
 /// Number of pets ordered, at least 1.
@@ -84,41 +86,6 @@ impl Quantity {
     #[must_use]
     pub const fn get(self) -> i32 {
         self.0
-    }
-}
-
-/// Ship date of an order: a time from 1970 to 9999, so that every client can write it as RFC 3339.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShipDate(UnixMillis);
-
-impl ShipDate {
-    /// 9999-12-31T23:59:59.999Z.
-    const MAX: UnixMillis = UnixMillis(253_402_300_799_999);
-
-    /// Parses Unix seconds and nanoseconds, truncated to milliseconds.
-    ///
-    /// # Errors
-    ///
-    /// If the time is before 1970 or after 9999, or the nanoseconds are not those of one second.
-    pub fn parse(secs: i64, nanos: i32) -> Result<Self, Violation> {
-        Self::read(secs, nanos).ok_or(Violation::new("shipDate", "must be a moment from 1970 to 9999"))
-    }
-
-    fn read(secs: i64, nanos: i32) -> Option<Self> {
-        let secs = u64::try_from(secs).ok()?;
-        let nanos = u64::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
-        Self::stored(UnixMillis(secs.checked_mul(1_000)?.checked_add(nanos / 1_000_000)?))
-    }
-
-    /// Returns the time.
-    #[must_use]
-    pub const fn get(self) -> UnixMillis {
-        self.0
-    }
-
-    /// Returns a date read from the store; `None` if it is out of range.
-    pub(crate) fn stored(moment: UnixMillis) -> Option<Self> {
-        (moment <= Self::MAX).then_some(Self(moment))
     }
 }
 
@@ -191,25 +158,12 @@ mod tests {
 
     #[test]
     fn one_message_names_every_faulty_member() {
-        let refusal = NewOrder::parse(0, 0, Some((-1, 0))).unwrap_err();
+        let refusal = NewOrder::parse(0, 0, Some(Timestamp { seconds: -1, nanos: 0 })).unwrap_err();
         assert_eq!(
             refusal.to_string(),
             "petId must be the id of a pet; quantity must be at least 1; \
              shipDate must be a moment from 1970 to 9999"
         );
-    }
-
-    #[test]
-    fn a_ship_date_is_kept_to_the_millisecond() {
-        let date = |secs, nanos| ShipDate::parse(secs, nanos).ok().map(|date| date.get().0);
-        assert_eq!(date(0, 0), Some(0));
-        assert_eq!(date(1, 1_999_999), Some(1_001));
-        assert_eq!(date(253_402_300_799, 999_999_999), Some(253_402_300_799_999));
-        for (secs, nanos) in
-            [(-1, 0), (253_402_300_800, 0), (i64::MAX, 0), (i64::MIN, 0), (0, -1), (0, 1_000_000_000)]
-        {
-            assert_eq!(date(secs, nanos), None, "{secs} {nanos}");
-        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Requests that gateways refused.
 
-use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 
 use super::{AccountId, KeyId, MAX_COUNT, Minute, Violation};
@@ -98,25 +97,6 @@ pub struct Refusal {
     pub until: Option<UnixMillis>,
     /// Number of further requests refused for the same cause that are not stored themselves.
     pub repeats: i64,
-}
-
-impl Refusal {
-    /// Checks that a request may have this id, by the same rule as gateways. They replace an id that is not
-    /// of this form, or holds a key or token.
-    ///
-    /// # Errors
-    ///
-    /// If the id breaks a rule. The error names the rule.
-    pub(crate) fn check_request_id(id: &str) -> Result<(), Violation> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if !(8..=64).contains(&id.len()) || !id.bytes().all(allowed) {
-            Err(Violation::new("request_id", "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'"))
-        } else if ApiKey::begins_in(id) {
-            Err(Violation::new("request_id", "must not hold an API key or a token"))
-        } else {
-            Ok(())
-        }
-    }
 }
 
 /// Number of requests refused for one cause in a minute.

@@ -1,64 +1,108 @@
-//! Access control: clients must show the credentials that the operator requires. Only health is open, because
-//! load balancers and orchestrators have no credentials.
+//! Protection of the gRPC port: TLS, client certificates, a token. Clients must show the credentials that the
+//! operator requires. Only health is open, because load balancers and orchestrators have no credentials.
 
 use std::{
+    fmt,
     net::IpAddr,
     sync::{Arc, PoisonError, RwLock},
-    task::{Context, Poll},
+    time::Duration,
 };
 
-use futures_util::future::{Either, Ready, ready};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use petstore_api_key::{ServiceToken, bearer};
-use tonic::{Status, body::Body, transport::server::TlsConnectInfo};
-use tower::{Layer, Service};
-
-use super::{
-    connection::ConnectionInfo,
-    methods::{Callers, Method},
+use tonic::{
+    Status,
+    body::Body,
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TlsConnectInfo},
 };
 
-/// Metadata with the service token of a call whose bearer credential is an operator's token.
-const SERVICE_TOKEN: &str = "petstore-service-token";
+use super::{connection::ConnectionInfo, methods::Callers};
+
+/// Protection of the gRPC port. By default there is none: then only local users should be able to reach it.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    tls: Option<ServerTlsConfig>,
+    token: Option<RequiredToken>,
+    /// `true` if callers must show a certificate, which the TLS handshake verifies.
+    requires_certificate: bool,
+}
 
 /// Token that callers must show. Clones share it, so it can be replaced while the port is served.
 #[derive(Clone, Debug)]
 pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
 
-impl RequiredToken {
-    pub(super) fn new(token: ServiceToken) -> Self {
-        Self(Arc::new(RwLock::new(token)))
-    }
-
-    /// Replaces the token that callers must show.
-    pub fn replace(&self, token: ServiceToken) {
-        // No code panics while it holds the lock.
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
-    }
-
-    /// Returns `true` if `shown` is the token.
-    fn is(&self, shown: &[u8]) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
-    }
+/// Contents of PEM files.
+#[derive(Clone)]
+pub struct TlsFiles {
+    /// Certificate of the server, followed by the intermediate ones up to its authority's.
+    pub certificate: Vec<u8>,
+    /// Private key of the certificate.
+    pub key: Vec<u8>,
+    /// Authorities whose certificates callers must show; `None` if no certificate is required.
+    pub client_ca: Option<Vec<u8>>,
 }
 
-/// Credentials that a caller must show, all of them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Access {
-    /// This token, as bearer credential.
-    pub(super) token: Option<RequiredToken>,
-    /// A certificate, which the TLS handshake has verified.
-    pub(super) certificate: bool,
+/// The files cannot be used as certificate, key and authorities.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate, its key or the authority cannot be used: they must be PEM and belong together")]
+pub struct InvalidTls(#[source] tonic::transport::Error);
+
+/// Caller of a request on a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) address: Option<IpAddr>,
+    /// `true` for a caller that has proved to be a gateway.
+    pub(super) is_gateway: bool,
 }
 
-impl Access {
+impl Security {
+    /// Serves over TLS, and with `client_ca` only callers that show a certificate of that authority.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be used.
+    pub fn with_tls(self, files: &TlsFiles) -> Result<Self, InvalidTls> {
+        let mut tls = ServerTlsConfig::new()
+            .identity(Identity::from_pem(&files.certificate, &files.key))
+            .timeout(Duration::from_secs(5)); // of the handshake
+        if let Some(authority) = &files.client_ca {
+            // A wrong certificate ends the handshake. A missing one is refused by the call instead, so that
+            // health stays open and the caller learns the reason.
+            tls = tls.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true);
+        }
+        Server::builder().tls_config(tls.clone()).map_err(InvalidTls)?;
+        Ok(Self { tls: Some(tls), requires_certificate: files.client_ca.is_some(), ..self })
+    }
+
+    /// Serves only callers that send this token.
+    #[must_use]
+    pub fn with_token(self, token: ServiceToken) -> Self {
+        Self { token: Some(RequiredToken(Arc::new(RwLock::new(token)))), ..self }
+    }
+
+    /// Returns the token that callers must show, if there is one.
+    #[must_use]
+    pub fn token(&self) -> Option<RequiredToken> {
+        self.token.clone()
+    }
+
+    /// Returns `true` if callers must authenticate.
+    #[must_use]
+    pub fn knows_its_callers(&self) -> bool {
+        self.requires_certificate || self.token.is_some()
+    }
+
+    /// Returns the TLS settings, which are not needed any more once the server has them.
+    pub(super) fn take_tls(&mut self) -> Option<ServerTlsConfig> {
+        self.tls.take()
+    }
+
     /// Returns the caller if it may call; `None` if the method is open to everyone.
-    fn check(&self, request: &Request<Body>) -> Result<Option<Peer>, Status> {
-        let callers = Method::find(request.uri().path()).callers;
+    pub(super) fn check(&self, callers: Callers, request: &Request<Body>) -> Result<Option<Peer>, Status> {
         if callers == Callers::Everyone {
             return Ok(None);
         }
-        if self.certificate && !shows_certificate(request) {
+        if self.requires_certificate && !shows_certificate(request) {
             return Err(Status::unauthenticated("the caller must show a client certificate"));
         }
         if let Some(token) = &self.token {
@@ -74,16 +118,21 @@ impl Access {
         }
         let address = request.extensions().get::<ConnectionInfo>().and_then(|connection| connection.peer);
         // A Unix socket, which has no address, is open to its owner only.
-        Ok(Some(Peer { address, is_gateway: self.certificate || self.token.is_some() || address.is_none() }))
+        Ok(Some(Peer { address, is_gateway: self.knows_its_callers() || address.is_none() }))
     }
 }
 
-/// The caller of a request on a socket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub(super) address: Option<IpAddr>,
-    /// `true` for a caller that has proved to be a gateway.
-    pub(super) is_gateway: bool,
+impl RequiredToken {
+    /// Replaces the token that callers must show.
+    pub fn replace(&self, token: ServiceToken) {
+        // No code panics while it holds the lock.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    /// Returns `true` if `shown` is the token.
+    fn is(&self, shown: &[u8]) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
+    }
 }
 
 /// Returns `true` if the caller showed a certificate. Without the TLS layer the extension is missing.
@@ -94,51 +143,15 @@ fn shows_certificate(request: &Request<Body>) -> bool {
 
 /// Returns `true` if the token is present exactly once, in addition to the credential of an operator.
 fn shows_token_beside(headers: &HeaderMap, token: &RequiredToken) -> bool {
-    let mut shown = headers.get_all(SERVICE_TOKEN).into_iter();
+    let mut shown = headers.get_all("petstore-service-token").into_iter();
     matches!((shown.next(), shown.next()), (Some(shown), None) if token.is(shown.as_bytes()))
 }
 
-impl<S> Layer<S> for Access {
-    type Service = Guarded<S>;
-
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { access: self.clone(), inner }
-    }
-}
-
-/// Every service of the port, behind the access check.
-#[derive(Clone, Debug)]
-pub(super) struct Guarded<S> {
-    access: Access,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Guarded<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Either<Ready<Result<Response<Body>, S::Error>>, S::Future>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        match self.access.check(&request) {
-            Ok(peer) => {
-                if let Some(peer) = peer {
-                    request.extensions_mut().insert(peer);
-                }
-                Either::Right(self.inner.call(request))
-            }
-            Err(refusal) => {
-                // No text of the caller, which could hold a key, and no line above debug that it could repeat
-                // at will.
-                tracing::debug!("refused a call: {}", refusal.message());
-                Either::Left(ready(Ok(refusal.into_http())))
-            }
-        }
+/// Omits the key.
+impl fmt::Debug for TlsFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsFiles")
+            .field("asks_for_certificates", &self.client_ca.is_some())
+            .finish_non_exhaustive()
     }
 }

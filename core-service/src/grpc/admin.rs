@@ -30,12 +30,9 @@ macro_rules! methods {
                     &self,
                     request: Request<pb::$request>,
                 ) -> Result<Response<pb::$response>, Status> {
-                    const PATH: &str = concat!("petstore.admin.v1.AdminService/", $rpc);
-                    static METHOD: Method = Method::of_operators(PATH);
-                    self.administer(&METHOD, Role::$role, request, async |caller, request| {
-                        $work(self, caller, request).await
-                    })
-                    .await
+                    static METHOD: Method =
+                        Method::of_operators(concat!("petstore.admin.v1.AdminService/", $rpc));
+                    self.administer(&METHOD, Role::$role, request, $work).await
                 }
             )*
         }

@@ -7,7 +7,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream, FuturesUnordered},
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use petstore_proto::internal::v1::{
     Answer, Call, CallRequest, CallResponse, CallStatus, answer::Outcome, batch_service_server::BatchService,
     call::Method,
@@ -17,20 +17,12 @@ use tokio::{task::yield_now, time::Instant};
 use tonic::{Request, Response, Status};
 
 use super::{
-    call::{CallContext, started},
-    call_id::CallId,
+    call::{CallContext, CallId, started},
+    limits::LIMITS,
     methods::{CREATE_PET, GET_PET, LIST_ORDERS, LIST_PETS},
+    pet_store, store_service,
 };
 use crate::Core;
-
-/// Maximum number of calls in one batch: as many as one connection could carry as single calls.
-const MAX_CALLS: usize = 128;
-
-/// Size of a message in bytes up to which answers are added to it. With the largest answer, a page of 110
-/// KiB, it stays below [`super::methods::MAX_MESSAGE`].
-const MAX_SHARED: usize = 128 * 1024;
-
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 #[tonic::async_trait]
 impl BatchService for Core {
@@ -41,7 +33,7 @@ impl BatchService for Core {
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let started = started(&request);
         let calls = request.into_inner().calls;
-        if !(1..=MAX_CALLS).contains(&calls.len()) {
+        if !(1..=LIMITS.batch).contains(&calls.len()) {
             return Err(Status::invalid_argument("a batch has 1 to 128 calls"));
         }
         let core = Arc::new(self.clone());
@@ -65,27 +57,28 @@ pub fn in_process(
 impl Core {
     async fn answer_one(self: Arc<Self>, number: u32, call: Call, started: Instant) -> Answer {
         let context = CallContext {
-            id: CallId::parse(call.request_id.as_bytes()),
+            id: CallId::parse(&call.request_id),
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into())),
             trace: trace(&call.traceparent),
             started,
         };
+        let (core, context) = (&*self, &context);
         let outcome = match call.method {
-            Some(Method::GetPet(request)) => {
-                self.answer_call(&GET_PET, &context, || self.pet(request)).await.map(Outcome::GetPet)
-            }
+            Some(Method::GetPet(request)) => core
+                .answer_call(&GET_PET, context, || pet_store::pet(core, request))
+                .await
+                .map(Outcome::GetPet),
             Some(Method::ListPets(request)) => {
-                let answered = self.answer_call(&LIST_PETS, &context, || self.page_of_pets(request)).await;
+                let answered = core.answer_call(&LIST_PETS, context, || pet_store::page(core, request)).await;
                 answered.map(Outcome::ListPets)
             }
             Some(Method::CreatePet(request)) => {
-                let answered = self.answer_call(&CREATE_PET, &context, || self.add_pet(request)).await;
+                let answered = core.answer_call(&CREATE_PET, context, || pet_store::add(core, request)).await;
                 answered.map(Outcome::CreatePet)
             }
             Some(Method::ListOrders(request)) => {
-                let answered =
-                    self.answer_call(&LIST_ORDERS, &context, || self.page_of_orders(request)).await;
-                answered.map(Outcome::ListOrders)
+                let work = || store_service::page(core, request);
+                core.answer_call(&LIST_ORDERS, context, work).await.map(Outcome::ListOrders)
             }
             None => Err(Status::unimplemented("no method that this core knows")),
         };
@@ -107,7 +100,7 @@ fn trace(traceparent: &str) -> HeaderMap {
     if !traceparent.is_empty()
         && let Ok(value) = HeaderValue::try_from(traceparent)
     {
-        headers.insert(TRACEPARENT, value);
+        headers.insert("traceparent", value);
     }
     headers
 }
@@ -126,7 +119,7 @@ fn messages(answers: FuturesUnordered<impl Future<Output = Answer>>) -> impl Str
         let mut message = CallResponse { answers: vec![first] };
         while let Some(Some(answer)) = answers.next().now_or_never() {
             size += answer.encoded_len();
-            if size > MAX_SHARED {
+            if size > 128 * 1024 {
                 return Some((message, (answers, Some(answer))));
             }
             message.answers.push(answer);

@@ -5,21 +5,82 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use http::HeaderMap;
-use petstore_telemetry::traces::{KeyValue, Root, Span, grpc};
+use petstore_api_key::is_request_id;
+use petstore_telemetry::{
+    metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations},
+    traces::{KeyValue, Root, Span, grpc},
+};
 use tokio::{sync::Semaphore, time};
-use tonic::{Request, Response, Status};
+use tonic::{
+    Request, Response, Status,
+    metadata::{Ascii, MetadataMap, MetadataValue},
+};
 
 use super::{
-    call_id::CallId,
     methods::{Class, Method},
-    receive::CallBegin,
     status::{code, reason, to_status},
 };
 use crate::{Core, domain::PetStoreError};
 
-/// Time before the caller's deadline by which the answer is given, so that the caller still receives it, and
-/// before tonic's own timer, whose answer has no reason.
-const MARGIN: Duration = Duration::from_millis(50);
+/// Result of the work of a method.
+pub(super) type Result<T, E = PetStoreError> = std::result::Result<T, E>;
+
+/// Writes a service: each method from its name, its row in the table of methods, its messages, and the
+/// function that does its work. Items of another form may follow.
+macro_rules! service {
+    ($service:ident {
+        $($method:ident $row:ident $request:ident $response:ident $work:path;)*
+    } $($other:tt)*) => {
+        #[tonic::async_trait]
+        impl $service for Core {
+            $(
+                async fn $method(
+                    &self,
+                    request: tonic::Request<$request>,
+                ) -> Result<tonic::Response<$response>, tonic::Status> {
+                    self.answer(&super::methods::$row, request, |request| $work(self, request)).await
+                }
+            )*
+
+            $($other)*
+        }
+    };
+}
+pub(super) use service;
+
+/// Metadata and header field with the id that a caller gives a call.
+const REQUEST_ID: &str = "x-request-id";
+
+/// Id that a caller gives a call, so that both sides' logs can be matched, of the form that REST accepts too.
+/// It is returned in the answer's metadata, and with a failure as `google.rpc.RequestInfo`.
+#[derive(Clone, Debug)]
+pub(super) struct CallId(MetadataValue<Ascii>);
+
+impl CallId {
+    /// Returns the call's id, if it has one. Ignores an id of another form, which could be meant to forge a
+    /// log line, and one that contains an API key, which must not be logged.
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        Self::parse(headers.get(REQUEST_ID)?.to_str().ok()?)
+    }
+
+    /// Parses the id of a call in a batch.
+    pub(super) fn parse(id: &str) -> Option<Self> {
+        if is_request_id(id) { id.parse().ok().map(Self) } else { None }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default() // always ASCII
+    }
+
+    pub(super) fn write(self, metadata: &mut MetadataMap) {
+        metadata.insert(REQUEST_ID, self.0);
+    }
+}
+
+/// Time at which the first header fields of a call arrived, as an extension of its request. Its deadline runs
+/// from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallBegin(pub(super) time::Instant);
 
 /// Metadata of a call that its caller sent.
 #[derive(Debug)]
@@ -39,7 +100,7 @@ impl CallContext {
         let started = started(request);
         let timeout = request.metadata().get("grpc-timeout");
         let timeout = timeout.and_then(|value| grpc_timeout(value.to_str().ok()?));
-        let id = CallId::from_metadata(request.metadata());
+        let id = CallId::from_headers(request.metadata().as_ref());
         let trace = std::mem::take(request.metadata_mut()).into_headers();
         Self { id, timeout, trace, started }
     }
@@ -59,10 +120,9 @@ impl Core {
         work: impl FnOnce() -> F,
     ) -> Result<T, Status>
     where
-        F: Future<Output = Result<T, PetStoreError>>,
+        F: Future<Output = Result<T>>,
     {
-        let answered = self.bounded(self.capacity.of(method.class), method, context, work).await;
-        answered.map_err(|error| to_status(method.path, context.id.as_ref(), &error))
+        self.bounded(self.capacity.of(method.class), method, context, work).await
     }
 
     /// Runs the work of one call, and converts its failure into a status.
@@ -73,7 +133,7 @@ impl Core {
         work: impl FnOnce(M) -> F,
     ) -> Result<Response<T>, Status>
     where
-        F: Future<Output = Result<T, PetStoreError>>,
+        F: Future<Output = Result<T>>,
     {
         self.answer_as(self.capacity.of(method.class), method, request, work).await
     }
@@ -87,12 +147,11 @@ impl Core {
         work: impl FnOnce(M) -> F,
     ) -> Result<Response<T>, Status>
     where
-        F: Future<Output = Result<T, PetStoreError>>,
+        F: Future<Output = Result<T>>,
     {
         let context = CallContext::take(&mut request);
         let answered = self.bounded(capacity, method, &context, || work(request.into_inner())).await;
-        let mut answer =
-            answered.map(Response::new).map_err(|error| to_status(method.path, context.id.as_ref(), &error));
+        let mut answer = answered.map(Response::new);
         if let Some(call_id) = context.id {
             call_id.write(match &mut answer {
                 Ok(response) => response.metadata_mut(),
@@ -108,9 +167,9 @@ impl Core {
         method: &'static Method,
         context: &CallContext,
         work: impl FnOnce() -> F,
-    ) -> Result<T, PetStoreError>
+    ) -> Result<T, Status>
     where
-        F: Future<Output = Result<T, PetStoreError>>,
+        F: Future<Output = Result<T>>,
     {
         let deadline = deadline(context.timeout, method.timeout.unwrap_or(Duration::MAX))
             .saturating_sub(context.started.elapsed());
@@ -131,7 +190,46 @@ impl Core {
         let answered = span.within(bounded).await;
         describe_end(&span, answered.as_ref().err());
         self.calls.answered(method, context.started.elapsed(), answered.as_ref().err());
-        answered
+        answered.map_err(|error| to_status(method.path, context.id.as_ref().map(CallId::as_str), &error))
+    }
+}
+
+/// Counters of calls. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct CallMetrics {
+    durations: HistogramVec,
+    failures: IntCounterVec,
+}
+
+impl Default for CallMetrics {
+    fn default() -> Self {
+        Self {
+            durations: durations(
+                "rpc_server_call_duration_seconds",
+                "How long gRPC calls took in the core.",
+                &["rpc_method"],
+            ),
+            failures: counters(
+                "petstore_rpc_failures_total",
+                "gRPC calls that the core refused or failed, by the reason in their ErrorInfo.",
+                &["rpc_method", "code"],
+            ),
+        }
+    }
+}
+
+impl CallMetrics {
+    pub(crate) fn collectors(&self) -> Collectors {
+        vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
+    }
+
+    /// Counts a call that was answered.
+    pub(super) fn answered(&self, method: &Method, took: Duration, failure: Option<&PetStoreError>) {
+        let rpc = method.name();
+        self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
+        if let Some(failure) = failure {
+            self.failures.with_label_values(&[rpc, reason(failure)]).inc();
+        }
     }
 }
 
@@ -151,11 +249,11 @@ fn describe_end(span: &Span, failure: Option<&PetStoreError>) {
     }
 }
 
+/// Returns the time for a call. The answer is given a little before the caller's deadline, so that the caller
+/// still receives it, and before tonic's own timer, whose answer has no reason.
 fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
-    match asked {
-        Some(asked) => longest.min(asked.saturating_sub(MARGIN.min(asked / 10))),
-        None => longest,
-    }
+    let margin = |asked: Duration| Duration::from_millis(50).min(asked / 10);
+    asked.map_or(longest, |asked| longest.min(asked.saturating_sub(margin(asked))))
 }
 
 /// Returns the duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). Returns

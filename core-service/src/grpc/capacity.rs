@@ -1,39 +1,27 @@
-//! Limits on concurrent work in the core, over all its transports.
+//! Capacity for concurrent work: calls over all transports, and bytes of messages in flight on the port.
+//! tonic and tower count calls, without kinds, and not bytes.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::methods::Class;
+use super::{limits::LIMITS, methods::Class};
 
-/// Maximum number of calls in flight that read pets and orders, and of calls that change them: calls that
-/// wait for a lock of the database take no permit of a read. Calls beyond a limit are refused at once.
-pub(super) const MAX_CALLS: usize = 512;
-/// Maximum number of calls in flight of gateways about keys, bans and usage.
-pub(super) const MAX_INTERNAL_CALLS: usize = 256;
-/// Maximum number of calls in flight of operators.
-const MAX_OPERATOR_CALLS: usize = 64;
-/// Maximum number of calls in flight whose credential is not yet known to be an operator's.
-const MAX_GUESSES: usize = 1_024;
-/// Maximum number of open import streams, most of which wait for their caller. Each may hold two messages of
-/// [`super::methods::MAX_BULK`].
-pub(super) const MAX_IMPORTS: usize = 16;
-/// Maximum number of chunks of up to 1,000 pets that are written concurrently; others wait, in their order.
-/// These keep two CPU cores and a database busy, and leave connections for calls about single pets.
-pub(super) const MAX_CHUNKS: usize = 4;
-
-/// Permits for each kind of work. Clones share them; none is ever closed.
-#[derive(Clone, Debug)]
+/// Permits for each kind of work. None is ever closed.
+#[derive(Debug)]
 pub(crate) struct Capacity {
-    pub(super) reads: Arc<Semaphore>,
-    pub(super) writes: Arc<Semaphore>,
-    pub(super) internal_calls: Arc<Semaphore>,
-    pub(super) operators: Arc<Semaphore>,
-    pub(super) guesses: Arc<Semaphore>,
+    pub(super) reads: Semaphore,
+    pub(super) writes: Semaphore,
+    pub(super) internal_calls: Semaphore,
+    pub(super) operators: Semaphore,
+    pub(super) guesses: Semaphore,
     /// Open streams.
-    imports: Arc<Semaphore>,
+    imports: Semaphore,
     /// Held by a stream only while it writes.
-    pub(super) chunks: Arc<Semaphore>,
+    pub(super) chunks: Semaphore,
 }
 
 impl Capacity {
@@ -51,15 +39,105 @@ impl Capacity {
 
 impl Default for Capacity {
     fn default() -> Self {
-        let permits = |count| Arc::new(Semaphore::new(count));
         Self {
-            reads: permits(MAX_CALLS),
-            writes: permits(MAX_CALLS),
-            internal_calls: permits(MAX_INTERNAL_CALLS),
-            operators: permits(MAX_OPERATOR_CALLS),
-            guesses: permits(MAX_GUESSES),
-            imports: permits(MAX_IMPORTS),
-            chunks: permits(MAX_CHUNKS),
+            reads: Semaphore::new(LIMITS.calls),
+            writes: Semaphore::new(LIMITS.calls),
+            internal_calls: Semaphore::new(LIMITS.internal_calls),
+            operators: Semaphore::new(LIMITS.operator_calls),
+            guesses: Semaphore::new(LIMITS.guesses),
+            imports: Semaphore::new(LIMITS.imports),
+            chunks: Semaphore::new(LIMITS.chunks),
+        }
+    }
+}
+
+/// Bytes of calls that are not answered yet, by kind: a flood of one kind never leads to refusals of another,
+/// least of all of health. Clones share them; none is ever closed.
+#[derive(Clone, Debug)]
+pub(super) struct Budgets {
+    /// Calls about pets and orders.
+    data: Arc<Semaphore>,
+    /// Calls of gateways and operators.
+    internal: Arc<Semaphore>,
+    /// Health, which every peer may call, and reflection.
+    tools: Arc<Semaphore>,
+}
+
+impl Budgets {
+    /// Returns the budgets of the server, or with `divisor` the share of one connection.
+    pub(super) fn divided_by(divisor: usize) -> Self {
+        let budget = |bytes: usize| Arc::new(Semaphore::new(bytes / divisor));
+        Self {
+            data: budget(LIMITS.data_in_flight),
+            internal: budget(LIMITS.internal_in_flight),
+            tools: budget(LIMITS.tools_in_flight),
+        }
+    }
+
+    pub(super) fn of(&self, class: Class) -> &Arc<Semaphore> {
+        match class {
+            Class::Read | Class::Write | Class::Import | Class::Batch => &self.data,
+            Class::Internal | Class::Admin => &self.internal,
+            Class::Tool => &self.tools,
+        }
+    }
+}
+
+/// Bytes that a call holds of the server's and of its connection's budget, until it is dropped.
+#[derive(Debug)]
+pub(super) struct HeldBytes {
+    budgets: [Arc<Semaphore>; 2],
+    bytes: AtomicUsize,
+}
+
+impl HeldBytes {
+    /// Returns a hold on these budgets that holds nothing yet.
+    pub(super) fn new(budgets: [Arc<Semaphore>; 2]) -> Self {
+        Self { budgets, bytes: AtomicUsize::new(0) }
+    }
+
+    /// Takes more bytes from both budgets. Returns `false`, and takes nothing, if one has too few.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let Ok(permits) = u32::try_from(bytes) else { return false };
+        let taken = self.budgets.each_ref().map(|budget| budget.try_acquire_many(permits));
+        let [Ok(server), Ok(connection)] = taken else { return false };
+        [server, connection].into_iter().for_each(SemaphorePermit::forget);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        let bytes = *self.bytes.get_mut();
+        self.budgets.iter().for_each(|budget| budget.add_permits(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_takes_of_both_budgets_or_of_none_and_gives_all_back() {
+        let budgets = [10, 5].map(|bytes| Arc::new(Semaphore::new(bytes)));
+        let held = HeldBytes::new(budgets.clone());
+        let left = || budgets.each_ref().map(|budget| budget.available_permits());
+        assert!(held.take(4) && !held.take(2));
+        assert_eq!(left(), [6, 1]);
+        drop(held);
+        assert_eq!(left(), [10, 5]);
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_leaves_the_others_their_budget() {
+        let budgets = Budgets::divided_by(LIMITS.connection_share);
+        let kinds = [Class::Read, Class::Internal, Class::Tool];
+        for (at, kind) in kinds.into_iter().enumerate() {
+            let budget = budgets.of(kind);
+            let _all = budget.try_acquire_many(u32::try_from(budget.available_permits()).unwrap());
+            let free = kinds.map(|kind| budgets.of(kind).available_permits() > 0);
+            assert_eq!(free, [0, 1, 2].map(|other| other != at));
         }
     }
 }

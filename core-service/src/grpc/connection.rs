@@ -19,14 +19,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tonic::transport::server::Connected;
 
-use super::budgets::Budgets;
-
-/// Read timeout. A peer that is alive acknowledges a ping more often than this.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for which a peer may leave an answer unread.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a failed accept, most likely because file descriptors have run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+use super::{capacity::Budgets, limits::LIMITS};
 
 /// Listener, bound by the process that calls [`serve`](super::serve).
 #[derive(Debug)]
@@ -76,7 +69,8 @@ pub(super) fn accept(
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    time::sleep(ACCEPT_PAUSE).await;
+                    // Most likely file descriptors have run out.
+                    time::sleep(Duration::from_millis(50)).await;
                 }
             }
         }
@@ -109,10 +103,11 @@ impl Connection {
         mut uncut: watch::Receiver<()>,
     ) -> Self {
         let mut socket = TimeoutStream::new(socket);
-        socket.set_read_timeout(Some(READ_TIMEOUT));
-        socket.set_write_timeout(Some(WRITE_TIMEOUT));
+        // A peer that is alive acknowledges a ping more often than this, and reads its answers.
+        socket.set_read_timeout(Some(Duration::from_secs(30)));
+        socket.set_write_timeout(Some(Duration::from_secs(10)));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        let info = ConnectionInfo { budgets: Budgets::for_connection(), peer };
+        let info = ConnectionInfo { budgets: Budgets::divided_by(LIMITS.connection_share), peer };
         Self { socket: Box::pin(socket), cut: cut.boxed(), info, _place: place }
     }
 

@@ -2,17 +2,17 @@
 
 use std::collections::HashSet;
 
+use petstore_api_key::{ApiKey, is_request_id};
 use petstore_clock::UnixMillis;
 use petstore_proto::{internal::v1 as internal, v1};
 
+use super::call::Result;
 use crate::domain::{
     Ban, BanOrigin, Batch, IdempotencyKey, KeyId, ListPets, NewPet, Pet, PetStatus, PetStoreError, RawPet,
     Violation, Violations,
 };
 
-pub(super) fn create_pet(
-    request: v1::CreatePetRequest,
-) -> Result<(Option<IdempotencyKey>, NewPet), PetStoreError> {
+pub(super) fn create_pet(request: v1::CreatePetRequest) -> Result<(Option<IdempotencyKey>, NewPet)> {
     let key = IdempotencyKey::parse(&request.request_id)?;
     Ok((key, new_pet(request.pet)?))
 }
@@ -23,7 +23,7 @@ pub(super) fn new_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
     NewPet::parse(RawPet { name: pet.name, category_id: pet.category_id, status: status(pet.status) })
 }
 
-pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch, PetStoreError> {
+pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch> {
     Batch::parse(request.requests.into_iter().map(|request| {
         if request.request_id.is_empty() {
             new_pet(request.pet)
@@ -33,7 +33,7 @@ pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch, PetSto
     }))
 }
 
-pub(super) fn list_pets(request: &v1::ListPetsRequest) -> Result<ListPets, PetStoreError> {
+pub(super) fn list_pets(request: &v1::ListPetsRequest) -> Result<ListPets> {
     ListPets::parse(request.page_size, &request.page_token, status(request.status))
 }
 
@@ -55,7 +55,7 @@ pub(super) const fn pet_status(status: Option<PetStatus>) -> v1::PetStatus {
     }
 }
 
-pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreError> {
+pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban> {
     let ban = ban.unwrap_or_default(); // an absent ban does not end after its start either
     let from = moment("ban.imposed_at_ms", ban.imposed_at_ms)?;
     let until = moment("ban.ends_at_ms", ban.ends_at_ms)?;
@@ -63,28 +63,40 @@ pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban, PetStoreEr
 }
 
 /// Parses the keys that were used, each once, with the time of their last use.
-pub(super) fn key_uses(uses: Vec<internal::KeyUse>) -> Result<Vec<(String, UnixMillis)>, PetStoreError> {
+pub(super) fn key_uses(uses: Vec<internal::KeyUse>) -> Result<Vec<(String, UnixMillis)>> {
     let mut keys = HashSet::with_capacity(uses.len());
     let mut parse = |key: internal::KeyUse| {
         let id = key_id("uses.key_id", &key.key_id)?;
         if !keys.insert(id) {
-            return Err(refused(Violation::new("uses", "must name each key once")));
+            return Err(refuse("uses", "must name each key once"));
         }
         Ok((id.to_string(), moment("uses.last_used_at_ms", key.last_used_at_ms)?))
     };
     uses.into_iter().map(&mut parse).collect()
 }
 
-pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId, PetStoreError> {
-    raw.parse().map_err(|_| refused(Violation::new(field, "must be the UUID of a key")))
+/// Checks that a request may have this id, by the same rule as gateways, which replace any other.
+pub(super) fn check_request_id(id: &str) -> Result<()> {
+    let rule = match id {
+        id if is_request_id(id) => return Ok(()),
+        id if ApiKey::begins_in(id) => "must not hold an API key or a token",
+        _ => "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'",
+    };
+    Err(refuse("request_id", rule))
+}
+
+pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId> {
+    raw.parse().map_err(|_| refuse(field, "must be the UUID of a key"))
 }
 
 /// Parses a time that every column and every client can hold.
-pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis, PetStoreError> {
-    /// 9999-12-31T23:59:59.999Z.
-    const LAST: u64 = 253_402_300_799_999;
-    let millis = u64::try_from(millis).ok().filter(|millis| *millis <= LAST);
-    millis.map(UnixMillis).ok_or_else(|| refused(Violation::new(field, "must be a moment from 1970 to 9999")))
+pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis> {
+    UnixMillis::from_i64(millis).ok_or_else(|| refuse(field, "must be a moment from 1970 to 9999"))
+}
+
+/// Returns the error for a parameter that breaks a rule.
+pub(super) fn refuse(field: &'static str, rule: &'static str) -> PetStoreError {
+    refused(Violation::new(field, rule))
 }
 
 pub(super) fn refused(violation: Violation) -> PetStoreError {
@@ -98,5 +110,29 @@ fn status(number: i32) -> Result<Option<PetStatus>, Violation> {
         Ok(v1::PetStatus::Pending) => Ok(Some(PetStatus::Pending)),
         Ok(v1::PetStatus::Sold) => Ok(Some(PetStatus::Sold)),
         Err(_) => Err(PetStatus::UNKNOWN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::admin::v1 as admin;
+
+    use super::*;
+
+    /// The domain has one number for each: that of both contracts.
+    #[test]
+    fn operators_and_gateways_have_the_same_numbers() {
+        macro_rules! assert_alike {
+            ($name:ident) => {
+                for number in 0..10 {
+                    let of_operators = admin::$name::try_from(number).ok().map(|it| it.as_str_name());
+                    let of_gateways = internal::$name::try_from(number).ok().map(|it| it.as_str_name());
+                    assert_eq!(of_operators, of_gateways);
+                }
+            };
+        }
+        assert_alike!(Plan);
+        assert_alike!(KeyState);
+        assert_alike!(BanOrigin);
     }
 }

@@ -4,14 +4,11 @@ use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
 use tonic::{Status, Streaming};
 
-use super::{convert, methods::MAX_DURATION, status};
+use super::{call::Result, convert, limits::LIMITS, status};
 use crate::{
     Core,
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},
 };
-
-/// Maximum number of rejected lines that an answer names. With the longest texts they fit into a message.
-const NAMED: usize = 8_000;
 
 /// One call.
 #[derive(Debug)]
@@ -30,7 +27,7 @@ struct Import<'a> {
 pub(super) async fn import(
     core: &Core,
     mut messages: Streaming<ImportPetsRequest>,
-) -> Result<Result<ImportPetsResponse, Status>, PetStoreError> {
+) -> Result<Result<ImportPetsResponse, Status>> {
     let first = match next(core, &mut messages).await? {
         Ok(first) => first.unwrap_or_default(), // an empty stream has no name
         Err(broken) => return Ok(Err(broken)),
@@ -57,7 +54,7 @@ pub(super) async fn import(
 async fn next(
     core: &Core,
     messages: &mut Streaming<ImportPetsRequest>,
-) -> Result<Result<Option<ImportPetsRequest>, Status>, PetStoreError> {
+) -> Result<Result<Option<ImportPetsRequest>, Status>> {
     time::timeout(core.import_idle_timeout, messages.message())
         .await
         .map_err(|_| PetStoreError::DeadlineExceeded)
@@ -65,15 +62,12 @@ async fn next(
 
 /// Runs a piece of a stream's work in its turn, with the deadline of a call. The stream only holds a permit
 /// meanwhile.
-async fn in_turn<T>(
-    core: &Core,
-    work: impl Future<Output = Result<T, PetStoreError>>,
-) -> Result<T, PetStoreError> {
+async fn in_turn<T>(core: &Core, work: impl Future<Output = Result<T>>) -> Result<T> {
     let in_turn = async {
         let _permit = core.capacity.chunks.acquire().await; // never closed
         work.await
     };
-    time::timeout(MAX_DURATION, in_turn).await.map_err(|_| PetStoreError::DeadlineExceeded)?
+    time::timeout(LIMITS.call_timeout, in_turn).await.map_err(|_| PetStoreError::DeadlineExceeded)?
 }
 
 fn invalid(violation: Violation) -> PetStoreError {
@@ -86,7 +80,7 @@ impl Import<'_> {
         self.strict && self.rejected > 0
     }
 
-    async fn take(&mut self, message: ImportPetsRequest) -> Result<(), PetStoreError> {
+    async fn take(&mut self, message: ImportPetsRequest) -> Result<()> {
         if !message.import_id.is_empty() && message.import_id != self.id.as_str() {
             return Err(invalid(Violation::new("import_id", "must be the same in all messages of a call")));
         }
@@ -103,7 +97,7 @@ impl Import<'_> {
 
     /// Validates the lines and leaves out the rejected ones. If a rejection ends the call, the lines after it
     /// are left out as well.
-    fn judge(&mut self, message: ImportPetsRequest) -> Result<ImportChunk, PetStoreError> {
+    fn judge(&mut self, message: ImportPetsRequest) -> Result<ImportChunk> {
         let numbers: Vec<i64> = message.lines.iter().map(|line| line.line).collect();
         let mut last_line = ImportChunk::end(&numbers, message.last_line)?;
         let mut lines = Vec::with_capacity(message.lines.len());
@@ -124,7 +118,8 @@ impl Import<'_> {
 
     fn reject(&mut self, line: i64, error: &PetStoreError) {
         self.rejected += 1;
-        if self.rejected_lines.len() < NAMED {
+        // With the longest texts, this many fit into an answer.
+        if self.rejected_lines.len() < 8_000 {
             let (reason, message) = (status::reason(error).to_owned(), error.to_string());
             self.rejected_lines.push(RejectedLine { line, reason, message });
         }

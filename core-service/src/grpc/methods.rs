@@ -5,14 +5,7 @@ use std::time::Duration;
 use Callers::{Clients, Everyone, Operators};
 use Class::{Admin, Batch, Import, Internal, Read, Tool, Write};
 
-/// Maximum time for a call, from its first byte, if its caller sets no shorter timeout, and for each step of
-/// a stream.
-pub(super) const MAX_DURATION: Duration = Duration::from_secs(5);
-/// Largest message of most methods, either way, in bytes. A page of 100 pets with the longest names has 110
-/// KiB.
-pub(super) const MAX_MESSAGE: usize = 256 * 1024;
-/// Largest message of the methods that carry up to 1,000 pets. With the longest names those have 1.03 MiB.
-pub(super) const MAX_BULK: usize = 1_280 * 1024;
+use super::limits::LIMITS;
 
 /// A method, or all other methods of a service.
 #[derive(Debug)]
@@ -65,7 +58,7 @@ macro_rules! methods {
             path: $path,
             callers: $callers,
             class: $class,
-            max_message: $size,
+            max_message: LIMITS.$size,
             timeout: $timeout,
             is_batched: $is_batched,
         };)*
@@ -77,31 +70,29 @@ macro_rules! methods {
 
 #[rustfmt::skip]
 methods! {
-    GET_PET       "petstore.v1.PetStore/GetPet"                   Clients   Read     MAX_MESSAGE CALL, true;
-    LIST_PETS     "petstore.v1.PetStore/ListPets"                 Clients   Read     MAX_MESSAGE CALL, true;
-    CREATE_PET    "petstore.v1.PetStore/CreatePet"                Clients   Write    MAX_MESSAGE CALL, true;
-    CREATE_PETS   "petstore.v1.PetStore/BatchCreatePets"          Clients   Write    MAX_BULK    CALL, false;
-    IMPORT_PETS   "petstore.v1.PetStore/ImportPets"               Clients   Import   MAX_BULK    None, false;
-    GET_ORDER     "petstore.v1.StoreService/GetOrder"             Clients   Read     MAX_MESSAGE CALL, false;
-    LIST_ORDERS   "petstore.v1.StoreService/ListOrders"           Clients   Read     MAX_MESSAGE CALL, true;
-    PLACE_ORDER   "petstore.v1.StoreService/PlaceOrder"           Clients   Write    MAX_MESSAGE CALL, false;
-    ADVANCE_ORDER "petstore.v1.StoreService/AdvanceOrder"         Clients   Write    MAX_MESSAGE CALL, false;
-    CALL_BATCH    "petstore.internal.v1.BatchService/Call"        Clients   Batch    MAX_MESSAGE CALL, false;
-    RESOLVE_KEYS  "petstore.internal.v1.KeyService/ResolveKeys"   Clients   Internal MAX_MESSAGE CALL, false;
-    LIST_CHANGES  "petstore.internal.v1.KeyService/ListChanges"   Clients   Internal MAX_MESSAGE CALL, false;
-    REPORT_USE    "petstore.internal.v1.KeyService/ReportUse"     Clients   Internal MAX_MESSAGE CALL, false;
-    REPORT_BAN    "petstore.internal.v1.KeyService/ReportBan"     Clients   Internal MAX_MESSAGE CALL, false;
-    REPORT_USAGE  "petstore.internal.v1.UsageService/ReportUsage" Clients   Internal MAX_MESSAGE CALL, false;
-    GET_USAGE     "petstore.internal.v1.UsageService/GetUsage"    Clients   Internal MAX_MESSAGE CALL, false;
-    ADMIN_SERVICE "petstore.admin.v1.AdminService/"               Operators Admin    MAX_MESSAGE CALL, false;
-    HEALTH        "grpc.health.v1.Health/"                        Everyone  Tool     MAX_TOOL    CALL, false;
-    REFLECTION    "grpc.reflection."                              Clients   Tool     MAX_TOOL    None, false;
-    UNKNOWN       ""                                              Clients   Tool     MAX_TOOL    CALL, false;
+    GET_PET       "petstore.v1.PetStore/GetPet"                   Clients   Read     message      CALL, true;
+    LIST_PETS     "petstore.v1.PetStore/ListPets"                 Clients   Read     message      CALL, true;
+    CREATE_PET    "petstore.v1.PetStore/CreatePet"                Clients   Write    message      CALL, true;
+    CREATE_PETS   "petstore.v1.PetStore/BatchCreatePets"          Clients   Write    bulk_message CALL, false;
+    IMPORT_PETS   "petstore.v1.PetStore/ImportPets"               Clients   Import   bulk_message None, false;
+    GET_ORDER     "petstore.v1.StoreService/GetOrder"             Clients   Read     message      CALL, false;
+    LIST_ORDERS   "petstore.v1.StoreService/ListOrders"           Clients   Read     message      CALL, true;
+    PLACE_ORDER   "petstore.v1.StoreService/PlaceOrder"           Clients   Write    message      CALL, false;
+    ADVANCE_ORDER "petstore.v1.StoreService/AdvanceOrder"         Clients   Write    message      CALL, false;
+    CALL_BATCH    "petstore.internal.v1.BatchService/Call"        Clients   Batch    message      CALL, false;
+    RESOLVE_KEYS  "petstore.internal.v1.KeyService/ResolveKeys"   Clients   Internal message      CALL, false;
+    LIST_CHANGES  "petstore.internal.v1.KeyService/ListChanges"   Clients   Internal message      CALL, false;
+    REPORT_USE    "petstore.internal.v1.KeyService/ReportUse"     Clients   Internal message      CALL, false;
+    REPORT_BAN    "petstore.internal.v1.KeyService/ReportBan"     Clients   Internal message      CALL, false;
+    REPORT_USAGE  "petstore.internal.v1.UsageService/ReportUsage" Clients   Internal message      CALL, false;
+    GET_USAGE     "petstore.internal.v1.UsageService/GetUsage"    Clients   Internal message      CALL, false;
+    ADMIN_SERVICE "petstore.admin.v1.AdminService/"               Operators Admin    message      CALL, false;
+    HEALTH        "grpc.health.v1.Health/"                        Everyone  Tool     tool_message CALL, false;
+    REFLECTION    "grpc.reflection."                              Clients   Tool     tool_message None, false;
+    UNKNOWN       ""                                              Clients   Tool     tool_message CALL, false;
 }
 
-const CALL: Option<Duration> = Some(MAX_DURATION);
-/// Largest request of a tool in bytes; it contains a name.
-pub(super) const MAX_TOOL: usize = 1024;
+const CALL: Option<Duration> = Some(LIMITS.call_timeout);
 
 impl Method {
     /// Returns a method of `AdminService`.
@@ -112,11 +103,11 @@ impl Method {
     /// Returns the method at the path of a request, or the entry for the other methods of its service.
     pub(super) fn find(path: &str) -> &'static Self {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let fits = |method: &&&Self| {
+        let fits = |method: &&Self| {
             let is_method = !method.path.is_empty() && !method.path.ends_with(['/', '.']);
             if is_method { path == method.path } else { path.starts_with(method.path) }
         };
-        METHODS.iter().find(fits).copied().unwrap_or(&UNKNOWN)
+        Self::all().find(fits).unwrap_or(&UNKNOWN)
     }
 
     /// Returns its name in metrics: without the service, but for operators, some of whose methods share names
@@ -126,10 +117,15 @@ impl Method {
         self.path.rsplit(separator).next().unwrap_or(self.path)
     }
 
+    /// Returns every method, and then the entries for the other methods of each service.
+    pub(super) fn all() -> impl Iterator<Item = &'static Self> {
+        METHODS.iter().copied()
+    }
+
     /// Returns the methods that gateways call.
     pub(super) fn all_of_gateways() -> impl Iterator<Item = &'static Self> {
         let is_called = |method: &Self| method.is_batched || matches!(method.class, Internal | Batch);
-        METHODS.iter().copied().filter(move |method| is_called(method))
+        Self::all().filter(move |method| is_called(method))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Limits on messages that are still being received.
+//! What a call passes before it reaches its method: access control, and limits on its message, which is still
+//! being received.
 //!
 //! tonic and tower limit calls, not bytes. The calls that a few gateways may have in flight, each with the
 //! largest message, would take a multiple of 64 MiB, although nearly all of them have some hundred bytes. So
@@ -6,6 +7,7 @@
 //! without a reason, so the deadline of a message is enforced here too.
 
 use std::{
+    convert::Infallible,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -13,102 +15,67 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use tokio::time::{Instant, timeout_at};
-use tonic::{Status, body::Body};
-use tower::{Layer, Service};
+use tonic::{Status, body::Body, service::Routes};
+use tower::{Service, service_fn};
 
 use super::{
-    CallMetrics,
-    budgets::{Budgets, HeldBytes},
-    call_id::CallId,
+    access::Security,
+    call::{CallBegin, CallId, CallMetrics},
+    capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
     methods::Method,
     status,
 };
 use crate::domain::PetStoreError;
 
-/// Bytes counted for a call before its message arrives: its header fields and its bookkeeping.
-const CALL_OVERHEAD: usize = 2 * 1024;
-/// Time after the deadline in which a method may still give its own answer.
-const MARGIN: Duration = Duration::from_millis(100);
-
-/// Layer that applies the limits to every service of a server. A connection's own budgets are an extension of
-/// its requests.
-#[derive(Clone, Debug)]
-pub(super) struct ReceiveBounds {
-    budgets: Budgets,
+/// Returns the service of a port: the routes, within the limits, for callers that `security` admits.
+pub(super) fn guarded(
+    routes: Routes,
+    security: Security,
     calls: CallMetrics,
-}
-
-impl ReceiveBounds {
-    pub(super) fn new(calls: CallMetrics) -> Self {
-        Self { budgets: Budgets::divided_by(1), calls }
-    }
-}
-
-impl<S> Layer<S> for ReceiveBounds {
-    type Service = Bounded<S>;
-
-    fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { bounds: self.clone(), inner }
-    }
-}
-
-/// Time at which the first header fields of a call arrived, as an extension of its request. Its deadline runs
-/// from then on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallBegin(pub(super) Instant);
-
-/// Service whose messages are received within the limits.
-#[derive(Clone, Debug)]
-pub(super) struct Bounded<S> {
-    bounds: ReceiveBounds,
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Bounded<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ 'static {
+    let shared = Arc::new((security, calls, Budgets::divided_by(1)));
+    service_fn(move |mut request: Request<Body>| {
         let begin = Instant::now();
-        request.extensions_mut().insert(CallBegin(begin));
-        let method = Method::find(request.uri().path());
-        let connection = request.extensions().get::<ConnectionInfo>().map(|connection| &connection.budgets);
-        let budgets =
-            [Some(&self.bounds.budgets), connection].map(|it| Some(Arc::clone(it?.of(method.class))));
-        let held = HeldBytes::new(budgets);
-        let is_refused = !held.take(CALL_OVERHEAD);
-        let id = CallId::from_headers(request.headers());
-        let call = Arc::new(Call { method, id, begin, calls: self.bounds.calls.clone(), held });
-        let of_body = Arc::clone(&call);
-        // A stream holds one message at a time, and imports are bounded in number.
-        let is_counted = method.timeout.is_some();
-        let receive = |body| ReceivedBody { body, call: of_body, is_refused, is_counted };
-        let answer = self.inner.call(request.map(|body| Body::new(receive(body))));
-        // The parsed message stays in memory until the call is answered: `call` holds its bytes.
+        let (mut routes, shared) = (routes.clone(), Arc::clone(&shared));
         async move {
+            let (security, calls, budgets) = &*shared;
+            let method = Method::find(request.uri().path());
+            match security.check(method.callers, &request) {
+                Ok(Some(peer)) => drop(request.extensions_mut().insert(peer)),
+                Ok(None) => {}
+                Err(refusal) => {
+                    // No text of the caller, which could hold a key, and no line above debug that it could
+                    // repeat at will.
+                    tracing::debug!("refused a call: {}", refusal.message());
+                    return Ok(refusal.into_http());
+                }
+            }
+            request.extensions_mut().insert(CallBegin(begin));
+            let connection = request.extensions().get::<ConnectionInfo>();
+            let budgets = [budgets, connection.map_or(budgets, |connection| &connection.budgets)];
+            let held = HeldBytes::new(budgets.map(|budgets| Arc::clone(budgets.of(method.class))));
+            let is_refused = !held.take(2 * 1024); // the header fields of a call, and its bookkeeping
+            let id = CallId::from_headers(request.headers());
+            let call = Arc::new(Call { method, id, begin, calls: calls.clone(), held });
+            let of_body = Arc::clone(&call);
+            // The parsed message stays in memory until the call is answered: `call` holds its bytes.
+            let answer =
+                routes.call(request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused })));
             let Some(timeout) = method.timeout else { return answer.await };
-            // Once the message is complete, the call itself answers in time.
-            match timeout_at(begin + timeout + MARGIN, answer).await {
+            // Once the message is complete, the call itself answers in time, for which it has this much more.
+            match timeout_at(begin + timeout + Duration::from_millis(100), answer).await {
                 Ok(answer) => answer,
                 Err(_) => Ok(call.refuse(&PetStoreError::DeadlineExceeded).into_http()),
             }
         }
-        .boxed()
-    }
+    })
 }
 
 /// Call whose message may still be incomplete.
@@ -128,7 +95,7 @@ impl Call {
     fn refuse(&self, error: &PetStoreError) -> Status {
         tracing::debug!(rpc = self.method.path, "a call failed before its message was whole: {error}");
         self.calls.answered(self.method, self.begin.elapsed(), Some(error));
-        let mut status = status::without_log(self.id.as_ref(), error);
+        let mut status = status::without_log(self.id.as_ref().map(CallId::as_str), error);
         if let Some(id) = self.id.clone() {
             id.write(status.metadata_mut());
         }
@@ -143,7 +110,6 @@ struct ReceivedBody {
     /// `true` if there was no room for the call. The status is given when the message is read, which only
     /// known methods do.
     is_refused: bool,
-    is_counted: bool,
 }
 
 impl http_body::Body for ReceivedBody {
@@ -154,26 +120,18 @@ impl http_body::Body for ReceivedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let this = &mut *self;
         let overloaded = |call: &Call| Poll::Ready(Some(Err(call.refuse(&PetStoreError::Overloaded))));
-        if this.is_refused {
-            return overloaded(&this.call);
+        if self.is_refused {
+            return overloaded(&self.call);
         }
-        let polled = Pin::new(&mut this.body).poll_frame(context);
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        // A stream, which has no timeout, holds one message at a time, and imports are limited in number.
         if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref().filter(|_| this.is_counted)
-            && !this.call.held.take(data.len())
+            && let Some(data) = frame.data_ref().filter(|_| self.call.method.timeout.is_some())
+            && !self.call.held.take(data.len())
         {
-            return overloaded(&this.call);
+            return overloaded(&self.call);
         }
         polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

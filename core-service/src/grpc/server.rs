@@ -3,26 +3,15 @@
 use std::{io, pin::pin, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::{sync::oneshot, task::JoinSet, time};
+use tokio::{sync::oneshot, time};
 use tonic::transport::Server;
 
-use super::{Listener, Security, connection, health, receive::ReceiveBounds, reflection, services};
+use super::{Listener, Security, connection, receive, services, tools};
 use crate::Core;
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
 /// batches of one call.
 const MAX_STREAMS: u32 = 256;
-/// Maximum size of the header fields of a call, in bytes.
-const MAX_HEADERS: u32 = 8 * 1024;
-/// Streams that a peer may open and reset before it is taken for an attacker.
-const MAX_PENDING_RESETS: usize = 20;
-/// Frames of streams already reset by the server before the peer is taken for an attacker. A caller whose
-/// calls were refused still sends what is in flight, up to the connection's window: 64 frames of 16 KiB.
-const MAX_ERROR_RESETS: usize = 1_024;
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for connections that were cut to end.
-const CUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Limits of a server that its process chooses.
 #[derive(Clone, Copy, Debug)]
@@ -54,44 +43,38 @@ pub fn serve(
 
 async fn serve_until(
     listener: Listener,
-    security: Security,
+    mut security: Security,
     core: Core,
     shutdown: BoxFuture<'static, ()>,
     limits: GrpcServerLimits,
 ) -> io::Result<()> {
-    let health = health::check(&core.store).await;
-    let (health_service, reporter) = health::service(health);
-    let routes = reflection::add_to(services(&core).add_service(health_service));
-    let mut watching = JoinSet::new(); // ends with this function
-    watching.spawn(health::watch(core.store.clone(), reporter.clone(), health));
-
+    let (routes, health) = tools::add_to(services(&core), core.store.clone()).await;
     let (draining, drain_begins) = oneshot::channel();
     let shutdown = async move {
-        shutdown.await;
-        watching.shutdown().await;
-        health::mark_not_serving(reporter).await;
+        health.follow(shutdown).await;
         let _ = draining.send(()); // there is no receiver if the server has failed
     };
 
     let (connections, close_all) = connection::accept(listener, limits.connections);
-    let (tls, access) = security.into_parts();
     let mut server = Server::builder();
-    if let Some(tls) = tls {
+    if let Some(tls) = security.take_tls() {
         server = server.tls_config(tls).map_err(io::Error::other)?;
     }
+    let service = receive::guarded(routes.prepare(), security, core.calls.clone());
     let serving = server
         .max_concurrent_streams(MAX_STREAMS)
         .concurrency_limit_per_connection(MAX_STREAMS as usize)
         .load_shed(true)
-        .http2_max_header_list_size(MAX_HEADERS)
-        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
-        .http2_max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
-        .http2_keepalive_interval(Some(PING_INTERVAL))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .layer(access)
-        .layer(ReceiveBounds::new(core.calls.clone()))
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(connections, shutdown);
+        .http2_max_header_list_size(8 * 1024)
+        // Streams that a peer may open and reset before it is taken for an attacker
+        .http2_max_pending_accept_reset_streams(Some(20))
+        // Frames of streams already reset by the server before the peer is taken for an attacker. A caller
+        // whose calls were refused still sends what is in flight, up to the connection's window: 64 frames of
+        // 16 KiB.
+        .http2_max_local_error_reset_streams(Some(1_024))
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(5)))
+        .serve_with_incoming_shutdown(service, connections, shutdown);
     let mut serving = pin!(serving);
 
     let drained = async {
@@ -106,7 +89,8 @@ async fn serve_until(
         () = drained => {
             tracing::warn!("cut off calls that were in flight at the drain deadline");
             drop(close_all);
-            let _ = time::timeout(CUT_GRACE, serving).await; // a connection that does not end is abandoned
+            // A connection that does not end soon is abandoned.
+            let _ = time::timeout(Duration::from_secs(1), serving).await;
             Ok(())
         }
     }

@@ -6,26 +6,22 @@ use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason, v1::ErrorReason}
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::call_id::CallId;
 use crate::domain::{PetStoreError, Violation};
-
-/// Delay before a retry after an outage.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
 /// an operator, it is logged here, and only here.
-pub(super) fn to_status(rpc: &'static str, call_id: Option<&CallId>, error: &PetStoreError) -> Status {
-    log(rpc, call_id.map(CallId::as_str), reason(error), error);
+pub(super) fn to_status(rpc: &'static str, call_id: Option<&str>, error: &PetStoreError) -> Status {
+    log(rpc, call_id, reason(error), error);
     without_log(call_id, error)
 }
 
 /// Returns the status without logging, for a failure that has no cause and that any caller could repeat at
 /// will.
-pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> Status {
+pub(super) fn without_log(call_id: Option<&str>, error: &PetStoreError) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason(error), ERROR_DOMAIN, [] as [(String, String); 0]);
     if let Some(call_id) = call_id {
-        details.set_request_info(call_id.as_str(), "");
+        details.set_request_info(call_id, "");
     }
     match error {
         PetStoreError::Invalid(violations) | PetStoreError::InvalidParameter(violations) => {
@@ -40,7 +36,7 @@ pub(super) fn without_log(call_id: Option<&CallId>, error: &PetStoreError) -> St
             add_violation(&mut details, violation);
         }
         PetStoreError::Unavailable(_) | PetStoreError::Overloaded | PetStoreError::RequestInProgress => {
-            details.set_retry_info(Some(RETRY_DELAY));
+            details.set_retry_info(Some(Duration::from_secs(1)));
         }
         PetStoreError::TooManyAttempts { retry_after } => {
             details.set_retry_info(Some(*retry_after));

@@ -13,7 +13,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use tonic_types::StatusExt;
-use tower::util::BoxCloneSyncService;
+use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
 use super::*;
 use crate::store::test_support::{Home, lock_for_writing, new_store};

@@ -1,7 +1,6 @@
 //! The tables, as `petstore-migrations` creates them.
 
 use petstore_clock::UnixMillis;
-use prost_types::Timestamp;
 use sea_orm::entity::prelude::*;
 
 pub(super) mod account;
@@ -17,15 +16,7 @@ pub(super) fn stored_moment(millis: i64) -> UnixMillis {
 
 /// Returns the column value for a time.
 pub(super) fn moment_column(moment: UnixMillis) -> i64 {
-    i64::try_from(moment.0).unwrap_or(i64::MAX)
-}
-
-/// Returns the time as messages have it.
-pub(crate) fn timestamp(moment: UnixMillis) -> Timestamp {
-    Timestamp {
-        seconds: i64::try_from(moment.0 / 1_000).unwrap_or(i64::MAX),
-        nanos: i32::try_from(moment.0 % 1_000 * 1_000_000).unwrap_or_default(),
-    }
+    moment.as_i64()
 }
 
 /// The relations of a table that no query joins to another one.
@@ -37,7 +28,7 @@ pub(super) mod audit_event {
     use petstore_proto::admin::v1::AuditEvent;
     use sea_orm::entity::prelude::*;
 
-    use super::{Relation, stored_moment, timestamp};
+    use super::{Relation, stored_moment};
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "audit_events")]
@@ -62,7 +53,7 @@ pub(super) mod audit_event {
         fn from(row: Model) -> Self {
             Self {
                 id: row.id,
-                create_time: Some(timestamp(stored_moment(row.created_at))),
+                create_time: Some(stored_moment(row.created_at).to_timestamp()),
                 operator: row.operator,
                 client_address: row.client_address,
                 action: row.action,
@@ -203,7 +194,7 @@ pub(super) mod order {
     use sea_orm::entity::prelude::*;
 
     use super::Relation;
-    use crate::domain::{Order, OrderId, OrderStatus, PetId, PetStoreError, Quantity, ShipDate};
+    use crate::domain::{Order, OrderId, OrderStatus, PetId, PetStoreError, Quantity};
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "orders")]
@@ -226,14 +217,13 @@ pub(super) mod order {
                 |column: &str| PetStoreError::Bug(format!("order {} has a broken {column}", row.id).into());
             let quantity =
                 i32::try_from(row.quantity).ok().and_then(|quantity| Quantity::parse(quantity).ok());
-            let ship_date = |millis| ShipDate::stored(UnixMillis(u64::try_from(millis).ok()?));
             Ok(Self {
                 id: OrderId(row.id),
                 pet_id: PetId(row.pet_id),
                 quantity: quantity.ok_or_else(|| broken("quantity"))?,
                 ship_date: match row.ship_date {
                     None => None,
-                    Some(millis) => Some(ship_date(millis).ok_or_else(|| broken("ship_date"))?),
+                    Some(millis) => Some(UnixMillis::from_i64(millis).ok_or_else(|| broken("ship_date"))?),
                 },
                 status: OrderStatus::from_number(row.status).ok_or_else(|| broken("status"))?,
             })

@@ -1,6 +1,7 @@
 //! Orders in the database.
 
 use petstore_api_key::List;
+use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, SqlErr,
     sea_query::Expr,
@@ -15,7 +16,7 @@ impl Store {
         let row = order::ActiveModel {
             pet_id: Set(new.pet_id.0),
             quantity: Set(new.quantity.get().into()),
-            ship_date: Set(new.ship_date.map(|date| date.get().0.try_into().unwrap_or(i64::MAX))),
+            ship_date: Set(new.ship_date.map(UnixMillis::as_i64)),
             status: Set(status_column(OrderStatus::Placed)),
             ..Default::default()
         };

@@ -12,11 +12,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
 };
 
-use super::{
-    Session, Store,
-    entity::{moment_column, timestamp},
-    refusals,
-};
+use super::{Session, Store, entity::moment_column, refusals};
 use crate::domain::{
     AccountId, Day, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCause, RefusalCount, UsageMinute,
     UsageReport,
@@ -117,7 +113,7 @@ impl Store {
             let minute = Minute(row.try_get("", "minute")?);
             let key_id = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
             Ok(UsagePeriod {
-                start_time: Some(timestamp(minute.start())),
+                start_time: Some(minute.start().to_timestamp()),
                 account: String::new(),
                 key_id: key_id.or(of.key_id.map(|id| id.to_string())).unwrap_or_default(),
                 counts: Some(stored_counts(row)?),
@@ -172,7 +168,7 @@ impl Store {
                 account: row.try_get("", "name")?,
                 operation_id: "getPet".to_owned(),
                 calls: row.try_get("", "sum")?,
-                last_day: Some(timestamp(Day(row.try_get("", "last")?).start())),
+                last_day: Some(Day(row.try_get("", "last")?).start().to_timestamp()),
             })
         };
         self.rows(query).await?.iter().map(used).collect()
@@ -181,7 +177,7 @@ impl Store {
     /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
     /// number of deleted rows.
     pub(crate) async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
-        let first_kept = Minute::containing(now).minus(Minute::KEPT);
+        let first_kept = Minute::containing(now).minus(Minute::PER_DAY);
         self.transaction_beside_others(move |transaction| {
             Box::pin(async move {
                 let old = Query::delete()

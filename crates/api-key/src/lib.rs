@@ -203,6 +203,20 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     if redacted.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(redacted + rest) }
 }
 
+/// Returns `true` if a request may have this id (`X-Request-Id`): 8 to 64 ASCII letters, digits, `.`, `_` and
+/// `-`, which forge no log line, without a key or token anywhere, which must not be logged.
+///
+/// ```
+/// # use petstore_api_key::is_request_id;
+/// assert!(is_request_id("order-66") && is_request_id("pet-live-order-66"));
+/// assert!(!is_request_id("order 66") && !is_request_id("retry_pet_live_0000"));
+/// ```
+#[must_use]
+pub fn is_request_id(id: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (8..=64).contains(&id.len()) && id.bytes().all(is_allowed) && !ApiKey::begins_in(id)
+}
+
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ApiKey({}…)", self.environment().key_prefix())

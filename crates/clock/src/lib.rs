@@ -1,4 +1,5 @@
-//! Time as an argument.
+//! Time as an argument, and the one home of conversions between forms of time: Unix time, protobuf's
+//! timestamps, RFC 3339, UTC days and minutes.
 //!
 //! Code that needs the current time takes a [`Clock`]. In production that is [`Clock::system`]; a test takes
 //! [`Clock::manual`] and moves it, instead of waiting.
@@ -28,6 +29,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+pub use prost_types::Timestamp;
+
 /// Time in whole milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted (Unix time).
 ///
 /// Two times are compared with [`since`](Self::since), which never goes below zero, because clocks are set
@@ -46,6 +49,9 @@ use std::{
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
+    /// 9999-12-31T23:59:59.999Z: the last time that every column and every client can hold.
+    pub const LAST: Self = Self(253_402_300_799_999);
+
     /// Returns the time this many whole seconds after the epoch.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
@@ -62,6 +68,41 @@ impl UnixMillis {
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
+    }
+
+    /// Returns the first whole second that is not before this time.
+    #[must_use]
+    pub const fn ceil_to_sec(self) -> Self {
+        Self::from_secs(self.as_secs_ceil())
+    }
+
+    /// Returns the milliseconds as columns and messages hold them.
+    #[must_use]
+    pub fn as_i64(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the time this many milliseconds after the epoch; `None` if it is not from 1970 to 9999.
+    #[must_use]
+    pub fn from_i64(millis: i64) -> Option<Self> {
+        u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::LAST)
+    }
+
+    /// Returns the time as a protobuf message.
+    #[must_use]
+    pub fn to_timestamp(self) -> Timestamp {
+        Timestamp {
+            seconds: i64::try_from(self.as_secs()).unwrap_or(i64::MAX),
+            nanos: i32::try_from(self.0 % 1_000 * 1_000_000).unwrap_or_default(), // always fits
+        }
+    }
+
+    /// Returns the time of a protobuf message, truncated to milliseconds; `None` if it is not from 1970 to
+    /// 9999, or its nanoseconds are not those of one second.
+    #[must_use]
+    pub fn from_timestamp(Timestamp { seconds, nanos }: Timestamp) -> Option<Self> {
+        let nanos = Some(nanos).filter(|nanos| (0..1_000_000_000).contains(nanos))?;
+        Self::from_i64(seconds.checked_mul(1_000)?.checked_add(i64::from(nanos / 1_000_000))?)
     }
 
     /// Returns the time later by `duration`, saturating at the maximum.
@@ -91,6 +132,118 @@ impl fmt::Display for UnixMillis {
             None => f.write_str("the end of time"),
         }
     }
+}
+
+/// UTC calendar day: days since 1970-01-01. It is written as a date such as `2026-11-20`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub i64);
+
+impl Day {
+    /// Returns the day that the time belongs to.
+    #[must_use]
+    pub fn containing(moment: UnixMillis) -> Self {
+        Minute::containing(moment).day()
+    }
+
+    /// Returns the start of the day; that of 1970-01-01 if the day is before it.
+    #[must_use]
+    pub fn start(self) -> UnixMillis {
+        Minute(self.0.saturating_mul(Minute::PER_DAY)).start()
+    }
+
+    /// Returns the day that is `days` before.
+    #[must_use]
+    pub const fn minus(self, days: i64) -> Self {
+        Self(self.0.saturating_sub(days))
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let midnight = self.start().to_string();
+        f.write_str(midnight.split('T').next().unwrap_or_default())
+    }
+}
+
+/// Minute of UTC: minutes since 1970-01-01T00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Minute(pub i64);
+
+impl Minute {
+    /// Number of minutes of a day.
+    pub const PER_DAY: i64 = 1_440;
+
+    /// Returns the minute that the time belongs to.
+    #[must_use]
+    pub fn containing(moment: UnixMillis) -> Self {
+        Self(i64::try_from(moment.as_secs() / 60).unwrap_or(i64::MAX))
+    }
+
+    /// Returns the start of the minute; that of 1970-01-01T00:00Z if the minute is before it.
+    #[must_use]
+    pub fn start(self) -> UnixMillis {
+        UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(60))
+    }
+
+    /// Returns the minute that is `minutes` before.
+    #[must_use]
+    pub const fn minus(self, minutes: i64) -> Self {
+        Self(self.0.saturating_sub(minutes))
+    }
+
+    /// Returns `true` if the minute is from 1970 to 9999.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        (0..=Self::containing(UnixMillis::LAST).0).contains(&self.0)
+    }
+
+    /// Returns the day that the minute belongs to.
+    #[must_use]
+    pub const fn day(self) -> Day {
+        Day(self.0.div_euclid(Self::PER_DAY))
+    }
+}
+
+/// Parses a time in RFC 3339, with any offset.
+#[must_use]
+pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
+    let moment: jiff::Timestamp = text.parse().ok()?;
+    Some(Timestamp { seconds: moment.as_second(), nanos: moment.subsec_nanosecond() })
+}
+
+/// Writes a time in RFC 3339, in UTC; `None` if it is out of range.
+#[must_use]
+pub fn format_timestamp(Timestamp { seconds, nanos }: Timestamp) -> Option<String> {
+    jiff::Timestamp::new(seconds, nanos).ok().map(|moment| moment.to_string())
+}
+
+/// Parses a duration such as `3600s`, `2h` or `90d`: its whole seconds and its nanoseconds.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<(i64, i32)> {
+    let span: jiff::Span = text.parse().ok()?;
+    let duration = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
+    Some((duration.as_secs(), duration.subsec_nanos()))
+}
+
+/// Writes a duration as protobuf's JSON has it, to the millisecond: `3600.000s`.
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
+    format!("{}.{:03}s", duration.as_secs(), duration.subsec_millis())
+}
+
+/// Returns the whole seconds that a client must wait, rounded up and at least 1: `Retry-After: 0` would
+/// invite a tight loop.
+#[must_use]
+pub const fn whole_secs(wait: Duration) -> u64 {
+    let secs = wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64);
+    if secs == 0 { 1 } else { secs }
+}
+
+/// Returns the time since the epoch by the machine's clock; zero if that is set before the epoch.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place where the machine's clock is read")]
+pub fn machine_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 const fn millis(duration: Duration) -> u64 {
@@ -126,14 +279,7 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
-            Source::System => {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "the one place where the machine's clock is read"
-                )]
-                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                UnixMillis(millis(since_epoch))
-            }
+            Source::System => UnixMillis(millis(machine_time())),
             Source::Manual(time) => UnixMillis(time.load(Ordering::SeqCst)),
         }
     }
@@ -173,6 +319,56 @@ mod tests {
     fn seconds_round_as_documented() {
         assert_eq!((UnixMillis(1_001).as_secs(), UnixMillis(1_001).as_secs_ceil()), (1, 2));
         assert_eq!((UnixMillis(1_000).as_secs(), UnixMillis(1_000).as_secs_ceil()), (1, 1));
+    }
+
+    #[test]
+    fn text_forms_read_back() {
+        let timestamp = parse_timestamp("2026-11-20T19:46:20.5+01:00").unwrap();
+        assert_eq!(UnixMillis::from_timestamp(timestamp), Some(UnixMillis(1_795_200_380_500)));
+        assert_eq!(format_timestamp(timestamp).as_deref(), Some("2026-11-20T18:46:20.5Z"));
+        for (text, parts) in
+            [("3600s", (3_600, 0)), ("2h", (7_200, 0)), ("1d", (86_400, 0)), ("0.250s", (0, 250_000_000))]
+        {
+            assert_eq!(parse_duration(text), Some(parts), "{text}");
+        }
+        assert_eq!(format_duration(Duration::from_millis(3_600_250)), "3600.250s");
+        assert_eq!((parse_timestamp("yesterday"), parse_duration("soon")), (None, None));
+    }
+
+    #[test]
+    fn a_wait_is_rounded_up_and_never_zero() {
+        let secs = [0, 1, 1_000, 1_001].map(|millis| whole_secs(Duration::from_millis(millis)));
+        assert_eq!(secs, [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_timestamp_is_kept_to_the_millisecond_from_1970_to_9999() {
+        let read = |seconds, nanos| UnixMillis::from_timestamp(Timestamp { seconds, nanos });
+        assert_eq!(read(1, 1_999_999), Some(UnixMillis(1_001)));
+        assert_eq!(read(253_402_300_799, 999_999_999), Some(UnixMillis::LAST));
+        for moment in [UnixMillis(0), UnixMillis(1_795_200_380_250), UnixMillis::LAST] {
+            assert_eq!(UnixMillis::from_timestamp(moment.to_timestamp()), Some(moment));
+            assert_eq!(UnixMillis::from_i64(moment.as_i64()), Some(moment));
+        }
+        for (seconds, nanos) in
+            [(-1, 0), (253_402_300_800, 0), (i64::MAX, 0), (i64::MIN, 0), (0, -1), (0, 1_000_000_000)]
+        {
+            assert_eq!(read(seconds, nanos), None, "{seconds} {nanos}");
+        }
+        assert_eq!((UnixMillis::from_i64(-1), UnixMillis::from_i64(i64::MAX)), (None, None));
+    }
+
+    #[test]
+    fn a_day_begins_at_midnight_and_reads_as_a_date() {
+        let midnight = UnixMillis::from_secs(1_795_132_800); // 2026-11-20T00:00:00Z
+        assert_eq!(Day::containing(midnight).to_string(), "2026-11-20");
+        assert_eq!(Day::containing(midnight).start(), midnight);
+        assert_eq!(Day::containing(UnixMillis(midnight.0 - 1)), Day::containing(midnight).minus(1));
+        assert_eq!(Day(-5).to_string(), "1970-01-01");
+        assert_eq!(Minute::containing(UnixMillis(119_999)).start(), UnixMillis(60_000));
+        let last = Minute::containing(UnixMillis::LAST);
+        assert_eq!(last.day(), Day(2_932_896)); // 9999-12-31
+        assert!(last.is_valid() && !Minute(last.0 + 1).is_valid() && !Minute(-1).is_valid());
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use petstore_clock::format_duration;
 use serde_json::json;
 
 use crate::{
-    admin::{self, AdminCommand},
+    admin::AdminCommand,
     error::CliError,
     output::{Column, column},
     settings::value::duration,
@@ -51,7 +52,7 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<BanCommand>) 
             settings.say("LiftBan", &json!({ "keyId": id }), &format!("key {id} is not banned"))
         }
         BanCommand::Add { id, length, reason } => {
-            let request = json!({ "keyId": id, "duration": admin::seconds(length), "reason": reason });
+            let request = json!({ "keyId": id, "duration": format_duration(length), "reason": reason });
             settings.say("CreateBan", &request, "key {keyId} is banned until {endTime}")
         }
     }

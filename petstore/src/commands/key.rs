@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use petstore_api_key::Environment;
+use petstore_clock::format_duration;
 use serde_json::json;
 
 use crate::{
-    admin::{self, AdminCommand},
+    admin::AdminCommand,
     error::CliError,
     output::{Column, Confirmation, column},
     settings::{InvalidSetting, value::duration},
@@ -98,7 +99,7 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
             let request = json!({
                 "account": account,
                 "label": label,
-                "ttl": expires_in.map(admin::seconds),
+                "ttl": expires_in.map(format_duration),
                 "environment": environment.map(Environment::name),
             });
             settings.run_once("CreateKey", &request, "apiKey", NOTE, REMEDY)
@@ -112,8 +113,8 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
         KeyCommand::Rotate { id, grace, expires_in, environment } => {
             let request = json!({
                 "keyId": id,
-                "grace": admin::seconds(grace),
-                "ttl": expires_in.flatten().map(admin::seconds),
+                "grace": format_duration(grace),
+                "ttl": expires_in.flatten().map(format_duration),
                 "never": (expires_in == Some(None)).then_some(true),
                 "environment": environment.map(Environment::name),
             });

@@ -7,11 +7,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use petstore_api_key::redact;
+use petstore_clock::whole_secs;
 use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::error::{ApiError, error_response, whole_seconds};
+use crate::error::{ApiError, error_response};
 
 const REASON_PREFIX: &str = "ADMIN_ERROR_REASON_";
 
@@ -145,7 +146,7 @@ impl IntoResponse for AdminError {
 fn refusal(reason: AdminErrorReason, message: &str, retry_after: Option<Duration>) -> Response {
     let mut response = error_response(status_of(reason), code(reason), message);
     if let Some(retry_after) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(retry_after)));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(whole_secs(retry_after)));
     }
     if reason == AdminErrorReason::InvalidOperatorToken {
         let challenge = HeaderValue::from_static(r#"Bearer realm="petstore-admin""#);

@@ -1,7 +1,7 @@
 //! Messages as JSON, in protobuf's own mapping, but with 64-bit integers as numbers and values of
 //! enumerations as words (`PLAN_FREE` is `free`), as on the public interface.
 
-use jiff::{Span, SpanRelativeTo, Timestamp};
+use petstore_clock::{Timestamp, format_timestamp, parse_duration, parse_timestamp};
 use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::{Map, Value as Json, json};
 
@@ -93,15 +93,12 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
         }
         Kind::Message(message) => match message.full_name() {
             TIMESTAMP => {
-                let moment = json.as_str().and_then(|text| text.parse::<Timestamp>().ok());
-                let parts = moment.map(|moment| (moment.as_second(), moment.subsec_nanosecond()));
+                let moment = json.as_str().and_then(parse_timestamp);
+                let parts = moment.map(|moment| (moment.seconds, moment.nanos));
                 (seconds(kind, parts), "a moment such as 2026-11-22T09:00:00Z".to_owned())
             }
             DURATION => {
-                let span = json.as_str().and_then(|text| text.parse::<Span>().ok());
-                let duration = span.map(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
-                let duration = duration.and_then(Result::ok);
-                let parts = duration.map(|duration| (duration.as_secs(), duration.subsec_nanos()));
+                let parts = json.as_str().and_then(parse_duration);
                 (seconds(kind, parts), "a time such as 3600s, 2h or 90d".to_owned())
             }
             "google.protobuf.FieldMask" => {
@@ -157,7 +154,7 @@ fn from_message(message: &DynamicMessage) -> Json {
             if name.full_name() == DURATION {
                 return json!(format!("{seconds}s"));
             }
-            Timestamp::new(seconds, nanos).map_or(Json::Null, |moment| json!(moment.to_string()))
+            format_timestamp(Timestamp { seconds, nanos }).map_or(Json::Null, Json::from)
         }
         _ => {
             let fields = name.fields().filter(|field| {

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use http::StatusCode;
-use petstore_clock::UnixMillis;
+use petstore_clock::{Timestamp, UnixMillis};
 use petstore_proto::admin::v1::{Account, AdminErrorReason, Ban, GetAccountResponse, GetKeyResponse, Limits};
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::Value as Json;
@@ -116,12 +116,8 @@ async fn find(
 
 /// Returns the time of a ban.
 fn period(ban: &Ban) -> Option<BanPeriod> {
-    let moment = |seconds: i64, nanos: i32| {
-        let millis = seconds.saturating_mul(1_000).saturating_add(i64::from(nanos / 1_000_000));
-        u64::try_from(millis).ok().map(UnixMillis)
-    };
-    let (from, until) = (ban.create_time.as_ref()?, ban.end_time.as_ref()?);
-    Some(BanPeriod { from: moment(from.seconds, from.nanos)?, until: moment(until.seconds, until.nanos)? })
+    let moment = |timestamp: Option<Timestamp>| UnixMillis::from_timestamp(timestamp?);
+    Some(BanPeriod { from: moment(ban.create_time)?, until: moment(ban.end_time)? })
 }
 
 fn quota(limits: &Limits) -> Option<Quota> {

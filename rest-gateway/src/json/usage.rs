@@ -1,13 +1,10 @@
 //! An account's own usage, as the account sees it.
 
-use petstore_clock::UnixMillis;
+use petstore_clock::{Day, UnixMillis};
 use petstore_proto::internal::v1::{Plan, UsageDay};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    rate_limit::{LimitStatus, WindowView},
-    usage::date,
-};
+use crate::rate_limit::{LimitStatus, WindowView};
 
 /// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
 pub(crate) fn usage_body(plan: Plan, status: &LimitStatus, days: &[UsageDay]) -> String {
@@ -41,13 +38,13 @@ fn window(WindowView { limit, remaining, resets_at }: WindowView) -> Value {
 
 /// Returns the time as RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.
 fn moment(moment: UnixMillis) -> String {
-    UnixMillis::from_secs(moment.as_secs_ceil()).to_string()
+    moment.ceil_to_sec().to_string()
 }
 
 fn day(counts: &UsageDay) -> Value {
     let UsageDay { day, succeeded, client_errors, refused, server_errors, get_pet } = *counts;
     json!({
-        "date": date(day),
+        "date": Day(day).to_string(),
         "requests": succeeded + client_errors + refused + server_errors,
         "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
         "getPet": get_pet,

@@ -77,11 +77,10 @@ pub(super) struct ImposedBan {
 impl ImposedBan {
     /// Returns the ban as a message to the core.
     pub(super) fn to_core(&self) -> internal::ReportBanRequest {
-        let millis = |moment: UnixMillis| i64::try_from(moment.0).unwrap_or(i64::MAX);
         let BanPeriod { from, until } = self.period;
         let ban = internal::Ban {
-            imposed_at_ms: millis(from),
-            ends_at_ms: millis(until),
+            imposed_at_ms: from.as_i64(),
+            ends_at_ms: until.as_i64(),
             ..internal::Ban::default()
         };
         internal::ReportBanRequest { key_id: self.key_id.to_string(), ban: Some(ban) }

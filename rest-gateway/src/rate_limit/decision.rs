@@ -125,12 +125,12 @@ impl Decision {
             Outcome::RateLimited => Some(format!(
                 "the limit of {} requests per minute is used up; it resets at {}",
                 self.minute.limit,
-                rounded_up(self.minute.resets_at)
+                self.minute.resets_at.ceil_to_sec()
             )),
             Outcome::QuotaExceeded => Some(format!(
                 "the limit of {} requests per UTC day is used up; it resets at {}",
                 self.day.limit,
-                rounded_up(self.day.resets_at)
+                self.day.resets_at.ceil_to_sec()
             )),
         }
     }
@@ -139,7 +139,7 @@ impl Decision {
     #[must_use]
     pub fn ban_message(&self, cause: &BanCause) -> String {
         let WindowView { limit, resets_at, .. } = self.minute_or_ban();
-        let resets_at = rounded_up(resets_at);
+        let resets_at = resets_at.ceil_to_sec();
         match cause {
             BanCause::IgnoredRefusals => format!(
                 "the API key is banned until {resets_at}, because it kept sending after 429 beyond its limit \
@@ -158,11 +158,6 @@ impl Decision {
             None => self.minute,
         }
     }
-}
-
-/// Returns the time in RFC 3339, rounded up to the second as in `X-RateLimit-Reset`.
-fn rounded_up(moment: UnixMillis) -> UnixMillis {
-    UnixMillis::from_secs(moment.as_secs_ceil())
 }
 
 /// Period in which every request of a key is refused.

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use petstore_clock::Minute;
 use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageRow};
 
 use super::refusals::RefusalLedger;
@@ -27,8 +28,6 @@ const SHARD_MINUTES: usize = 1_024;
 
 /// Maximum number of rows in one report.
 pub(super) const MAX_ROWS: usize = 1_000;
-
-const MINUTES_OF_DAY: i64 = 1_440;
 
 /// Counts of one shard of accounts.
 #[derive(Debug, Default)]
@@ -109,7 +108,7 @@ impl Ledger {
         }
         let new = || Counted {
             key: Arc::clone(key),
-            counts: UsageDay { day: minute.div_euclid(MINUTES_OF_DAY), ..UsageDay::default() },
+            counts: UsageDay { day: Minute(minute).day().0, ..UsageDay::default() },
         };
         let counts = &mut shard.minutes.entry(id).or_insert_with(new).counts;
         let class = match status {
@@ -182,7 +181,7 @@ impl Ledger {
             let Shard { minutes, days } = &mut *shard;
             let room = MAX_ROWS - rows.len();
             for ((account_id, day), counts) in days.extract_if(|_, _| true).take(room) {
-                add_to(&mut rows, (account_id, Arc::from(""), day * MINUTES_OF_DAY), &counts);
+                add_to(&mut rows, (account_id, Arc::from(""), day * Minute::PER_DAY), &counts);
             }
             let room = MAX_ROWS - rows.len();
             for ((_, minute), Counted { key, counts }) in minutes.extract_if(|_, _| true).take(room) {
@@ -217,7 +216,7 @@ fn row(((account_id, key_id, minute), counts): ((i64, Arc<str>, i64), UsageDay))
 
 fn day_of(row: &UsageRow) -> UsageDay {
     let UsageRow { succeeded, client_errors, refused, server_errors, get_pet, .. } = *row;
-    let day = row.minute.div_euclid(MINUTES_OF_DAY);
+    let day = Minute(row.minute).day().0;
     UsageDay { day, succeeded, client_errors, refused, server_errors, get_pet }
 }
 

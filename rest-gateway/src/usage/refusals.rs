@@ -150,7 +150,6 @@ impl RefusedRequest {
 }
 
 fn wire(refusal: &RefusedRequest, repeats: i64) -> internal::Refusal {
-    let millis = |moment: UnixMillis| i64::try_from(moment.0).unwrap_or(i64::MAX);
     let RefusedBy { cause, limit, period } = refusal.by;
     let account_id = match &refusal.who {
         Who::Key(key) => key.account_id,
@@ -158,13 +157,13 @@ fn wire(refusal: &RefusedRequest, repeats: i64) -> internal::Refusal {
     };
     internal::Refusal {
         request_id: refusal.request_id.as_str().to_owned(),
-        refused_at_ms: millis(refusal.at),
+        refused_at_ms: refusal.at.as_i64(),
         cause: cause.into(),
         account_id,
         key_id: refusal.key_id().unwrap_or_default().to_owned(),
         limit: limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or_default(),
-        since_ms: period.map(|(since, _)| millis(since)),
-        until_ms: period.map(|(_, until)| millis(until)),
+        since_ms: period.map(|(since, _)| since.as_i64()),
+        until_ms: period.map(|(_, until)| until.as_i64()),
         repeats,
     }
 }

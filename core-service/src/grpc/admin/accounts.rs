@@ -1,54 +1,40 @@
 //! Accounts.
 
-use petstore_proto::admin::v1 as pb;
-
-use super::{caller::Caller, convert};
-use crate::{
-    Core,
-    domain::{
-        AccountId, AccountName, AccountUpdate, AdminList, ListAccounts, PetStoreError, PlanUpdate,
-        StatedReason, Violation,
-    },
+use petstore_proto::admin::v1::{
+    self as pb, CreateAccountRequest, CreateAccountResponse, GetAccountRequest, GetAccountResponse,
+    ListAccountsRequest, ListAccountsResponse, ResumeAccountRequest, ResumeAccountResponse,
+    SuspendAccountRequest, SuspendAccountResponse, UpdateAccountRequest, UpdateAccountResponse,
 };
 
-/// Maximum length of the text that names are searched for.
-const MAX_SEARCH: usize = AccountName::MAX_CHARS;
+use super::{caller::Call, convert};
+use crate::{
+    domain::{AccountId, AccountName, AccountUpdate, AdminList, ListAccounts, PlanUpdate, StatedReason},
+    grpc::call::Result,
+};
 
-pub(super) async fn create(
-    core: &Core,
-    caller: Caller,
-    request: pb::CreateAccountRequest,
-) -> Result<pb::CreateAccountResponse, PetStoreError> {
+pub(super) async fn create(call: Call, request: CreateAccountRequest) -> Result<CreateAccountResponse> {
     let account = request.account.unwrap_or_default(); // an empty account fails with all its missing members
     let name = convert::account_name(&account.name)?;
     let plan = convert::plan(account.plan, account.limits)?;
-    let account = core.store.create_account(&caller.actor, &name, plan, caller.now).await?;
-    Ok(pb::CreateAccountResponse { account: Some(convert::account(&account)) })
+    let account = call.core.store.create_account(&call.actor, &name, plan, call.now).await?;
+    Ok(CreateAccountResponse { account: Some(convert::account(&account)) })
 }
 
-pub(super) async fn get(
-    core: &Core,
-    _: Caller,
-    request: pb::GetAccountRequest,
-) -> Result<pb::GetAccountResponse, PetStoreError> {
+pub(super) async fn get(call: Call, request: GetAccountRequest) -> Result<GetAccountResponse> {
     let account = match (request.account.as_str(), request.account_id) {
-        ("", 0) => return Err(convert::refused(Violation::new("account", "is required, or account_id"))),
-        ("", id) => core.store.find_account_by_id(AccountId(id)).await?,
-        (name, 0) => core.store.find_account(&convert::account_name(name)?).await?,
-        _ => return Err(convert::refused(Violation::new("account", "must not be given beside account_id"))),
+        ("", 0) => return Err(convert::refuse("account", "is required, or account_id")),
+        ("", id) => call.core.store.find_account_by_id(AccountId(id)).await?,
+        (name, 0) => call.core.store.find_account(&convert::account_name(name)?).await?,
+        _ => return Err(convert::refuse("account", "must not be given beside account_id")),
     };
-    Ok(pb::GetAccountResponse { account: Some(convert::account(&account)) })
+    Ok(GetAccountResponse { account: Some(convert::account(&account)) })
 }
 
-pub(super) async fn list(
-    core: &Core,
-    _: Caller,
-    request: pb::ListAccountsRequest,
-) -> Result<pb::ListAccountsResponse, PetStoreError> {
+pub(super) async fn list(call: Call, request: ListAccountsRequest) -> Result<ListAccountsResponse> {
     let tokens = AdminList::Accounts.with(&(&request.name_contains, request.plan, request.suspended));
-    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
-    if request.name_contains.len() > MAX_SEARCH {
-        return Err(convert::refused(Violation::new("name_contains", "must be at most 64 bytes long")));
+    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
+    if request.name_contains.len() > AccountName::MAX_CHARS {
+        return Err(convert::refuse("name_contains", "must be at most 64 bytes long"));
     }
     let list = ListAccounts {
         size,
@@ -57,34 +43,30 @@ pub(super) async fn list(
         plan: convert::plan_name(request.plan).map_err(convert::refused)?,
         suspended: request.suspended,
     };
-    let (rows, total_size) = core.store.list_accounts(list).await?;
+    let (rows, total_size) = call.core.store.list_accounts(list).await?;
     let (accounts, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.0.to_string());
-    Ok(pb::ListAccountsResponse {
+    Ok(ListAccountsResponse {
         accounts: accounts.iter().map(convert::account).collect(),
         next_page_token,
         total_size,
     })
 }
 
-pub(super) async fn update(
-    core: &Core,
-    caller: Caller,
-    request: pb::UpdateAccountRequest,
-) -> Result<pb::UpdateAccountResponse, PetStoreError> {
+pub(super) async fn update(call: Call, request: UpdateAccountRequest) -> Result<UpdateAccountResponse> {
     let name = convert::account_name(&request.account)?;
     let values = request.values.unwrap_or_default();
     let mask = request.update_mask.unwrap_or_default().paths;
     let update = account_update(&values, &mask)?;
-    let account = core.store.update_account(&caller.actor, &name, update, caller.now).await?;
-    Ok(pb::UpdateAccountResponse { account: Some(convert::account(&account)) })
+    let account = call.core.store.update_account(&call.actor, &name, update, call.now).await?;
+    Ok(UpdateAccountResponse { account: Some(convert::account(&account)) })
 }
 
 /// Returns the changes. Only fields in the mask are read.
-fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate, PetStoreError> {
+fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate> {
     let names = |path: &str| mask.iter().any(|named| named == path);
     let is_known = |path: &String| ["name", "plan", "limits"].contains(&path.as_str());
     if mask.is_empty() || !mask.iter().all(is_known) {
-        return Err(convert::refused(Violation::new("update_mask", "must name some of name, plan, limits")));
+        return Err(convert::refuse("update_mask", "must name some of name, plan, limits"));
     }
     let name = names("name").then(|| AccountName::parse_field("values.name", &values.name)).transpose()?;
     let plan = match (names("plan"), names("limits")) {
@@ -104,23 +86,15 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
     Ok(AccountUpdate { name, plan })
 }
 
-pub(super) async fn suspend(
-    core: &Core,
-    caller: Caller,
-    request: pb::SuspendAccountRequest,
-) -> Result<pb::SuspendAccountResponse, PetStoreError> {
+pub(super) async fn suspend(call: Call, request: SuspendAccountRequest) -> Result<SuspendAccountResponse> {
     let name = convert::account_name(&request.account)?;
     let reason = StatedReason::parse_optional(&request.reason).map_err(convert::refused)?;
-    let account = core.store.suspend_account(&caller.actor, &name, reason, caller.now).await?;
-    Ok(pb::SuspendAccountResponse { account: Some(convert::account(&account)) })
+    let account = call.core.store.suspend_account(&call.actor, &name, reason, call.now).await?;
+    Ok(SuspendAccountResponse { account: Some(convert::account(&account)) })
 }
 
-pub(super) async fn resume(
-    core: &Core,
-    caller: Caller,
-    request: pb::ResumeAccountRequest,
-) -> Result<pb::ResumeAccountResponse, PetStoreError> {
+pub(super) async fn resume(call: Call, request: ResumeAccountRequest) -> Result<ResumeAccountResponse> {
     let name = convert::account_name(&request.account)?;
-    let account = core.store.resume_account(&caller.actor, &name, caller.now).await?;
-    Ok(pb::ResumeAccountResponse { account: Some(convert::account(&account)) })
+    let account = call.core.store.resume_account(&call.actor, &name, call.now).await?;
+    Ok(ResumeAccountResponse { account: Some(convert::account(&account)) })
 }

@@ -1,22 +1,19 @@
 //! Changes made by operators.
 
-use petstore_proto::admin::v1 as pb;
+use petstore_proto::admin::v1::{ListAuditEventsRequest, ListAuditEventsResponse};
 
-use super::{caller::Caller, convert};
+use super::{caller::Call, convert};
 use crate::{
-    Core,
-    domain::{AccountName, AdminList, ListAuditEvents, PetStoreError},
+    domain::{AccountName, AdminList, ListAuditEvents},
+    grpc::call::Result,
 };
 
-pub(super) async fn list(
-    core: &Core,
-    _: Caller,
-    request: pb::ListAuditEventsRequest,
-) -> Result<pb::ListAuditEventsResponse, PetStoreError> {
+pub(super) async fn list(call: Call, request: ListAuditEventsRequest) -> Result<ListAuditEventsResponse> {
     let filters =
         (&request.operator, &request.account, &request.key_id, request.start_time, request.end_time);
     let tokens = AdminList::AuditEvents.with(&filters);
-    let (size, before) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
+    let (size, before) =
+        convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     // `local` is a valid name here. It only cannot be given to an operator.
     let name = |field, text| given(text).map(|name| AccountName::parse_field(field, &name)).transpose();
@@ -29,7 +26,7 @@ pub(super) async fn list(
         since: request.start_time.map(|start| convert::moment("start_time", start)).transpose()?,
         until: request.end_time.map(|end| convert::moment("end_time", end)).transpose()?,
     };
-    let (rows, total_size) = core.store.list_audit_events(list).await?;
+    let (rows, total_size) = call.core.store.list_audit_events(list).await?;
     let (events, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
-    Ok(pb::ListAuditEventsResponse { events, next_page_token, total_size })
+    Ok(ListAuditEventsResponse { events, next_page_token, total_size })
 }

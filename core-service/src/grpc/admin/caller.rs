@@ -7,29 +7,44 @@ use petstore_api_key::{OperatorToken, bearer};
 use petstore_clock::UnixMillis;
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
+use super::convert;
 use crate::{
     Core,
-    domain::{Actor, Operator, PetStoreError, Role},
-    grpc::{access::Peer, call_id::CallId, methods::Method, status},
+    domain::{AccountId, Actor, Operator, PetStoreError, Role},
+    grpc::{
+        access::Peer,
+        call::{CallId, Result},
+        methods::Method,
+        status,
+    },
 };
 
 /// Metadata in which a gateway sends the address of its client.
 const CLIENT_ADDRESS: &str = "petstore-client-address";
-/// Metadata of an answer with the name of the call's operator.
-const OPERATOR: &str = "petstore-operator";
 
 /// Marker of the calls of a program that has opened the store itself. No header sets it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::grpc) struct LocalOperator;
 
-/// The operator of a call, and the time when the call began.
+/// A call of an operator: who makes it, and when it began.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub(super) struct Call {
+    pub(super) core: Core,
     pub(super) operator: Operator,
     pub(super) actor: Actor,
     /// Token of the call; `None` for [`LocalOperator`].
     pub(super) token: Option<OperatorToken>,
     pub(super) now: UnixMillis,
+}
+
+impl Call {
+    /// Returns the account that a filter names; `None` for an empty name, which selects every account.
+    pub(super) async fn account_id(&self, name: &str) -> Result<Option<AccountId>> {
+        match convert::account_filter(name)? {
+            Some(name) => Ok(Some(self.core.store.find_account(&name).await?.id)),
+            None => Ok(None),
+        }
+    }
 }
 
 /// The credentials and the origin of a call.
@@ -57,7 +72,7 @@ impl Origin {
             token: OperatorToken::from_headers(headers).ok(),
             address: forwarded.or_else(|| peer?.address),
             is_forwarded: forwarded.is_some(),
-            call_id: CallId::from_metadata(request.metadata()),
+            call_id: CallId::from_headers(headers),
         }
     }
 }
@@ -74,10 +89,10 @@ impl Core {
         called: &'static Method,
         needed: Role,
         request: Request<M>,
-        work: impl FnOnce(Caller, M) -> F,
+        work: impl FnOnce(Call, M) -> F,
     ) -> Result<Response<T>, Status>
     where
-        F: Future<Output = Result<T, PetStoreError>>,
+        F: Future<Output = Result<T>>,
     {
         let (origin, rpc) = (Origin::of(&request), called.path);
         let is_known =
@@ -95,18 +110,14 @@ impl Core {
                     return Err(PetStoreError::OperatorNotPermitted { operator, role });
                 }
                 let actor = Actor { operator: operator.name.clone(), client_address: origin.address };
-                work(Caller { operator, actor, token: origin.token.clone(), now }, message).await
+                let (core, token) = (self.clone(), origin.token.clone());
+                work(Call { core, operator, actor, token, now }, message).await
             })
             .await;
         if let Some(name) = name { answered_operator(rpc, &origin, &name, answered) } else { answered }
     }
 
-    async fn authenticate(
-        &self,
-        rpc: &'static str,
-        origin: &Origin,
-        now: UnixMillis,
-    ) -> Result<Operator, PetStoreError> {
+    async fn authenticate(&self, rpc: &'static str, origin: &Origin, now: UnixMillis) -> Result<Operator> {
         if origin.is_local {
             return Ok(Operator::local());
         }
@@ -152,7 +163,7 @@ fn answered_operator<T>(
             Err(status) => status.metadata_mut(),
         };
         if let Ok(name) = name.parse() {
-            metadata.insert(OPERATOR, name);
+            metadata.insert("petstore-operator", name);
         }
     } else if !origin.is_local {
         let code = answered.as_ref().err().map_or(tonic::Code::Ok, Status::code);
@@ -188,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_gateway_may_name_the_address_of_a_caller() {
+    fn only_a_gateway_says_where_a_call_came_from() {
         let peer = |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), is_gateway });
         assert_eq!(address("2001:db8::7", peer(true)).as_deref(), Some("2001:db8::7"));
         assert_eq!(address("2001:db8::7", peer(false)).as_deref(), Some("192.0.2.7"));

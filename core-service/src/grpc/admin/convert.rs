@@ -3,77 +3,55 @@
 use std::time::Duration;
 
 use petstore_api_key::Environment;
-use petstore_clock::UnixMillis;
+use petstore_clock::{Timestamp, UnixMillis};
 use petstore_proto::admin::v1 as pb;
-use prost_types::Timestamp;
 
+pub(super) use crate::grpc::convert::{refuse, refused};
 use crate::{
     domain::{
         Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyLabel, KeyState, Operator, PageSize, PageTokens,
         PetStoreError, Plan, Role, Violation, Violations,
     },
-    store::{ban_message, timestamp},
+    grpc::{call::Result, convert},
+    store::ban_message,
 };
-
-/// 9999-12-31T23:59:59.999Z: the last time that every column and every client can hold.
-const LAST_MOMENT: u64 = 253_402_300_799_999;
-
-/// Returns the error for an invalid parameter of the call.
-pub(super) fn refused(violation: Violation) -> PetStoreError {
-    PetStoreError::InvalidParameter(violation.into())
-}
 
 /// Returns the time after a duration in the given field.
 ///
 /// # Errors
 ///
 /// If the time is after the year 9999.
-pub(super) fn after(
-    field: &'static str,
-    now: UnixMillis,
-    ttl: Duration,
-) -> Result<UnixMillis, PetStoreError> {
-    let moment = now.plus(ttl);
-    if moment.0 > LAST_MOMENT {
-        return Err(refused(Violation::new(field, "must end before the year 10000")));
-    }
-    Ok(moment)
+pub(super) fn after(field: &'static str, now: UnixMillis, ttl: Duration) -> Result<UnixMillis> {
+    let moment = Some(now.plus(ttl)).filter(|moment| *moment <= UnixMillis::LAST);
+    moment.ok_or_else(|| refuse(field, "must end before the year 10000"))
 }
 
 /// Parses the time in the given field, to the millisecond.
-pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMillis, PetStoreError> {
-    let millis = || {
-        let seconds = u64::try_from(timestamp.seconds).ok()?.checked_mul(1_000)?;
-        let millis = seconds.checked_add(u64::try_from(timestamp.nanos).ok()? / 1_000_000)?;
-        (timestamp.nanos < 1_000_000_000 && millis <= LAST_MOMENT).then_some(UnixMillis(millis))
-    };
-    millis().ok_or_else(|| refused(Violation::new(field, "must be a moment from 1970 to 9999")))
+pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMillis> {
+    UnixMillis::from_timestamp(timestamp).ok_or_else(|| refuse(field, "must be a moment from 1970 to 9999"))
 }
 
 /// Parses the duration in the given field, to the millisecond. It must not be negative.
-pub(super) fn duration(
-    field: &'static str,
-    duration: prost_types::Duration,
-) -> Result<Duration, PetStoreError> {
+pub(super) fn duration(field: &'static str, duration: prost_types::Duration) -> Result<Duration> {
     let parsed =
         Duration::try_from(duration).ok().map(|it| it.as_millis()).and_then(|it| u64::try_from(it).ok());
     parsed
-        .filter(|millis| *millis <= LAST_MOMENT)
+        .filter(|millis| *millis <= UnixMillis::LAST.0)
         .map(Duration::from_millis)
-        .ok_or_else(|| refused(Violation::new(field, "must be a duration, and not a negative one")))
+        .ok_or_else(|| refuse(field, "must be a duration, and not a negative one"))
 }
 
-pub(super) fn account_name(raw: &str) -> Result<AccountName, PetStoreError> {
+pub(super) fn account_name(raw: &str) -> Result<AccountName> {
     AccountName::parse(raw).map_err(refused)
 }
 
 /// Parses the name in a filter. An empty one selects every account.
-pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>, PetStoreError> {
+pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>> {
     Some(raw).filter(|raw| !raw.is_empty()).map(account_name).transpose()
 }
 
-pub(super) fn key_id(raw: &str) -> Result<KeyId, PetStoreError> {
-    raw.parse().map_err(|_| refused(Violation::new("key_id", "must be the UUID of a key")))
+pub(super) fn key_id(raw: &str) -> Result<KeyId> {
+    convert::key_id("key_id", raw)
 }
 
 /// Returns the size of a page, and the position after which it begins.
@@ -82,16 +60,11 @@ pub(super) fn page<P>(
     page_size: i32,
     page_token: &str,
     parse_position: impl FnOnce(&str) -> Option<P>,
-) -> Result<(PageSize, Option<P>), PetStoreError> {
+) -> Result<(PageSize, Option<P>)> {
     let size = PageSize::parse(page_size).map_err(refused)?;
     let foreign = || PetStoreError::InvalidCursor(PageTokens::FOREIGN);
     let position = tokens.position(page_token).map_err(PetStoreError::InvalidCursor)?;
     Ok((size, position.map(|position| parse_position(position).ok_or_else(foreign)).transpose()?))
-}
-
-/// Parses the position in a list whose rows are numbered.
-pub(super) fn number(position: &str) -> Option<i64> {
-    position.parse().ok()
 }
 
 /// Cuts the rows to one page, and returns the token of the next one. `rows` has one row more than the page if
@@ -138,19 +111,19 @@ pub(super) fn account(account: &Account) -> pb::Account {
         name: account.name.to_string(),
         plan: account.plan.number(),
         limits: Some(pb::Limits { per_minute: int64(limits.per_minute), per_day: int64(limits.per_day) }),
-        create_time: Some(timestamp(account.created_at)),
-        suspend_time: suspension.map(|suspension| timestamp(suspension.since)),
+        create_time: Some(account.created_at.to_timestamp()),
+        suspend_time: suspension.map(|suspension| suspension.since.to_timestamp()),
         suspend_reason: reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
     }
 }
 
 /// Parses the environment; `None` if none is given.
-pub(super) fn environment(number: i32) -> Result<Option<Environment>, PetStoreError> {
+pub(super) fn environment(number: i32) -> Result<Option<Environment>> {
     match pb::Environment::try_from(number) {
         Ok(pb::Environment::Unspecified) => Ok(None),
         Ok(pb::Environment::Production) => Ok(Some(Environment::Production)),
         Ok(pb::Environment::Staging) => Ok(Some(Environment::Staging)),
-        Err(_) => Err(refused(Violation::new("environment", "must be one of production, staging"))),
+        Err(_) => Err(refuse("environment", "must be one of production, staging")),
     }
 }
 
@@ -170,21 +143,19 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         environment: environment.into(),
         last_four: key.last_four.clone(),
         state: state as i32,
-        create_time: Some(timestamp(key.created_at)),
-        expire_time: key.expires_at.map(timestamp),
-        revoke_time: key.revoked_at.map(timestamp),
-        last_use_time: key.last_used_at.map(timestamp),
+        create_time: Some(key.created_at.to_timestamp()),
+        expire_time: key.expires_at.map(UnixMillis::to_timestamp),
+        revoke_time: key.revoked_at.map(UnixMillis::to_timestamp),
+        last_use_time: key.last_used_at.map(UnixMillis::to_timestamp),
         ban: ban.map(|ban| ban_message(key.id.to_string(), &key.account, ban)),
     }
 }
 
-pub(super) fn role(number: i32) -> Result<Role, PetStoreError> {
+pub(super) fn role(number: i32) -> Result<Role> {
     match pb::Role::try_from(number) {
         Ok(pb::Role::Viewer) => Ok(Role::Viewer),
         Ok(pb::Role::Admin) => Ok(Role::Admin),
-        Ok(pb::Role::Unspecified) | Err(_) => {
-            Err(refused(Violation::new("role", "must be one of viewer, admin")))
-        }
+        Ok(pb::Role::Unspecified) | Err(_) => Err(refuse("role", "must be one of viewer, admin")),
     }
 }
 
@@ -197,8 +168,8 @@ pub(super) fn operator(operator: &Operator) -> pb::Operator {
         name: operator.name.to_string(),
         role: role.into(),
         last_four: operator.last_four.clone().unwrap_or_default(),
-        create_time: operator.last_four.is_some().then(|| timestamp(operator.created_at)),
-        revoke_time: operator.revoked_at.map(timestamp),
-        last_use_time: operator.last_used_at.map(timestamp),
+        create_time: operator.last_four.is_some().then(|| operator.created_at.to_timestamp()),
+        revoke_time: operator.revoked_at.map(UnixMillis::to_timestamp),
+        last_use_time: operator.last_used_at.map(UnixMillis::to_timestamp),
     }
 }

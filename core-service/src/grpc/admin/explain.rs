@@ -4,65 +4,59 @@
 use std::cmp::Reverse;
 
 use petstore_clock::UnixMillis;
-use petstore_proto::admin::v1 as pb;
-
-use super::{caller::Caller, convert};
-use crate::{
-    Core,
-    domain::{
-        Account, ApiKeyRecord, Ban, BanOrigin, Day, KeyId, PetStoreError, Refusal, RefusalCause as C,
-        StatedReason, Violation,
-    },
-    store::{REFUSALS_KEPT, timestamp},
+use petstore_proto::admin::v1::{
+    ExplainRefusalRequest, ExplainRefusalResponse, RefusalCause, RefusalExplanation,
 };
 
-/// Maximum number of explanations in an answer.
-const MAX_EXPLANATIONS: usize = 20;
+use super::{caller::Call, convert};
+use crate::{
+    domain::{
+        Account, ApiKeyRecord, Ban, BanOrigin, Day, KeyId, PetStoreError, Refusal, RefusalCause as C,
+        StatedReason,
+    },
+    grpc::{call::Result, convert::check_request_id},
+    store::{REFUSALS_KEPT, Store},
+};
 
-pub(super) async fn explain(
-    core: &Core,
-    caller: Caller,
-    request: pb::ExplainRefusalRequest,
-) -> Result<pb::ExplainRefusalResponse, PetStoreError> {
-    let now = caller.now;
+pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Result<ExplainRefusalResponse> {
+    let (now, store) = (call.now, &call.core.store);
     let recent = now.minus(REFUSALS_KEPT);
-    let pb::ExplainRefusalRequest { account, key_id, request_id } = request;
-    let wrong = |field, rule| Err(convert::refused(Violation::new(field, rule)));
+    let ExplainRefusalRequest { account, key_id, request_id } = request;
     let account = convert::account_filter(&account)?;
     if !request_id.is_empty() {
-        Refusal::check_request_id(&request_id).map_err(convert::refused)?;
+        check_request_id(&request_id)?;
     }
     let mut subjects: Vec<(State, Vec<Refusal>)> = Vec::new();
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
-        (None, "", "") => return wrong("account", "is required, or key_id or request_id"),
+        (None, "", "") => return Err(convert::refuse("account", "is required, or key_id or request_id")),
         (None, "", id) => {
-            for refusal in core.store.refusals_of_request(id).await? {
-                subjects.push((State::of_refusal(core, &refusal, recent).await?, vec![refusal]));
+            for refusal in store.refusals_of_request(id).await? {
+                subjects.push((State::of_refusal(store, &refusal, recent).await?, vec![refusal]));
             }
             (format!("request {id}"), format!("request_id={id}"))
         }
         (Some(account), "", id) => {
-            let account = core.store.find_account(&account).await?;
-            let keys = core.store.keys_of(&account).await?;
-            let mut refusals = core.store.refusals_of_account(account.id, recent).await?;
+            let account = store.find_account(&account).await?;
+            let keys = store.keys_of(&account).await?;
+            let mut refusals = store.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| id.is_empty() || refusal.request_id == id);
             let (name, in_log) = match id {
                 "" => (format!("account {}", account.name), format!("account_id={}", account.id.0)),
                 id => (format!("request {id} of account {}", account.name), format!("request_id={id}")),
             };
-            subjects.push((State::of(core, account, keys, recent).await?, refusals));
+            subjects.push((State::of(store, account, keys, recent).await?, refusals));
             (name, in_log)
         }
         (None, id, "") => {
-            let key = core.store.find_key(convert::key_id(id)?).await?;
-            let account = core.store.find_account(&key.account).await?;
-            let mut refusals = core.store.refusals_of_account(account.id, recent).await?;
+            let key = store.find_key(convert::key_id(id)?).await?;
+            let account = store.find_account(&key.account).await?;
+            let mut refusals = store.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
             // For a key that the request names, its end is explained regardless of its age.
-            subjects.push((State::of(core, account, vec![key], UnixMillis(0)).await?, refusals));
+            subjects.push((State::of(store, account, vec![key], UnixMillis(0)).await?, refusals));
             (format!("key {id}"), format!("key_id={id}"))
         }
-        (_, _, _) => return wrong("key_id", "cannot be combined with account or request_id"),
+        _ => return Err(convert::refuse("key_id", "cannot be combined with account or request_id")),
     };
 
     if !request_id.is_empty() {
@@ -77,35 +71,27 @@ pub(super) async fn explain(
             state.explain_now(now, &mut explanations);
         }
     }
-    let begin = |it: &pb::RefusalExplanation| it.start_time.map_or(0, |time| time.seconds);
+    let begin = |it: &RefusalExplanation| it.start_time.map_or(0, |time| time.seconds);
     explanations.sort_by_key(|it| (!it.in_force, Reverse(begin(it))));
-    explanations.truncate(MAX_EXPLANATIONS);
+    explanations.truncate(20);
     let note = if is_kept || (request_id.is_empty() && !explanations.is_empty()) {
         String::new()
     } else {
         let account = subjects.first().and_then(|(state, _)| state.account.as_ref());
-        note(&name, &in_log, account, &explanations)
+        note(&name, &in_log, account, explanations.iter().any(|it| it.in_force))
     };
-    Ok(pb::ExplainRefusalResponse { explanations, note })
+    Ok(ExplainRefusalResponse { explanations, note })
 }
 
 /// Returns the note for requests of which no refusal is stored.
-fn note(
-    requests: &str,
-    in_log: &str,
-    account: Option<&Account>,
-    explanations: &[pb::RefusalExplanation],
-) -> String {
-    let state = match account {
+fn note(requests: &str, in_log: &str, account: Option<&Account>, is_refused_now: bool) -> String {
+    let state = match account.map(|account| &account.name) {
         None => "Name the account as well to see its state.".to_owned(),
-        Some(account) if explanations.iter().any(|it| it.in_force) => {
-            format!("What refuses requests of account {} now is explained beside this note.", account.name)
+        Some(name) if is_refused_now => {
+            format!("What refuses requests of account {name} now is explained beside this note.")
         }
-        Some(account) => {
-            format!(
-                "Account {} is not suspended, and the state of its keys refuses nothing now.",
-                account.name
-            )
+        Some(name) => {
+            format!("Account {name} is not suspended, and the state of its keys refuses nothing now.")
         }
     };
     format!(
@@ -146,63 +132,72 @@ struct Group<'a> {
     requests: i64,
 }
 
+/// Explanation of refusals by a state, by recorded refusals, or by both.
+#[derive(Debug)]
+struct Explanation<'a> {
+    cause: C,
+    account: Option<&'a Account>,
+    key_id: Option<KeyId>,
+    fact: Option<Fact<'a>>,
+    group: Option<&'a Group<'a>>,
+    now: UnixMillis,
+}
+
 impl State {
     async fn of(
-        core: &Core,
+        store: &Store,
         account: Account,
         keys: Vec<ApiKeyRecord>,
         recent: UnixMillis,
-    ) -> Result<Self, PetStoreError> {
+    ) -> Result<Self> {
         let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        let bans = core.store.bans_in_force(&ids, recent).await?;
+        let bans = store.bans_in_force(&ids, recent).await?;
         Ok(Self { account: Some(account), keys, bans, recent })
     }
 
-    async fn of_refusal(core: &Core, refusal: &Refusal, recent: UnixMillis) -> Result<Self, PetStoreError> {
+    async fn of_refusal(store: &Store, refusal: &Refusal, recent: UnixMillis) -> Result<Self> {
         let Some(account) = refusal.account else { return Ok(Self::default()) };
-        let account = match core.store.find_account_by_id(account).await {
+        let account = match store.find_account_by_id(account).await {
             Ok(account) => account,
             Err(PetStoreError::AccountIdNotFound(_)) => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
         let key = match refusal.key_id {
-            Some(id) => core.store.find_key(id).await.ok(),
+            Some(id) => store.find_key(id).await.ok(),
             None => None,
         };
-        Self::of(core, account, key.into_iter().collect(), recent).await
+        Self::of(store, account, key.into_iter().collect(), recent).await
     }
 
     /// Adds the explanations of refusals, which come newest first.
-    fn explain_refusals(
-        &self,
-        refusals: &[Refusal],
-        now: UnixMillis,
-        explanations: &mut Vec<pb::RefusalExplanation>,
-    ) {
+    fn explain_refusals(&self, refusals: &[Refusal], now: UnixMillis, all: &mut Vec<RefusalExplanation>) {
         for group in groups(refusals) {
-            let cause = group.newest.cause;
-            let fact = self.fact(cause, group.key_id);
+            let (cause, key_id) = (group.newest.cause, group.key_id);
             // A ban in force may be another one than the ban that refused.
+            let fact = self.fact(cause, key_id);
             let fact = fact.filter(|fact| fact.until.is_none() || fact.until == group.newest.until);
-            explanations.push(self.explanation(cause, group.key_id, fact, Some(&group), now));
+            let account = self.account.as_ref();
+            all.push(Explanation { cause, account, key_id, fact, group: Some(&group), now }.into());
         }
     }
 
     /// Adds explanations of states that refuse requests now, if they are not explained yet.
-    fn explain_now(&self, now: UnixMillis, explanations: &mut Vec<pb::RefusalExplanation>) {
+    fn explain_now(&self, now: UnixMillis, all: &mut Vec<RefusalExplanation>) {
         let of_keys = self.keys.iter().flat_map(|key| {
             let end = if key.revoked_at.is_some() { C::KeyRevoked } else { C::KeyExpired };
-            [(end, Some(key.id)), (C::LimiterBan, Some(key.id)), (C::OperatorBan, Some(key.id))]
+            [end, C::LimiterBan, C::OperatorBan].map(|cause| (cause, Some(key.id)))
         });
         for (cause, key_id) in [(C::AccountSuspended, None)].into_iter().chain(of_keys) {
             let Some(fact) = self.fact(cause, key_id) else { continue };
             let is_old = matches!(cause, C::KeyRevoked | C::KeyExpired) && fact.since < self.recent;
-            let current = self.explanation(cause, key_id, Some(fact), None, now);
-            let is_there = explanations.iter().any(|it| {
+            let account = self.account.as_ref();
+            let current = Explanation { cause, account, key_id, fact: Some(fact), group: None, now };
+            let current = RefusalExplanation::from(current);
+            let is_there = all.iter().any(|it| {
                 (it.cause, &it.key_id, it.start_time) == (current.cause, &current.key_id, current.start_time)
             });
             if current.in_force && !is_old && !is_there {
-                explanations.push(current);
+                all.push(current);
             }
         }
     }
@@ -235,31 +230,9 @@ impl State {
             | C::MissingKey => None,
         }
     }
-
-    fn explanation<'a>(
-        &'a self,
-        cause: C,
-        key_id: Option<KeyId>,
-        fact: Option<Fact<'a>>,
-        group: Option<&'a Group<'a>>,
-        now: UnixMillis,
-    ) -> pb::RefusalExplanation {
-        Explanation { cause, account: self.account.as_ref(), key_id, fact, group, now }.into()
-    }
 }
 
-/// Explanation of refusals by a state, by recorded refusals, or by both.
-#[derive(Debug)]
-struct Explanation<'a> {
-    cause: C,
-    account: Option<&'a Account>,
-    key_id: Option<KeyId>,
-    fact: Option<Fact<'a>>,
-    group: Option<&'a Group<'a>>,
-    now: UnixMillis,
-}
-
-impl From<Explanation<'_>> for pb::RefusalExplanation {
+impl From<Explanation<'_>> for RefusalExplanation {
     fn from(it: Explanation<'_>) -> Self {
         let newest = it.group.map(|group| group.newest);
         let refused =
@@ -267,20 +240,21 @@ impl From<Explanation<'_>> for pb::RefusalExplanation {
                 1 => format!("; request {} was refused at {first}", newest.request_id),
                 _ => format!("; {requests} requests were refused from {first} to {}", newest.at),
             });
+        let (why, remedy) = it.texts();
         Self {
             cause: it.cause.number(),
             code: it.cause.code().to_owned(),
             account: it.account.map(|account| account.name.to_string()).unwrap_or_default(),
             key_id: it.key_id.map(|id| id.to_string()).unwrap_or_default(),
             limit: it.limit(),
-            start_time: it.since().or(it.group.map(|group| group.first)).map(timestamp),
-            end_time: it.until().map(timestamp),
+            start_time: it.since().or(it.group.map(|group| group.first)).map(UnixMillis::to_timestamp),
+            end_time: it.until().map(UnixMillis::to_timestamp),
             in_force: it.is_in_force(),
             refused_requests: it.group.map_or(0, |group| group.requests),
             last_request_id: newest.map(|newest| newest.request_id.clone()).unwrap_or_default(),
-            last_refusal_time: newest.map(|newest| timestamp(newest.at)),
-            sentence: format!("{}{refused}.", it.why()),
-            remedy: it.remedy().to_owned(),
+            last_refusal_time: newest.map(|newest| newest.at.to_timestamp()),
+            sentence: format!("{why}{refused}."),
+            remedy,
         }
     }
 }
@@ -315,84 +289,45 @@ impl Explanation<'_> {
         }
     }
 
-    fn why(&self) -> String {
-        let account = self.account.map_or("The account".to_owned(), |it| format!("Account {}", it.name));
-        let key = self.key_id.map_or("The key".to_owned(), |id| format!("Key {id}"));
-        let limit = self.limit();
+    /// Returns why requests were refused, and what to do.
+    fn texts(&self) -> (String, String) {
+        let (why, remedy) = template(self.cause, self.is_in_force());
         let since = self.since();
-        let at = since.map_or(String::new(), |since| format!(" at {since}"));
-        let period = match (since, self.until()) {
-            (Some(since), Some(until)) => {
-                let is_of_several = self.group.is_some_and(|group| group.first < since);
-                let last = if is_of_several { ", most recently" } else { "" };
-                format!("{last} from {since} until {}", UnixMillis::from_secs(until.as_secs_ceil()))
-            }
-            _ => String::new(),
-        };
+        let period = since.zip(self.until()).map(|(since, until)| {
+            let is_of_several = self.group.is_some_and(|group| group.first < since);
+            let last = if is_of_several { ", most recently" } else { "" };
+            format!("{last} from {since} until {}", until.ceil_to_sec())
+        });
         let reason = self.fact.and_then(|fact| fact.reason);
-        let reason = reason.map_or(String::new(), |reason| format!(" ({})", reason.as_str()));
-        match self.cause {
-            C::MinuteLimit => format!("{account} used up its {limit} requests a minute{period}"),
-            C::DayLimit => {
-                let day = Day::containing(since.unwrap_or(self.now));
-                format!("{account} used up its {limit} requests of the UTC day {day}")
-            }
-            C::UsageLimit => {
-                format!("{account} used up its {limit} questions a minute about its usage{period}")
-            }
-            C::AddressLimit => {
-                format!("The client's address used up its {limit} requests without a valid key{period}")
-            }
-            C::LimiterBan => format!("{key} was banned for sending on after 429{period}"),
-            C::OperatorBan => format!("{key} was banned by an operator{period}{reason}"),
-            C::AccountSuspended if self.fact.is_none() => {
-                format!("{account} was suspended, and is not any more")
-            }
-            C::AccountSuspended => {
-                format!("{account} is suspended since {}{reason}", since.unwrap_or(self.now))
-            }
-            C::KeyRevoked => format!("{key} was revoked{at}"),
-            C::KeyExpired => format!("{key} expired{at}"),
-            C::InvalidKey => "The request carried a key that the service does not know".to_owned(),
-            C::MissingKey => "The request carried no key".to_owned(),
-        }
+        let values = [
+            ("{account}", self.account.map_or("The account".into(), |it| format!("Account {}", it.name))),
+            ("{key}", self.key_id.map_or("The key".into(), |id| format!("Key {id}"))),
+            ("{limit}", self.limit().to_string()),
+            ("{day}", Day::containing(since.unwrap_or(self.now)).to_string()),
+            ("{since}", since.unwrap_or(self.now).to_string()),
+            ("{at}", since.map_or(String::new(), |since| format!(" at {since}"))),
+            ("{period}", period.unwrap_or_default()),
+            // The last one: operators may write anything.
+            ("{reason}", reason.map_or(String::new(), |reason| format!(" ({})", reason.as_str()))),
+        ];
+        let fill = |text: String, (name, value): &(&str, String)| text.replace(name, value);
+        (values.iter().fold(why.to_owned(), fill), remedy.to_owned())
     }
+}
 
-    fn remedy(&self) -> &'static str {
-        match (self.cause, self.is_in_force()) {
-            (C::MinuteLimit, _) => {
-                "Raise the account's plan, which acts at once, or have its users spread their requests and \
-                 wait for Retry-After after a 429."
-            }
-            (C::DayLimit, _) => {
-                "Raise the account's plan, which acts at once, or wait for the end of the day."
-            }
-            (C::UsageLimit, _) => {
-                "Have its users ask less often: every answer has in its header fields what is left."
-            }
-            (C::AddressLimit, _) => {
-                "Have the caller send a valid key: requests with one have the limits of their account."
-            }
-            (C::LimiterBan, true) => {
-                "Have its users wait for Retry-After after a 429. Lift the ban if they cannot wait."
-            }
-            (C::LimiterBan, false) => {
-                "The ban is over. Have its users wait for Retry-After after a 429, or the next one is longer."
-            }
-            (C::OperatorBan, true) => "Lift the ban; the key works again within 5 seconds.",
-            (C::OperatorBan, false) => "The ban is over; nothing is to be done.",
-            (C::AccountSuspended, true) => "Resume the account; its keys work again within 5 seconds.",
-            (C::AccountSuspended, false) => "The suspension is over; nothing is to be done.",
-            (C::KeyRevoked | C::KeyExpired, _) => {
-                "Give its users another key of the account: this one stays refused."
-            }
-            (C::InvalidKey, _) => {
-                "Have the caller compare the key with the one that was handed out, and its prefix with the \
-                 environment, or create another one: no key is shown twice."
-            }
-            (C::MissingKey, _) => "Have the caller send the header Authorization: Bearer API_KEY.",
-        }
-    }
+/// Returns the template of the sentence and the remedy for a cause.
+fn template(cause: C, is_in_force: bool) -> (&'static str, &'static str) {
+    let name = RefusalCause::try_from(cause.number()).unwrap_or_default();
+    let name = name.as_str_name().trim_start_matches("REFUSAL_CAUSE_");
+    let row = |name: &str| {
+        let rows = include_str!("refusals.md").lines().filter_map(|row| row.strip_prefix("| "));
+        let mut cells = rows.map(|row| row.trim_end_matches(" |").split(" | "));
+        cells.find_map(|mut cells| {
+            Some((cells.next().filter(|cell| *cell == name)?, cells.next()?, cells.next()?))
+        })
+    };
+    let over = if is_in_force { None } else { row(&format!("{name}, over")) };
+    over.or_else(|| row(name)).map_or_else(Default::default, |(_, why, remedy)| (why, remedy))
 }
 
 /// Groups refusals that come newest first.
@@ -412,4 +347,19 @@ fn groups(refusals: &[Refusal]) -> Vec<Group<'_>> {
         }
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_a_sentence_and_a_remedy() {
+        for cause in C::ALL {
+            for is_in_force in [true, false] {
+                let (why, remedy) = template(cause, is_in_force);
+                assert!(!why.is_empty() && remedy.ends_with('.'), "{cause:?}: {why}, {remedy}");
+            }
+        }
+    }
 }

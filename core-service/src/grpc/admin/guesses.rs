@@ -13,7 +13,7 @@ use std::{
 };
 
 use petstore_api_key::KeyDigest;
-use petstore_clock::UnixMillis;
+use petstore_clock::{UnixMillis, whole_secs};
 use tokio::time::{Instant, sleep_until};
 
 use crate::domain::PetStoreError;
@@ -103,7 +103,7 @@ impl Guesses {
         let error = if window.attempts <= MAX_ATTEMPTS {
             PetStoreError::InvalidOperatorToken
         } else {
-            let left = window.since.plus(WINDOW).0.saturating_sub(now.0).div_ceil(1_000).max(1);
+            let left = whole_secs(window.since.plus(WINDOW).since(now));
             PetStoreError::TooManyAttempts { retry_after: Duration::from_secs(left) }
         };
         Failure { error, is_logged: window.attempts <= MAX_ATTEMPTS + 1 }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn guesses_read_at_most_ten_lists_a_second_which_include_new_credentials() {
+    async fn any_number_of_guesses_costs_at_most_ten_lists_a_second_and_a_new_credential_is_among_them() {
         let (guesses, lists) = (Guesses::default(), AtomicU32::new(0));
         let right = OperatorToken::generate().digest();
         let list = async || {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_failure_in_a_minute_is_refused_and_the_last_in_the_log() {
+    fn the_eleventh_failure_in_a_minute_is_told_to_wait_and_is_the_last_in_the_log() {
         let guesses = Guesses::default();
         let begin = UnixMillis(1_795_200_000_000);
         let fail = |address: &str, after: u64| {

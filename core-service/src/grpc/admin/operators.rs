@@ -3,93 +3,73 @@
 use std::future::{Ready, ready};
 
 use petstore_api_key::OperatorToken;
-use petstore_proto::admin::v1 as pb;
+use petstore_proto::admin::v1::{
+    CreateOperatorRequest, CreateOperatorResponse, CreateSessionRequest, CreateSessionResponse,
+    EndSessionRequest, EndSessionResponse, GetCurrentOperatorRequest, GetCurrentOperatorResponse,
+    ListOperatorsRequest, ListOperatorsResponse, RevokeOperatorRequest, RevokeOperatorResponse,
+    RotateOperatorRequest, RotateOperatorResponse,
+};
 
-use super::{caller::Caller, convert};
+use super::{caller::Call, convert};
 use crate::{
-    Core,
     domain::{AdminList, Operator, OperatorName, PetStoreError},
+    grpc::call::Result,
 };
 
 pub(super) fn current(
-    _: &Core,
-    Caller { operator, .. }: Caller,
-    _: pb::GetCurrentOperatorRequest,
-) -> Ready<Result<pb::GetCurrentOperatorResponse, PetStoreError>> {
-    ready(Ok(pb::GetCurrentOperatorResponse { operator: Some(convert::operator(&operator)) }))
+    Call { operator, .. }: Call,
+    _: GetCurrentOperatorRequest,
+) -> Ready<Result<GetCurrentOperatorResponse>> {
+    ready(Ok(GetCurrentOperatorResponse { operator: Some(convert::operator(&operator)) }))
 }
 
-pub(super) async fn create(
-    core: &Core,
-    caller: Caller,
-    request: pb::CreateOperatorRequest,
-) -> Result<pb::CreateOperatorResponse, PetStoreError> {
+pub(super) async fn create(call: Call, request: CreateOperatorRequest) -> Result<CreateOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
     let role = convert::role(request.role)?;
-    let (operator, token) = core.store.create_operator(&caller.actor, &name, role, caller.now).await?;
+    let (operator, token) = call.core.store.create_operator(&call.actor, &name, role, call.now).await?;
     let operator = Some(convert::operator(&operator));
-    Ok(pb::CreateOperatorResponse { operator, token: token.expose().to_owned() })
+    Ok(CreateOperatorResponse { operator, token: token.expose().to_owned() })
 }
 
-pub(super) async fn list(
-    core: &Core,
-    _: Caller,
-    request: pb::ListOperatorsRequest,
-) -> Result<pb::ListOperatorsResponse, PetStoreError> {
+pub(super) async fn list(call: Call, request: ListOperatorsRequest) -> Result<ListOperatorsResponse> {
     let tokens = AdminList::Operators.with(&());
-    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, convert::number)?;
-    let (rows, total_size) = core.store.list_operators(size, after).await?;
+    let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
+    let (rows, total_size) = call.core.store.list_operators(size, after).await?;
     let (operators, next_page_token) = convert::cut(rows, size, &tokens, |(id, _)| id.to_string());
     let operators = operators.iter().map(|(_, operator)| convert::operator(operator)).collect();
-    Ok(pb::ListOperatorsResponse { operators, next_page_token, total_size })
+    Ok(ListOperatorsResponse { operators, next_page_token, total_size })
 }
 
-pub(super) async fn rotate(
-    core: &Core,
-    caller: Caller,
-    request: pb::RotateOperatorRequest,
-) -> Result<pb::RotateOperatorResponse, PetStoreError> {
+pub(super) async fn rotate(call: Call, request: RotateOperatorRequest) -> Result<RotateOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let (operator, token) = core.store.rotate_operator(&caller.actor, &name, caller.now).await?;
+    let (operator, token) = call.core.store.rotate_operator(&call.actor, &name, call.now).await?;
     let operator = Some(convert::operator(&operator));
-    Ok(pb::RotateOperatorResponse { operator, token: token.expose().to_owned() })
+    Ok(RotateOperatorResponse { operator, token: token.expose().to_owned() })
 }
 
-pub(super) async fn revoke(
-    core: &Core,
-    caller: Caller,
-    request: pb::RevokeOperatorRequest,
-) -> Result<pb::RevokeOperatorResponse, PetStoreError> {
+pub(super) async fn revoke(call: Call, request: RevokeOperatorRequest) -> Result<RevokeOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let operator = core.store.revoke_operator(&caller.actor, &name, request.force, caller.now).await?;
-    Ok(pb::RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
+    let operator = call.core.store.revoke_operator(&call.actor, &name, request.force, call.now).await?;
+    Ok(RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }
 
 /// Opens a session for an operator's token. A session cannot open another one, or it could last indefinitely.
-pub(super) async fn open_session(
-    core: &Core,
-    caller: Caller,
-    _: pb::CreateSessionRequest,
-) -> Result<pb::CreateSessionResponse, PetStoreError> {
-    if caller.token.as_ref().is_none_or(OperatorToken::is_session) {
+pub(super) async fn open_session(call: Call, _: CreateSessionRequest) -> Result<CreateSessionResponse> {
+    if call.token.as_ref().is_none_or(OperatorToken::is_session) {
         return Err(PetStoreError::InvalidOperatorToken);
     }
-    let token = core.store.open_session(&caller.actor, caller.now).await?;
-    Ok(pb::CreateSessionResponse {
-        operator: Some(convert::operator(&caller.operator)),
+    let token = call.core.store.open_session(&call.actor, call.now).await?;
+    Ok(CreateSessionResponse {
+        operator: Some(convert::operator(&call.operator)),
         token: token.expose().to_owned(),
         ttl: prost_types::Duration::try_from(Operator::SESSION_TTL).ok(),
     })
 }
 
 /// Ends the session of the call, if the call carries one.
-pub(super) async fn end_session(
-    core: &Core,
-    caller: Caller,
-    _: pb::EndSessionRequest,
-) -> Result<pb::EndSessionResponse, PetStoreError> {
-    if let Some(token) = caller.token.filter(OperatorToken::is_session) {
-        core.store.end_session(&caller.actor, token.digest(), caller.now).await?;
+pub(super) async fn end_session(call: Call, _: EndSessionRequest) -> Result<EndSessionResponse> {
+    if let Some(token) = call.token.filter(OperatorToken::is_session) {
+        call.core.store.end_session(&call.actor, token.digest(), call.now).await?;
     }
-    Ok(pb::EndSessionResponse {})
+    Ok(EndSessionResponse {})
 }

@@ -120,7 +120,7 @@ async fn a_call_is_answered_while_another_waits_and_each_keeps_its_own_deadline(
 #[tokio::test]
 async fn each_call_of_a_batch_uses_capacity_of_the_core() {
     let shop = Shop::open().await;
-    let but_one = u32::try_from(capacity::MAX_CALLS - 1).unwrap();
+    let but_one = u32::try_from(LIMITS.calls - 1).unwrap();
     let _others = shop.core.capacity.writes.acquire_many(but_one).await;
     let lock = lock_for_writing(&shop.home.url()).await;
     let mut messages = shop.batch(vec![create("Rex"), create("Tom")]).await.unwrap();
@@ -156,7 +156,7 @@ async fn many_pages_of_the_longest_names_are_split_into_messages() {
     calls.extend(vec![list(1); 40]);
     let (answers, sizes) = all(batch_over(server.transport(), calls).await.unwrap()).await;
     assert_eq!(answers.len(), 60);
-    assert!(sizes.iter().all(|size| *size <= MAX_MESSAGE), "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= LIMITS.message), "{sizes:?}");
     for (at, outcome) in answers {
         let Outcome::ListPets(page) = outcome else { panic!("{at}") };
         assert_eq!(page.pets.len(), if at < 20 { 100 } else { 1 });
@@ -171,7 +171,7 @@ async fn a_drain_loses_no_call_of_a_batch_in_flight() {
     let mut client = BatchServiceClient::new(server.channel());
     let calls = (0..10).map(|_| create("Rex")).collect();
     let batch = tokio::spawn(async move { client.call(CallRequest { calls }).await });
-    while shop.core.capacity.writes.available_permits() > capacity::MAX_CALLS - 10 {
+    while shop.core.capacity.writes.available_permits() > LIMITS.calls - 10 {
         tokio::task::yield_now().await; // until the calls are in flight
     }
     let address = server.address;

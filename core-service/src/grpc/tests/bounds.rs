@@ -32,7 +32,7 @@ async fn a_call_with_a_late_message_has_less_time_left() {
     let begin = time::Instant::now();
     let mut request = Request::new(());
     let first_byte = begin.checked_sub(Duration::from_millis(4_900)).unwrap();
-    request.extensions_mut().insert(receive::CallBegin(first_byte));
+    request.extensions_mut().insert(call::CallBegin(first_byte));
     let error =
         shop.core.answer::<_, (), _>(&methods::GET_PET, request, async |()| future::pending().await).await;
     assert_eq!(error.unwrap_err().code(), Code::DeadlineExceeded);
@@ -54,7 +54,7 @@ async fn a_panic_is_one_failed_call() {
 #[tokio::test]
 async fn calls_over_the_cores_capacity_are_refused_at_once() {
     let shop = Shop::open().await;
-    let all = shop.core.capacity.writes.acquire_many(u32::try_from(capacity::MAX_CALLS).unwrap()).await;
+    let all = shop.core.capacity.writes.acquire_many(u32::try_from(LIMITS.calls).unwrap()).await;
     assert_overloaded(&shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap_err());
     shop.client().list_pets(ListPetsRequest::default()).await.expect("reads are still answered");
     shop.keys().list_changes(ListChangesRequest::default()).await.expect("gateways are still answered");
@@ -65,7 +65,7 @@ async fn calls_over_the_cores_capacity_are_refused_at_once() {
 #[tokio::test]
 async fn calls_of_gateways_over_the_cores_capacity_are_refused() {
     let shop = Shop::open().await;
-    let permits = u32::try_from(capacity::MAX_INTERNAL_CALLS).unwrap();
+    let permits = u32::try_from(LIMITS.internal_calls).unwrap();
     let _all = shop.core.capacity.internal_calls.acquire_many(permits).await;
     assert_overloaded(&shop.keys().list_changes(ListChangesRequest::default()).await.unwrap_err());
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
@@ -76,7 +76,8 @@ async fn a_message_that_is_too_large_is_refused() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
     for mut client in [shop.client(), PetStoreClient::new(server.transport())] {
-        let error = client.create_pet(new_pet(&"x".repeat(MAX_MESSAGE), PetStatus::Sold)).await.unwrap_err();
+        let error =
+            client.create_pet(new_pet(&"x".repeat(LIMITS.message), PetStatus::Sold)).await.unwrap_err();
         assert_eq!(error.code(), Code::OutOfRange, "{error:?}");
         client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
     }

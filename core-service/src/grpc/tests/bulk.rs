@@ -40,7 +40,7 @@ async fn a_thousand_of_the_longest_names_fit_into_a_message_either_way_on_both_t
 #[tokio::test]
 async fn a_larger_message_is_refused_and_earlier_lines_of_the_stream_stay() {
     let shop = Shop::open().await;
-    let huge = "x".repeat(methods::MAX_BULK);
+    let huge = "x".repeat(LIMITS.bulk_message);
     let batch = BatchCreatePetsRequest { requests: vec![new_pet(&huge, PetStatus::Sold)] };
     let error = shop.client().batch_create_pets(batch).await.unwrap_err();
     assert_eq!(error.code(), Code::OutOfRange, "{error:?}");
@@ -91,8 +91,7 @@ async fn a_stream_has_its_callers_deadline() {
 #[tokio::test]
 async fn bulk_calls_wait_and_leave_capacity_to_others() {
     let shop = Shop::open().await;
-    let all =
-        shop.core.capacity.chunks.acquire_many(u32::try_from(capacity::MAX_CHUNKS).unwrap()).await.unwrap();
+    let all = shop.core.capacity.chunks.acquire_many(u32::try_from(LIMITS.chunks).unwrap()).await.unwrap();
     let mut client = shop.client();
     let batch = BatchCreatePetsRequest { requests: vec![new_pet("Rex", PetStatus::Sold)] };
     let meanwhile = async {

@@ -108,8 +108,8 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
     // Includes tag and length of each, and larger numbers.
-    let largest = (key + 10) * crate::grpc::key_service::MAX_DIGESTS;
-    assert!(largest <= crate::grpc::key_service::MAX_ANSWER, "{largest} bytes");
+    let largest = (key + 10) * LIMITS.entries;
+    assert!(largest <= LIMITS.keys_answer, "{largest} bytes");
 }
 
 /// Tests an answer of more than 256 KiB, the maximum of other answers.
@@ -129,7 +129,7 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     store.suspend_account(&Actor::LOCAL, &name, Some(reason), START).await.unwrap();
     let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
     assert_eq!(answer.keys.len(), 400);
-    assert!(answer.encoded_len() > MAX_MESSAGE);
+    assert!(answer.encoded_len() > LIMITS.message);
 }
 
 #[tokio::test]

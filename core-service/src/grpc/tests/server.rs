@@ -65,7 +65,7 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
     client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap(); // the connection stands
     let lock = lock_for_writing(&shop.home.url()).await;
     let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
-    while shop.core.capacity.writes.available_permits() == capacity::MAX_CALLS {
+    while shop.core.capacity.writes.available_permits() == LIMITS.calls {
         tokio::task::yield_now().await; // until the call is in flight
     }
     let address = server.address;

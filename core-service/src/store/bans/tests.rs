@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     domain::{AccountName, Plan},
     store::{
-        entity::{stored_moment, timestamp},
+        entity::stored_moment,
         test_support::{Home, new_store},
     },
 };
@@ -56,8 +56,8 @@ impl Shop {
         answer.last_ban.map(|ban| admin::Ban {
             key_id: self.key.to_string(),
             account: "acme".to_owned(),
-            create_time: Some(timestamp(stored_moment(ban.imposed_at_ms))),
-            end_time: Some(timestamp(stored_moment(ban.ends_at_ms))),
+            create_time: Some(stored_moment(ban.imposed_at_ms).to_timestamp()),
+            end_time: Some(stored_moment(ban.ends_at_ms).to_timestamp()),
             origin: ban.origin,
             reason: ban.reason,
         })
@@ -117,8 +117,8 @@ async fn an_operators_change_overrides_bans_from_a_clock_that_is_ahead() {
     let later = ahead.plus(Duration::from_millis(1));
     shop.report(later, 2 * MINUTE).await.unwrap();
     let ban = shop.add(MINUTE, Some("no invoice was paid")).await;
-    assert_eq!(ban.create_time, Some(timestamp(later)));
-    assert_eq!(ban.end_time, Some(timestamp(later.plus(MINUTE))));
+    assert_eq!(ban.create_time, Some(later.to_timestamp()));
+    assert_eq!(ban.end_time, Some(later.plus(MINUTE).to_timestamp()));
     assert_eq!(shop.listed().await, [ban]);
 }
 

@@ -4,7 +4,7 @@ use petstore_clock::UnixMillis;
 use petstore_proto::{admin::v1 as admin, internal::v1 as internal};
 use sea_orm::entity::prelude::*;
 
-use super::{moment_column, stored_moment, timestamp};
+use super::{moment_column, stored_moment};
 use crate::domain::{AccountName, Ban, BanNote, BanOrigin, StatedReason};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -79,8 +79,8 @@ pub(crate) fn ban_message(key_id: String, account: &AccountName, ban: &Ban) -> a
     admin::Ban {
         key_id,
         account: account.to_string(),
-        create_time: Some(timestamp(ban.from)),
-        end_time: Some(timestamp(ban.until)),
+        create_time: Some(ban.from.to_timestamp()),
+        end_time: Some(ban.until.to_timestamp()),
         origin,
         reason,
     }

@@ -190,11 +190,11 @@ async fn refusals_are_counted_by_cause() {
 #[tokio::test]
 async fn minutes_are_stored_for_a_day() {
     let (store, _home) = new_store().await;
-    let old = now().minus(Minute::KEPT + 1);
+    let old = now().minus(Minute::PER_DAY + 1);
     let minutes = vec![
         minute_row(ACCOUNT, 1, old, 1),
         minute_row(AccountId(8), 2, old, 1),
-        minute_row(ACCOUNT, 1, now().minus(Minute::KEPT), 1),
+        minute_row(ACCOUNT, 1, now().minus(Minute::PER_DAY), 1),
     ];
     let refusal_counts = vec![
         RefusalCount { minute: old, cause: RefusalCause::InvalidKey, requests: 1 },

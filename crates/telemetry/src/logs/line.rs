@@ -4,10 +4,9 @@
 use std::{
     fmt,
     sync::{Mutex, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
-use jiff::Timestamp as Moment;
+use petstore_clock::{UnixMillis, machine_time};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     field::{RecordFields, VisitOutput},
@@ -31,8 +30,7 @@ struct Second {
 
 impl FormatTime for Timestamp {
     fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
-        #[expect(clippy::disallowed_methods, reason = "a line is written when it is by the machine's clock")]
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = machine_time();
         let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if second.since_epoch != now.as_secs() || second.text.is_empty() {
             *second = Second::new(now.as_secs());
@@ -44,8 +42,7 @@ impl FormatTime for Timestamp {
 
 impl Second {
     fn new(since_epoch: u64) -> Self {
-        let moment = i64::try_from(since_epoch).ok().and_then(|second| Moment::from_second(second).ok());
-        let mut text = moment.unwrap_or(Moment::MAX).to_string();
+        let mut text = UnixMillis::from_secs(since_epoch).to_string();
         text.truncate(text.trim_end_matches('Z').len());
         Self { since_epoch, text }
     }

@@ -1,11 +1,8 @@
 //! Metrics of this process from the kernel (Linux: `/proc`), under the names that all Prometheus clients use.
 
-use std::{
-    fs, io,
-    sync::OnceLock,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{fs, io, sync::OnceLock};
 
+use petstore_clock::machine_time;
 use prometheus::{Counter, Gauge, core::Collector};
 
 use super::{Collectors, Sampled, made};
@@ -34,16 +31,8 @@ pub fn process() -> Collectors {
 fn start_time() -> Box<dyn Collector> {
     static STARTED: OnceLock<f64> = OnceLock::new();
     let gauge = made(Gauge::new("process_start_time_seconds", "When the process started, in Unix seconds."));
-    gauge.set(*STARTED.get_or_init(now));
+    gauge.set(*STARTED.get_or_init(|| machine_time().as_secs_f64()));
     Box::new(gauge)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the start time is the machine's, not that of a clock that a test moves"
-)]
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 fn sampled(name: &str, help: &str, read: fn() -> io::Result<f64>) -> Box<dyn Collector> {
@@ -119,7 +108,7 @@ mod tests {
     fn the_start_time_is_recent_and_constant() {
         let shown = || start_time().collect()[0].get_metric()[0].get_gauge().get_value();
         let first = shown();
-        let age = now() - first;
+        let age = machine_time().as_secs_f64() - first;
         assert!((0.0..60.0).contains(&age), "{age}");
         assert!((shown() - first).abs() < f64::EPSILON, "{first}");
     }

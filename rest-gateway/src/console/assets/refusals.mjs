@@ -7,8 +7,6 @@ import { moment, number } from "./format.mjs";
 import { accountLink, details, field, head, keyLink, tag } from "./view.mjs";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-const ACCOUNT = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
-const REQUEST_ID = /^[A-Za-z0-9._-]{8,64}$/;
 
 export async function refusalsPage({ parameters }) {
   const subject = (parameters.get("subject") ?? "").trim();
@@ -26,14 +24,14 @@ async function answer(subject) {
   return [...explanations.map(explanation), note && notice(note, "")].filter(Boolean);
 }
 
-// The answer for the first kind of subject that this may be: a UUID is a key's identifier, or that of a request.
+// The answer for the first kind of subject that this is: a UUID is a key's identifier, or that of a request. The admin
+// API answers 400 if the text cannot name a subject of a kind, and 404 if it names none.
 async function firstKnown(subject) {
-  const kinds = [UUID.test(subject) && "keyId", !UUID.test(subject) && ACCOUNT.test(subject) && "account", REQUEST_ID.test(subject) && "requestId"].filter(Boolean);
-  for (const kind of kinds) {
+  for (const kind of [UUID.test(subject) ? "keyId" : "account", "requestId"]) {
     try {
       return await explainRefusal({ [kind]: subject });
     } catch (error) {
-      if (error.status !== 404) throw error;
+      if (error.status !== 400 && error.status !== 404) throw error;
     }
   }
   return { note: `There is no account, no key and no request that is called ${subject}.` };

@@ -2,7 +2,7 @@ use super::*;
 use crate::{keys::Plan, rate_limit::Quota, usage::refusals};
 
 const DAY: i64 = 20_777;
-const MINUTE: i64 = DAY * MINUTES_OF_DAY + 5;
+const MINUTE: i64 = DAY * Minute::PER_DAY + 5;
 
 fn ledger() -> Ledger {
     Ledger::new("run".to_owned())
@@ -104,7 +104,7 @@ fn a_long_outage_of_the_core_does_not_fill_the_memory() {
     while ledger.unreported(0).waiting.iter().any(|day| day.succeeded > 0) {
         let report = ledger.next_report().unwrap();
         assert!(
-            report.requests.iter().all(|row| !row.key_id.is_empty() || row.minute == DAY * MINUTES_OF_DAY)
+            report.requests.iter().all(|row| !row.key_id.is_empty() || row.minute == DAY * Minute::PER_DAY)
         );
         ledger.answered(report.number);
     }
