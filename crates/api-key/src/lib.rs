@@ -25,20 +25,21 @@
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
+use rand::distr::{Alphanumeric, Distribution};
 use sha2::{Digest, Sha256};
 
 mod bearer;
-mod form;
-mod operator_token;
 mod page_token;
-mod service_token;
+mod tokens;
 
 pub use bearer::{BearerError, bearer};
-pub use operator_token::OperatorToken;
 pub use page_token::{List, PageToken};
-pub use service_token::{InvalidServiceToken, ServiceToken};
+pub use tokens::{InvalidServiceToken, OperatorToken, ServiceToken};
 
-const KEY_LEN: usize = "pet_live_".len() + form::SECRET_LEN;
+/// Length of the part after the prefix of a key or token.
+const SECRET_LEN: usize = 30 + CHECKSUM_LEN;
+const CHECKSUM_LEN: usize = 6;
+const KEY_LEN: usize = "pet_live_".len() + SECRET_LEN;
 
 /// Prefixes of keys and of operators' tokens.
 const PREFIXES: [&str; 4] = [
@@ -115,7 +116,9 @@ impl ApiKey {
     /// Generates a new key of the environment.
     #[must_use]
     pub fn generate(environment: Environment) -> Self {
-        Self(form::generate(environment.key_prefix()))
+        let mut key = [0; KEY_LEN];
+        key.copy_from_slice(generate(environment.key_prefix()).as_bytes());
+        Self(key)
     }
 
     /// Parses a key. Returns `None` if its form or checksum is wrong. The key need not exist.
@@ -132,7 +135,8 @@ impl ApiKey {
     #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
         let prefixes = Environment::ALL.map(Environment::key_prefix);
-        prefixes.into_iter().find_map(|prefix| form::parse(prefix, written)).map(Self)
+        let is_key = prefixes.into_iter().any(|prefix| is_whole(prefix, written));
+        if is_key { written.as_bytes().try_into().ok().map(Self) } else { None }
     }
 
     /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not
@@ -171,6 +175,35 @@ impl ApiKey {
     pub fn expose(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII
     }
+}
+
+/// Returns a new key or token, from a CSPRNG that the operating system seeds.
+fn generate(prefix: &str) -> String {
+    let random = Alphanumeric.sample_iter(rand::rng()).take(SECRET_LEN - CHECKSUM_LEN).map(char::from);
+    let mut secret: String = prefix.chars().chain(random).collect();
+    let sum = checksum(&secret);
+    secret.extend(sum.map(char::from));
+    secret
+}
+
+/// Returns `true` for a key or token with this prefix whose length, characters and checksum are right.
+fn is_whole(prefix: &str, written: &str) -> bool {
+    let is_secret =
+        |secret: &str| secret.len() == SECRET_LEN && secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let signed_and_sum = written.split_at_checked(prefix.len() + SECRET_LEN - CHECKSUM_LEN);
+    written.strip_prefix(prefix).is_some_and(is_secret)
+        && signed_and_sum.is_some_and(|(signed, sum)| sum.as_bytes() == checksum(signed))
+}
+
+/// Returns the CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².
+fn checksum(signed: &str) -> [u8; CHECKSUM_LEN] {
+    let mut rest = crc32fast::hash(signed.as_bytes());
+    let mut digits = [0; CHECKSUM_LEN];
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits
 }
 
 /// Returns the end of the prefix of the first key or token in the text.

@@ -10,14 +10,13 @@
 
 mod exposition;
 mod process;
-mod sampled;
 
 pub use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, core::Collector,
 };
-use prometheus::{HistogramOpts, Opts};
+use prometheus::{HistogramOpts, Opts, core::Desc, proto::MetricFamily};
 
-pub use self::{exposition::Exposition, process::process, sampled::Sampled};
+pub use self::{exposition::Exposition, process::process};
 
 /// Metrics of a part. Clones share their values.
 pub type Collectors = Vec<Box<dyn Collector>>;
@@ -62,4 +61,33 @@ pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
 )]
 fn made<T>(metric: prometheus::Result<T>) -> T {
     metric.expect("a metric with a name that Prometheus allows")
+}
+
+/// Metric whose value is set just before it is shown.
+#[derive(Debug)]
+pub struct Sampled<M, S> {
+    metric: M,
+    sample: S,
+}
+
+impl<M, S> Sampled<M, S>
+where
+    M: Collector + 'static,
+    S: Fn(&M) + Send + Sync + 'static,
+{
+    /// Returns the metric with the function that sets its value. The function must not wait for anything.
+    pub fn boxed(metric: M, sample: S) -> Box<dyn Collector> {
+        Box::new(Self { metric, sample })
+    }
+}
+
+impl<M: Collector, S: Fn(&M) + Send + Sync> Collector for Sampled<M, S> {
+    fn desc(&self) -> Vec<&Desc> {
+        self.metric.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        (self.sample)(&self.metric);
+        self.metric.collect()
+    }
 }

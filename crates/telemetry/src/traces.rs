@@ -12,19 +12,20 @@
 
 mod export;
 pub mod grpc;
-mod propagation;
 mod span;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
+use http::{HeaderMap, HeaderValue};
 use opentelemetry::{
     Context,
+    propagation::TextMapPropagator,
     trace::{TraceContextExt, Tracer},
 };
 pub use opentelemetry::{KeyValue, trace::SpanKind};
-use opentelemetry_sdk::trace::SdkTracer;
+use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 
 pub use self::{
     export::{Exporter, ExporterSettings, InvalidEndpoint, OtlpEndpoint, SpanMetrics},
@@ -54,19 +55,38 @@ impl Traces {
     /// Begins the span of a request that came in. Its header fields may name the span that it belongs to
     /// (`traceparent`, W3C Trace Context).
     #[must_use]
-    pub fn request(
-        &self,
-        headers: &http::HeaderMap,
-        root: Root,
-        name: impl FnOnce() -> Cow<'static, str>,
-    ) -> Span {
+    pub fn request(&self, headers: &HeaderMap, root: Root, name: impl FnOnce() -> Cow<'static, str>) -> Span {
         let Some(tracer) = &self.0 else { return Span::none() };
-        let parent = propagation::read(headers);
+        let parent = read_parent(headers);
         if root == Root::Never && !parent.has_active_span() {
             return Span::none();
         }
         let begun =
             tracer.span_builder(name()).with_kind(SpanKind::Server).start_with_context(tracer, &parent);
         Span::of(Context::new().with_value(tracer.clone()).with_span(begun))
+    }
+}
+
+/// Name of the header field with the parent of a span (W3C Trace Context). `tracestate` is neither read nor
+/// passed on: its sender may put anything into it, and it would be recorded.
+const TRACEPARENT: &str = "traceparent";
+
+/// Returns the span that the header fields name, or an empty context.
+fn read_parent(headers: &HeaderMap) -> Context {
+    let mut fields = headers.get_all(TRACEPARENT).into_iter();
+    let named = match (fields.next(), fields.next()) {
+        (Some(only), None) => only.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    let carrier = HashMap::from([(TRACEPARENT.to_owned(), named.to_owned())]);
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier)
+}
+
+/// Writes the context's span into the header fields.
+fn write_parent(context: &Context, headers: &mut HeaderMap) {
+    let mut carrier = HashMap::new();
+    TraceContextPropagator::new().inject_context(context, &mut carrier);
+    if let Some(value) = carrier.remove(TRACEPARENT).and_then(|value| HeaderValue::try_from(value).ok()) {
+        headers.insert(TRACEPARENT, value);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -11,7 +10,7 @@ use prometheus::{Registry, TextEncoder, core::Desc};
 use super::Collectors;
 
 /// Metrics that are shown together. Clones show the same metrics.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Exposition {
     shown: Registry,
     /// Row of the table for each metric.
@@ -67,12 +66,6 @@ fn row(metric: &Desc) -> String {
     };
     let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
     format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "))
-}
-
-impl fmt::Debug for Exposition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exposition").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 //! If the queue is full, a span is dropped, and counted like those that the receiver did not accept.
 
 mod counted;
-mod endpoint;
 
-use std::{fmt, time::Duration};
+use std::{str::FromStr, time::Duration};
 
+use http::Uri;
 use opentelemetry::{KeyValue, trace::TracerProvider};
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{
@@ -16,23 +16,12 @@ use opentelemetry_sdk::{
     trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider},
 };
 
+pub use self::counted::SpanMetrics;
 use self::counted::{CountedExporter, CountedProcessor};
-pub use self::{
-    counted::SpanMetrics,
-    endpoint::{InvalidEndpoint, OtlpEndpoint},
-};
 use super::Traces;
 
 /// Maximum number of spans that wait to be sent, including those in flight: about a megabyte.
 const QUEUE: usize = 2_048;
-/// Maximum number of spans in one message.
-const BATCH: usize = 512;
-/// Interval between two messages.
-const SEND_INTERVAL: Duration = Duration::from_secs(1);
-/// Time in which the receiver must accept a message.
-const SEND_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time to send the last spans when the process ends.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Settings of the span exporter.
 #[derive(Clone, Debug)]
@@ -48,6 +37,7 @@ pub struct ExporterSettings {
 }
 
 /// Exporter that sends spans until it is stopped.
+#[derive(Debug)]
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
@@ -62,12 +52,12 @@ impl Exporter {
         let exporter = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint.as_str())
-            .with_timeout(SEND_TIMEOUT)
+            .with_timeout(Duration::from_secs(3))
             .build()?;
         let config = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE)
-            .with_max_export_batch_size(BATCH)
-            .with_scheduled_delay(SEND_INTERVAL)
+            .with_max_export_batch_size(512)
+            .with_scheduled_delay(Duration::from_secs(1))
             .build();
         let processor = CountedProcessor::new(QUEUE, metrics, |counts| {
             BatchSpanProcessor::new(CountedExporter::new(exporter, counts), config)
@@ -96,14 +86,58 @@ impl Exporter {
 
     /// Sends the queued spans, for at most a second, and stops. Blocks the thread.
     pub fn stop(self) {
-        if let Err(error) = self.0.shutdown_with_timeout(SHUTDOWN_TIMEOUT) {
+        if let Err(error) = self.0.shutdown_with_timeout(Duration::from_secs(1)) {
             tracing::debug!(%error, "the last spans were not sent");
         }
     }
 }
 
-impl fmt::Debug for Exporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exporter").finish_non_exhaustive()
+/// Address of the gRPC port of an OTLP receiver, such as an OpenTelemetry collector beside the service:
+/// `http://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpEndpoint(String);
+
+/// Error of a text that is not such an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the gRPC port of an OTLP receiver, such as http://127.0.0.1:4317, without user and path")]
+pub struct InvalidEndpoint;
+
+impl OtlpEndpoint {
+    /// Returns the address as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for OtlpEndpoint {
+    type Err = InvalidEndpoint;
+
+    fn from_str(written: &str) -> Result<Self, InvalidEndpoint> {
+        let uri: Uri = written.parse().map_err(|_| InvalidEndpoint)?;
+        let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+        let is_plain = uri.path_and_query().is_none_or(|path| path == "/");
+        if uri.scheme_str() == Some("http") && !authority.is_empty() && !authority.contains('@') && is_plain {
+            Ok(Self(written.to_owned()))
+        } else {
+            Err(InvalidEndpoint)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_host_and_a_port_over_http() {
+        for written in ["http://127.0.0.1:4317", "http://[::1]:4317/", "http://collector"] {
+            assert_eq!(written.parse::<OtlpEndpoint>().unwrap().as_str(), written);
+        }
+        for written in
+            ["", "127.0.0.1:4317", "https://h:1", "http://", "http://u:p@h:1", "http://h:1/v1/traces", "h"]
+        {
+            assert_eq!(written.parse::<OtlpEndpoint>(), Err(InvalidEndpoint), "{written}");
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    fmt,
     future::Future,
     pin::Pin,
     task::{self, Poll},
@@ -16,12 +15,13 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::SdkTracer;
 
-use super::propagation;
+use super::write_parent;
 
 /// One part of a request's work, from its creation until it is dropped, even if the work is abandoned.
 ///
 /// It may be empty, if traces are off. It may also belong to a trace that is not recorded, and is then only
 /// propagated.
+#[derive(Debug)]
 pub struct Span(Option<Context>);
 
 impl Span {
@@ -92,10 +92,10 @@ impl Span {
     /// Writes this span into a request to another service as the parent; if it is empty, the current one.
     pub fn write(&self, headers: &mut HeaderMap) {
         match &self.0 {
-            Some(context) => propagation::write(context, headers),
+            Some(context) => write_parent(context, headers),
             None => Context::map_current(|current| {
                 if current.has_active_span() {
-                    propagation::write(current, headers);
+                    write_parent(current, headers);
                 }
             }),
         }
@@ -107,6 +107,7 @@ impl Span {
 }
 
 /// Handle of the current span, for another task that continues its work.
+#[derive(Debug)]
 pub struct Current(Option<Context>);
 
 impl Current {
@@ -119,12 +120,6 @@ impl Current {
     /// Runs the future as that span's work.
     pub fn within<F: Future>(&self, work: F) -> Within<F> {
         Within { work, span: self.0.clone() }
-    }
-}
-
-impl fmt::Debug for Current {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Current").field("is_none", &self.0.is_none()).finish_non_exhaustive()
     }
 }
 
@@ -154,14 +149,9 @@ impl Drop for Span {
     }
 }
 
-impl fmt::Debug for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Span").field("is_none", &self.0.is_none()).finish_non_exhaustive()
-    }
-}
-
 pin_project_lite::pin_project! {
     /// Future whose current span is a [`Span`].
+    #[derive(Debug)]
     pub struct Within<F> {
         #[pin]
         work: F,
@@ -176,11 +166,5 @@ impl<F: Future> Future for Within<F> {
         let this = self.project();
         let _current = this.span.clone().map(Context::attach);
         this.work.poll(cx)
-    }
-}
-
-impl<F> fmt::Debug for Within<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Within").finish_non_exhaustive()
     }
 }

@@ -111,6 +111,30 @@ async fn the_sender_decides_about_tracing_and_otherwise_the_ratio() {
     assert_eq!(spans.len(), 1, "{spans:?}");
 }
 
+/// Look-ups that wait at the same moment share a call of `ResolveKeys`. If that ran in a task of its own, it
+/// would belong to no request, and have no span.
+#[tokio::test]
+async fn look_ups_that_share_a_call_are_part_of_a_request_that_waits_for_one() {
+    const RESOLVE: &str = "petstore.internal.v1.KeyService/ResolveKeys";
+    let receiver = TraceReceiver::start().await;
+    let shop = shop_traced(&receiver, "1").await;
+    let account = shop.account_on(Plan::Free).await;
+    let clients = join_all((0..8).map(|_| shop.client_of(&account))).await;
+    join_all(clients.iter().map(|client| client.get("/v1/pets"))).await;
+    let spans = eventually(Duration::from_mins(1), async || {
+        let spans = receiver.spans();
+        let requests = spans.iter().filter(|span| span.span.name == "GET /v1/pets").count();
+        if requests == 8 { Ok(spans) } else { Err(format!("{requests} requests")) }
+    })
+    .await;
+    let parent = |of: &ReceivedSpan| spans.iter().find(|span| span.span.span_id == of.span.parent_span_id);
+    let calls: Vec<_> = spans.iter().filter(|span| span.span.name == RESOLVE).collect();
+    let parents: Vec<_> = calls.iter().map(|call| parent(call).map(|span| &*span.span.name)).collect();
+    let of_gateway = parents.iter().filter(|parent| **parent == Some("GET /v1/pets")).count();
+    let of_core = parents.iter().filter(|parent| **parent == Some(RESOLVE)).count();
+    assert!(of_gateway > 0 && of_gateway == of_core && of_gateway + of_core == calls.len(), "{parents:?}");
+}
+
 #[tokio::test]
 async fn a_failure_of_the_service_is_marked_with_its_code() {
     let receiver = TraceReceiver::start().await;

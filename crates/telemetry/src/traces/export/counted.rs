@@ -1,7 +1,6 @@
 //! Counts of spans: sent, failed and dropped.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -94,6 +93,7 @@ impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
 }
 
 /// Exporter that counts the spans it sends.
+#[derive(Debug)]
 pub(super) struct CountedExporter<E> {
     exporter: E,
     counts: Counts,
@@ -133,12 +133,6 @@ impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
 
     fn set_resource(&mut self, resource: &Resource) {
         self.exporter.set_resource(resource);
-    }
-}
-
-impl<E> fmt::Debug for CountedExporter<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountedExporter").finish_non_exhaustive()
     }
 }
 
