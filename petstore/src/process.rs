@@ -53,7 +53,7 @@ pub enum StartError {
     #[error("--database-url: {0}")]
     Store(#[from] OpenError),
     /// The first API key or operator token of a new store cannot be created or written.
-    #[error("cannot keep the first {secret} in {}", file.display())]
+    #[error("cannot write the first {secret} to {}", file.display())]
     FirstSecret {
         /// Name of the secret.
         secret: &'static str,
@@ -71,9 +71,9 @@ pub(crate) enum ProcessError {
     Start(#[from] StartError),
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
-    #[error("{part} ended")]
+    #[error("{part} ended unexpectedly")]
     PartEnded { part: &'static str, source: Option<io::Error> },
-    #[error("ended at once by a second signal")]
+    #[error("stopped at once by a second signal; requests in flight were lost")]
     Interrupted,
 }
 

@@ -64,7 +64,10 @@ async fn a_second_signal_ends_the_service_without_waiting() {
     .await;
     let exit = server.ended().await;
     assert_eq!(exit.code, Some(1), "{exit:?}");
-    assert!(exit.stderr.ends_with("error: ended at once by a second signal\n"), "{exit:?}");
+    assert!(
+        exit.stderr.ends_with("error: stopped at once by a second signal; requests in flight were lost\n"),
+        "{exit:?}"
+    );
 }
 
 #[tokio::test]
