@@ -84,6 +84,14 @@ async fn key_without_limits(installation: &Installation) -> String {
         .to_owned()
 }
 
+/// Returns the memory of the process in bytes, by its name in `/proc/PID/status`: `VmRSS`, or `RssAnon` for
+/// that which is in no file.
+fn memory(server: &Server, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
 /// Returns the value of a metric without labels.
 async fn metric(server: &Server, name: &str) -> u64 {
     let metrics = server.admin().get("/metrics").await;

@@ -103,24 +103,33 @@ fn cited_sections(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns the numbers of the contract's clauses: `7`, `7.3`, and `7.3.6` for an item of its list.
+fn clauses() -> BTreeSet<String> {
+    let (mut section, mut clauses) = (String::new(), BTreeSet::new());
+    for line in read("docs/contract.md").lines() {
+        let is_heading = line.starts_with('#');
+        let number = line.trim_start_matches(['#', ' ']).split(' ').next().unwrap_or_default();
+        let number = number.trim_end_matches('.');
+        if number.is_empty() || number.contains(|c: char| !(c.is_ascii_digit() || c == '.')) {
+            continue;
+        }
+        if is_heading {
+            number.clone_into(&mut section);
+        }
+        let is_item = !is_heading && !number.contains('.');
+        clauses.insert(if is_item { format!("{section}.{number}") } else { number.to_owned() });
+    }
+    clauses
+}
+
 #[test]
 fn the_code_cites_sections_of_the_contract_that_exist() {
-    let contract = read("docs/contract.md");
-    let sections: BTreeSet<_> = contract
-        .lines()
-        .map(|line| line.trim_start_matches('#').trim_start())
-        .filter_map(|line| line.split(' ').next())
-        .map(|number| number.trim_end_matches('.'))
-        .filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
-        .collect();
-    let mut cited = 0;
+    let (clauses, mut cited) = (clauses(), 0);
     for folder in ["core-service/src", "rest-gateway/src", "petstore/src"] {
         for (path, code) in files(folder) {
             for section in cited_sections(&code) {
-                assert!(
-                    sections.contains(section),
-                    "{path} cites {section:?} of the contract, which is not there"
-                );
+                let exists = clauses.contains(section);
+                assert!(exists, "{path} cites {section:?} of the contract, which is not there");
                 cited += 1;
             }
         }
@@ -128,21 +137,70 @@ fn the_code_cites_sections_of_the_contract_that_exist() {
     assert!(cited > 25, "only {cited} citations were found");
 }
 
-#[test]
-fn the_security_page_names_tests_that_exist() {
-    let tests: BTreeSet<_> = files("petstore/tests/it")
-        .into_iter()
-        .flat_map(|(path, code)| {
-            let module =
-                path.trim_start_matches("petstore/tests/it/").trim_end_matches(".rs").replace('/', "::");
-            let names = code.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
-            names.map(|name| format!("{module}::{name}")).collect::<Vec<_>>()
-        })
-        .collect();
-    let page = read("docs/security.md");
-    let named: Vec<_> = page.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect();
-    assert!(named.len() > 25, "only {} tests are named", named.len());
-    for name in named {
-        assert!(tests.contains(name), "docs/security.md names {name}, which is no test");
+/// Folders with tests that pages may name.
+const TESTED: [&str; 6] = [
+    "core-service/src",
+    "migrations/src",
+    "petstore/src",
+    "petstore/tests/it",
+    "rest-gateway/src",
+    "testing/testkit/src",
+];
+
+/// Returns the name of every test, as `cargo test` writes it.
+fn tests() -> BTreeSet<String> {
+    let mut tests = BTreeSet::new();
+    for folder in TESTED {
+        for (path, code) in files(folder) {
+            let modules = path[folder.len() + 1..].trim_end_matches(".rs").split('/');
+            let mut modules: Vec<_> = modules.filter(|part| !["lib", "main", "mod"].contains(part)).collect();
+            let (code, inline) = code.split_once("\nmod tests {").unwrap_or((&code, ""));
+            for code in [code, inline] {
+                for after in ["#[test]", "#[tokio::test"].iter().flat_map(|mark| code.split(mark).skip(1)) {
+                    let name = after.split("fn ").nth(1).and_then(|rest| rest.split('(').next());
+                    tests.insert(modules.iter().copied().chain(name).collect::<Vec<_>>().join("::"));
+                }
+                modules.push("tests");
+            }
+        }
     }
+    tests
+}
+
+/// Returns the tests that a text names, in code type.
+fn named_tests(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect()
+}
+
+#[test]
+fn pages_name_tests_that_exist() {
+    let tests = tests();
+    for page in ["docs/security.md", "docs/reliability.md"] {
+        let text = read(page);
+        let named = named_tests(&text);
+        assert!(named.len() > 25, "only {} tests are named in {page}", named.len());
+        for name in named {
+            assert!(tests.contains(name), "{page} names {name}, which is no test");
+        }
+    }
+}
+
+#[test]
+fn every_fault_of_the_reliability_page_has_a_test_and_a_clause_of_the_contract() {
+    let (clauses, mut faults) = (clauses(), 0);
+    let page = read("docs/reliability.md");
+    for row in page.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [fault, _, _, promise, _, tests] = cells[..] else { panic!("not six cells: {row}") };
+        if promise.is_empty() {
+            continue; // it names the rows below
+        }
+        assert!(!named_tests(tests).is_empty(), "{fault}: no test is named");
+        let cited = promise.rsplit_once('(').and_then(|(_, cited)| cited.strip_suffix(')'));
+        for clause in cited.into_iter().flat_map(|cited| cited.split(", ")) {
+            assert!(clauses.contains(clause), "{fault}: the contract has no clause {clause}");
+            faults += 1;
+        }
+    }
+    assert!(faults > 40, "only {faults} clauses were cited");
 }

@@ -1,9 +1,9 @@
 //! Bounds that keep one caller of the gRPC port from harming all others.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use petstore_testkit::{
-    Client, Plan, Server, TestShop, eventually,
+    Client, Plan, TestShop, eventually,
     grpc::{self, Code, Status, pb},
 };
 use serde_json::json;
@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{petstore, serve};
+use crate::{memory, petstore, serve};
 
 /// Maximum number of concurrent calls on one connection.
 const MOST_STREAMS: usize = 256;
@@ -99,7 +99,7 @@ async fn calls_with_an_incomplete_message_time_out_and_free_their_memory() {
     let server = installation.start(&serve(&[])).await;
     let mut others = grpc::pet_store(server.address("gRPC")).await;
     others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
-    let (before, begin) = (memory(&server), Instant::now());
+    let (before, begin) = (memory(&server, "VmRSS"), Instant::now());
     let mut calls = JoinSet::new();
     for _ in 0..2 {
         let channel = grpc::channel(server.address("gRPC")).await;
@@ -118,7 +118,7 @@ async fn calls_with_an_incomplete_message_time_out_and_free_their_memory() {
             assert_overloaded(&status);
             overloaded += 1;
         }
-        let grown = memory(&server).saturating_sub(before);
+        let grown = memory(&server, "VmRSS").saturating_sub(before);
         assert!(grown < MAX_GROWTH, "{} KiB more are in use", grown >> 10);
         if calls.len().is_multiple_of(10) {
             others.list_pets(pb::ListPetsRequest::default()).await.unwrap();
@@ -140,11 +140,4 @@ fn assert_overloaded(status: &Status) {
         (Code::Unavailable, "OVERLOADED"),
         "{status:?}"
     );
-}
-
-/// Returns the memory of the process, in bytes.
-fn memory(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }

@@ -6,7 +6,7 @@ mod floods;
 mod frames;
 mod malformed;
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use petstore_testkit::{
     Authority, Client, Installation, Protocol, Server, Tls,
@@ -18,7 +18,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{FIRST_KEY, petstore, serve};
+use crate::{FIRST_KEY, memory, petstore, serve};
 
 /// Timeout of another client's answer meanwhile. It is generous: the machine may be busy with other tests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -123,22 +123,15 @@ impl Target {
     /// memory leaks.
     async fn withstands(&self, name: &str, attack: impl Future<Output = ()> + Send + 'static) {
         self.serves_others().await;
-        let before = self.memory();
+        let before = memory(&self.server, "VmRSS");
         let attack = tokio::spawn(attack);
         while !attack.is_finished() {
             self.serves_others().await;
         }
         attack.await.unwrap();
         self.serves_others().await;
-        let grown = self.memory().saturating_sub(before);
+        let grown = memory(&self.server, "VmRSS").saturating_sub(before);
         assert!(grown < MEMORY, "{name} at {:?}: {} KiB more are in use", self.port, grown >> 10);
-    }
-
-    /// Returns the memory of the process, in bytes.
-    fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
-        let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        kibibytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// Checks that the service ends gracefully, and not much later than at the end of its drain.

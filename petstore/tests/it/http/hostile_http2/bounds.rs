@@ -12,6 +12,7 @@ use super::{
         SETTINGS, WINDOW_UPDATE, frame, greeting, page_request, unfinished_request,
     },
 };
+use crate::memory;
 
 /// Timeout of closing a connection whose peer reads nothing, far longer than necessary.
 const CLOSE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -103,7 +104,7 @@ async fn a_peer_that_reads_nothing_is_closed() {
 async fn half_a_greeting_delays_neither_others_nor_the_stop() {
     for port in Port::ALL {
         let target = Target::open(port).await;
-        let before = target.memory();
+        let before = memory(&target.server, "VmRSS");
         let mut half = Vec::new();
         for number in 0..200 {
             let mut wire = target.connect().await;
@@ -113,7 +114,7 @@ async fn half_a_greeting_delays_neither_others_nor_the_stop() {
             half.push(wire);
         }
         target.serves_others().await;
-        let grown = target.memory().saturating_sub(before);
+        let grown = memory(&target.server, "VmRSS").saturating_sub(before);
         assert!(grown < super::MEMORY, "{port:?}: {} KiB more are in use", grown >> 10);
         target.ends_in_order().await;
     }
