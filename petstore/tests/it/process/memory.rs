@@ -115,7 +115,7 @@ async fn send_wave(server: &Server, key: &str) -> usize {
     ] {
         for _ in 0..BROKEN {
             let mut stream = raw::connect(port).await;
-            let _ = stream.write_all(begun.as_bytes()).await; // an error: the admin port has closed it for another
+            let _ = stream.write_all(begun.as_bytes()).await; // an error: it was closed for another
             broken.push(stream);
         }
     }

@@ -5,6 +5,7 @@ mod engines;
 mod lost_pets;
 mod postgres_outages;
 mod postgres_tls;
+mod power_cuts;
 mod replicas;
 mod sqlite_faults;
 mod waiting_writes;
