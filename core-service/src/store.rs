@@ -97,13 +97,15 @@ impl Store {
     /// # Errors
     ///
     /// If the store cannot be opened.
-    pub async fn open(url: &DatabaseUrl, options: OpenOptions) -> Result<Self, OpenError> {
-        // Boxed: each is many futures deep, and the types of what awaits them would grow past the compiler's
-        // bounds.
-        match url.location() {
-            DatabaseLocation::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
-            DatabaseLocation::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
-        }
+    #[must_use]
+    pub fn open(url: &DatabaseUrl, options: OpenOptions) -> BoxFuture<'_, Result<Self, OpenError>> {
+        Box::pin(async move {
+            // Boxed, too: each is many futures deep, and their types would grow past the compiler's bounds.
+            match url.location() {
+                DatabaseLocation::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
+                DatabaseLocation::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
+            }
+        })
     }
 
     /// Returns the store with a cache of the `pets` pets that were read last, for a minute each. By default,
@@ -153,11 +155,14 @@ impl Store {
 
     /// Closes every connection once the calls in flight are done, or after 5 s. The writer is closed last,
     /// since it checkpoints a SQLite file.
-    pub async fn close(self) {
-        if !self.health.is_replaced() && !self.health.is_file_in_place().await {
-            self.give_up_file().await;
-        }
-        self.close_connections().await;
+    #[must_use]
+    pub fn close(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if !self.health.is_replaced() && !self.health.is_file_in_place().await {
+                self.give_up_file().await;
+            }
+            self.close_connections().await;
+        })
     }
 
     async fn close_connections(&self) {
@@ -217,9 +222,12 @@ impl Store {
     /// # Errors
     ///
     /// [`PetStoreError::Unavailable`] if it does not answer.
-    pub async fn ping(&self) -> Result<(), PetStoreError> {
-        let revision = entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
-        self.all(revision).await.map(drop)
+    #[must_use]
+    pub fn ping(&self) -> BoxFuture<'_, Result<(), PetStoreError>> {
+        Box::pin(async move {
+            let revision = entity::revision::Entity::find().filter(entity::revision::Column::Id.eq(1));
+            self.all(revision).await.map(drop)
+        })
     }
 
     /// Returns the name that the store was given when it was created, or when it was migrated to the first

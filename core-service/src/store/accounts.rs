@@ -1,5 +1,6 @@
 //! Accounts in the database.
 
+use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::{Set, Unchanged},
@@ -46,8 +47,9 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn has_accounts(&self) -> Result<bool, PetStoreError> {
-        Ok(!self.all(account::Entity::find().limit(1)).await?.is_empty())
+    #[must_use]
+    pub fn has_accounts(&self) -> BoxFuture<'_, Result<bool, PetStoreError>> {
+        Box::pin(async move { Ok(!self.all(account::Entity::find().limit(1)).await?.is_empty()) })
     }
 
     /// Returns a page of accounts, newest first, with one more than the page has. With the first page comes

@@ -1,5 +1,6 @@
 //! API keys in the database.
 
+use futures_util::future::BoxFuture;
 use std::time::Duration;
 
 use petstore_api_key::{ApiKey, Environment};
@@ -62,22 +63,26 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn create_first_account(
-        &self,
-        key: &ApiKey,
+    #[must_use]
+    pub fn create_first_account<'a>(
+        &'a self,
+        key: &'a ApiKey,
         now: UnixMillis,
-    ) -> Result<Option<ApiKeyRecord>, PetStoreError> {
-        let (name, row) = (AccountName::parse("first")?, key_row(key, None, None, now));
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                    return Ok(None);
-                }
-                let account = accounts::insert(transaction, &Actor::LOCAL, &name, Plan::Free, now).await?;
-                insert(transaction, &Actor::LOCAL, account, row, now).await.map(Some)
+    ) -> BoxFuture<'a, Result<Option<ApiKeyRecord>, PetStoreError>> {
+        Box::pin(async move {
+            let (name, row) = (AccountName::parse("first")?, key_row(key, None, None, now));
+            self.transaction(move |transaction| {
+                Box::pin(async move {
+                    if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                        return Ok(None);
+                    }
+                    let account =
+                        accounts::insert(transaction, &Actor::LOCAL, &name, Plan::Free, now).await?;
+                    insert(transaction, &Actor::LOCAL, account, row, now).await.map(Some)
+                })
             })
+            .await
         })
-        .await
     }
 
     /// Returns `true` if an account has this key, in any state.
@@ -85,9 +90,12 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn has_key(&self, key: &ApiKey) -> Result<bool, PetStoreError> {
-        let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
-        Ok(!self.all(find).await?.is_empty())
+    #[must_use]
+    pub fn has_key<'a>(&'a self, key: &'a ApiKey) -> BoxFuture<'a, Result<bool, PetStoreError>> {
+        Box::pin(async move {
+            let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
+            Ok(!self.all(find).await?.is_empty())
+        })
     }
 
     /// Returns the keys of an account, oldest first.

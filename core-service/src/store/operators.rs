@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use futures_util::future::BoxFuture;
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use sea_orm::{
@@ -55,21 +56,24 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn create_first_operator(
-        &self,
-        token: &OperatorToken,
+    #[must_use]
+    pub fn create_first_operator<'a>(
+        &'a self,
+        token: &'a OperatorToken,
         now: UnixMillis,
-    ) -> Result<Option<Operator>, PetStoreError> {
-        let (name, token) = (OperatorName::parse("first")?, token.clone());
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                if !operator::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                    return Ok(None);
-                }
-                insert(transaction, &Actor::LOCAL, &name, Role::Admin, &token, now).await.map(Some)
+    ) -> BoxFuture<'a, Result<Option<Operator>, PetStoreError>> {
+        Box::pin(async move {
+            let (name, token) = (OperatorName::parse("first")?, token.clone());
+            self.transaction(move |transaction| {
+                Box::pin(async move {
+                    if !operator::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                        return Ok(None);
+                    }
+                    insert(transaction, &Actor::LOCAL, &name, Role::Admin, &token, now).await.map(Some)
+                })
             })
+            .await
         })
-        .await
     }
 
     /// Returns `true` if there is an operator, even a revoked one.
@@ -77,8 +81,9 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn has_operators(&self) -> Result<bool, PetStoreError> {
-        Ok(!self.all(operator::Entity::find().limit(1)).await?.is_empty())
+    #[must_use]
+    pub fn has_operators(&self) -> BoxFuture<'_, Result<bool, PetStoreError>> {
+        Box::pin(async move { Ok(!self.all(operator::Entity::find().limit(1)).await?.is_empty()) })
     }
 
     /// Returns `true` if an operator has this token, in any state.
@@ -86,9 +91,12 @@ impl Store {
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn has_token(&self, token: &OperatorToken) -> Result<bool, PetStoreError> {
-        let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));
-        Ok(!self.all(find).await?.is_empty())
+    #[must_use]
+    pub fn has_token<'a>(&'a self, token: &'a OperatorToken) -> BoxFuture<'a, Result<bool, PetStoreError>> {
+        Box::pin(async move {
+            let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));
+            Ok(!self.all(find).await?.is_empty())
+        })
     }
 
     /// Revokes an operator's token permanently, with immediate effect. An operator that is revoked already

@@ -3,6 +3,7 @@
 pub use petstore_migrations::{Loss, Losses, Migration, MigrationState};
 use petstore_migrations::{down as take_back, losses as read_losses, status as read_status};
 
+use futures_util::future::LocalBoxFuture;
 use sea_orm::{DatabaseConnection, DbErr};
 
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
@@ -13,8 +14,9 @@ use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
 /// # Errors
 ///
 /// If the store cannot be opened. A missing store is not created.
-pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
-    on_connection(url, async |connection| read_status(connection).await).await
+#[must_use]
+pub fn status(url: &DatabaseUrl) -> LocalBoxFuture<'_, Result<Vec<Migration>, OpenError>> {
+    Box::pin(async move { on_connection(url, async |connection| read_status(connection).await).await })
 }
 
 /// Applies every change that is pending, and creates a SQLite store if it is missing. Each change is applied
@@ -23,10 +25,13 @@ pub async fn status(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 /// # Errors
 ///
 /// If the store cannot be opened or changed.
-pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
-    let options = OpenOptions { migrate: true, quick_check: false };
-    Store::open(url, options).await?.close().await;
-    status(url).await
+#[must_use]
+pub fn up(url: &DatabaseUrl) -> LocalBoxFuture<'_, Result<Vec<Migration>, OpenError>> {
+    Box::pin(async move {
+        let options = OpenOptions { migrate: true, quick_check: false };
+        Store::open(url, options).await?.close().await;
+        status(url).await
+    })
 }
 
 /// Returns the losses that [`down`] would cause: changes, and the tables and columns with data in them.
@@ -35,8 +40,9 @@ pub async fn up(url: &DatabaseUrl) -> Result<Vec<Migration>, OpenError> {
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> {
-    on_connection(url, async |connection| read_losses(connection, steps).await).await
+#[must_use]
+pub fn losses(url: &DatabaseUrl, steps: u32) -> LocalBoxFuture<'_, Result<Losses, OpenError>> {
+    Box::pin(async move { on_connection(url, async |connection| read_losses(connection, steps).await).await })
 }
 
 /// Reverts the newest `steps` changes, with the data that is in them, all or none.
@@ -44,9 +50,12 @@ pub async fn losses(url: &DatabaseUrl, steps: u32) -> Result<Losses, OpenError> 
 /// # Errors
 ///
 /// If the store cannot be opened or changed.
-pub async fn down(url: &DatabaseUrl, steps: u32) -> Result<Vec<Migration>, OpenError> {
-    on_connection(url, async |connection| take_back(connection, steps).await).await?;
-    status(url).await
+#[must_use]
+pub fn down(url: &DatabaseUrl, steps: u32) -> LocalBoxFuture<'_, Result<Vec<Migration>, OpenError>> {
+    Box::pin(async move {
+        on_connection(url, async |connection| take_back(connection, steps).await).await?;
+        status(url).await
+    })
 }
 
 /// Returns the result of work on a separate connection, which is closed afterwards. On SQLite the work is
