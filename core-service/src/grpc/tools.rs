@@ -1,5 +1,5 @@
-//! Services for tools: health, which follows the store (`grpc.health.v1.Health`), and reflection of the public
-//! contract (`grpc.reflection.v1` and `v1alpha`), for tools such as grpcurl.
+//! Services for tools: health, which follows the store (`grpc.health.v1.Health`), and reflection of the
+//! public contract (`grpc.reflection.v1` and `v1alpha`), for tools such as grpcurl.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -43,8 +43,8 @@ pub(super) async fn add_to(routes: Routes, store: Store) -> (Routes, Health) {
 }
 
 impl Health {
-    /// Pings the store every second until `shutdown`, and reports changes of its status. Then reports that the
-    /// server is going away, and ends the streams of clients that watch, which would hold up the drain.
+    /// Pings the store every second until `shutdown`, and reports changes of its status. Then reports that
+    /// the server is going away, and ends the streams of clients that watch, which would hold up the drain.
     pub(super) async fn follow(mut self, shutdown: impl Future<Output = ()>) {
         tokio::select! {
             never = self.watch() => match never {},

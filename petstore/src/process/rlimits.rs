@@ -14,7 +14,10 @@ pub(crate) fn forbid_core_dumps() {
     }
     // The limit does not apply to a program that the kernel pipes core dumps to.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "could not forbid core dumps to a program: they would contain keys and passwords");
+        tracing::warn!(
+            %error,
+            "could not forbid core dumps to a program: they would contain keys and passwords"
+        );
     }
 }
 
