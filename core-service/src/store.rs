@@ -362,8 +362,8 @@ impl fmt::Debug for Store {
 }
 
 #[cfg(test)]
-mod query_plans;
+mod query_plan_tests;
 #[cfg(test)]
-mod scaling;
+mod scaling_tests;
 #[cfg(test)]
 pub(crate) mod test_support;

@@ -14,7 +14,7 @@ use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 pub(crate) mod codes;
 mod from_core;
 #[cfg(test)]
-pub(crate) mod samples;
+pub(crate) mod testing;
 
 pub(crate) use codes::{Retry, code};
 pub(crate) use from_core::is_transport_failure;

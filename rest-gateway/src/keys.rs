@@ -5,13 +5,13 @@ mod bans;
 mod cached_key;
 mod changes;
 mod core;
-#[cfg(test)]
-mod core_double;
 mod early_reads;
 mod lookups;
 mod metrics;
 mod resolver;
 mod single_flight;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 //! that ignores 429. Bans themselves are a state of keys: `keys::bans`.
 //!
 //! `policy` holds all rules, as a pure function. A [`RateLimiter`] keeps the counters and makes each decision
-//! in one atomic step. `conformance` is the test suite that every limiter passes.
+//! in one atomic step. `conformance_tests` is the test suite that every limiter passes.
 
 mod abuse;
 #[cfg(test)]
-mod conformance;
+mod conformance_tests;
 mod counters;
 mod decision;
 mod in_process;

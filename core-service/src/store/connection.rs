@@ -192,6 +192,6 @@ impl fmt::Debug for Connections {
 }
 
 #[cfg(test)]
-mod tests;
+mod testing;
 #[cfg(test)]
-mod unchecked;
+mod tests;

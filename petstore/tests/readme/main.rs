@@ -8,6 +8,7 @@
 use std::{fs, path::Path};
 
 mod descriptor;
+mod language;
 mod references;
 mod sessions;
 mod source;

@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-const CRATES: [&str; 11] = [
+pub(crate) const CRATES: [&str; 11] = [
     "core-service",
     "crates/api-key",
     "crates/clock",
@@ -40,13 +40,37 @@ fn no_line_of_rust_is_wider_than_the_style_allows() {
     assert!(wide.is_empty(), "more than {MAX_WIDTH} characters: {wide:#?}");
 }
 
+/// Returns `true` if a module with this name has only tests, or helpers of tests.
+fn is_of_tests(module: &str) -> bool {
+    ["tests", "testing", "test_support"].contains(&module) || module.ends_with("_tests")
+}
+
+#[test]
+fn files_with_only_tests_say_so_by_their_name() {
+    let mut found = 0;
+    for (path, text) in CRATES.into_iter().flat_map(files).filter(|(path, _)| is_rust(path)) {
+        for declared in text.split("#[cfg(test)]\n").skip(1) {
+            let declared = declared.trim_start().trim_start_matches("pub(crate) ");
+            let module =
+                declared.strip_prefix("mod ").and_then(|rest| rest.lines().next()?.strip_suffix(';'));
+            if let Some(module) = module {
+                assert!(
+                    is_of_tests(module),
+                    "{path}: {module} is for tests; name it {module}_tests or testing"
+                );
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 50, "only {found} were found");
+}
+
 /// Path of a module in the crate. The crate itself has an empty one.
 type Module = Vec<String>;
 
 /// Returns the modules of a crate that have their own files, with their text, without tests.
 fn modules(name: &str) -> BTreeMap<Module, String> {
     let src = format!("{name}/src/");
-    let is_test = |part: &String| part == "tests" || part.ends_with("_tests");
     files(&src[..src.len() - 1])
         .into_iter()
         .filter(|(path, _)| is_rust(path))
@@ -56,7 +80,7 @@ fn modules(name: &str) -> BTreeMap<Module, String> {
             let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(&*text, |(code, _)| code);
             (parts.map(str::to_owned).collect::<Module>(), code.to_owned())
         })
-        .filter(|(module, _)| !module.iter().any(is_test))
+        .filter(|(module, _)| !module.iter().any(|part| is_of_tests(part)))
         .collect()
 }
 

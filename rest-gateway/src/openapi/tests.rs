@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::document;
 use crate::{
-    error::{codes, samples},
+    error::{codes, testing},
     operation::{Access, GET_PET_DEPRECATION, OPERATIONS},
 };
 
@@ -124,7 +124,7 @@ fn every_example_is_the_error_that_is_sent() {
     let examples = super::error_examples();
     assert_eq!(examples.keys().map(String::as_str).collect::<BTreeSet<_>>(), rest_codes());
     for reason in codes::all() {
-        let sample = samples::sample(reason);
+        let sample = testing::sample(reason);
         assert_eq!(sample.reason(), reason);
         if let Some(example) = examples.get(codes::code(reason)) {
             let sent = serde_json::json!({

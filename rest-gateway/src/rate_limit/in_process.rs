@@ -55,13 +55,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::rate_limit::conformance::{self, Rig};
+    use crate::rate_limit::conformance_tests::{self, LimiterUnderTest};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn the_limiter_passes_the_conformance_suite() {
         let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
         let limiter = Arc::new(InProcessLimiter::new(clock));
-        conformance::suite(&Rig::new(limiter, move |by| hand.advance(by), 0)).await;
+        conformance_tests::suite(&LimiterUnderTest::new(limiter, move |by| hand.advance(by), 0)).await;
     }
 
     #[tokio::test]

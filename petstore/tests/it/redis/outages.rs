@@ -69,26 +69,26 @@ async fn limits_hold_while_redis_is_unreachable() {
 }
 
 async fn is_survived(outage: Outage) {
-    let mut rig = Rig::open(&[]).await;
-    let account = rig.account(LIMIT).await;
-    let shared = rig.load(&account, 10).await;
+    let mut deployment = ProxiedDeployment::open(&[]).await;
+    let account = deployment.account(LIMIT).await;
+    let shared = deployment.load(&account, 10).await;
     assert!(shared.iter().all(|record| record.status == Ok(200)), "{shared:?}");
     assert!(shared.iter().any(|record| record.scope.is_none()), "{outage:?}: counted in Redis: {shared:?}");
 
-    rig.begin(outage).await;
-    let first = rig.load(&account, 4).await;
-    rig.all_say("degraded", outage).await;
-    let alone = rig.load(&account, 200).await;
+    deployment.begin(outage).await;
+    let first = deployment.load(&account, 4).await;
+    deployment.all_say("degraded", outage).await;
+    let alone = deployment.load(&account, 200).await;
     assert!(alone.iter().all(|record| record.scope.as_deref() == Some("node")), "{outage:?}: {alone:?}");
     assert!(alone.iter().all(|record| record.rl_limit == Some(SHARE)), "{outage:?}: {alone:?}");
     assert!(alone.iter().any(|record| record.status == Ok(429)), "{outage:?}: a share is limited");
     if let Outage::Slow = outage {
-        rig.stays_degraded_for(Duration::from_secs(3)).await;
+        deployment.stays_degraded_for(Duration::from_secs(3)).await;
     }
 
-    rig.end(outage).await;
-    rig.all_say("ok", outage).await;
-    let back = rig.load_until_used_up(&account).await;
+    deployment.end(outage).await;
+    deployment.all_say("ok", outage).await;
+    let back = deployment.load_until_used_up(&account).await;
 
     let figures =
         |records: &[Record]| (latency_at(0.5, records), latency_at(0.99, records), latency_at(1., records));
@@ -105,27 +105,28 @@ async fn is_survived(outage: Outage) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_over_its_limit_stays_refused_without_redis() {
-    let mut rig = Rig::open(&[]).await;
-    let (account, other) = (rig.account(LIMIT).await, rig.account(LIMIT).await);
-    rig.load_until_used_up(&account).await;
-    rig.begin(Outage::Unreachable).await;
-    rig.all_say("degraded", Outage::Unreachable).await;
-    assert_eq!(admitted(&rig.load(&account, 40).await), 0, "it waits for the window's end");
-    assert_eq!(admitted(&rig.load(&other, 400).await), LIMIT, "two shares make the limit");
+    let mut deployment = ProxiedDeployment::open(&[]).await;
+    let (account, other) = (deployment.account(LIMIT).await, deployment.account(LIMIT).await);
+    deployment.load_until_used_up(&account).await;
+    deployment.begin(Outage::Unreachable).await;
+    deployment.all_say("degraded", Outage::Unreachable).await;
+    assert_eq!(admitted(&deployment.load(&account, 40).await), 0, "it waits for the window's end");
+    assert_eq!(admitted(&deployment.load(&other, 400).await), LIMIT, "two shares make the limit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flush_of_redis_opens_new_windows_without_an_outage() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let shop = TestShop::open_on(&SharedCounters::by_clock(&[redis.url()]), GATEWAYS, &[]).await;
-    let rig = Rig { proxy: Proxy::to(redis.address()).await, redis, shop, senders: Cell::default() };
-    let account = rig.account(LIMIT).await;
-    let mut total = admitted(&rig.load(&account, 40).await);
-    rig.redis.cli(&["SCRIPT", "FLUSH"]).await;
-    total += admitted(&rig.load(&account, 40).await);
+    let deployment =
+        ProxiedDeployment { proxy: Proxy::to(redis.address()).await, redis, shop, senders: Cell::default() };
+    let account = deployment.account(LIMIT).await;
+    let mut total = admitted(&deployment.load(&account, 40).await);
+    deployment.redis.cli(&["SCRIPT", "FLUSH"]).await;
+    total += admitted(&deployment.load(&account, 40).await);
     assert_eq!(total, LIMIT, "scripts may be forgotten");
-    rig.redis.cli(&["FLUSHALL"]).await;
-    let after = rig.load(&account, 100).await;
+    deployment.redis.cli(&["FLUSHALL"]).await;
+    let after = deployment.load(&account, 100).await;
     assert_eq!(admitted(&after), LIMIT, "{after:?}");
     assert!(after.iter().all(|record| matches!(record.status, Ok(200 | 429))), "{after:?}");
 }
@@ -160,10 +161,10 @@ async fn a_service_starts_without_redis_and_uses_it_once_it_is_reachable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn addresses_are_limited_while_redis_is_unreachable() {
-    let mut rig = Rig::open(&[]).await;
-    rig.begin(Outage::Unreachable).await;
-    rig.all_say("degraded", Outage::Unreachable).await;
-    let answers = rig.shop.anonymous().sends(301, "/v1/pets").await;
+    let mut deployment = ProxiedDeployment::open(&[]).await;
+    deployment.begin(Outage::Unreachable).await;
+    deployment.all_say("degraded", Outage::Unreachable).await;
+    let answers = deployment.shop.anonymous().sends(301, "/v1/pets").await;
     let (last, before) = answers.split_last().unwrap();
     assert!(before.iter().all(|answer| answer.status() == 401), "{:?}", before.last());
     assert_eq!(last.assert_error(429, "RATE_LIMITED").rate().limit, 300, "{last:?}");
@@ -171,11 +172,11 @@ async fn addresses_are_limited_while_redis_is_unreachable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_admits_everything_while_redis_is_unreachable() {
-    let mut rig = Rig::open(&["--on-redis-failure", "open"]).await;
-    let client = rig.shop.client_with(5, 1_000).await;
+    let mut deployment = ProxiedDeployment::open(&["--on-redis-failure", "open"]).await;
+    let client = deployment.shop.client_with(5, 1_000).await;
     client.get("/v1/pets").await.assert_status(200);
-    rig.begin(Outage::Unreachable).await;
-    rig.all_say("degraded", Outage::Unreachable).await;
+    deployment.begin(Outage::Unreachable).await;
+    deployment.all_say("degraded", Outage::Unreachable).await;
     for answer in client.sends(20, "/v1/pets").await {
         let rate = answer.assert_status(200).rate();
         assert_eq!((rate.limit, rate.remaining), (5, 4), "the plan's own headers: {answer:?}");
@@ -185,8 +186,8 @@ async fn open_admits_everything_while_redis_is_unreachable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_refuses_everything_while_redis_is_unreachable() {
-    let mut rig = Rig::open(&["--on-redis-failure", "closed"]).await;
-    let client = rig.shop.client_with(1_000, 10_000).await;
+    let mut deployment = ProxiedDeployment::open(&["--on-redis-failure", "closed"]).await;
+    let client = deployment.shop.client_with(1_000, 10_000).await;
     // A decision of Redis that arrives late is a refusal, too.
     let is_admitted = async || {
         eventually(NOTICED_TIMEOUT, async || match client.get("/v1/pets").await {
@@ -196,15 +197,15 @@ async fn closed_refuses_everything_while_redis_is_unreachable() {
         .await;
     };
     is_admitted().await;
-    rig.begin(Outage::Unreachable).await;
-    rig.all_say("degraded", Outage::Unreachable).await;
-    for client in [&client, &rig.shop.anonymous()] {
+    deployment.begin(Outage::Unreachable).await;
+    deployment.all_say("degraded", Outage::Unreachable).await;
+    for client in [&client, &deployment.shop.anonymous()] {
         let answer = client.get("/v1/pets").await;
         answer.assert_error(503, "LIMITER_UNAVAILABLE");
         assert_eq!(answer.retry_after(), 1, "{answer:?}");
     }
-    rig.end(Outage::Unreachable).await;
-    rig.all_say("ok", Outage::Unreachable).await;
+    deployment.end(Outage::Unreachable).await;
+    deployment.all_say("ok", Outage::Unreachable).await;
     is_admitted().await;
 }
 
@@ -262,17 +263,18 @@ async fn a_ban_holds_while_redis_is_unreachable_even_with_open() {
     let proxy = Proxy::to(redis.address()).await;
     let counters = SharedCounters::by_clock(&[redis.url_at(proxy.address())]); // bans are by the shop's clock
     let shop = TestShop::open_on(&counters, GATEWAYS, &["--on-redis-failure", "open"]).await;
-    let mut rig = Rig { redis, proxy, shop, senders: Cell::default() };
-    let (banned, other) = (rig.shop.client_with(5, 1_000).await, rig.shop.client_with(5, 1_000).await);
-    rig.shop.ban(&banned, Duration::from_hours(1)).await;
+    let mut deployment = ProxiedDeployment { redis, proxy, shop, senders: Cell::default() };
+    let (banned, other) =
+        (deployment.shop.client_with(5, 1_000).await, deployment.shop.client_with(5, 1_000).await);
+    deployment.shop.ban(&banned, Duration::from_hours(1)).await;
     eventually(NOTICED_TIMEOUT, async || match banned.get("/v1/usage").await.json() {
         usage if usage["ban"].is_object() => Ok(()),
         usage => Err(usage.to_string()),
     })
     .await;
     other.get("/v1/pets").await.assert_status(200);
-    rig.begin(Outage::Unreachable).await;
-    rig.all_say("degraded", Outage::Unreachable).await;
+    deployment.begin(Outage::Unreachable).await;
+    deployment.all_say("degraded", Outage::Unreachable).await;
     for _ in 0..5 {
         banned.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
         other.get("/v1/pets").await.assert_status(200);
@@ -284,14 +286,14 @@ fn admitted(records: &[Record]) -> u64 {
 }
 
 /// Two gateways that share a Redis, behind a proxy.
-struct Rig {
+struct ProxiedDeployment {
     redis: RedisServer,
     proxy: Proxy,
     shop: TestShop,
     senders: Cell<usize>,
 }
 
-impl Rig {
+impl ProxiedDeployment {
     async fn open(flags: &[&str]) -> Self {
         let redis = RedisServer::start(RedisOptions { appendonly: true, ..Default::default() }).await;
         let proxy = Proxy::to(redis.address()).await;

@@ -35,7 +35,7 @@ fn is_long() -> bool {
 
 #[tokio::test]
 async fn pets_added_while_the_answer_to_begin_is_delayed_are_kept() {
-    let shop = Shop::open().await;
+    let shop = ProxiedDeployment::open().await;
     let callers = shop.callers(false).await;
     shop.warm_up(&callers).await;
     for _ in 0..if is_long() { 10 } else { 1 } {
@@ -52,7 +52,7 @@ async fn pets_added_while_the_answer_to_begin_is_delayed_are_kept() {
 
 #[tokio::test]
 async fn no_delayed_cut_or_halved_message_loses_or_duplicates_a_call() {
-    let shop = Shop::open().await;
+    let shop = ProxiedDeployment::open().await;
     let callers = shop.callers(is_long()).await;
     shop.warm_up(&callers).await;
     if is_long() {
@@ -123,7 +123,7 @@ fn one_fault_of_each_kind(sites: &[MessageSite]) -> Vec<MessageFault> {
 }
 
 /// Two cores on one database, the first of them behind the proxy.
-struct Shop {
+struct ProxiedDeployment {
     cores: TwoCores,
     proxy: PostgresProxy,
     database: Database,
@@ -137,7 +137,7 @@ struct Shop {
     seen_before: BTreeMap<MessageSite, u64>,
 }
 
-impl Shop {
+impl ProxiedDeployment {
     async fn open() -> Self {
         let server = PostgresServer::shared().await;
         let database = server.database().await;

@@ -14,7 +14,7 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_test_servers::servers::{RedisOptions, RedisServer};
 
 use super::patient_limiter_by;
-use crate::rate_limit::{Outcome, Quota, conformance::key};
+use crate::rate_limit::{Outcome, Quota, conformance_tests::key};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use super::{AMPLE, NEVER, PATIENT_TIMEOUT, named, patient_limiter, settings};
 use crate::rate_limit::{
     Decision, LimitKey, LimiterUnavailable, RateLimiter, RedisCallError, RedisDeadlines, RedisLimiter,
-    RedisSettings, conformance::key,
+    RedisSettings, conformance_tests::key,
 };
 
 /// Returns a limiter as in production: in Redis's own time, and with the default deadlines.

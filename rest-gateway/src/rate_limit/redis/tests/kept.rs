@@ -7,7 +7,7 @@ use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
 use super::{AMPLE, NEVER, named, patient_limiter, settings};
 use crate::rate_limit::{
-    ADDRESS_QUOTA, LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance::key,
+    ADDRESS_QUOTA, LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance_tests::key,
 };
 
 const HOUR: i64 = 3_600_000;

@@ -15,7 +15,7 @@ use proptest::{
 use super::patient_limiter_by;
 use crate::rate_limit::{
     InProcessLimiter, LimitKey, Outcome, Quota, RateLimiter,
-    conformance::{Ledger, assert_wild, key},
+    conformance_tests::{Ledger, assert_wild, key},
     policy,
 };
 

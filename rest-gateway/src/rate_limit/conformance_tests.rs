@@ -35,15 +35,15 @@ const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };
 const NEVER: UnixMillis = UnixMillis(0);
 
 /// Limiter with control over its clock. The clock must not advance, or advance at the rate of real time.
-pub(crate) struct Rig {
+pub(crate) struct LimiterUnderTest {
     limiter: Arc<dyn RateLimiter>,
     advance: Box<dyn Fn(Duration) + Send + Sync>,
     last_account: AtomicI64,
     traces: usize,
 }
 
-impl Rig {
-    /// Creates a rig whose accounts begin after `last_account`: a limiter that others use too needs unused
+impl LimiterUnderTest {
+    /// Creates one whose accounts begin after `last_account`: a limiter that others use too needs unused
     /// accounts.
     pub(crate) fn new(
         limiter: Arc<dyn RateLimiter>,
@@ -105,49 +105,49 @@ pub(crate) fn key(account_id: i64, key_id: &str) -> LimitKey {
 }
 
 /// Runs the whole suite. Must be run on several threads, or concurrency is not tested.
-pub(crate) async fn suite(rig: &Rig) {
-    the_keys_of_an_account_share_its_windows(rig).await;
-    accounts_and_addresses_do_not_share_windows(rig).await;
-    a_peek_counts_nothing(rig).await;
-    concurrent_requests_are_admitted_up_to_the_limit(rig).await;
-    a_window_that_has_ended_starts_anew(rig).await;
-    a_plan_change_acts_in_the_running_window(rig).await;
-    strikes::too_many_strikes_are_reported_for_the_key_with_their_time(rig).await;
-    strikes::settled_refusals_are_no_strikes(rig).await;
-    strikes::an_inspection_shows_all_state_of_a_key(rig).await;
-    strikes::with_bans_switched_off_an_account_has_the_same_windows(rig).await;
-    usage_requests_have_separate_windows(rig).await;
-    strikes::an_address_is_never_struck(rig).await;
-    decisions_are_those_of_the_policy(rig).await;
+pub(crate) async fn suite(tested: &LimiterUnderTest) {
+    the_keys_of_an_account_share_its_windows(tested).await;
+    accounts_and_addresses_do_not_share_windows(tested).await;
+    a_peek_counts_nothing(tested).await;
+    concurrent_requests_are_admitted_up_to_the_limit(tested).await;
+    a_window_that_has_ended_starts_anew(tested).await;
+    a_plan_change_acts_in_the_running_window(tested).await;
+    strikes::too_many_strikes_are_reported_for_the_key_with_their_time(tested).await;
+    strikes::settled_refusals_are_no_strikes(tested).await;
+    strikes::an_inspection_shows_all_state_of_a_key(tested).await;
+    strikes::with_bans_switched_off_an_account_has_the_same_windows(tested).await;
+    usage_requests_have_separate_windows(tested).await;
+    strikes::an_address_is_never_struck(tested).await;
+    decisions_are_those_of_the_policy(tested).await;
 }
 
-async fn the_keys_of_an_account_share_its_windows(rig: &Rig) {
-    let account = rig.new_account();
-    rig.take_many(3, &key(account, "first"), AMPLE).await;
-    let decision = rig.take(&key(account, "second"), AMPLE).await;
+async fn the_keys_of_an_account_share_its_windows(tested: &LimiterUnderTest) {
+    let account = tested.new_account();
+    tested.take_many(3, &key(account, "first"), AMPLE).await;
+    let decision = tested.take(&key(account, "second"), AMPLE).await;
     assert_eq!((decision.minute.remaining, decision.day.remaining), (996, 9_996));
 }
 
-async fn accounts_and_addresses_do_not_share_windows(rig: &Rig) {
-    for limit_key in [rig.new_key(), rig.new_key(), rig.new_address(), rig.new_address()] {
-        assert_eq!(rig.take(&limit_key, AMPLE).await.minute.remaining, 999, "{limit_key:?}");
+async fn accounts_and_addresses_do_not_share_windows(tested: &LimiterUnderTest) {
+    for limit_key in [tested.new_key(), tested.new_key(), tested.new_address(), tested.new_address()] {
+        assert_eq!(tested.take(&limit_key, AMPLE).await.minute.remaining, 999, "{limit_key:?}");
     }
 }
 
-async fn a_peek_counts_nothing(rig: &Rig) {
-    for limit_key in [rig.new_key(), rig.new_address()] {
-        assert_eq!(rig.peek(&limit_key, AMPLE).await.minute.remaining, 1_000);
-        rig.take(&limit_key, AMPLE).await;
-        assert_eq!(rig.peek(&limit_key, AMPLE).await.minute.remaining, 999);
-        assert_eq!(rig.peek(&limit_key, AMPLE).await.minute.remaining, 999);
+async fn a_peek_counts_nothing(tested: &LimiterUnderTest) {
+    for limit_key in [tested.new_key(), tested.new_address()] {
+        assert_eq!(tested.peek(&limit_key, AMPLE).await.minute.remaining, 1_000);
+        tested.take(&limit_key, AMPLE).await;
+        assert_eq!(tested.peek(&limit_key, AMPLE).await.minute.remaining, 999);
+        assert_eq!(tested.peek(&limit_key, AMPLE).await.minute.remaining, 999);
     }
 }
 
-async fn concurrent_requests_are_admitted_up_to_the_limit(rig: &Rig) {
+async fn concurrent_requests_are_admitted_up_to_the_limit(tested: &LimiterUnderTest) {
     for quota in [Quota { per_minute: 100, per_day: 1_000 }, Quota { per_minute: 1_000, per_day: 100 }] {
-        let account = rig.new_account();
+        let account = tested.new_account();
         let callers = (0..8).map(|caller| {
-            let limiter = Arc::clone(&rig.limiter);
+            let limiter = Arc::clone(&tested.limiter);
             tokio::spawn(async move {
                 let limit_key = key(account, &format!("{}", caller % 2));
                 let mut admitted = 0;
@@ -164,74 +164,74 @@ async fn concurrent_requests_are_admitted_up_to_the_limit(rig: &Rig) {
     }
 }
 
-async fn a_window_that_has_ended_starts_anew(rig: &Rig) {
-    let limit_key = rig.new_key();
-    let refused = rig.take_many(3, &limit_key, Quota { per_minute: 2, per_day: 3 }).await;
+async fn a_window_that_has_ended_starts_anew(tested: &LimiterUnderTest) {
+    let limit_key = tested.new_key();
+    let refused = tested.take_many(3, &limit_key, Quota { per_minute: 2, per_day: 3 }).await;
     assert_eq!(refused.outcome, Outcome::RateLimited);
-    rig.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
-    let next_minute = rig.take(&limit_key, Quota { per_minute: 2, per_day: 3 }).await;
+    tested.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
+    let next_minute = tested.take(&limit_key, Quota { per_minute: 2, per_day: 3 }).await;
     assert_eq!((next_minute.outcome, next_minute.minute.remaining), (Outcome::Admitted, 1));
 
-    let refused = rig.take(&limit_key, Quota { per_minute: 100, per_day: 1 }).await;
+    let refused = tested.take(&limit_key, Quota { per_minute: 100, per_day: 1 }).await;
     assert_eq!(refused.outcome, Outcome::QuotaExceeded);
-    rig.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
-    let next_day = rig.take(&limit_key, AMPLE).await;
+    tested.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
+    let next_day = tested.take(&limit_key, AMPLE).await;
     assert_eq!((next_day.outcome, next_day.day.remaining), (Outcome::Admitted, 9_999));
 }
 
-async fn a_plan_change_acts_in_the_running_window(rig: &Rig) {
-    let limit_key = rig.new_key();
-    rig.take_many(5, &limit_key, AMPLE).await;
-    let lowered = rig.take(&limit_key, Quota { per_minute: 3, per_day: 100 }).await;
+async fn a_plan_change_acts_in_the_running_window(tested: &LimiterUnderTest) {
+    let limit_key = tested.new_key();
+    tested.take_many(5, &limit_key, AMPLE).await;
+    let lowered = tested.take(&limit_key, Quota { per_minute: 3, per_day: 100 }).await;
     assert_eq!((lowered.outcome, lowered.minute.remaining), (Outcome::RateLimited, 0));
-    let raised = rig.take(&limit_key, Quota { per_minute: 10, per_day: 100 }).await;
+    let raised = tested.take(&limit_key, Quota { per_minute: 10, per_day: 100 }).await;
     assert_eq!((raised.outcome, raised.minute.remaining), (Outcome::Admitted, 4));
 }
 
-async fn usage_requests_have_separate_windows(rig: &Rig) {
-    let account = rig.new_account();
-    rig.take_many(2, &LimitKey::Usage(account), AMPLE).await;
-    assert_eq!(rig.take(&key(account, "key"), AMPLE).await.minute.remaining, 999);
-    assert_eq!(rig.take(&LimitKey::Usage(account), AMPLE).await.minute.remaining, 997);
+async fn usage_requests_have_separate_windows(tested: &LimiterUnderTest) {
+    let account = tested.new_account();
+    tested.take_many(2, &LimitKey::Usage(account), AMPLE).await;
+    assert_eq!(tested.take(&key(account, "key"), AMPLE).await.minute.remaining, 999);
+    assert_eq!(tested.take(&LimitKey::Usage(account), AMPLE).await.minute.remaining, 997);
 }
 
 /// Plays random traces of a few callers through the limiter and, with the limiter's own time, through the
 /// policy.
-async fn decisions_are_those_of_the_policy(rig: &Rig) {
+async fn decisions_are_those_of_the_policy(tested: &LimiterUnderTest) {
     let quota = (1..20u64, 1..200u64).prop_map(|(per_minute, per_day)| Quota { per_minute, per_day });
     let pause = prop_oneof![500 => Just(0), 200 => 0..3_000u64, 5 => 0..90_000u64, 1 => 0..50_000_000u64];
     let plans = prop::collection::vec(quota, 2);
     let requests = prop::collection::vec((0..7usize, pause, 0..100u8, 0..4u8), 3_000);
     let mut random = TestRunner::new_with_rng(Config::default(), TestRunner::deterministic().new_rng());
     let mut decisions = Vec::new();
-    for _ in 0..rig.traces {
+    for _ in 0..tested.traces {
         let (mut plans, requests) = (&plans, &requests).new_tree(&mut random).unwrap().current();
-        let (first, second) = (rig.new_account(), rig.new_account());
+        let (first, second) = (tested.new_account(), tested.new_account());
         let callers = [
             key(first, "a"),
             key(first, "b"),
             key(second, "a"),
-            rig.new_address(),
-            rig.new_address(),
+            tested.new_address(),
+            tested.new_address(),
             LimitKey::Account(first),
             LimitKey::Usage(first),
         ];
         let (mut ledger, mut settled_at) = (Ledger::default(), [NEVER; 7]);
         for (caller, pause, plan_change, peek) in requests {
-            rig.waits(Duration::from_millis(pause));
+            tested.waits(Duration::from_millis(pause));
             if plan_change == 0 {
                 plans.swap(0, 1);
             }
             let (limit_key, quota) = (&callers[caller], plans[0]);
             let record = ledger.record(limit_key);
             if peek == 0 {
-                let decision = rig.peek(limit_key, quota).await;
+                let decision = tested.peek(limit_key, quota).await;
                 assert_eq!(decision, policy::inspect(record, quota, NEVER, decision.now).decision);
-                let kept = rig.limiter.inspect(limit_key, quota, settled_at[caller]).await;
+                let kept = tested.limiter.inspect(limit_key, quota, settled_at[caller]).await;
                 let kept = kept.expect("the limiter under test is up");
                 assert_eq!(kept, policy::inspect(record, quota, settled_at[caller], kept.decision.now));
             }
-            let decision = rig.take_settled(limit_key, quota, settled_at[caller]).await;
+            let decision = tested.take_settled(limit_key, quota, settled_at[caller]).await;
             let (expected, next) = policy::take(record, quota, settled_at[caller], decision.now);
             assert_eq!(decision, expected);
             ledger.keep(limit_key, next);
@@ -242,7 +242,7 @@ async fn decisions_are_those_of_the_policy(rig: &Rig) {
         }
     }
     // One trace alone need not have too many strikes, which `strikes` tests anyway.
-    if rig.traces > 1 {
+    if tested.traces > 1 {
         assert_wild(&decisions);
     }
 }
