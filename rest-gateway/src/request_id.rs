@@ -50,7 +50,7 @@ pub(crate) struct Caller {
     pub(crate) request_id: RequestId,
 }
 
-/// Returns a UUID of version 7 (RFC 9562 §5.7), with so many random bits that no two gateways choose the
+/// Returns a UUID of version 7 (RFC 9562 §5.7), with enough random bits that no two gateways choose the
 /// same.
 pub(crate) fn uuid_v7(clock: &Clock) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid()

@@ -23,12 +23,12 @@ use crate::{GatewayOptions, core_client::CoreTransport, rate_limit::InProcessLim
 /// Calls as the core received them: path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;
 
-struct Rig {
+struct ApiUnderTest {
     router: Router,
     calls: Calls,
 }
 
-impl Rig {
+impl ApiUnderTest {
     /// Creates the admin API in front of a core that gives every call this answer.
     fn new(answer: Result<Vec<u8>, Status>) -> Self {
         let calls = Calls::default();
@@ -117,8 +117,8 @@ fn account() -> admin::Account {
 
 #[tokio::test]
 async fn an_account_is_json_with_the_names_of_the_public_interface() {
-    let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
-    let (status, body) = rig.send("GET", "/admin/v1/accounts/shop", "").await;
+    let tested = ApiUnderTest::answering(&admin::GetAccountResponse { account: Some(account()) });
+    let (status, body) = tested.send("GET", "/admin/v1/accounts/shop", "").await;
     let expected = json!({
         "id": 7,
         "name": "shop",
@@ -128,7 +128,7 @@ async fn an_account_is_json_with_the_names_of_the_public_interface() {
         "suspendReason": "",
     });
     assert_eq!((status, body), (200, expected));
-    let (path, headers, message) = rig.last::<admin::GetAccountRequest>();
+    let (path, headers, message) = tested.last::<admin::GetAccountRequest>();
     assert_eq!(path, "/petstore.admin.v1.AdminService/GetAccount");
     assert_eq!(message.account, "shop");
     assert_eq!(headers["authorization"], "Bearer pet_op_x");
@@ -137,11 +137,11 @@ async fn an_account_is_json_with_the_names_of_the_public_interface() {
 
 #[tokio::test]
 async fn parameters_and_bodies_become_fields() {
-    let rig = Rig::answering(&admin::ListAccountsResponse::default());
+    let tested = ApiUnderTest::answering(&admin::ListAccountsResponse::default());
     let query = "pageSize=5&nameContains=a%20b&plan=pro&suspended=false";
-    let (status, body) = rig.send("GET", &format!("/admin/v1/accounts?{query}"), "").await;
+    let (status, body) = tested.send("GET", &format!("/admin/v1/accounts?{query}"), "").await;
     assert_eq!((status, body), (200, json!({ "accounts": [], "nextPageToken": "" })));
-    let (_, _, message) = rig.last::<admin::ListAccountsRequest>();
+    let (_, _, message) = tested.last::<admin::ListAccountsRequest>();
     let expected = admin::ListAccountsRequest {
         page_size: 5,
         name_contains: "a b".into(),
@@ -151,10 +151,11 @@ async fn parameters_and_bodies_become_fields() {
     };
     assert_eq!(message, expected);
 
-    let rig = Rig::answering(&admin::CreateKeyResponse::default());
-    let (status, _) = rig.send("POST", "/admin/v1/accounts/shop/keys", r#"{"label":"ci","ttl":"2h"}"#).await;
+    let tested = ApiUnderTest::answering(&admin::CreateKeyResponse::default());
+    let (status, _) =
+        tested.send("POST", "/admin/v1/accounts/shop/keys", r#"{"label":"ci","ttl":"2h"}"#).await;
     assert_eq!(status, 201);
-    let (_, _, message) = rig.last::<admin::CreateKeyRequest>();
+    let (_, _, message) = tested.last::<admin::CreateKeyRequest>();
     let ttl = prost_types::Duration { seconds: 7_200, nanos: 0 };
     let expiration = Some(admin::create_key_request::Expiration::Ttl(ttl));
     let expected = admin::CreateKeyRequest {
@@ -165,10 +166,10 @@ async fn parameters_and_bodies_become_fields() {
     };
     assert_eq!(message, expected);
 
-    let rig = Rig::answering(&admin::UpdateAccountResponse { account: Some(account()) });
+    let tested = ApiUnderTest::answering(&admin::UpdateAccountResponse { account: Some(account()) });
     let body = r#"{"plan":"enterprise","limits":{"perMinute":5,"perDay":50}}"#;
-    assert_eq!(rig.send("PATCH", "/admin/v1/accounts/shop", body).await.0, 200);
-    let (_, _, message) = rig.last::<admin::UpdateAccountRequest>();
+    assert_eq!(tested.send("PATCH", "/admin/v1/accounts/shop", body).await.0, 200);
+    let (_, _, message) = tested.last::<admin::UpdateAccountRequest>();
     assert_eq!(message.update_mask.unwrap().paths, ["plan", "limits"]);
     let values = message.values.unwrap();
     assert_eq!(values.plan(), admin::Plan::Enterprise);
@@ -177,9 +178,9 @@ async fn parameters_and_bodies_become_fields() {
 
 #[tokio::test]
 async fn every_fault_of_a_request_is_named_in_one_message_without_a_call() {
-    let rig = Rig::answering(&admin::CreateBanResponse::default());
+    let tested = ApiUnderTest::answering(&admin::CreateBanResponse::default());
     let body = r#"{"reason":5,"duration":"soon","x":1}"#;
-    let (status, refusal) = rig.send("POST", "/admin/v1/keys/k/ban", body).await;
+    let (status, refusal) = tested.send("POST", "/admin/v1/keys/k/ban", body).await;
     let message = "reason must be a string; duration must be a time such as 3600s, 2h or 90d; \
                    x is no member of this object";
     assert_eq!(
@@ -198,14 +199,15 @@ async fn every_fault_of_a_request_is_named_in_one_message_without_a_call() {
         ),
         ("POST", "/admin/v1/keys/k/ban", r#"{"keyId":"other"}"#, "keyId is no member of this object"),
     ] {
-        let (status, refusal) = rig.send(method, path, body).await;
+        let (status, refusal) = tested.send(method, path, body).await;
         assert_eq!((status, &refusal["message"]), (400, &json!(message)), "{path}");
     }
-    let (status, refusal) = rig.send("POST", "/admin/v1/keys/k/ban", r#"{"reason":"a","reason":"b"}"#).await;
+    let (status, refusal) =
+        tested.send("POST", "/admin/v1/keys/k/ban", r#"{"reason":"a","reason":"b"}"#).await;
     assert_eq!((status, &refusal["code"]), (400, &json!("MALFORMED_JSON")));
-    assert_eq!(rig.send("PUT", "/admin/v1/accounts", "").await.1["code"], "METHOD_NOT_ALLOWED");
-    assert_eq!(rig.send("GET", "/admin/v1/nothing", "").await.1["code"], "ROUTE_NOT_FOUND");
-    assert_eq!(rig.calls(), 0);
+    assert_eq!(tested.send("PUT", "/admin/v1/accounts", "").await.1["code"], "METHOD_NOT_ALLOWED");
+    assert_eq!(tested.send("GET", "/admin/v1/nothing", "").await.1["code"], "ROUTE_NOT_FOUND");
+    assert_eq!(tested.calls(), 0);
 }
 
 #[tokio::test]
@@ -216,46 +218,46 @@ async fn a_refusal_of_the_core_is_mapped_by_the_error_table() {
         ("KEY_NOT_ACTIVE", (409, "KEY_NOT_ACTIVE", "said by the core")),
         ("VALIDATION_FAILED", (400, "VALIDATION_FAILED", "said by the core")),
     ] {
-        let rig = Rig::new(Err(refused(reason)));
-        let (status, body) = rig.send("GET", "/admin/v1/accounts/shop", "").await;
+        let tested = ApiUnderTest::new(Err(refused(reason)));
+        let (status, body) = tested.send("GET", "/admin/v1/accounts/shop", "").await;
         let (code, message) = (body["code"].as_str().unwrap(), body["message"].as_str().unwrap());
         assert_eq!((status, code, message), expected);
         assert_eq!(body["status"], status);
     }
-    let rig = Rig::new(Err(Status::unimplemented("")));
-    assert_eq!(rig.send("GET", "/admin/v1/bans", "").await.0, 503);
+    let tested = ApiUnderTest::new(Err(Status::unimplemented("")));
+    assert_eq!(tested.send("GET", "/admin/v1/bans", "").await.0, 503);
 }
 
 #[tokio::test]
 async fn without_a_token_the_core_is_not_called() {
-    let rig = Rig::new(Err(refused("INVALID_OPERATOR_TOKEN")));
+    let tested = ApiUnderTest::new(Err(refused("INVALID_OPERATOR_TOKEN")));
     for token in [None, Some("Basic x"), Some("Bearer "), Some("Bearer")] {
-        let (status, body) = rig.send_as(token, "GET", "/admin/v1/bans", "").await;
+        let (status, body) = tested.send_as(token, "GET", "/admin/v1/bans", "").await;
         assert_eq!((status, &body["code"]), (401, &json!("INVALID_OPERATOR_TOKEN")));
     }
-    assert_eq!(rig.calls(), 0);
-    assert_eq!(rig.send("GET", "/admin/v1/bans", "").await.0, 401);
-    assert_eq!(rig.calls(), 1);
+    assert_eq!(tested.calls(), 0);
+    assert_eq!(tested.send("GET", "/admin/v1/bans", "").await.0, 401);
+    assert_eq!(tested.calls(), 1);
 }
 
 #[tokio::test]
 async fn key_material_is_in_no_message() {
-    let rig = Rig::new(Err(refused("ACCOUNT_NOT_FOUND")));
+    let tested = ApiUnderTest::new(Err(refused("ACCOUNT_NOT_FOUND")));
     let key = "pet_live_0000000000000000000000000000001PRvVh";
-    let (status, body) = rig.send("GET", &format!("/admin/v1/accounts?{key}=1"), "").await;
+    let (status, body) = tested.send("GET", &format!("/admin/v1/accounts?{key}=1"), "").await;
     assert_eq!((status, &body["message"]), (400, &json!("pet_live_… is no parameter of this operation")));
 }
 
 #[tokio::test]
 async fn limits_are_shown_only_if_the_core_shows_the_account() {
-    let rig = Rig::answering(&admin::GetAccountResponse { account: Some(account()) });
-    let (status, body) = rig.send("GET", "/admin/v1/accounts/shop/limits", "").await;
+    let tested = ApiUnderTest::answering(&admin::GetAccountResponse { account: Some(account()) });
+    let (status, body) = tested.send("GET", "/admin/v1/accounts/shop/limits", "").await;
     assert_eq!(
         (status, &body["minute"]["limit"], &body["day"]["remaining"]),
         (200, &json!(60), &json!(1_000))
     );
-    let rig = Rig::new(Err(refused("ACCOUNT_NOT_FOUND")));
-    assert_eq!(rig.send("GET", "/admin/v1/accounts/shop/limits", "").await.0, 404);
+    let tested = ApiUnderTest::new(Err(refused("ACCOUNT_NOT_FOUND")));
+    assert_eq!(tested.send("GET", "/admin/v1/accounts/shop/limits", "").await.0, 404);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Circuit breaker that decides if the core is called at all.
 //!
 //! A slow call does not prove that the core hangs: its database may be slow, and a creation may have to wait
-//! for others. So a call that is not answered within [`PATIENCE`], or whose answer is lost, only raises a
+//! for others. So a call that is not answered within [`SUSPICION_TIMEOUT`], or whose answer is lost, only raises a
 //! suspicion, and the core is sent a probe that it answers from memory: gRPC's health check, with any result.
-//! The breaker opens only if no probe is answered for [`WINDOW`]. Then calls in flight are given up, other
+//! The breaker opens only if no probe is answered for [`PROBE_TIMEOUT`]. Then calls in flight are given up, other
 //! calls fail without being sent, and one probe at a time is sent until one is answered, which closes the
 //! breaker.
 //!
@@ -35,17 +35,17 @@ use super::transport::{NamedTransport, TransportError};
 
 /// Time after which an unanswered call raises the suspicion that the core hangs, unless a probe was answered
 /// within that time.
-const PATIENCE: Duration = Duration::from_millis(300);
+const SUSPICION_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Time without an answered probe after which the breaker opens. With [`PATIENCE`] and scheduling delays, a
+/// Time without an answered probe after which the breaker opens. With [`SUSPICION_TIMEOUT`] and scheduling delays, a
 /// call to a core that hangs fails within 1.2 s.
-const WINDOW: Duration = Duration::from_millis(800);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Interval between probes while the breaker is open, so that the core's return is noticed within a second.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Pause after a failed probe while the breaker has not been opened yet.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Method of the probe. Every core answers it, without credentials.
 pub(super) const PROBE: &str = "/grpc.health.v1.Health/Check";
@@ -108,7 +108,7 @@ impl CoreBreaker {
             answer
         };
         let mut call = pin!(call);
-        let mut answer = timeout(PATIENCE, &mut call).await.ok();
+        let mut answer = timeout(SUSPICION_TIMEOUT, &mut call).await.ok();
         let mut opened = self.is_open.subscribe();
         while answer.is_none() {
             self.suspect();
@@ -116,7 +116,7 @@ impl CoreBreaker {
                 biased;
                 answer = &mut call => Some(answer),
                 _ = opened.wait_for(|is_open| *is_open) => Some(refused()),
-                () = sleep(PATIENCE) => None,
+                () = sleep(SUSPICION_TIMEOUT) => None,
             };
         }
         answer.unwrap_or_else(refused)
@@ -125,7 +125,7 @@ impl CoreBreaker {
     /// Starts to probe the core, unless that is already done or a recent probe was answered.
     fn suspect(self: &Arc<Self>) {
         let last_answered = *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner);
-        if last_answered.is_some_and(|moment| moment.elapsed() < PATIENCE) {
+        if last_answered.is_some_and(|moment| moment.elapsed() < SUSPICION_TIMEOUT) {
             return;
         }
         if !self.is_probed.swap(true, Ordering::AcqRel) {
@@ -148,13 +148,13 @@ impl CoreBreaker {
         Ok(())
     }
 
-    /// Returns the reason why no probe is answered for [`WINDOW`], or `None` if one is.
+    /// Returns the reason why no probe is answered for [`PROBE_TIMEOUT`], or `None` if one is.
     async fn silence(&self) -> Option<String> {
         let mut cause = "no answer in time".to_owned();
         let answered = async {
             while let Err(error) = self.probe().await {
                 cause = error.cause();
-                sleep(RETRY_PAUSE).await;
+                sleep(RETRY_INTERVAL).await;
             }
         };
         let is_answered = tokio::select! {
@@ -187,11 +187,11 @@ impl CoreBreaker {
     }
 }
 
-/// Waits for [`WINDOW`], in steps that are late while this process gets too little processor time: an answer
+/// Waits for [`PROBE_TIMEOUT`], in steps that are late while this process gets too little processor time: an answer
 /// that has arrived and is not read yet does not count as silence of the core.
 async fn window() {
     for _ in 0..16 {
-        sleep(WINDOW / 16).await;
+        sleep(PROBE_TIMEOUT / 16).await;
     }
 }
 
@@ -204,7 +204,7 @@ async fn probe_until_answered(breaker: Weak<CoreBreaker>) {
         loop {
             sleep(PROBE_INTERVAL).await;
             let Some(open) = breaker.upgrade() else { return };
-            if matches!(timeout(WINDOW, open.probe()).await, Ok(Ok(()))) {
+            if matches!(timeout(PROBE_TIMEOUT, open.probe()).await, Ok(Ok(()))) {
                 open.close();
                 break;
             }

@@ -15,7 +15,7 @@ enum Mood {
     Refuses,
 }
 
-struct Rig {
+struct BreakerUnderTest {
     breaker: Arc<CoreBreaker>,
     mood: watch::Sender<Mood>,
     probes: Arc<Probes>,
@@ -28,7 +28,7 @@ struct Probes {
     most_in_flight: AtomicUsize,
 }
 
-impl Rig {
+impl BreakerUnderTest {
     fn new(mood: Mood) -> Self {
         let (mood, probes) = (watch::Sender::new(mood), Arc::<Probes>::default());
         let (moods, counts) = (mood.clone(), Arc::clone(&probes));
@@ -85,105 +85,105 @@ fn cut() -> TransportError {
 
 #[tokio::test]
 async fn an_answered_call_sends_no_probe() {
-    let rig = Rig::new(Mood::Answers);
-    assert_eq!(rig.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
-    assert_eq!(rig.probes(), 0);
+    let tested = BreakerUnderTest::new(Mood::Answers);
+    assert_eq!(tested.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
+    assert_eq!(tested.probes(), 0);
 }
 
 #[tokio::test]
 async fn a_long_call_continues_while_the_core_answers_probes() {
-    let rig = Rig::new(Mood::Answers);
+    let tested = BreakerUnderTest::new(Mood::Answers);
     let long = async {
-        sleep(PATIENCE + 2 * WINDOW).await;
+        sleep(SUSPICION_TIMEOUT + 2 * PROBE_TIMEOUT).await;
         Ok(7)
     };
-    assert_eq!(rig.breaker.guard(long).await.unwrap(), 7);
-    assert!((1..=7).contains(&rig.probes()), "{} probes", rig.probes());
-    assert!(!rig.breaker.is_open());
+    assert_eq!(tested.breaker.guard(long).await.unwrap(), 7);
+    assert!((1..=7).contains(&tested.probes()), "{} probes", tested.probes());
+    assert!(!tested.breaker.is_open());
 }
 
 #[tokio::test]
 async fn many_long_calls_share_the_probes() {
-    let rig = Rig::new(Mood::Answers);
+    let tested = BreakerUnderTest::new(Mood::Answers);
     let calls = (0..500).map(|_| {
-        rig.breaker.guard(async {
-            sleep(3 * PATIENCE).await;
+        tested.breaker.guard(async {
+            sleep(3 * SUSPICION_TIMEOUT).await;
             Ok(())
         })
     });
     assert!(futures_util::future::join_all(calls).await.iter().all(Result::is_ok));
-    assert!((1..=6).contains(&rig.probes()), "{} probes", rig.probes());
+    assert!((1..=6).contains(&tested.probes()), "{} probes", tested.probes());
 }
 
 #[tokio::test]
 async fn calls_to_a_hung_core_fail_and_later_ones_fail_at_once_until_it_answers() {
-    let rig = Rig::new(Mood::Hangs);
+    let tested = BreakerUnderTest::new(Mood::Hangs);
     let start = Instant::now();
-    let (first, second) = tokio::join!(rig.call_that_hangs(), async {
-        sleep(PATIENCE).await;
-        rig.call_that_hangs().await
+    let (first, second) = tokio::join!(tested.call_that_hangs(), async {
+        sleep(SUSPICION_TIMEOUT).await;
+        tested.call_that_hangs().await
     });
     assert!(first.is_err() && second.is_err());
-    assert!(start.elapsed() >= PATIENCE + WINDOW, "{:?}", start.elapsed());
-    assert!(rig.breaker.is_open());
-    assert!(rig.call_that_hangs().now_or_never().expect("at once").is_err());
+    assert!(start.elapsed() >= SUSPICION_TIMEOUT + PROBE_TIMEOUT, "{:?}", start.elapsed());
+    assert!(tested.breaker.is_open());
+    assert!(tested.call_that_hangs().now_or_never().expect("at once").is_err());
 
-    sleep(2 * WINDOW).await;
-    assert!(rig.breaker.is_open());
-    assert_eq!(rig.probes.most_in_flight.load(Ordering::Relaxed), 1);
-    rig.mood.send_replace(Mood::Answers);
-    rig.is_closed_again().await;
-    assert_eq!(rig.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
-    assert_eq!(rig.breaker.outages.get(), 1);
+    sleep(2 * PROBE_TIMEOUT).await;
+    assert!(tested.breaker.is_open());
+    assert_eq!(tested.probes.most_in_flight.load(Ordering::Relaxed), 1);
+    tested.mood.send_replace(Mood::Answers);
+    tested.is_closed_again().await;
+    assert_eq!(tested.breaker.guard(async { Ok(7) }).await.unwrap(), 7);
+    assert_eq!(tested.breaker.outages.get(), 1);
 }
 
 #[tokio::test]
 async fn a_busy_gateway_has_time_to_read_the_answer() {
-    let rig = Rig::new(Mood::Hangs);
-    let mut call = Box::pin(rig.call_that_hangs());
-    assert!(timeout(PATIENCE + WINDOW / 4, &mut call).await.is_err());
-    assert_eq!(rig.probes(), 1);
-    std::thread::sleep(WINDOW); // nothing in this process runs
+    let tested = BreakerUnderTest::new(Mood::Hangs);
+    let mut call = Box::pin(tested.call_that_hangs());
+    assert!(timeout(SUSPICION_TIMEOUT + PROBE_TIMEOUT / 4, &mut call).await.is_err());
+    assert_eq!(tested.probes(), 1);
+    std::thread::sleep(PROBE_TIMEOUT); // nothing in this process runs
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }
-    assert!(!rig.breaker.is_open());
-    rig.mood.send_replace(Mood::Answers);
-    assert!(timeout(WINDOW, call).await.is_err());
-    assert!(!rig.breaker.is_open());
+    assert!(!tested.breaker.is_open());
+    tested.mood.send_replace(Mood::Answers);
+    assert!(timeout(PROBE_TIMEOUT, call).await.is_err());
+    assert!(!tested.breaker.is_open());
 }
 
 #[tokio::test]
 async fn an_unreachable_core_opens_the_breaker() {
-    let rig = Rig::new(Mood::Refuses);
+    let tested = BreakerUnderTest::new(Mood::Refuses);
     let start = Instant::now();
-    while !rig.breaker.is_open() {
-        let failed = rig.breaker.guard(async { Err::<(), _>(cut()) }).now_or_never();
+    while !tested.breaker.is_open() {
+        let failed = tested.breaker.guard(async { Err::<(), _>(cut()) }).now_or_never();
         assert!(failed.expect("at once").is_err());
         sleep(Duration::from_millis(10)).await;
     }
-    assert!(start.elapsed() >= WINDOW, "{:?}", start.elapsed());
-    rig.mood.send_replace(Mood::Answers);
-    rig.is_closed_again().await;
+    assert!(start.elapsed() >= PROBE_TIMEOUT, "{:?}", start.elapsed());
+    tested.mood.send_replace(Mood::Answers);
+    tested.is_closed_again().await;
 }
 
 #[tokio::test]
 async fn one_lost_answer_does_not_open_the_breaker() {
-    let rig = Rig::new(Mood::Answers);
-    assert!(rig.breaker.guard(async { Err::<(), _>(cut()) }).await.is_err());
-    sleep(2 * RETRY_PAUSE).await;
-    assert_eq!(rig.probes(), 1);
-    assert!(!rig.breaker.is_open());
+    let tested = BreakerUnderTest::new(Mood::Answers);
+    assert!(tested.breaker.guard(async { Err::<(), _>(cut()) }).await.is_err());
+    sleep(2 * RETRY_INTERVAL).await;
+    assert_eq!(tested.probes(), 1);
+    assert!(!tested.breaker.is_open());
 }
 
 #[tokio::test]
 async fn a_core_that_hangs_again_is_detected_again() {
-    let rig = Rig::new(Mood::Hangs);
+    let tested = BreakerUnderTest::new(Mood::Hangs);
     for outage in 1..=2 {
-        assert!(rig.call_that_hangs().await.is_err());
-        assert_eq!(rig.breaker.outages.get(), outage);
-        rig.mood.send_replace(Mood::Answers);
-        rig.is_closed_again().await;
-        rig.mood.send_replace(Mood::Hangs);
+        assert!(tested.call_that_hangs().await.is_err());
+        assert_eq!(tested.breaker.outages.get(), outage);
+        tested.mood.send_replace(Mood::Answers);
+        tested.is_closed_again().await;
+        tested.mood.send_replace(Mood::Hangs);
     }
 }

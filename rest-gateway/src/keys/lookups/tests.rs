@@ -18,14 +18,14 @@ use super::*;
 type NotedCall = (Instant, Vec<KeyDigest>);
 
 /// Core that records its calls, and answers with the number of the call.
-struct Rig {
+struct LookupsUnderTest {
     lookups: Lookups<usize>,
     calls: Arc<Mutex<Vec<NotedCall>>>,
     /// While `true`, answers do not arrive.
     held: watch::Sender<bool>,
 }
 
-impl Rig {
+impl LookupsUnderTest {
     fn new() -> Self {
         let (calls, held) = (Arc::<Mutex<Vec<_>>>::default(), watch::Sender::new(false));
         let (noted, release) = (Arc::clone(&calls), held.clone());
@@ -76,60 +76,61 @@ fn unknown(address: u32) -> Purpose {
 
 #[tokio::test]
 async fn a_single_key_is_looked_up_at_once() {
-    let rig = Rig::new();
+    let tested = LookupsUnderTest::new();
     let start = Instant::now();
-    assert_eq!(rig.lookups.find(digest(1), unknown(1)).await, Ok(1));
+    assert_eq!(tested.lookups.find(digest(1), unknown(1)).await, Ok(1));
     assert!(start.elapsed() < QUEUE_TIMEOUT);
-    assert_eq!(rig.sizes(), [1]);
+    assert_eq!(tested.sizes(), [1]);
 }
 
 #[tokio::test]
 async fn waiting_lookups_share_calls_of_a_thousand() {
-    let rig = Rig::new();
-    let answers = join_all((0..2_500).map(|number| rig.lookups.find(digest(number), unknown(number)))).await;
-    assert_eq!(rig.sizes(), [1_000, 1_000, 500]);
+    let tested = LookupsUnderTest::new();
+    let answers =
+        join_all((0..2_500).map(|number| tested.lookups.find(digest(number), unknown(number)))).await;
+    assert_eq!(tested.sizes(), [1_000, 1_000, 500]);
     assert_eq!(answers.iter().filter(|answer| **answer == Ok(3)).count(), 500);
 }
 
 #[tokio::test]
 async fn at_most_two_hundred_calls_begin_in_a_second() {
-    let rig = Rig::new();
+    let tested = LookupsUnderTest::new();
     for number in 0..40 {
-        rig.lookups.find(digest(number), unknown(1)).await.unwrap();
+        tested.lookups.find(digest(number), unknown(1)).await.unwrap();
     }
-    let begun: Vec<_> = rig.calls.lock().unwrap().iter().map(|(begun, _)| *begun).collect();
+    let begun: Vec<_> = tested.calls.lock().unwrap().iter().map(|(begun, _)| *begun).collect();
     assert_eq!(begun.len(), 40);
     assert!(begun.windows(2).all(|pair| pair[0] + BATCH_INTERVAL <= pair[1]), "{begun:?}");
 }
 
 #[tokio::test]
 async fn at_most_sixteen_calls_are_in_flight() {
-    let rig = Rig::new();
-    let mut waiting = rig.occupied(16).await;
-    waiting.push(rig.lookups.find(digest(17), Purpose::Refresh).boxed());
+    let tested = LookupsUnderTest::new();
+    let mut waiting = tested.occupied(16).await;
+    waiting.push(tested.lookups.find(digest(17), Purpose::Refresh).boxed());
     let soon = Instant::now() + 10 * BATCH_INTERVAL;
     assert!(timeout_at(soon, select_all(&mut waiting)).await.is_err(), "none is answered");
-    assert_eq!(rig.sizes().len(), 16);
-    rig.held.send_replace(false);
+    assert_eq!(tested.sizes().len(), 16);
+    tested.held.send_replace(false);
     assert!(join_all(waiting).await.iter().all(Result::is_ok));
-    assert_eq!(rig.sizes().len(), 17);
+    assert_eq!(tested.sizes().len(), 17);
 }
 
 /// Tests that 150 unknown keys a second at one address fill several calls, while a neighbour's key is in the
 /// very next one.
 #[tokio::test]
 async fn addresses_take_turns_if_more_lookups_wait_than_fit() {
-    let rig = Rig::new();
-    let mut waiting = rig.occupied(16).await;
-    let flood = (0..3_000).map(|number| rig.lookups.find(digest(number), unknown(7)).boxed());
+    let tested = LookupsUnderTest::new();
+    let mut waiting = tested.occupied(16).await;
+    let flood = (0..3_000).map(|number| tested.lookups.find(digest(number), unknown(7)).boxed());
     let many =
-        (0..500).map(|number| rig.lookups.find(digest(10_000 + number), unknown(100 + number)).boxed());
+        (0..500).map(|number| tested.lookups.find(digest(10_000 + number), unknown(100 + number)).boxed());
     waiting.extend(flood.chain(many));
-    waiting.push(rig.lookups.find(digest(99_999), unknown(8)).boxed());
+    waiting.push(tested.lookups.find(digest(99_999), unknown(8)).boxed());
     assert!(poll!(select_all(&mut waiting)).is_pending());
-    rig.held.send_replace(false);
+    tested.held.send_replace(false);
     join_all(waiting).await;
-    let calls = rig.calls.lock().unwrap();
+    let calls = tested.calls.lock().unwrap();
     let (_, next) = &calls[16];
     assert!(next.contains(&digest(99_999)));
     assert_eq!(next.iter().filter(|asked| asked.0[..4] < 10_000_u32.to_be_bytes()[..]).count(), 499);
@@ -137,35 +138,35 @@ async fn addresses_take_turns_if_more_lookups_wait_than_fit() {
 
 #[tokio::test]
 async fn keys_that_were_known_are_looked_up_first() {
-    let rig = Rig::new();
-    let mut waiting = rig.occupied(16).await;
-    waiting.extend((0..5_000).map(|number| rig.lookups.find(digest(number), unknown(number)).boxed()));
-    waiting.push(rig.lookups.find(digest(99_999), Purpose::Refresh).boxed());
+    let tested = LookupsUnderTest::new();
+    let mut waiting = tested.occupied(16).await;
+    waiting.extend((0..5_000).map(|number| tested.lookups.find(digest(number), unknown(number)).boxed()));
+    waiting.push(tested.lookups.find(digest(99_999), Purpose::Refresh).boxed());
     assert!(poll!(select_all(&mut waiting)).is_pending());
-    rig.held.send_replace(false);
+    tested.held.send_replace(false);
     join_all(waiting).await;
-    assert_eq!(rig.calls.lock().unwrap()[16].1[0], digest(99_999));
+    assert_eq!(tested.calls.lock().unwrap()[16].1[0], digest(99_999));
 }
 
 #[tokio::test]
 async fn cancelled_lookups_are_not_sent_and_delay_no_other() {
-    let rig = Rig::new();
-    let occupied = rig.occupied(16).await;
-    let mut waiting = rig.lookups.find(digest(1), unknown(1)).boxed();
+    let tested = LookupsUnderTest::new();
+    let occupied = tested.occupied(16).await;
+    let mut waiting = tested.lookups.find(digest(1), unknown(1)).boxed();
     assert!(poll!(&mut waiting).is_pending());
     drop(waiting);
     drop(occupied); // the calls end with them
-    rig.held.send_replace(false);
-    assert_eq!(rig.lookups.find(digest(2), unknown(2)).await, Ok(17));
-    assert_eq!(rig.calls.lock().unwrap()[16].1, [digest(2)]);
+    tested.held.send_replace(false);
+    assert_eq!(tested.lookups.find(digest(2), unknown(2)).await, Ok(17));
+    assert_eq!(tested.calls.lock().unwrap()[16].1, [digest(2)]);
 }
 
 #[tokio::test]
 async fn a_lookup_that_waits_too_long_is_refused() {
-    let rig = Rig::new();
-    let mut waiting = rig.occupied(16).await;
+    let tested = LookupsUnderTest::new();
+    let mut waiting = tested.occupied(16).await;
     let start = Instant::now();
-    waiting.push(rig.lookups.find(digest(1), unknown(1)).boxed());
+    waiting.push(tested.lookups.find(digest(1), unknown(1)).boxed());
     let (refused, at, _) = select_all(waiting).await;
     assert_eq!((refused, at), (Err(Overloaded), 16));
     assert!(start.elapsed() >= QUEUE_TIMEOUT);
