@@ -1,5 +1,4 @@
-//! What a call passes before it reaches its method: access control, and limits on its message, which is still
-//! being received.
+//! Access control of a call, and limits on its message while it is received, before its method runs.
 //!
 //! tonic and tower limit calls, not bytes. The calls that a few gateways may have in flight, each with the
 //! largest message, would take a multiple of 64 MiB, although nearly all of them have some hundred bytes. So

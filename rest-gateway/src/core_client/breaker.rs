@@ -1,11 +1,11 @@
 //! Circuit breaker that decides if the core is called at all.
 //!
 //! A slow call does not prove that the core hangs: its database may be slow, and a creation may have to wait
-//! for others. So a call that is not answered within [`SUSPICION_TIMEOUT`], or whose answer is lost, only raises a
-//! suspicion, and the core is sent a probe that it answers from memory: gRPC's health check, with any result.
-//! The breaker opens only if no probe is answered for [`PROBE_TIMEOUT`]. Then calls in flight are given up, other
-//! calls fail without being sent, and one probe at a time is sent until one is answered, which closes the
-//! breaker.
+//! for others. So a call that is not answered within [`SUSPICION_TIMEOUT`], or whose answer is lost, only
+//! raises a suspicion, and the core is sent a probe that it answers from memory: gRPC's health check, with any
+//! result. The breaker opens only if no probe is answered for [`PROBE_TIMEOUT`]. Then calls in flight are
+//! given up, other calls fail without being sent, and one probe at a time is sent until one is answered,
+//! which closes the breaker.
 //!
 //! Unlike the limiter's breaker it closes at once, without a hold time, because nothing replaces the core
 //! meanwhile.
@@ -37,8 +37,8 @@ use super::transport::{NamedTransport, TransportError};
 /// within that time.
 const SUSPICION_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Time without an answered probe after which the breaker opens. With [`SUSPICION_TIMEOUT`] and scheduling delays, a
-/// call to a core that hangs fails within 1.2 s.
+/// Time without an answered probe after which the breaker opens. With [`SUSPICION_TIMEOUT`] and scheduling
+/// delays, a call to a core that hangs fails within 1.2 s.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Interval between probes while the breaker is open, so that the core's return is noticed within a second.
@@ -187,8 +187,8 @@ impl CoreBreaker {
     }
 }
 
-/// Waits for [`PROBE_TIMEOUT`], in steps that are late while this process gets too little processor time: an answer
-/// that has arrived and is not read yet does not count as silence of the core.
+/// Waits for [`PROBE_TIMEOUT`], in steps that are late while this process gets too little processor time: an
+/// answer that has arrived and is not read yet does not count as silence of the core.
 async fn window() {
     for _ in 0..16 {
         sleep(PROBE_TIMEOUT / 16).await;
