@@ -2,9 +2,9 @@
 //!
 //! A slow call does not prove that the core hangs: its database may be slow, and a creation may have to wait
 //! for others. So a call that is not answered within [`SUSPICION_TIMEOUT`], or whose answer is lost, only
-//! raises a suspicion, and the core is sent a probe that it answers from memory: gRPC's health check, with any
-//! result. The breaker opens only if no probe is answered for [`PROBE_TIMEOUT`]. Then calls in flight are
-//! given up, other calls fail without being sent, and one probe at a time is sent until one is answered,
+//! raises a suspicion, and the core is sent a probe that it answers from memory: gRPC's health check, with
+//! any result. The breaker opens only if no probe is answered for [`PROBE_TIMEOUT`]. Then calls in flight
+//! are given up, other calls fail without being sent, and one probe at a time is sent until one is answered,
 //! which closes the breaker.
 //!
 //! Unlike the limiter's breaker it closes at once, without a hold time, because nothing replaces the core
