@@ -5,17 +5,15 @@
 //! on one database at once, and a killed process leaves no change half done. `migrations/README.md` describes
 //! what a change may do.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+};
 
-use sea_orm_migration::{
-    MigrationTrait, MigratorTrait, SchemaManager,
-    sea_orm::{
-        ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
-        EntityName, EntityTrait, QueryOrder, SqliteTransactionMode, Statement, TransactionOptions,
-        TransactionTrait,
-        sea_query::{Alias, Expr, Query},
-    },
-    seaql_migrations,
+use sea_orm::{
+    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
+    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+    sea_query::{Alias, Expr, ExprTrait, Query},
 };
 
 mod m0001_baseline;
@@ -24,13 +22,20 @@ mod m0001_baseline;
 /// "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
 
-struct Migrator;
+/// Work on the schema within a transaction.
+type Work =
+    for<'a> fn(&'a DatabaseTransaction) -> Pin<Box<dyn Future<Output = Result<(), DbErr>> + Send + 'a>>;
 
-impl MigratorTrait for Migrator {
-    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_baseline::Migration)]
-    }
+/// Change of the schema.
+struct Change {
+    /// Name, which is also that of its file.
+    name: &'static str,
+    up: Work,
+    down: Work,
 }
+
+/// Every change, oldest first.
+const CHANGES: &[Change] = &[m0001_baseline::CHANGE];
 
 /// One change of the schema, and its state in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,16 +64,13 @@ pub enum MigrationState {
 /// If the database fails.
 pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
     let applied = applied(db).await?;
-    let known: Vec<String> =
-        Migrator::migrations().iter().map(|migration| migration.name().to_owned()).collect();
-    let unknown: Vec<String> = applied.iter().filter(|name| !known.contains(name)).cloned().collect();
-    let applied: HashSet<String> = applied.into_iter().collect();
-
-    let known = known.into_iter().map(|name| {
-        let state = if applied.contains(&name) { MigrationState::Applied } else { MigrationState::Pending };
-        Migration { name, state }
+    let known = CHANGES.iter().map(|change| {
+        let is_applied = applied.iter().any(|name| name == change.name);
+        let state = if is_applied { MigrationState::Applied } else { MigrationState::Pending };
+        Migration { name: change.name.to_owned(), state }
     });
-    let unknown = unknown.into_iter().map(|name| Migration { name, state: MigrationState::Unknown });
+    let unknown = applied.iter().filter(|name| find(name).is_none());
+    let unknown = unknown.map(|name| Migration { name: name.clone(), state: MigrationState::Unknown });
     Ok(known.chain(unknown).collect())
 }
 
@@ -80,11 +82,55 @@ pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
 pub async fn up(db: &DatabaseConnection) -> Result<(), DbErr> {
     while status(db).await?.iter().any(|migration| migration.state == MigrationState::Pending) {
         let transaction = begin_alone(db).await?;
-        // Reads the pending changes again, now that no other process can change them.
-        let result = Migrator::up(&transaction, Some(1)).await;
+        let result = apply_next(&transaction).await;
         end(transaction, result).await?;
     }
     Ok(())
+}
+
+/// Applies the oldest pending change, if no other process has done so. Changes of a newer binary are refused.
+async fn apply_next(db: &DatabaseTransaction) -> Result<(), DbErr> {
+    let record = "CREATE TABLE IF NOT EXISTS seaql_migrations (version varchar NOT NULL PRIMARY KEY, \
+                  applied_at bigint NOT NULL)";
+    db.execute_unprepared(record).await?;
+    let applied = applied(db).await?;
+    if let Some(name) = applied.iter().find(|name| find(name).is_none()) {
+        return Err(unknown(name));
+    }
+    let Some(change) = CHANGES.iter().find(|change| !applied.iter().any(|name| name == change.name)) else {
+        return Ok(());
+    };
+    (change.up)(db).await?;
+    let now = match db.get_database_backend() {
+        DbBackend::Sqlite => "unixepoch()",
+        _ => "extract(epoch from now())::bigint",
+    };
+    let row = [change.name.into(), Expr::cust(now)];
+    let insert = Query::insert()
+        .into_table("seaql_migrations")
+        .columns(["version", "applied_at"])
+        .values_panic(row)
+        .take();
+    db.execute(&insert).await.map(drop)
+}
+
+/// Reverts the newest `steps` changes.
+async fn revert(db: &DatabaseTransaction, steps: u32) -> Result<(), DbErr> {
+    for name in applied(db).await?.into_iter().rev().take(usize::try_from(steps).unwrap_or(usize::MAX)) {
+        let Some(change) = find(&name) else { return Err(unknown(&name)) };
+        (change.down)(db).await?;
+        let row = Expr::col("version").eq(name);
+        db.execute(&Query::delete().from_table("seaql_migrations").and_where(row).take()).await?;
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> DbErr {
+    DbErr::Migration(format!("the change {name} is of another version of petstore"))
+}
+
+fn find(name: &str) -> Option<&'static Change> {
+    CHANGES.iter().find(|change| change.name == name)
 }
 
 /// Changes and data that a reversal would remove from a database.
@@ -117,10 +163,13 @@ pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr
     let applied = applied(db).await?;
     let trial =
         Database::connect(ConnectOptions::new("sqlite::memory:").max_connections(1).to_owned()).await?;
-    let known = u32::try_from(applied.len()).unwrap_or(u32::MAX);
-    Migrator::up(&trial, Some(known)).await?;
+    for _ in &applied {
+        let transaction = trial.begin().await?;
+        apply_next(&transaction).await?;
+        transaction.commit().await?;
+    }
     let before = columns(&trial).await?;
-    Migrator::down(&trial, Some(steps)).await?;
+    down(&trial, steps).await?;
     let after = columns(&trial).await?;
     trial.close().await?;
 
@@ -164,7 +213,7 @@ async fn rows(db: &DatabaseConnection, table: &str) -> Result<i64, DbErr> {
 /// If the database fails. The schema is then unchanged.
 pub async fn down(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
     let transaction = begin_alone(db).await?;
-    let result = Migrator::down(&transaction, Some(steps)).await;
+    let result = revert(&transaction, steps).await;
     end(transaction, result).await
 }
 
@@ -199,13 +248,19 @@ async fn begin_alone(db: &DatabaseConnection) -> Result<DatabaseTransaction, DbE
     Ok(transaction)
 }
 
-async fn applied(db: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
-    if !SchemaManager::new(db).has_table(seaql_migrations::Entity.table_name()).await? {
+/// Returns the names of the applied changes, oldest first.
+async fn applied(db: &impl ConnectionTrait) -> Result<Vec<String>, DbErr> {
+    let backend = db.get_database_backend();
+    let is_there = match backend {
+        DbBackend::Sqlite => "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'seaql_migrations')",
+        _ => "SELECT to_regclass('seaql_migrations') IS NOT NULL",
+    };
+    let row = db.query_one_raw(Statement::from_string(backend, is_there)).await?;
+    if !row.map_or(Ok(false), |row| row.try_get_by_index(0))? {
         return Ok(Vec::new());
     }
-    let rows =
-        seaql_migrations::Entity::find().order_by_asc(seaql_migrations::Column::Version).all(db).await?;
-    Ok(rows.into_iter().map(|row| row.version).collect())
+    let names = Statement::from_string(backend, "SELECT version FROM seaql_migrations ORDER BY version");
+    db.query_all_raw(names).await?.iter().map(|row| row.try_get_by_index(0)).collect()
 }
 
 #[cfg(test)]

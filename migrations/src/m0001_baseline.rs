@@ -1,54 +1,50 @@
 //! The schema of release 1.0.0.
 
 use rand::distr::{Alphanumeric, SampleString};
-use sea_orm_migration::{
-    prelude::*,
-    sea_orm::{ConnectionTrait, DbBackend},
+use sea_orm::{
+    ConnectionTrait, DatabaseTransaction, DbBackend, DbErr,
+    sea_query::{
+        ColumnDef, Expr, ExprTrait, ForeignKey, Index, IndexCreateStatement, Query, Table,
+        TableCreateStatement,
+    },
 };
 
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
+use super::Change;
 
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
+pub(crate) const CHANGE: Change =
+    Change { name: "m0001_baseline", up: |db| Box::pin(up(db)), down: |db| Box::pin(down(db)) };
 
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in tables() {
-            manager.create_table(table).await?;
-        }
-        for index in indexes() {
-            manager.create_index(index).await?;
-        }
-        // Eight letters and digits: the probability that two of a thousand stores have equal names is less
-        // than one in a hundred million. The name is part of every key in Redis, so it is short.
-        let name = Alphanumeric.sample_string(&mut rand::rng(), 8);
-        for (table, column, value) in [("revision", "value", 0.into()), ("installation", "name", name.into())]
-        {
-            let row = [1.into(), value];
-            let insert = Query::insert().into_table(table).columns(["id", column]).values_panic(row).take();
-            manager.execute(insert).await?;
-        }
-        for statement in append_only(manager.get_database_backend()) {
-            manager.get_connection().execute_unprepared(statement).await?;
-        }
-        Ok(())
+async fn up(db: &DatabaseTransaction) -> Result<(), DbErr> {
+    for table in tables() {
+        db.execute(&table).await?;
     }
+    for index in indexes() {
+        db.execute(&index).await?;
+    }
+    // Eight letters and digits: the probability that two of a thousand stores have equal names is less than
+    // one in a hundred million. The name is part of every key in Redis, so it is short.
+    let name = Alphanumeric.sample_string(&mut rand::rng(), 8);
+    for (table, column, value) in [("revision", "value", 0.into()), ("installation", "name", name.into())] {
+        let row = [1.into(), value];
+        let insert = Query::insert().into_table(table).columns(["id", column]).values_panic(row).take();
+        db.execute(&insert).await?;
+    }
+    for statement in append_only(db.get_database_backend()) {
+        db.execute_unprepared(statement).await?;
+    }
+    Ok(())
+}
 
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in tables().iter().rev() {
-            if let Some(name) = table.get_table_name() {
-                // Indexes and triggers go with the table.
-                manager.drop_table(Table::drop().table(name.clone()).take()).await?;
-            }
+async fn down(db: &DatabaseTransaction) -> Result<(), DbErr> {
+    for table in tables().iter().rev() {
+        if let Some(name) = table.get_table_name() {
+            db.execute(&Table::drop().table(name.clone()).take()).await?; // with its indexes and triggers
         }
-        if manager.get_database_backend() == DbBackend::Postgres {
-            manager.get_connection().execute_unprepared("DROP FUNCTION audit_events_refuse()").await?;
-        }
-        Ok(())
     }
+    if db.get_database_backend() == DbBackend::Postgres {
+        db.execute_unprepared("DROP FUNCTION audit_events_refuse()").await?;
+    }
+    Ok(())
 }
 
 /// Returns every table, each after those that it refers to.

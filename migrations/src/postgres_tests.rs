@@ -1,5 +1,4 @@
 use petstore_test_servers::servers::{Database as TestDatabase, PostgresServer};
-use sea_orm_migration::sea_orm::{ConnectOptions, Database};
 
 use super::*;
 

@@ -1,9 +1,6 @@
 use std::path::Path;
 
-use sea_orm_migration::{
-    sea_orm::{ConnectOptions, Database},
-    sea_query::{PostgresQueryBuilder, SqliteQueryBuilder},
-};
+use sea_orm::sea_query::{PostgresQueryBuilder, SqliteQueryBuilder};
 
 use super::*;
 
@@ -19,7 +16,7 @@ async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
 
 /// Returns the number of changes.
 fn all() -> usize {
-    Migrator::migrations().len()
+    CHANGES.len()
 }
 
 /// Returns every table and index, as SQLite would print it.
@@ -123,7 +120,7 @@ fn faults(source: &str, changelog: &str) -> Vec<&'static str> {
         column.contains("not_null") && !column.contains("default")
     });
     [
-        ("drops", contains(&["drop_", "drop "])),
+        ("drops", contains(&["drop_", "drop ", "drop()"])),
         ("renames", contains(&["rename"])),
         (
             "rewrites",
@@ -152,9 +149,9 @@ fn every_migration_suits_the_release_before_it() {
 #[test]
 fn a_migration_that_breaks_the_last_release_is_refused() {
     let changelog = "\n## [Unreleased]\n\n## [1.1.0] - 2027-01-01\n";
-    let down = "async fn down(&self) { manager.drop_table(Table::drop().table(\"tags\").take()).await }";
+    let down = "async fn down(&self) { db.execute(&Table::drop().table(\"tags\").take()).await }";
     for (up, fault) in [
-        ("manager.create_table(tags()).await", None),
+        ("db.execute(&tags()).await", None),
         ("Table::alter().add_column(ColumnDef::new(\"tag\").text().take());", None),
         ("Table::alter().add_column(ColumnDef::new(\"tag\").text().not_null().default(\"\").take());", None),
         (
@@ -162,7 +159,7 @@ fn a_migration_that_breaks_the_last_release_is_refused() {
             Some("adds NOT NULL without a default"),
         ),
         ("Table::alter().table(\"pets\").drop_column(\"status\").take()", Some("drops")),
-        ("manager.drop_table(Table::drop().table(\"orders\").take()).await", Some("drops")),
+        ("db.execute(&Table::drop().table(\"orders\").take()).await", Some("drops")),
         ("Table::alter().rename_column(\"name\", \"title\")", Some("renames")),
         ("execute_unprepared(\"ALTER TABLE pets ALTER COLUMN name TYPE varchar\")", Some("rewrites")),
         ("execute_unprepared(\"UPDATE pets SET name = ''\")", Some("rewrites")),

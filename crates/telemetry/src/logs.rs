@@ -57,9 +57,7 @@ pub struct InvalidFilter;
 fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        // The library logs two lines for each migration, while the store logs one line with more information.
-        EnvFilter::try_new(format!("sea_orm_migration=warn,{}", directives.join(",")))
-            .map_err(|_| InvalidFilter)
+        EnvFilter::try_new(directives.join(",")).map_err(|_| InvalidFilter)
     } else {
         Err(InvalidFilter)
     }
