@@ -15,8 +15,10 @@ use std::{convert::Infallible, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, PaginatorTrait,
-    QueryFilter, QueryOrder, QueryResult, QuerySelect, Select, sea_query::SelectStatement,
+    ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait,
+    FromQueryResult, IntoActiveModel, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
+    QuerySelect, QueryTrait, Select,
+    sea_query::{Expr, Query, SelectStatement},
 };
 use tokio::time;
 
@@ -33,8 +35,6 @@ mod entity;
 mod fault;
 mod health;
 mod imports;
-mod in_flight;
-mod insert;
 mod keys;
 mod metrics;
 mod open;
@@ -47,7 +47,6 @@ mod refusals;
 mod replicas;
 pub mod schema;
 mod sqlite;
-mod statement;
 mod usage;
 
 pub use database_url::{DatabaseUrl, DatabaseUrlError, PostgresAddress};
@@ -55,26 +54,14 @@ pub use open::{OpenError, OpenOptions};
 
 pub(crate) use entity::ban::ban_message;
 pub(crate) use metrics::StatementMetrics;
-pub(crate) use refusals::KEPT as REFUSALS_KEPT;
 pub(crate) use usage::MinutesOf;
 
 use connection::{Connections, Session};
-use database_url::DatabaseLocation;
 use health::Health;
-use in_flight::CreationsInFlight;
 use pets::{PetCache, PetCreates, PetReads};
 use replicas::Replicas;
 
-/// Deadline of a call to SQLite, even if its caller would wait longer: more than the waits for a connection
-/// (1 s) and for the write lock (2 s) together.
-const SQLITE_DEADLINE: Duration = Duration::from_secs(4);
-/// Deadline of a call to PostgreSQL. The server's own timeouts have no effect while it is frozen or cut off,
-/// and callers should learn of that soon.
-const POSTGRES_DEADLINE: Duration = Duration::from_millis(1_400);
-/// Time between two comparisons of a SQLite file with the one at its path.
-const FILE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Deadline of closing the store.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 
 /// The database. Clones share the connections.
 #[derive(Clone)]
@@ -84,8 +71,8 @@ pub struct Store {
     pet_cache: PetCache,
     pet_reads: PetReads,
     creates: PetCreates,
+    /// Deadline of a call, even if its caller would wait longer.
     deadline: Duration,
-    in_flight: CreationsInFlight,
     replicas: Replicas,
     health: Health,
 }
@@ -101,9 +88,9 @@ impl Store {
     pub fn open(url: &DatabaseUrl, options: OpenOptions) -> BoxFuture<'_, Result<Self, OpenError>> {
         Box::pin(async move {
             // Boxed, too: each is many futures deep, and their types would grow past the compiler's bounds.
-            match url.location() {
-                DatabaseLocation::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
-                DatabaseLocation::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
+            match url {
+                DatabaseUrl::Sqlite(path) => Box::pin(sqlite::open(url, path, options)).await,
+                DatabaseUrl::Postgres(address) => Box::pin(postgres::open(url, address, options)).await,
             }
         })
     }
@@ -115,29 +102,21 @@ impl Store {
         Self { pet_cache: PetCache::of(pets), ..self }
     }
 
-    fn on_sqlite(writer: Connections, reader: Connections, health: Health) -> Self {
+    fn new(
+        writer: Connections,
+        reader: Connections,
+        pet_reads: PetReads,
+        creates: PetCreates,
+        deadline: Duration,
+        health: Health,
+    ) -> Self {
         Self {
-            pet_cache: PetCache::of(0),
-            pet_reads: PetReads::new(reader.clone(), reader.clone(), reader.clone()),
-            creates: PetCreates::new(writer.clone(), writer.clone()),
             writer,
             reader,
-            deadline: SQLITE_DEADLINE,
-            in_flight: CreationsInFlight::default(),
-            replicas: Replicas::default(),
-            health,
-        }
-    }
-
-    fn on_postgres(connections: postgres::PrimaryConnections, health: Health) -> Self {
-        Self {
-            writer: connections.writer,
-            reader: connections.reader,
             pet_cache: PetCache::of(0),
-            pet_reads: connections.pet_reads,
-            creates: connections.creates,
-            deadline: POSTGRES_DEADLINE,
-            in_flight: CreationsInFlight::default(),
+            pet_reads,
+            creates,
+            deadline,
             replicas: Replicas::default(),
             health,
         }
@@ -173,7 +152,7 @@ impl Store {
             self.creates.connections().close().await;
             self.writer.close().await;
         };
-        if time::timeout(CLOSE_DEADLINE, closing).await.is_err() {
+        if time::timeout(Duration::from_secs(5), closing).await.is_err() {
             tracing::warn!("closed the store while statements were in flight");
         }
     }
@@ -183,7 +162,7 @@ impl Store {
     /// start. Never returns.
     pub(crate) async fn watch_file(&self) -> Infallible {
         if self.health.path().is_some() {
-            let mut ticks = time::interval(FILE_CHECK_INTERVAL);
+            let mut ticks = time::interval(Duration::from_millis(250));
             ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
             while self.health.is_file_in_place().await {
                 ticks.tick().await;
@@ -278,6 +257,25 @@ impl Store {
         F: for<'c> Fn(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Clone + Send + 'static,
     {
         self.retry_read(|| self.reader.read(query.clone())).await
+    }
+
+    /// Adds rows, all or none. It is one statement, on PostgreSQL in one round trip. Returns the rows as the
+    /// database stored them, in no particular order.
+    pub(super) async fn insert_rows<A>(&self, rows: Vec<A>) -> Result<Vec<ModelOf<A>>, DbErr>
+    where
+        A: ActiveModelTrait + Send + 'static,
+        ModelOf<A>: IntoActiveModel<A> + Send,
+    {
+        let insert = A::Entity::insert_many(rows);
+        if self.writer.backend() == DbBackend::Postgres {
+            let columns = <A::Entity as EntityTrait>::Column::iter().map(Expr::col);
+            let returning = Query::returning().exprs(columns);
+            let statement = DbBackend::Postgres.build(insert.into_query().returning(returning));
+            let rows = self.writer.query(statement).await?;
+            rows.iter().map(|row| ModelOf::<A>::from_query_result(row, "")).collect()
+        } else {
+            self.writer.transaction(|transaction| Box::pin(insert.exec_with_returning(transaction))).await
+        }
     }
 
     /// Returns the rows that the query finds.

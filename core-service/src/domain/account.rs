@@ -1,12 +1,12 @@
 //! Accounts and their plans (docs/contract.md, 6.1).
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use petstore_plans::Quota;
 
-use super::{PageSize, StatedReason, Violation, Violations, text::NO_KEY};
+use super::{PageSize, Remark, Violation, Violations, text::NO_KEY};
 
 /// Identifier of an account: positive, never assigned twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ pub struct Suspension {
     /// Start of the suspension.
     pub since: UnixMillis,
     /// Reason, shown to the account's users.
-    pub reason: Option<StatedReason>,
+    pub reason: Option<Remark>,
 }
 
 /// Changes to an account. `None` leaves a member unchanged.
@@ -140,14 +140,6 @@ impl fmt::Display for AccountName {
     }
 }
 
-impl FromStr for AccountName {
-    type Err = Violation;
-
-    fn from_str(raw: &str) -> Result<Self, Self::Err> {
-        Self::parse(raw)
-    }
-}
-
 /// A plan, which limits the requests of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -225,8 +217,7 @@ impl Plan {
     }
 
     /// Returns the plan's limits.
-    #[must_use]
-    pub const fn quota(self) -> Quota {
+    pub(crate) const fn quota(self) -> Quota {
         match self {
             Self::Free => petstore_plans::FREE.quota,
             Self::Pro => petstore_plans::PRO.quota,
@@ -236,8 +227,7 @@ impl Plan {
     }
 
     /// Returns the agreed limits, or `None` for a plan whose limits are fixed.
-    #[must_use]
-    pub const fn agreed(self) -> Option<Quota> {
+    pub(crate) const fn agreed(self) -> Option<Quota> {
         match self {
             Self::Free | Self::Pro | Self::Business => None,
             Self::Enterprise(quota) => Some(quota),

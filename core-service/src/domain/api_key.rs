@@ -6,7 +6,7 @@ use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{AccountId, AccountName, Violation, text::parse_line};
+use super::{AccountId, AccountName, Remark, Violation};
 
 /// Identifier of a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,40 +76,6 @@ impl fmt::Display for KeyState {
     }
 }
 
-/// Label that operators give to a key: 1 to 64 characters, not blank, without control characters, API keys
-/// and operator tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyLabel(String);
-
-impl KeyLabel {
-    const MAX_CHARS: usize = 64;
-
-    /// Parses a label.
-    ///
-    /// # Errors
-    ///
-    /// If the label breaks a rule. The error names the rule.
-    pub fn parse(raw: &str) -> Result<Self, Violation> {
-        parse_line("label", raw, Self::MAX_CHARS, "must be 1 to 64 characters long and not blank").map(Self)
-    }
-
-    /// Parses the label in a message, in which an empty label stands for none.
-    pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
-        Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
-    }
-
-    /// Returns a label read from the database, without checking it.
-    pub(crate) const fn stored(label: String) -> Self {
-        Self(label)
-    }
-
-    /// Returns the label as it was written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 /// A key as lists show it: neither the key nor its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeyRecord {
@@ -120,7 +86,7 @@ pub struct ApiKeyRecord {
     /// Identifier of that account.
     pub account_id: AccountId,
     /// Label that operators gave it.
-    pub label: Option<KeyLabel>,
+    pub label: Option<Remark>,
     /// Environment of the key; its prefix names it.
     pub environment: Environment,
     /// Last four characters of the key.
@@ -137,8 +103,7 @@ pub struct ApiKeyRecord {
 
 impl ApiKeyRecord {
     /// Returns the key's state at that time.
-    #[must_use]
-    pub fn state(&self, now: UnixMillis) -> KeyState {
+    pub(crate) fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
     }
 }

@@ -4,8 +4,8 @@ use petstore_clock::UnixMillis;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, KeyLabel, Operator, OperatorName,
-    PageSize, StatedReason,
+    Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, Operator, OperatorName, PageSize,
+    Remark,
 };
 
 /// The parts of an audit event beside its author and its time.
@@ -15,6 +15,14 @@ pub(crate) struct Change {
     pub(crate) subject: Subject,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
+}
+
+/// Something that operators change.
+pub(crate) trait Audited {
+    fn subject(&self) -> Subject;
+
+    /// Returns the state that the audit shows: an object without any part of a key or a token.
+    fn json(&self) -> Value;
 }
 
 /// The subject of a change.
@@ -55,31 +63,41 @@ fn moment(moment: Option<UnixMillis>) -> Option<String> {
     moment.map(|moment| moment.to_string())
 }
 
-/// Returns an account as the audit shows it.
-pub(crate) fn account_json(account: &Account) -> Value {
-    let limits = account.plan.quota();
-    let suspension = account.suspension.as_ref();
-    object(json!({
-        "id": account.id.0,
-        "name": account.name.as_str(),
-        "plan": account.plan.name(),
-        "perMinute": limits.per_minute,
-        "perDay": limits.per_day,
-        "suspendTime": moment(suspension.map(|suspension| suspension.since)),
-        "suspendReason": suspension.and_then(|it| it.reason.as_ref()).map(StatedReason::as_str),
-    }))
+impl Audited for Account {
+    fn subject(&self) -> Subject {
+        Subject::Account(self.id, self.name.clone())
+    }
+
+    fn json(&self) -> Value {
+        let limits = self.plan.quota();
+        let suspension = self.suspension.as_ref();
+        object(json!({
+            "id": self.id.0,
+            "name": self.name.as_str(),
+            "plan": self.plan.name(),
+            "perMinute": limits.per_minute,
+            "perDay": limits.per_day,
+            "suspendTime": moment(suspension.map(|suspension| suspension.since)),
+            "suspendReason": suspension.and_then(|it| it.reason.as_ref()).map(Remark::as_str),
+        }))
+    }
 }
 
-/// Returns a key as the audit shows it: without any part of the key itself, not even its last characters.
-pub(crate) fn key_json(key: &ApiKeyRecord) -> Value {
-    object(json!({
-        "id": key.id.to_string(),
-        "label": key.label.as_ref().map(KeyLabel::as_str),
-        "environment": key.environment.name(),
-        "createTime": key.created_at.to_string(),
-        "expireTime": moment(key.expires_at),
-        "revokeTime": moment(key.revoked_at),
-    }))
+impl Audited for ApiKeyRecord {
+    fn subject(&self) -> Subject {
+        Subject::Key(self.account_id, self.account.clone(), self.id)
+    }
+
+    fn json(&self) -> Value {
+        object(json!({
+            "id": self.id.to_string(),
+            "label": self.label.as_ref().map(Remark::as_str),
+            "environment": self.environment.name(),
+            "createTime": self.created_at.to_string(),
+            "expireTime": moment(self.expires_at),
+            "revokeTime": moment(self.revoked_at),
+        }))
+    }
 }
 
 /// Returns a ban as the audit shows it.
@@ -92,16 +110,21 @@ pub(crate) fn ban_json(ban: &Ban) -> Value {
         "createTime": ban.from.to_string(),
         "endTime": ban.until.to_string(),
         "origin": origin,
-        "reason": reason.map(StatedReason::as_str),
+        "reason": reason.map(Remark::as_str),
     }))
 }
 
-/// Returns an operator as the audit shows it.
-pub(crate) fn operator_json(operator: &Operator) -> Value {
-    object(json!({
-        "name": operator.name.as_str(),
-        "role": operator.role.name(),
-        "createTime": operator.created_at.to_string(),
-        "revokeTime": moment(operator.revoked_at),
-    }))
+impl Audited for Operator {
+    fn subject(&self) -> Subject {
+        Subject::Operator(self.name.clone())
+    }
+
+    fn json(&self) -> Value {
+        object(json!({
+            "name": self.name.as_str(),
+            "role": self.role.name(),
+            "createTime": self.created_at.to_string(),
+            "revokeTime": moment(self.revoked_at),
+        }))
+    }
 }

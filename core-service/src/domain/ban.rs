@@ -1,11 +1,9 @@
 //! Bans of keys (docs/contract.md, 6.8). Gateways impose them by the rate limit policy; operators add and
 //! lift them. The core only stores them.
 
-use std::time::Duration;
-
 use petstore_clock::UnixMillis;
 
-use super::{Violation, text::parse_line};
+use super::{KEPT, Remark, Violation};
 
 /// A period in which every request of a key is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub enum BanOrigin {
     /// A gateway, because the key kept sending after 429.
     Limiter,
     /// An operator, who may have stated a reason.
-    Operator(Option<StatedReason>),
+    Operator(Option<Remark>),
 }
 
 impl BanOrigin {
@@ -32,57 +30,12 @@ impl BanOrigin {
     pub(crate) fn message(&self) -> (i32, String) {
         match self {
             Self::Limiter => (1, String::new()),
-            Self::Operator(reason) => (2, reason.as_ref().map_or("", StatedReason::as_str).to_owned()),
+            Self::Operator(reason) => (2, reason.as_ref().map_or("", Remark::as_str).to_owned()),
         }
     }
 }
 
-/// Reason of a ban or a suspension, shown to the account's users: 1 to 200 characters, not blank, without
-/// control characters, API keys and operator tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatedReason(String);
-
-impl StatedReason {
-    const MAX_CHARS: usize = 200;
-
-    /// Parses a reason.
-    ///
-    /// # Errors
-    ///
-    /// If the reason breaks a rule. The error names the rule.
-    pub fn parse(raw: &str) -> Result<Self, Violation> {
-        parse_line("reason", raw, Self::MAX_CHARS, "must be 1 to 200 characters long and not blank").map(Self)
-    }
-
-    /// Parses the reason in a message, in which an empty one stands for none.
-    ///
-    /// # Errors
-    ///
-    /// If the reason breaks a rule. The error names the rule.
-    pub(crate) fn parse_optional(raw: &str) -> Result<Option<Self>, Violation> {
-        Some(raw).filter(|raw| !raw.is_empty()).map(Self::parse).transpose()
-    }
-
-    /// Returns a reason read from the database, without checking it.
-    pub(crate) const fn stored(reason: String) -> Self {
-        Self(reason)
-    }
-
-    /// Returns the reason.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl Ban {
-    /// Retention of a ban after its end, because the next one is twice as long.
-    pub(crate) const MEMORY: Duration = Duration::from_hours(24);
-
-    /// Retention of a lifting: longer than any ban that it lifted can matter, because Redis may still hold
-    /// one.
-    pub(crate) const LIFTING_MEMORY: Duration = Duration::from_hours(24 * 370);
-
     /// Makes a ban.
     ///
     /// # Errors
@@ -118,7 +71,7 @@ impl BanNote {
     /// Returns the last ban if it still matters.
     pub(crate) fn last_ban(&self, now: UnixMillis) -> Option<&Ban> {
         match self {
-            Self::Banned(ban) if now < ban.until.plus(Ban::MEMORY) => Some(ban),
+            Self::Banned(ban) if now < ban.until.plus(KEPT.bans) => Some(ban),
             Self::Banned(_) | Self::Lifted(_) => None,
         }
     }
@@ -134,6 +87,8 @@ impl BanNote {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn ban(from: u64, until: u64) -> Ban {
@@ -149,16 +104,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_short_line_without_a_key() {
-        for right in ["x", "open invoice – write to sales@example.com", &"ä".repeat(200)] {
-            assert_eq!(StatedReason::parse(right).unwrap().as_str(), right);
-        }
-        for wrong in ["", " ", "a\nb", "a\u{7f}", &"x".repeat(201), "see pet_live_0", "pet_test_x"] {
-            assert_eq!(StatedReason::parse(wrong).unwrap_err().field, "reason", "{wrong:?}");
-        }
-    }
-
-    #[test]
     fn bans_imposed_before_a_lifting_stay_lifted() {
         let lifted = BanNote::Lifted(UnixMillis(15));
         assert!(!lifted.gives_way_to(&ban(15, 99)));
@@ -168,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_ban_matters_until_a_day_after_its_end() {
-        let end = ban(10, 20).until.plus(Ban::MEMORY);
+        let end = ban(10, 20).until.plus(KEPT.bans);
         let note = BanNote::Banned(ban(10, 20));
         assert_eq!(note.last_ban(end.minus(Duration::from_millis(1))), Some(&ban(10, 20)));
         assert_eq!(note.last_ban(end), None);

@@ -94,12 +94,9 @@ pub struct Operator {
 impl Operator {
     /// Lifetime of a session, used or not.
     pub(crate) const SESSION_TTL: Duration = Duration::from_hours(8);
-    /// Maximum number of sessions of an operator. Opening one more ends the oldest.
-    pub(crate) const MAX_SESSIONS: u64 = 50;
 
     /// Returns the operator of commands on the store itself.
-    #[must_use]
-    pub const fn local() -> Self {
+    pub(crate) const fn local() -> Self {
         Self {
             name: OperatorName::LOCAL,
             role: Role::Admin,

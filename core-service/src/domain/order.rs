@@ -83,21 +83,21 @@ impl Quantity {
     }
 
     /// Returns the number.
-    #[must_use]
-    pub const fn get(self) -> i32 {
+    pub(crate) const fn get(self) -> i32 {
         self.0
     }
 }
 
 /// Progress of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum OrderStatus {
     /// The order was placed.
-    Placed,
+    Placed = 1,
     /// The order was approved.
-    Approved,
+    Approved = 2,
     /// The order was delivered.
-    Delivered,
+    Delivered = 3,
 }
 
 impl OrderStatus {
@@ -108,8 +108,7 @@ impl OrderStatus {
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of placed, approved, delivered");
 
     /// Returns the one status that an order must have to enter this one. An order begins as placed.
-    #[must_use]
-    pub const fn predecessor(self) -> Option<Self> {
+    pub(crate) const fn predecessor(self) -> Option<Self> {
         match self {
             Self::Placed => None,
             Self::Approved => Some(Self::Placed),
@@ -118,23 +117,16 @@ impl OrderStatus {
     }
 
     /// Returns `true` if the status is final.
-    #[must_use]
-    pub const fn is_complete(self) -> bool {
+    pub(crate) const fn is_complete(self) -> bool {
         matches!(self, Self::Delivered)
     }
 
     /// Returns the number that stands for the status in the store.
-    #[must_use]
     pub(crate) const fn number(self) -> u8 {
-        match self {
-            Self::Placed => 1,
-            Self::Approved => 2,
-            Self::Delivered => 3,
-        }
+        self as u8
     }
 
     /// Returns the status that the number stands for.
-    #[must_use]
     pub(crate) fn from_number(number: impl Into<i64>) -> Option<Self> {
         let number = number.into();
         Self::ALL.into_iter().find(|status| i64::from(status.number()) == number)

@@ -21,8 +21,9 @@ pub struct Pet {
     pub id: PetId,
     /// Name.
     pub name: PetName,
-    /// Category that it belongs to.
-    pub category_id: CategoryId,
+    /// Category that it belongs to. Any number is valid: there are no operations on categories
+    /// (docs/contract.md, 2.2).
+    pub category_id: i64,
     /// Availability, if given.
     pub status: Option<PetStatus>,
 }
@@ -33,7 +34,7 @@ pub struct NewPet {
     /// Name.
     pub name: PetName,
     /// Category that it belongs to.
-    pub category_id: CategoryId,
+    pub category_id: i64,
     /// Availability, if given.
     pub status: Option<PetStatus>,
 }
@@ -58,7 +59,8 @@ impl NewPet {
     pub fn parse(raw: RawPet) -> Result<Self, Violations> {
         let mut violations = Violations::default();
         let name = violations.gather(PetName::parse(raw.name));
-        let category_id = violations.gather(CategoryId::parse(raw.category_id));
+        let category_id =
+            violations.gather(raw.category_id.ok_or(Violation::new("categoryId", "is required")));
         let status = violations.gather(raw.status);
         match (name, category_id, status) {
             (Some(name), Some(category_id), Some(status)) => Ok(Self { name, category_id, status }),
@@ -119,14 +121,12 @@ impl PetName {
     }
 
     /// Returns the name as it was written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Returns the name as it was written.
-    #[must_use]
-    pub fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.0
     }
 
@@ -136,30 +136,16 @@ impl PetName {
     }
 }
 
-/// Category of a pet. Any number is valid: there are no operations on categories (docs/contract.md, 2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CategoryId(pub i64);
-
-impl CategoryId {
-    /// Parses a category.
-    ///
-    /// # Errors
-    ///
-    /// If it is absent.
-    pub fn parse(raw: Option<i64>) -> Result<Self, Violation> {
-        raw.map(Self).ok_or(Violation::new("categoryId", "is required"))
-    }
-}
-
 /// Availability of a pet (docs/contract.md, 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum PetStatus {
     /// For sale.
-    Available,
+    Available = 1,
     /// In the process of being sold.
-    Pending,
+    Pending = 2,
     /// Sold.
-    Sold,
+    Sold = 3,
 }
 
 impl PetStatus {
@@ -170,17 +156,11 @@ impl PetStatus {
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of available, pending, sold");
 
     /// Returns the number that stands for the status in the store and in page tokens; never 0.
-    #[must_use]
     pub(crate) const fn number(self) -> u8 {
-        match self {
-            Self::Available => 1,
-            Self::Pending => 2,
-            Self::Sold => 3,
-        }
+        self as u8
     }
 
     /// Returns the status that the number stands for.
-    #[must_use]
     pub(crate) fn from_number(number: impl Into<i64>) -> Option<Self> {
         let number = number.into();
         Self::ALL.into_iter().find(|status| i64::from(status.number()) == number)
@@ -248,7 +228,7 @@ mod tests {
         for category_id in [i64::MIN, -1, 0, i64::MAX] {
             let pet =
                 NewPet::parse(RawPet { category_id: Some(category_id), ..RawPet::named("Rex") }).unwrap();
-            assert_eq!(pet.category_id, CategoryId(category_id));
+            assert_eq!(pet.category_id, category_id);
         }
     }
 }

@@ -49,20 +49,17 @@ impl RefusalCause {
     ];
 
     /// Returns the cause's number in the contract and in the database.
-    #[must_use]
-    pub const fn number(self) -> i32 {
+    pub(crate) const fn number(self) -> i32 {
         self as i32
     }
 
     /// Returns the cause of that number; `None` if this release does not know it.
-    #[must_use]
-    pub fn from_number(number: i64) -> Option<Self> {
+    pub(crate) fn from_number(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| i64::from(cause.number()) == number)
     }
 
     /// Returns the error code that clients received.
-    #[must_use]
-    pub const fn code(self) -> &'static str {
+    pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::MinuteLimit | Self::AddressLimit | Self::UsageLimit => "RATE_LIMITED",
             Self::DayLimit => "QUOTA_EXCEEDED",

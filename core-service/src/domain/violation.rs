@@ -13,8 +13,7 @@ pub struct Violation {
 
 impl Violation {
     /// Returns the violation of `rule` by `field`.
-    #[must_use]
-    pub const fn new(field: &'static str, rule: &'static str) -> Self {
+    pub(crate) const fn new(field: &'static str, rule: &'static str) -> Self {
         Self { field, rule }
     }
 }
@@ -36,8 +35,7 @@ impl Violations {
     }
 
     /// Returns each violation.
-    #[must_use]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Violation> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Violation> {
         self.0.iter()
     }
 }

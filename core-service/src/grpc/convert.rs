@@ -41,7 +41,7 @@ pub(super) fn pet(pet: Pet) -> v1::Pet {
     v1::Pet {
         id: pet.id.0,
         name: pet.name.into_string(),
-        category_id: pet.category_id.0,
+        category_id: pet.category_id,
         status: pet_status(pet.status).into(),
     }
 }

@@ -89,9 +89,9 @@ impl Import<'_> {
             return Ok(()); // it asks for the position, or its first line is rejected
         }
         let work = self.core.store.import_chunk(&self.id, chunk, self.core.clock.now());
-        let imported = in_turn(self.core, work).await?;
-        self.created += imported.created;
-        self.progress = imported.progress;
+        let (created, progress) = in_turn(self.core, work).await?;
+        self.created += created;
+        self.progress = progress;
         Ok(())
     }
 

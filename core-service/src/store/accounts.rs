@@ -18,8 +18,8 @@ use super::{
     fault,
 };
 use crate::domain::{
-    Account, AccountId, AccountName, AccountUpdate, Actor, Change, ListAccounts, PetStoreError, Plan,
-    StatedReason, Subject, Suspension, account_json,
+    Account, AccountId, AccountName, AccountUpdate, Actor, ListAccounts, PetStoreError, Plan, Remark,
+    Suspension,
 };
 
 impl Store {
@@ -124,7 +124,7 @@ impl Store {
         &self,
         actor: &Actor,
         name: &AccountName,
-        reason: Option<StatedReason>,
+        reason: Option<Remark>,
         now: UnixMillis,
     ) -> Result<Account, PetStoreError> {
         self.change_account(actor, name, "SuspendAccount", now, move |account| {
@@ -171,13 +171,7 @@ impl Store {
                 }
                 let after = Account { revision: next_revision(transaction).await?, ..after };
                 replace(transaction, &after).await?;
-                let change = Change {
-                    action,
-                    subject: Subject::Account(before.id, before.name.clone()),
-                    before: Some(account_json(&before)),
-                    after: Some(account_json(&after)),
-                };
-                audit::record(transaction, &actor, now, change).await?;
+                audit::change(transaction, &actor, now, action, Some(&before), &after).await?;
                 Ok(after)
             })
         })
@@ -214,13 +208,7 @@ pub(super) async fn insert(
         Err(error) if fault::is_duplicate(&error) => return Err(PetStoreError::AccountExists(name.clone())),
         Err(error) => return Err(error.into()),
     };
-    let change = Change {
-        action: "CreateAccount",
-        subject: Subject::Account(account.id, account.name.clone()),
-        before: None,
-        after: Some(account_json(&account)),
-    };
-    audit::record(transaction, actor, now, change).await?;
+    audit::change(transaction, actor, now, "CreateAccount", None, &account).await?;
     Ok(account)
 }
 

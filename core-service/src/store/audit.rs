@@ -14,7 +14,7 @@ use super::{
         moment_column,
     },
 };
-use crate::domain::{Actor, Change, ListAuditEvents, PetStoreError, Subject};
+use crate::domain::{Actor, Audited, Change, ListAuditEvents, PetStoreError, Subject};
 
 impl Store {
     /// Returns a page of events, newest first, with one more than the page has. With the first page comes the
@@ -63,6 +63,20 @@ pub(super) async fn has_since(
 
 fn client_address(actor: &Actor) -> String {
     actor.client_address.map(|address| address.to_string()).unwrap_or_default()
+}
+
+/// Records the creation of something, or its change from `before`, in the transaction that makes it.
+pub(super) async fn change<T: Audited + Sync>(
+    transaction: &Session,
+    actor: &Actor,
+    now: UnixMillis,
+    action: &'static str,
+    before: Option<&T>,
+    after: &T,
+) -> Result<(), DbErr> {
+    let subject = before.unwrap_or(after).subject();
+    let change = Change { action, subject, before: before.map(T::json), after: Some(after.json()) };
+    record(transaction, actor, now, change).await
 }
 
 /// Records a change in the transaction that makes it.

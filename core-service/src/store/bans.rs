@@ -20,12 +20,9 @@ use super::{
     keys::{self, name_of},
 };
 use crate::domain::{
-    AccountId, Actor, ApiKeyRecord, Ban, BanNote, BanOrigin, Change, KeyId, PetStoreError, StatedReason,
-    Subject, ban_json,
+    AccountId, Actor, ApiKeyRecord, Audited, Ban, BanNote, BanOrigin, Change, KEPT, KeyId, PetStoreError,
+    Remark, ban_json,
 };
-
-/// Maximum number of expired notes that one report deletes. The next report deletes more.
-const SWEEP: u64 = 100;
 
 impl Store {
     /// Stores a ban that a gateway imposed, unless the stored note outweighs it. Returns the state stored
@@ -70,7 +67,7 @@ impl Store {
         actor: &Actor,
         id: KeyId,
         length: Duration,
-        reason: Option<StatedReason>,
+        reason: Option<Remark>,
         now: UnixMillis,
     ) -> Result<admin::Ban, PetStoreError> {
         let decide = move |from: UnixMillis| {
@@ -123,7 +120,7 @@ impl Store {
                 };
                 let change = Change {
                     action,
-                    subject: Subject::Key(key.account_id, key.account.clone(), id),
+                    subject: key.subject(),
                     before: kept.as_ref().and_then(in_force),
                     after: in_force(&note),
                 };
@@ -216,13 +213,13 @@ async fn forget_what_is_over(transaction: &Session, now: UnixMillis) -> Result<(
     let over = ban::Entity::find()
         .select_only()
         .column(ban::Column::KeyId)
-        .filter(ban::Column::EndsAt.lte(moment_column(now.minus(Ban::MEMORY))))
+        .filter(ban::Column::EndsAt.lte(moment_column(now.minus(KEPT.bans))))
         .filter(
             Condition::any()
                 .add(Expr::col(ban::Column::EndsAt).gt(Expr::col(ban::Column::ImposedAt))) // no lifting
-                .add(ban::Column::EndsAt.lte(moment_column(now.minus(Ban::LIFTING_MEMORY)))),
+                .add(ban::Column::EndsAt.lte(moment_column(now.minus(KEPT.liftings)))),
         )
-        .limit(SWEEP);
+        .limit(100); // the next report deletes more
     let over: Vec<String> = over.into_tuple().all(transaction).await?;
     if over.is_empty() {
         return Ok(());

@@ -19,7 +19,7 @@
 //!   ([`Session::transact`]).
 //! - Waiting calls of one kind may be answered by one job ([`Batches`]).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
 use sea_orm::{ConnAcquireErr, ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, metric};
@@ -31,17 +31,15 @@ mod job;
 mod owner;
 mod queue;
 mod session;
-mod stale_connections;
 
-pub(super) use batches::{BatchError, Batched, Batches, Turns};
+pub(super) use batches::{BatchError, Batched, Batches, SLOTS};
 pub(super) use driver::Target;
 pub(super) use session::Session;
 
 use super::health::Health;
 use job::{Job, Kind, TypedJob};
-use owner::Shared;
+use owner::{Shared, StaleConnections};
 use queue::Queue;
-use stale_connections::StaleConnections;
 
 /// Timeout for acquiring a free owner, and a new connection if that owner needs one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -182,12 +180,6 @@ impl Connections {
 impl Drop for Owners {
     fn drop(&mut self) {
         self.shared.queue.close();
-    }
-}
-
-impl fmt::Debug for Connections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").finish_non_exhaustive()
     }
 }
 

@@ -7,23 +7,9 @@ use super::{
     Store,
     entity::{create_request, moment_column, pet},
     fault,
-    in_flight::InFlightKey,
-    pets::is_name_in_use,
+    pets::{InFlightKey, is_name_in_use},
 };
-use crate::domain::{Created, IdempotencyKey, NewPet, Pet, PetId, PetStoreError};
-
-/// Maximum number of attempts of one call: again after an expired key was removed, and again on another
-/// connection.
-const ATTEMPTS: usize = 3;
-
-/// Reason for which a pet was not added.
-enum NotAdded {
-    /// A pet was already added with that key.
-    KeyTaken,
-    /// Another core is working on a creation with that key.
-    InProgress,
-    Failed(DbErr),
-}
+use crate::domain::{Created, IdempotencyKey, KEPT, NewPet, Pet, PetStoreError};
 
 impl Store {
     /// Adds a pet, or returns the pet that an earlier call with this key has added. The database settles
@@ -35,47 +21,33 @@ impl Store {
         now: UnixMillis,
     ) -> Result<Created, PetStoreError> {
         // The job that still works on it holds the key, even after the caller has given up.
-        let key = self.in_flight.begin(key).ok_or(PetStoreError::RequestInProgress)?;
+        let key = self.creates.begin(key).ok_or(PetStoreError::RequestInProgress)?;
         let work = async {
             let mut lost_connections = 0;
-            for _ in 0..ATTEMPTS {
-                match Box::pin(self.try_insert_pet(&key, &new, now)).await {
-                    Ok(id) => return Ok(Created { pet: new.with_id(id), replayed: false }),
-                    Err(NotAdded::InProgress) => return Err(PetStoreError::RequestInProgress),
-                    Err(NotAdded::KeyTaken) => {
-                        if let Some(pet) = self.find_created_pet(&key, now).await? {
-                            return if new.clone().with_id(pet.id) == pet {
-                                Ok(Created { pet, replayed: true })
-                            } else {
-                                Err(PetStoreError::IdempotencyKeyReused)
-                            };
-                        }
-                    }
+            // Once more after an expired key was removed, and once more on another connection.
+            for _ in 0..3 {
+                match Box::pin(self.creates.add(&new, Some((&key, now)))).await {
+                    Ok(Some(id)) => return Ok(Created { pet: new.with_id(id), replayed: false }),
+                    Err(error) if is_name_in_use(&error) => return Err(PetStoreError::RequestInProgress),
                     // It is unknown whether the pet was added. The next attempt detects it by the key.
-                    Err(NotAdded::Failed(error)) if lost_connections == 0 && fault::is_passing(&error) => {
+                    Err(error) if lost_connections == 0 && fault::is_passing(&error) => {
                         lost_connections += 1;
+                        continue;
                     }
-                    Err(NotAdded::Failed(error)) => return Err(error.into()),
+                    Err(error) if !fault::is_duplicate(&error) => return Err(error.into()),
+                    Ok(None) | Err(_) => {} // a pet was already added with that key
+                }
+                if let Some(pet) = self.find_created_pet(&key, now).await? {
+                    return if new.clone().with_id(pet.id) == pet {
+                        Ok(Created { pet, replayed: true })
+                    } else {
+                        Err(PetStoreError::IdempotencyKeyReused)
+                    };
                 }
             }
             Err(PetStoreError::RequestInProgress) // the key appears and expires: others work on it
         };
         self.within(work).await
-    }
-
-    async fn try_insert_pet(
-        &self,
-        key: &InFlightKey,
-        new: &NewPet,
-        now: UnixMillis,
-    ) -> Result<PetId, NotAdded> {
-        match self.creates.add(new, Some((key, now))).await {
-            Ok(Some(id)) => Ok(id),
-            Ok(None) => Err(NotAdded::KeyTaken),
-            Err(error) if fault::is_duplicate(&error) => Err(NotAdded::KeyTaken),
-            Err(error) if is_name_in_use(&error) => Err(NotAdded::InProgress),
-            Err(error) => Err(NotAdded::Failed(error)),
-        }
     }
 
     /// Returns the pet that an earlier creation with this key has added.
@@ -152,8 +124,7 @@ impl Store {
 
 /// Returns the time at or before which a key must have been stored to be expired by now.
 fn expiry(now: UnixMillis) -> UnixMillis {
-    let kept = u64::try_from(IdempotencyKey::KEPT.as_millis()).unwrap_or(u64::MAX);
-    UnixMillis(now.0.saturating_sub(kept))
+    now.minus(KEPT.idempotency_keys)
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ use std::{
     str::FromStr,
 };
 
-mod postgres_address;
-
-pub use postgres_address::PostgresAddress;
+use sea_orm::sqlx::{ConnectOptions, postgres::PgConnectOptions};
 
 /// The location of the store: a SQLite file or a PostgreSQL database.
 ///
@@ -16,14 +14,12 @@ pub use postgres_address::PostgresAddress;
 /// the working directory (`sqlite://data/petstore.db`), and is taken literally: nothing is decoded. A
 /// PostgreSQL database is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, see [`PostgresAddress`].
 #[derive(Clone)]
-pub struct DatabaseUrl(DatabaseLocation);
-
-/// The target of a [`DatabaseUrl`].
-#[derive(Clone)]
-pub(crate) enum DatabaseLocation {
+pub enum DatabaseUrl {
     /// Path of the file.
+    #[non_exhaustive] // so that only `parse` makes one
     Sqlite(PathBuf),
     /// Address of the database.
+    #[non_exhaustive]
     Postgres(Box<PostgresAddress>),
 }
 
@@ -31,9 +27,9 @@ impl DatabaseUrl {
     /// Returns the path of the file if it is a SQLite file.
     #[must_use]
     pub fn sqlite_file(&self) -> Option<&Path> {
-        match &self.0 {
-            DatabaseLocation::Sqlite(path) => Some(path),
-            DatabaseLocation::Postgres(_) => None,
+        match self {
+            Self::Sqlite(path) => Some(path),
+            Self::Postgres(_) => None,
         }
     }
 
@@ -41,16 +37,12 @@ impl DatabaseUrl {
     /// another server.
     #[must_use]
     pub fn may_replicate(&self, store: &Self) -> bool {
-        match (&self.0, &store.0) {
-            (DatabaseLocation::Postgres(here), DatabaseLocation::Postgres(there)) => {
+        match (self, store) {
+            (Self::Postgres(here), Self::Postgres(there)) => {
                 here.database() == there.database() && here.host() != there.host()
             }
             _ => false,
         }
-    }
-
-    pub(crate) fn location(&self) -> &DatabaseLocation {
-        &self.0
     }
 }
 
@@ -95,9 +87,9 @@ impl FromStr for DatabaseUrl {
             "sqlite" => match rest {
                 "" => Err(DatabaseUrlError::NoPath),
                 path if path.contains('?') => Err(DatabaseUrlError::HasParameters),
-                path => Ok(Self(DatabaseLocation::Sqlite(path.into()))),
+                path => Ok(Self::Sqlite(path.into())),
             },
-            "postgres" | "postgresql" => Ok(Self(DatabaseLocation::Postgres(Box::new(url.parse()?)))),
+            "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(url.parse()?))),
             _ => {
                 let is_scheme =
                     scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
@@ -114,15 +106,90 @@ impl FromStr for DatabaseUrl {
 /// Formats the URL without a password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            DatabaseLocation::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
-            DatabaseLocation::Postgres(address) => address.fmt(f),
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite://{}", path.display()),
+            Self::Postgres(address) => address.fmt(f),
         }
     }
 }
 
 /// Formats the URL without a password.
 impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Address and login of a PostgreSQL database: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS` as in
+/// libpq. Omitted parts come from libpq's variables (`PGUSER`, `PGPASSWORD`, …) and from `~/.pgpass`.
+///
+/// `sslmode` is `disable`, `allow`, `prefer` (the default: encrypted if the server can), `require`,
+/// `verify-ca` or `verify-full`, the last two with the authorities in `sslrootcert`.
+#[derive(Clone)]
+pub struct PostgresAddress(PgConnectOptions);
+
+impl PostgresAddress {
+    /// Returns the driver's options for connecting. Their `Debug` shows the password.
+    pub(in crate::store) fn options(&self) -> PgConnectOptions {
+        self.0.clone()
+    }
+
+    /// Returns `HOST:PORT`, or the folder of the Unix socket.
+    pub(crate) fn host(&self) -> String {
+        match self.0.get_socket() {
+            Some(socket) => socket.display().to_string(),
+            None => format!("{}:{}", self.0.get_host(), self.0.get_port()),
+        }
+    }
+
+    /// Returns the name of the user that logs in.
+    pub(in crate::store) fn user(&self) -> &str {
+        self.0.get_username()
+    }
+
+    /// Returns the name of the database.
+    pub(crate) fn database(&self) -> &str {
+        self.0.get_database().unwrap_or_default()
+    }
+}
+
+impl FromStr for PostgresAddress {
+    type Err = DatabaseUrlError;
+
+    fn from_str(url: &str) -> Result<Self, Self::Err> {
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        let names = query.split('&').filter(|pair| !pair.is_empty());
+        // The driver would only log other parameters, with their values.
+        let is_supported = |name| {
+            let logins = ["host", "port", "user", "password", "dbname", "application_name"];
+            let keys = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
+            logins.contains(&name) || keys.contains(&name)
+        };
+        if !names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name)).all(is_supported) {
+            return Err(DatabaseUrlError::UnsupportedParameter);
+        }
+        // The driver's error may repeat parts of the URL.
+        let options: PgConnectOptions = url.parse().map_err(|_| DatabaseUrlError::InvalidPostgres)?;
+        match options.get_database() {
+            None | Some("") => Err(DatabaseUrlError::NoDatabase),
+            Some(_) => Ok(Self(options.disable_statement_logging())),
+        }
+    }
+}
+
+/// Formats the URL without password and parameters.
+impl fmt::Display for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (user, database) = (self.user(), self.database());
+        match self.0.get_socket() {
+            Some(socket) => write!(f, "postgres://{user}@localhost/{database}?host={}", socket.display()),
+            None => write!(f, "postgres://{user}@{}/{database}", self.host()),
+        }
+    }
+}
+
+/// Formats the URL without password and parameters.
+impl fmt::Debug for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

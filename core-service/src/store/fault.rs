@@ -2,12 +2,15 @@
 
 use std::io::ErrorKind;
 
-use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlErr, sqlx};
+use sea_orm::{
+    ConnAcquireErr, DbErr, RuntimeErr, SqlErr,
+    sqlx::{
+        self,
+        postgres::{PgDatabaseError, PgSeverity},
+    },
+};
 
 use crate::domain::PetStoreError;
-
-pub(super) mod postgres;
-pub(super) mod sqlite;
 
 impl From<DbErr> for PetStoreError {
     fn from(error: DbErr) -> Self {
@@ -30,14 +33,13 @@ pub(super) fn is_duplicate(error: &DbErr) -> bool {
 /// the transaction lost a race against another one. In the first case it is unknown whether a write took
 /// effect.
 pub(super) fn is_passing(error: &DbErr) -> bool {
-    postgres::is_lost_connection(error)
-        || postgres::is_lost_race(error)
-        || matches!(sqlx_error(error), Some(sqlx::Error::Io(_)))
+    is_lost_connection(error) || is_lost_race(error) || matches!(sqlx_error(error), Some(sqlx::Error::Io(_)))
 }
 
 /// Returns `true` if the database calls its own content damaged.
 pub(super) fn is_damage(error: &sqlx::Error) -> bool {
-    sqlite::is_damage(error) || postgres::is_damage(error)
+    matches!(sqlite_code(error), Some(11 | 26)) // CORRUPT, NOTADB
+        || matches!(sqlstate(error), Some("XX001" | "XX002"))
 }
 
 /// Returns `true` if a connection could not be made because the peer hung up, or did not speak as a server.
@@ -57,14 +59,14 @@ pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
 
 /// Returns `true` if a statement with this error was answered completely, on a connection that stays usable.
 pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(_)) && !postgres::is_fatal(error)
+    matches!(error, sqlx::Error::Database(_)) && !is_fatal(error)
 }
 
 /// Returns `true` if the database refused the statement because of its contents, or because of concurrent
 /// changes. With other contents it may succeed at once.
 pub(super) fn is_refusal(error: &DbErr) -> bool {
     let is_answer = matches!(sqlx_error(error), Some(sqlx::Error::Database(_)));
-    is_answer && (!is_outage(error) || postgres::is_lost_race(error))
+    is_answer && (!is_outage(error) || is_lost_race(error))
 }
 
 /// Returns `true` if the database is unavailable, busy or full.
@@ -77,7 +79,7 @@ pub(super) fn is_outage(error: &DbErr) -> bool {
     {
         return true;
     }
-    if let Some(is_outage) = sqlite::is_outage(error).or_else(|| postgres::is_outage(error)) {
+    if let Some(is_outage) = is_outage_of_sqlite(error).or_else(|| is_outage_of_postgres(error)) {
         return is_outage;
     }
     match sqlx_error(error) {
@@ -100,4 +102,104 @@ fn sqlx_error(error: &DbErr) -> Option<&sqlx::Error> {
         | DbErr::Query(RuntimeErr::SqlxError(error)) => Some(error),
         _ => None,
     }
+}
+
+/// Returns the primary result code (<https://sqlite.org/rescode.html>) if the error is one of SQLite.
+fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
+    let sqlx::Error::Database(error) = error else { return None };
+    error.try_downcast_ref::<sqlx::sqlite::SqliteError>()?;
+    let extended: u32 = error.code()?.parse().ok()?;
+    Some(extended & 0xff)
+}
+
+/// Returns `true` if another connection has locked the file.
+pub(super) fn is_locked(error: &DbErr) -> bool {
+    matches!(sqlx_error(error).and_then(sqlite_code), Some(5 | 6)) // BUSY, LOCKED
+}
+
+/// Returns `true` if the file or its folder may not be read or written.
+pub(super) fn is_not_permitted(error: &DbErr) -> bool {
+    matches!(sqlx_error(error).and_then(sqlite_code), Some(3 | 8 | 14)) // PERM, READONLY, CANTOPEN
+}
+
+/// Returns `true` if the file is damaged, or no database.
+pub(super) fn is_no_database(error: &DbErr) -> bool {
+    sqlx_error(error).is_some_and(is_damage)
+}
+
+/// Returns `true` if the error can pass without a new release of this service: the file is locked, the disk
+/// is full or cannot be read or written, memory is short. Returns `None` if it is no error of SQLite.
+fn is_outage_of_sqlite(error: &DbErr) -> Option<bool> {
+    let code = sqlite_code(sqlx_error(error)?)?;
+    Some(matches!(code, 5 | 6 | 7 | 8 | 10 | 13 | 14)) // also NOMEM, READONLY, IOERR, FULL
+}
+
+/// Returns the `SQLSTATE` (PostgreSQL's manual, appendix A) if the error is one of PostgreSQL.
+fn code(error: &DbErr) -> Option<&str> {
+    sqlstate(sqlx_error(error)?)
+}
+
+fn sqlstate(error: &sqlx::Error) -> Option<&str> {
+    reported(error).map(PgDatabaseError::code)
+}
+
+/// Returns the error that the server reported.
+fn reported(error: &sqlx::Error) -> Option<&PgDatabaseError> {
+    let sqlx::Error::Database(error) = error else { return None };
+    error.try_downcast_ref()
+}
+
+/// Returns `true` if the error can pass without a new release of this service; `None` if it is not an error
+/// of PostgreSQL.
+///
+/// These errors are: connections (08), resources (53: full disk, too many connections), operators (57:
+/// shutdown, cancelled by a timeout), the system (58: I/O); transactions that lost against others (40), a
+/// lock that was not free in time (55P03), transactions that idled (25P03) or reached a replica (25006); and
+/// changes by an administrator: passwords and permissions to log in (28), the database's name (3D).
+fn is_outage_of_postgres(error: &DbErr) -> Option<bool> {
+    let code = code(error)?;
+    let class = code.get(..2).unwrap_or_default();
+    Some(
+        matches!(class, "08" | "28" | "3D" | "40" | "53" | "57" | "58")
+            || matches!(code, "25006" | "25P03" | "55P03"),
+    )
+}
+
+/// Returns `true` if the server closes the connection after this error.
+fn is_fatal(error: &sqlx::Error) -> bool {
+    reported(error).is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
+}
+
+/// Returns `true` if the connection is lost, or was never made: another one may work.
+fn is_lost_connection(error: &DbErr) -> bool {
+    code(error).is_some_and(|code| {
+        code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05" | "25P03")
+    })
+}
+
+/// Returns `true` if the transaction lost against another one, and was undone as a whole.
+fn is_lost_race(error: &DbErr) -> bool {
+    code(error).is_some_and(|code| code.starts_with("40"))
+}
+
+/// Returns `true` if another transaction held a key of that index for too long. The server names the index in
+/// the error's context.
+pub(super) fn is_key_timeout(error: &DbErr, index: &str) -> bool {
+    let context = sqlx_error(error).and_then(reported).and_then(PgDatabaseError::r#where);
+    code(error) == Some("55P03") && context.is_some_and(|context| context.contains(index))
+}
+
+/// Returns `true` if a lock was not free in time.
+pub(super) fn is_lock_timeout(error: &DbErr) -> bool {
+    code(error) == Some("55P03")
+}
+
+/// Returns `true` if the server refused user, password or address.
+pub(super) fn is_refused_login(error: &sqlx::Error) -> bool {
+    sqlstate(error).is_some_and(|code| code.starts_with("28"))
+}
+
+/// Returns `true` if the server has no such database.
+pub(super) fn is_unknown_database(error: &sqlx::Error) -> bool {
+    sqlstate(error) == Some("3D000")
 }

@@ -25,22 +25,12 @@ struct Faults {
     is_damaged: AtomicBool,
     /// `true` if the open file is no longer the one at the store's path.
     is_replaced: AtomicBool,
-    /// File of a SQLite store, once it is open.
-    file: OnceLock<OpenFile>,
-}
-
-/// Identity of a SQLite file at the time when it was opened.
-struct OpenFile {
-    path: PathBuf,
-    opened: Files,
+    /// Path of a SQLite store, once it is open, and its files at that time.
+    file: OnceLock<(PathBuf, Files)>,
 }
 
 /// Device and inode of the file at the store's path, and of its write-ahead log. `None` if there is none.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Files {
-    database: Option<(u64, u64)>,
-    log: Option<(u64, u64)>,
-}
+type Files = [Option<(u64, u64)>; 2];
 
 impl Health {
     /// Returns `true` if the database has reported damage since the process started.
@@ -77,20 +67,20 @@ impl Health {
     /// Records which file is open.
     pub(super) async fn open_file(&self, path: &Path) -> io::Result<()> {
         let opened = files(path).await?;
-        let _ = self.0.file.set(OpenFile { path: path.to_owned(), opened }); // it is set once
+        let _ = self.0.file.set((path.to_owned(), opened)); // it is set once
         Ok(())
     }
 
     /// Returns the path of the open file, on SQLite.
     pub(super) fn path(&self) -> Option<&Path> {
-        self.0.file.get().map(|file| file.path.as_path())
+        self.0.file.get().map(|(path, _)| path.as_path())
     }
 
     /// Returns `true` unless the files at the store's path differ from those that were opened. A file system
     /// that does not answer proves nothing.
     pub(super) async fn is_file_in_place(&self) -> bool {
         match self.0.file.get() {
-            Some(file) => files(&file.path).await.map_or(true, |now| now == file.opened),
+            Some((path, opened)) => files(path).await.map_or(true, |now| now == *opened),
             None => true,
         }
     }
@@ -104,7 +94,7 @@ impl Health {
 async fn files(path: &Path) -> io::Result<Files> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    Ok(Files { database: identity(path).await?, log: identity(Path::new(&log)).await? })
+    Ok([identity(path).await?, identity(Path::new(&log)).await?])
 }
 
 async fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {

@@ -11,17 +11,18 @@ use super::{
     Session, Store,
     entity::{import, moment_column, pet},
 };
-use crate::domain::{ImportChunk, ImportId, ImportProgress, Imported, PetStoreError};
+use crate::domain::{ImportChunk, ImportId, ImportProgress, PetStoreError};
 
 impl Store {
     /// Adds the pets of those lines that the import has not passed yet, and moves its position, in one
-    /// transaction. Lines that are sent twice, concurrently or after a lost answer, are added once.
+    /// transaction. Lines that are sent twice, concurrently or after a lost answer, are added once. Returns the
+    /// number of pets added, and the position.
     pub(crate) async fn import_chunk(
         &self,
         id: &ImportId,
         chunk: ImportChunk,
         now: UnixMillis,
-    ) -> Result<Imported, PetStoreError> {
+    ) -> Result<(i64, ImportProgress), PetStoreError> {
         let id = id.clone();
         self.transaction_beside_others(move |transaction| {
             Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
@@ -42,10 +43,10 @@ async fn import_lines(
     id: &ImportId,
     ImportChunk { lines, last_line }: ImportChunk,
     now: UnixMillis,
-) -> Result<Imported, PetStoreError> {
+) -> Result<(i64, ImportProgress), PetStoreError> {
     let before = lock_progress(transaction, id, now).await?;
     if last_line <= before.last_line {
-        return Ok(Imported { created: 0, progress: before });
+        return Ok((0, before));
     }
     let new = lines.into_iter().filter(|(line, _)| *line > before.last_line);
     let rows: Vec<_> = new.map(|(_, pet)| pet::ActiveModel::from(pet)).collect();
@@ -61,7 +62,7 @@ async fn import_lines(
         updated_at: Set(moment_column(now)),
     };
     row.update(transaction).await?;
-    Ok(Imported { created, progress })
+    Ok((created, progress))
 }
 
 /// Returns the position of the import, and locks it until the transaction ends. An unknown import begins.

@@ -21,8 +21,8 @@ use super::{
     },
 };
 use crate::domain::{
-    Account, AccountId, AccountName, Actor, ApiKeyRecord, Change, IssuedKey, KeyId, KeyLabel, KeyState,
-    NewExpiry, PageSize, PetStoreError, Plan, Subject, Violation, key_json,
+    Account, AccountId, AccountName, Actor, ApiKeyRecord, Audited, Change, IssuedKey, KeyId, KeyState,
+    NewExpiry, PageSize, PetStoreError, Plan, Remark, Violation,
 };
 
 mod resolve;
@@ -38,7 +38,7 @@ impl Store {
         &self,
         actor: &Actor,
         account: &AccountName,
-        label: Option<KeyLabel>,
+        label: Option<Remark>,
         environment: Environment,
         expires_at: Option<UnixMillis>,
         now: UnixMillis,
@@ -157,13 +157,7 @@ impl Store {
                 touch(transaction, before.account_id.0).await?;
                 set_moment(transaction, id, api_key::Column::RevokedAt, now).await?;
                 let after = ApiKeyRecord { revoked_at: Some(now), ..before.clone() };
-                let change = Change {
-                    action: "RevokeKey",
-                    subject: subject(&before),
-                    before: Some(key_json(&before)),
-                    after: Some(key_json(&after)),
-                };
-                audit::record(transaction, &actor, now, change).await?;
+                audit::change(transaction, &actor, now, "RevokeKey", Some(&before), &after).await?;
                 Ok(after)
             })
         })
@@ -209,11 +203,11 @@ impl Store {
                 let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
                 let new = record(row, old.account.clone())?;
                 let expiring = ApiKeyRecord { expires_at: Some(end), ..old.clone() };
-                let after = serde_json::json!({ "old": key_json(&expiring), "new": key_json(&new) });
+                let after = serde_json::json!({ "old": expiring.json(), "new": new.json() });
                 let change = Change {
                     action: "RotateKey",
-                    subject: subject(&old),
-                    before: Some(key_json(&old)),
+                    subject: old.subject(),
+                    before: Some(old.json()),
                     after: Some(after),
                 };
                 audit::record(transaction, &actor, now, change).await?;
@@ -222,11 +216,6 @@ impl Store {
         })
         .await
     }
-}
-
-/// Returns the audit subject of a change to the key.
-fn subject(key: &ApiKeyRecord) -> Subject {
-    Subject::Key(key.account_id, key.account.clone(), key.id)
 }
 
 /// Adds a key, in a transaction that has touched its account.
@@ -240,16 +229,14 @@ async fn insert(
     let row = api_key::ActiveModel { account_id: Set(account.id.0), ..row };
     let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
     let record = record(row, account.name)?;
-    let (subject, after) = (subject(&record), Some(key_json(&record)));
-    let change = Change { action: "CreateKey", subject, before: None, after };
-    audit::record(transaction, actor, now, change).await?;
+    audit::change(transaction, actor, now, "CreateKey", None, &record).await?;
     Ok(record)
 }
 
 /// Makes a key, and its row without an account. An expiry must be in the future.
 fn issue(
     environment: Environment,
-    label: Option<KeyLabel>,
+    label: Option<Remark>,
     expires_at: Option<UnixMillis>,
     now: UnixMillis,
 ) -> Result<(ApiKey, api_key::ActiveModel), Violation> {
@@ -264,7 +251,7 @@ fn issue(
 /// Returns the row of a new key, without an account.
 fn key_row(
     key: &ApiKey,
-    label: Option<KeyLabel>,
+    label: Option<Remark>,
     expires_at: Option<UnixMillis>,
     now: UnixMillis,
 ) -> api_key::ActiveModel {

@@ -1,12 +1,10 @@
 //! Options for opening the store, and the schemas that it refuses.
 
+use std::{io, path::PathBuf};
+
 use petstore_migrations::{Migration, MigrationState};
 
-pub use error::OpenError;
-
-use crate::DatabaseUrl;
-
-mod error;
+use crate::{DatabaseUrl, domain::Cause};
 
 /// Options for opening the store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,16 +20,13 @@ pub struct OpenOptions {
 /// Refuses a schema that a newer release has changed, or that was made before release 1.0.0.
 pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
     match schema.iter().rfind(|migration| migration.state == MigrationState::Unknown) {
-        Some(_) if schema.iter().any(|migration| migration.name == FIRST_BEFORE_1_0) => {
+        Some(_) if schema.iter().any(|migration| migration.name == "m0001_pets") => {
             Err(OpenError::SchemaBeforeRelease(url.clone()))
         }
         Some(unknown) => Err(OpenError::SchemaNewer { store: url.clone(), migration: unknown.name.clone() }),
         None => Ok(()),
     }
 }
-
-/// Name of the first migration of builds before release 1.0.0, which no release has.
-const FIRST_BEFORE_1_0: &str = "m0001_pets";
 
 /// Logs one line if the schema was changed, with the number of its newest migration.
 pub(super) fn log_change(before: &[Migration], now: &[Migration]) {
@@ -55,4 +50,139 @@ pub(super) fn require_current(url: &DatabaseUrl, schema: &[Migration]) -> Result
     } else {
         Err(OpenError::SchemaOlder(url.clone()))
     }
+}
+
+/// Reason for which the store cannot be opened, in one line for an operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file does not exist, and must not be created.
+    #[error("there is no store at {}: run `petstore migrate up`, or start the server", .0.display())]
+    Missing(PathBuf),
+    /// The folder is missing and cannot be created.
+    #[error("cannot create the folder {}", .folder.display())]
+    FolderNotCreated {
+        /// The folder.
+        folder: PathBuf,
+        /// Error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// A part of the path has to be a folder and is not one.
+    #[error("cannot open {}: {} is not a folder", .path.display(), .part.display())]
+    NotAFolder {
+        /// The file to be opened.
+        path: PathBuf,
+        /// The part of the path.
+        part: PathBuf,
+    },
+    /// There is a folder in place of the file.
+    #[error("cannot open {}: it is a folder, not a file", .0.display())]
+    NotAFile(PathBuf),
+    /// The file or its folder cannot be read or written.
+    #[error(
+        "cannot open {} for reading and writing: permission denied, or the file system is read-only",
+        .path.display()
+    )]
+    NotWritable {
+        /// The file.
+        path: PathBuf,
+        /// Error of the database.
+        #[source]
+        cause: Cause,
+    },
+    /// The file is damaged, or of another kind. It was left as it is.
+    #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Error of the database.
+        #[source]
+        cause: Cause,
+    },
+    /// The schema has changes that this binary does not know.
+    #[error("the schema of {store} is newer than this binary: it has {migration}")]
+    SchemaNewer {
+        /// The store.
+        store: DatabaseUrl,
+        /// The newest unknown change.
+        migration: String,
+    },
+    /// The schema was made by a build before release 1.0.0.
+    #[error(
+        "{0} was made by a build before release 1.0.0: export its pets with that build (`petstore export`), \
+         and import them into a new store (`petstore import`)"
+    )]
+    SchemaBeforeRelease(DatabaseUrl),
+    /// The schema lacks changes that this binary needs.
+    #[error("the schema of {0} is older than this binary: run `petstore migrate up`")]
+    SchemaOlder(DatabaseUrl),
+    /// Another process holds the file.
+    #[error("{} is locked by another process", .path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// Error of the database.
+        #[source]
+        cause: Cause,
+    },
+    /// Any other error.
+    #[error("cannot open {}", .path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// Error of the database.
+        #[source]
+        cause: Cause,
+    },
+    /// The server cannot be reached, or does not answer in time.
+    #[error("cannot reach PostgreSQL at {host}")]
+    Unreachable {
+        /// Host and port, or the folder of the socket.
+        host: String,
+        /// Error of the network.
+        #[source]
+        cause: Cause,
+    },
+    /// The server refuses the user's login.
+    #[error("PostgreSQL at {host} refuses the user {user}")]
+    LoginRefused {
+        /// Host and port, or the folder of the socket.
+        host: String,
+        /// Name of the user.
+        user: String,
+        /// Error of the server.
+        #[source]
+        cause: Cause,
+    },
+    /// The server has no such database, and none is created.
+    #[error("PostgreSQL at {host} has no database {database}: create it first")]
+    NoDatabase {
+        /// Host and port, or the folder of the socket.
+        host: String,
+        /// Name of the database.
+        database: String,
+    },
+    /// The database refuses writes.
+    #[error("{0} takes no writes: it is a replica, or was made read-only")]
+    ReadOnly(DatabaseUrl),
+    /// The database's encoding cannot represent every name.
+    #[error("{store} has the encoding {encoding}: create a database with the encoding UTF8")]
+    NotUtf8 {
+        /// The database.
+        store: DatabaseUrl,
+        /// Its encoding.
+        encoding: String,
+    },
+    /// The address cannot be that of a replica.
+    #[error("a replica must be a PostgreSQL database of the same name as the store's, on another server")]
+    NotReplicated,
+    /// Any other failure of PostgreSQL.
+    #[error("cannot open {store}")]
+    Postgres {
+        /// The database.
+        store: DatabaseUrl,
+        /// Error of the server or the driver.
+        #[source]
+        cause: Cause,
+    },
 }

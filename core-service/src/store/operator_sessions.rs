@@ -17,11 +17,7 @@ use super::{
         operator_session::{self, Column},
     },
 };
-use crate::domain::{Actor, Change, Operator, PetStoreError, Subject};
-
-/// Interval in which an operator's sign-ins from one address leave one event, so that they cannot flood the
-/// audit.
-const EVENT_INTERVAL: Duration = Duration::from_mins(1);
+use crate::domain::{Actor, Change, KEPT, Operator, PetStoreError, Subject};
 
 impl Store {
     /// Opens a session of the actor.
@@ -98,7 +94,8 @@ async fn record(
     after: Option<Value>,
     now: UnixMillis,
 ) -> Result<(), DbErr> {
-    if audit::has_since(transaction, actor, action, now.minus(EVENT_INTERVAL)).await? {
+    // An operator's sign-ins from one address leave one event a minute, so that they cannot flood the audit.
+    if audit::has_since(transaction, actor, action, now.minus(Duration::from_mins(1))).await? {
         return Ok(());
     }
     let change = Change { action, subject: Subject::Operator(actor.operator.clone()), before: None, after };
@@ -118,7 +115,7 @@ async fn remove_old(transaction: &Session, operator_id: i64, now: UnixMillis) ->
         .column(Column::Digest)
         .filter(Column::OperatorId.eq(operator_id))
         .order_by_desc(Column::ExpiresAt)
-        .limit(Operator::MAX_SESSIONS);
+        .limit(KEPT.sessions_of_operator);
     operator_session::Entity::delete_many()
         .filter(Column::OperatorId.eq(operator_id))
         .filter(Column::Digest.not_in_subquery(kept.into_query()))

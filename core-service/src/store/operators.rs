@@ -20,12 +20,7 @@ use super::{
     fault,
     operator_sessions::has_session,
 };
-use crate::domain::{
-    Actor, Change, Operator, OperatorName, PageSize, PetStoreError, Role, Subject, operator_json,
-};
-
-/// Resolution of the time of a token's last use.
-const USE_RESOLUTION: Duration = Duration::from_mins(1);
+use crate::domain::{Actor, Operator, OperatorName, PageSize, PetStoreError, Role};
 
 impl Store {
     /// Creates an operator.
@@ -128,13 +123,7 @@ impl Store {
                     .exec(transaction)
                     .await?;
                 let after = Operator { revoked_at: Some(now), ..before.clone() };
-                let change = Change {
-                    action: "RevokeOperator",
-                    subject: Subject::Operator(name),
-                    before: Some(operator_json(&before)),
-                    after: Some(operator_json(&after)),
-                };
-                audit::record(transaction, &actor, now, change).await?;
+                audit::change(transaction, &actor, now, "RevokeOperator", Some(&before), &after).await?;
                 Ok(after)
             })
         })
@@ -176,13 +165,7 @@ impl Store {
                         .await?;
                     let last_four = Some(shown.last_four().to_owned());
                     let after = Operator { last_four, revoked_at: None, ..before.clone() };
-                    let change = Change {
-                        action: "RotateOperator",
-                        subject: Subject::Operator(name),
-                        before: Some(operator_json(&before)),
-                        after: Some(operator_json(&after)),
-                    };
-                    audit::record(transaction, &actor, now, change).await?;
+                    audit::change(transaction, &actor, now, "RotateOperator", Some(&before), &after).await?;
                     Ok::<_, PetStoreError>(after)
                 })
             })
@@ -221,25 +204,17 @@ impl Store {
     }
 
     /// Returns the operator that this token, or session's token, belongs to. Neither the operator may be
-    /// revoked nor the session have expired.
+    /// revoked nor the session have expired. Records the use.
     pub(crate) async fn authenticate_operator(
         &self,
         token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
-        if token.is_session() {
-            return self.admit_operator(has_session(token.digest(), now), now).await;
-        }
-        self.admit_operator(Condition::all().add(Column::Digest.eq(token.digest().0.to_vec())), now).await
-    }
-
-    /// Returns the operator that the condition selects, if it is not revoked. Records the use.
-    async fn admit_operator(
-        &self,
-        condition: Condition,
-        now: UnixMillis,
-    ) -> Result<Option<Operator>, PetStoreError> {
-        let find = operator::Entity::find().filter(condition);
+        let find = operator::Entity::find().filter(if token.is_session() {
+            has_session(token.digest(), now)
+        } else {
+            Condition::all().add(Column::Digest.eq(token.digest().0.to_vec()))
+        });
         let Some(row) = self.all(find).await?.pop() else {
             return Ok(None);
         };
@@ -247,7 +222,8 @@ impl Store {
         if operator.revoked_at.is_some() {
             return Ok(None);
         }
-        if operator.last_used_at.is_none_or(|used| used.plus(USE_RESOLUTION) <= now) {
+        // The time of the last use is stored to the minute.
+        if operator.last_used_at.is_none_or(|used| used.plus(Duration::from_mins(1)) <= now) {
             let used = operator::Entity::update_many()
                 .col_expr(Column::LastUsedAt, Expr::value(moment_column(now)))
                 .filter(Column::Id.eq(id));
@@ -320,12 +296,6 @@ async fn insert(
         Err(error) if fault::is_duplicate(&error) => return Err(PetStoreError::OperatorExists(name.clone())),
         Err(error) => return Err(error.into()),
     };
-    let change = Change {
-        action: "CreateOperator",
-        subject: Subject::Operator(name.clone()),
-        before: None,
-        after: Some(operator_json(&operator)),
-    };
-    audit::record(transaction, actor, now, change).await?;
+    audit::change(transaction, actor, now, "CreateOperator", None, &operator).await?;
     Ok(operator)
 }

@@ -7,7 +7,7 @@ use sea_orm::{
     sea_query::Expr,
 };
 
-use super::{Session, Store, entity::order};
+use super::{Store, entity::order};
 use crate::domain::{ListOrders, NewOrder, Order, OrderId, OrderStatus, Page, PetStoreError};
 
 impl Store {
@@ -57,7 +57,14 @@ impl Store {
         self.transaction_beside_others(move |transaction| {
             Box::pin(async move {
                 let updated = match to.predecessor() {
-                    Some(from) => step(transaction, id, from, to).await?,
+                    Some(from) => {
+                        order::Entity::update_many()
+                            .col_expr(order::Column::Status, Expr::value(status_column(to)))
+                            .filter(order::Column::Id.eq(id.0))
+                            .filter(order::Column::Status.eq(status_column(from)))
+                            .exec_with_returning(transaction)
+                            .await?
+                    }
                     None => Vec::new(),
                 };
                 if let Some(row) = updated.into_iter().next() {
@@ -71,20 +78,6 @@ impl Store {
         })
         .await
     }
-}
-
-async fn step(
-    transaction: &Session,
-    id: OrderId,
-    from: OrderStatus,
-    to: OrderStatus,
-) -> Result<Vec<order::Model>, DbErr> {
-    order::Entity::update_many()
-        .col_expr(order::Column::Status, Expr::value(status_column(to)))
-        .filter(order::Column::Id.eq(id.0))
-        .filter(order::Column::Status.eq(status_column(from)))
-        .exec_with_returning(transaction)
-        .await
 }
 
 fn status_column(status: OrderStatus) -> i16 {

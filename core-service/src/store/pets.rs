@@ -11,8 +11,8 @@ use crate::domain::{Batch, ListPets, NewPet, Page, Pet, PetId, PetStoreError, li
 mod creates;
 mod reads;
 
-pub(super) use creates::{CONNECTIONS as CREATE_CONNECTIONS, PetCreates, is_name_in_use};
-pub(super) use reads::{GET_CONNECTIONS, LIST_CONNECTIONS, PetReads};
+pub(super) use creates::{InFlightKey, PetCreates, is_name_in_use};
+pub(super) use reads::PetReads;
 
 impl Store {
     /// Adds a pet, and assigns its identifier.
@@ -93,11 +93,10 @@ impl Store {
     }
 }
 
-/// Time for which a pet is cached. Nothing changes a pet, but a server that took over from a lost one may
-/// lack the newest pets, and a database may be restored from a copy while cores run.
-const CACHE_TTL: Duration = Duration::from_mins(1);
-
 /// Cache of the pets that were read last, up to a fixed number. Clones share it.
+///
+/// A pet stays for a minute: nothing changes it, but a server that took over from a lost one may lack the
+/// newest pets, and a database may be restored from a copy while cores run.
 ///
 /// The absence of a pet is never cached: the pet may be added at any time. An operation that changes pets has
 /// to update this cache, and to invalidate the caches of other cores.
@@ -107,7 +106,8 @@ pub(super) struct PetCache(Option<Cache<i64, Pet>>);
 impl PetCache {
     /// Creates a cache of up to `pets` pets; for 0, none.
     pub(super) fn of(pets: u32) -> Self {
-        let cache = || Cache::builder().max_capacity(pets.into()).time_to_live(CACHE_TTL).build();
+        let cache =
+            || Cache::builder().max_capacity(pets.into()).time_to_live(Duration::from_mins(1)).build();
         Self((pets > 0).then(cache))
     }
 

@@ -11,33 +11,15 @@ use sea_orm::{
 };
 
 use super::{
-    PostgresAddress,
-    connection::{Connections, Lifetimes, Settings, Target},
+    PostgresAddress, Store,
+    connection::{Connections, Lifetimes, SLOTS, Settings, Target},
     health::Health,
-    pets::{CREATE_CONNECTIONS, GET_CONNECTIONS, LIST_CONNECTIONS, PetCreates, PetReads},
+    pets::{PetCreates, PetReads},
 };
 
 mod open;
 
 pub(super) use open::{explain, for_schema, open, retry_while_locked};
-
-/// Number of connections of one core. Half a dozen cores fit into PostgreSQL's default of 100. In a core that
-/// needs more at once, calls wait for a connection.
-const CONNECTIONS: usize = 16;
-/// Number of connections for any statement that reads, and as many for any that writes. The others are for
-/// batched calls.
-const FOR_ANYTHING: usize = (CONNECTIONS - GET_CONNECTIONS - LIST_CONNECTIONS - CREATE_CONNECTIONS) / 2;
-/// Maximum run time of a job: longer than the server's limit on statements, and than a caller waits.
-const JOB_TIMEOUT: Duration = Duration::from_millis(2_500);
-/// Lifetimes of connections.
-const LIFETIMES: Lifetimes = Lifetimes {
-    max_idle: Duration::from_mins(10),
-    // Bounded so that connections spread again over servers behind one name, and a leak in a backend ends.
-    max_age: Duration::from_mins(30),
-    ping_after: Duration::from_secs(1),
-};
-/// Number of statements kept prepared on each connection: more than the store has.
-const STATEMENT_CACHE: usize = 128;
 
 /// Limits that the server itself enforces. No statement continues for long after its caller has given up, and
 /// no transaction of a core that was frozen or cut off holds its locks for long.
@@ -56,81 +38,80 @@ const SERVER_LIMITS: [(&str, &str); 6] = [
     ("jit", "off"),
 ];
 
-/// Setting for connections that only read: the server refuses statements that write.
-const READ_ONLY: (&str, &str) = ("default_transaction_read_only", "on");
-const READ_WRITE: (&str, &str) = ("default_transaction_read_only", "off");
-
 /// Timeout for making the connection for the schema. A server that has just answered another connection is
 /// running but may be busy.
 const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limits for migrations, which may run long. They wait for a lock only briefly, so that calls queued behind
-/// them for a lock are still answered.
-const MIGRATION_LIMITS: [(&str, &str); 2] = [("statement_timeout", "0"), ("lock_timeout", "500ms")];
+/// Number of connections for any statement that reads, and as many for any that writes. With those for
+/// batches one core has 16, so half a dozen cores fit into PostgreSQL's default of 100. In a core that needs
+/// more at once, calls wait for a connection.
+const FOR_ANYTHING: usize = 5;
 
-/// Setting for most statements, which are planned for each set of values: a generic plan could read far more
-/// rows than necessary.
-const CUSTOM_PLANS: (&str, &str) = ("plan_cache_mode", "force_custom_plan");
-/// Setting for batched calls. Their statements are written so that one plan is right for all values. Planning
-/// them each time would cost more than executing them.
-const GENERIC_PLANS: (&str, &str) = ("plan_cache_mode", "force_generic_plan");
-
-/// Connections to the primary that serve calls.
-pub(super) struct PrimaryConnections {
-    pub(super) writer: Connections,
-    pub(super) reader: Connections,
-    pub(super) pet_reads: PetReads,
-    pub(super) creates: PetCreates,
-}
-
-impl PrimaryConnections {
-    /// Creates the groups of connections. No connection is made before it is needed, so this does not fail if
-    /// the server is unavailable.
-    fn new(address: &PostgresAddress, health: &Health) -> Self {
-        let reader = reader(address, health);
-        let for_writing =
-            |connections, plans| reader.beside(settings(address, connections, [READ_WRITE, plans], health));
-        let (writer, creates) =
-            (for_writing(FOR_ANYTHING, CUSTOM_PLANS), for_writing(CREATE_CONNECTIONS, GENERIC_PLANS));
-        Self {
-            pet_reads: pet_reads(address, &reader, health),
-            creates: PetCreates::new(creates, writer.clone()),
-            writer,
-            reader,
-        }
-    }
+/// Returns the store on these connections. No connection is made before it is needed, so this does not fail
+/// if the server is unavailable.
+fn store(address: &PostgresAddress, health: Health) -> Store {
+    let reader = reader(address, &health);
+    let writer = reader.beside(settings(address, FOR_ANYTHING, Use::Writes, &health));
+    let creates = reader.beside(settings(address, SLOTS, Use::BatchedWrites, &health));
+    let pet_reads = pet_reads(address, &reader, &health);
+    let creates = PetCreates::new(creates, writer.clone());
+    // The server's own timeouts have no effect while it is frozen or cut off, and callers should learn of
+    // that soon.
+    let deadline = Duration::from_millis(1_400);
+    Store::new(writer, reader, pet_reads, creates, deadline, health)
 }
 
 /// Returns the connections for any statement that reads. No connection is made before it is needed.
 pub(super) fn reader(address: &PostgresAddress, health: &Health) -> Connections {
-    Connections::new(settings(address, FOR_ANYTHING, [READ_ONLY, CUSTOM_PLANS], health))
+    Connections::new(settings(address, FOR_ANYTHING, Use::Reads, health))
 }
 
 /// Returns the connections for reading pets, beside those for any statement that reads.
 pub(super) fn pet_reads(address: &PostgresAddress, reader: &Connections, health: &Health) -> PetReads {
-    let for_one_kind =
-        |connections| reader.beside(settings(address, connections, [READ_ONLY, GENERIC_PLANS], health));
-    PetReads::new(for_one_kind(GET_CONNECTIONS), for_one_kind(LIST_CONNECTIONS), reader.clone())
+    let for_one_kind = || reader.beside(settings(address, SLOTS, Use::BatchedReads, health));
+    PetReads::new(for_one_kind(), for_one_kind(), reader.clone())
 }
 
-fn settings(
-    address: &PostgresAddress,
-    connections: usize,
-    parameters: [(&str, &str); 2],
-    health: &Health,
-) -> Settings {
-    let options = connect_options(address).options(SERVER_LIMITS).options(parameters);
+/// The statements that a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Reads,
+    Writes,
+    BatchedReads,
+    BatchedWrites,
+}
+
+fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Health) -> Settings {
+    let is_read_only = matches!(of, Use::Reads | Use::BatchedReads);
+    // Statements of batches are written so that one plan is right for all values, and planning them each time
+    // would cost more than executing them. Of other statements a generic plan could read far more rows than
+    // necessary.
+    let is_batched = matches!(of, Use::BatchedReads | Use::BatchedWrites);
+    let options = connect_options(address).options(SERVER_LIMITS).options([
+        ("default_transaction_read_only", if is_read_only { "on" } else { "off" }),
+        ("plan_cache_mode", if is_batched { "force_generic_plan" } else { "force_custom_plan" }),
+    ]);
     Settings {
         target: Target::Postgres(Box::new(options)),
         connections,
-        job_timeout: Some(JOB_TIMEOUT),
-        lifetimes: Some(LIFETIMES),
+        // Longer than the server's limit on statements, and than a caller waits.
+        job_timeout: Some(Duration::from_millis(2_500)),
+        lifetimes: Some(Lifetimes {
+            max_idle: Duration::from_mins(10),
+            // Bounded so that connections spread again over servers behind one name, and a leak in a backend
+            // ends.
+            max_age: Duration::from_mins(30),
+            ping_after: Duration::from_secs(1),
+        }),
         health: health.clone(),
     }
 }
 
 /// Returns one connection for the schema, as a pool because migrations require one. It serves no calls.
 async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr> {
-    let connect = connect_options(address).options(MIGRATION_LIMITS);
+    // Migrations may run long. They wait for a lock only briefly, so that calls queued behind them for a lock
+    // are still answered.
+    let limits = [("statement_timeout", "0"), ("lock_timeout", "500ms")];
+    let connect = connect_options(address).options(limits);
     let mut options = ConnectOptions::new("postgres://localhost"); // the relevant options are set below
     options
         .max_connections(1)
@@ -148,7 +129,7 @@ async fn connect(address: &PostgresAddress) -> Result<PgConnection, sea_orm::sql
 }
 
 fn connect_options(address: &PostgresAddress) -> PgConnectOptions {
-    let options = address.options().statement_cache_capacity(STATEMENT_CACHE);
+    let options = address.options().statement_cache_capacity(128); // more than the store has
     if options.get_application_name().is_some() { options } else { options.application_name("petstore") }
 }
 

@@ -15,7 +15,7 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Actor, Day, IdempotencyKey, ListOrders, ListPets, Minute, NewPet, OperatorName, OrderId,
+    AccountId, Actor, Day, IdempotencyKey, KEPT, ListOrders, ListPets, Minute, NewPet, OperatorName, OrderId,
     OrderStatus, PageSize, PetId, PetStatus, Role,
 };
 
@@ -104,7 +104,7 @@ async fn make_calls(store: &Store) {
 
     let name = IdempotencyKey::parse("once").unwrap().unwrap();
     let rex = NewPet::named("Rex");
-    let later = NOW.plus(IdempotencyKey::KEPT);
+    let later = NOW.plus(KEPT.idempotency_keys);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
         assert_eq!(store.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
     }

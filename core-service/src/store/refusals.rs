@@ -1,6 +1,6 @@
 //! Refused requests in the database: the newest of the last 24 hours, for each account and cause.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use petstore_clock::UnixMillis;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait};
@@ -9,19 +9,7 @@ use super::{
     Session, Store,
     entity::{moment_column, refusal},
 };
-use crate::domain::{AccountId, PetStoreError, Refusal};
-
-/// Time for which a refusal is kept.
-pub(crate) const KEPT: Duration = Duration::from_hours(24);
-/// Maximum number kept for one account and cause: the newest ones. So an account that is refused all the time
-/// takes no space from others, and its other causes stay.
-const MAX_OF_ACCOUNT: u64 = 1_000;
-/// Maximum number kept for one cause of requests without a known key.
-const MAX_ANONYMOUS: u64 = 5_000;
-/// Maximum number kept in total, about 40 MiB. The accounts and causes with most refusals are trimmed first.
-const MAX: u64 = 200_000;
-/// Maximum number returned for one request id: clients may reuse it.
-const MAX_OF_REQUEST: u64 = 20;
+use crate::domain::{AccountId, KEPT, PetStoreError, Refusal};
 
 impl Store {
     /// Returns the newest refusal in each account of a request with this id, newest first.
@@ -35,7 +23,7 @@ impl Store {
         let find = refusal::Entity::find()
             .filter(C::Id.in_subquery(newest.into_query()))
             .order_by_desc(C::RefusedAt)
-            .limit(MAX_OF_REQUEST);
+            .limit(20); // clients may reuse an id
         let rows = self.all(find).await?;
         Ok(rows.into_iter().filter_map(refusal::Model::refusal).collect())
     }
@@ -61,9 +49,10 @@ impl Store {
         now: UnixMillis,
         batch: u64,
     ) -> Result<u64, PetStoreError> {
-        let too_old = Condition::all().add(refusal::Column::RefusedAt.lte(moment_column(now.minus(KEPT))));
+        let too_old =
+            Condition::all().add(refusal::Column::RefusedAt.lte(moment_column(now.minus(KEPT.refusals))));
         match self.delete_oldest_refusals(too_old, batch).await? {
-            0 => self.forget_surplus_refusals(MAX, batch).await,
+            0 => self.forget_surplus_refusals(KEPT.refusals_in_all, batch).await,
             deleted => Ok(deleted),
         }
     }
@@ -119,7 +108,7 @@ pub(super) async fn add(transaction: &Session, refusals: Vec<Refusal>) -> Result
         .exec_without_returning(transaction)
         .await?;
     for (account, cause) in kinds {
-        let max = if account.is_some() { MAX_OF_ACCOUNT } else { MAX_ANONYMOUS };
+        let max = if account.is_some() { KEPT.refusals_of_account } else { KEPT.refusals_of_unknown };
         let of_kind = Condition::all()
             .add(C::AccountId.eq(account.map_or(0, |account| account.0)))
             .add(C::Cause.eq(i64::from(cause.number())));

@@ -16,10 +16,8 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 
 use super::{OpenError, Store, connection::Connections, pets::PetReads, postgres};
-use crate::{DatabaseUrl, domain::PetStoreError, store::database_url::DatabaseLocation};
+use crate::{DatabaseUrl, domain::PetStoreError};
 
-/// Deadline of a replica's answer, after which the primary is asked instead.
-const DEADLINE: Duration = Duration::from_millis(200);
 /// Interval between checks of replicas, and timeout of one check.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of checks that a replica may lag behind. With the check that detects the lag, and its
@@ -44,14 +42,6 @@ struct Replica {
     is_usable: Arc<AtomicBool>,
 }
 
-/// State of the primary, as it reports it.
-struct Primary {
-    /// Identifier of the database cluster, shared by all its copies and by no other cluster.
-    system: i64,
-    /// Position up to which the primary has written.
-    position: String,
-}
-
 impl Store {
     /// Returns the store, which now also reads pets from these replicas. No connection is made yet: a replica
     /// that is unavailable is skipped.
@@ -62,7 +52,7 @@ impl Store {
     pub fn with_replicas(mut self, url: &DatabaseUrl, replicas: &[DatabaseUrl]) -> Result<Self, OpenError> {
         let mut all = Vec::with_capacity(replicas.len());
         for replica in replicas {
-            let DatabaseLocation::Postgres(address) = replica.location() else {
+            let DatabaseUrl::Postgres(address) = replica else {
                 return Err(OpenError::NotReplicated);
             };
             if !replica.may_replicate(url) {
@@ -87,7 +77,7 @@ impl Store {
         F: Future<Output = Result<T, DbErr>>,
     {
         let replica = self.replicas.next()?;
-        match time::timeout(DEADLINE, read(replica.pet_reads.clone())).await {
+        match time::timeout(Duration::from_millis(200), read(replica.pet_reads.clone())).await {
             Ok(Ok(result)) => Some(result),
             Ok(Err(error)) => {
                 replica.fail(&error);
@@ -122,12 +112,14 @@ impl Store {
         }
     }
 
-    async fn primary(&self) -> Result<Primary, PetStoreError> {
+    /// Returns the identifier of the primary's database cluster, which all its copies share and no other
+    /// cluster, and the position up to which it has written.
+    async fn primary(&self) -> Result<(i64, String), PetStoreError> {
         let question = "SELECT system_identifier, pg_current_wal_lsn()::text FROM pg_control_system()";
         let question = move || Statement::from_string(DbBackend::Postgres, question);
         let row = self.read(move |db| db.query_one_raw(question())).await?;
         let row = row.ok_or_else(|| PetStoreError::Bug("PostgreSQL does not know itself".into()))?;
-        Ok(Primary { system: row.try_get_by_index(0)?, position: row.try_get_by_index(1)? })
+        Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?))
     }
 }
 
@@ -171,12 +163,12 @@ impl Replica {
     }
 
     /// Checks that it follows that primary and has reached the position, and sets the result.
-    async fn check(&self, primary: &Primary) {
+    async fn check(&self, (system, position): &(i64, String)) {
         let question = Statement::from_sql_and_values(
             DbBackend::Postgres,
             "SELECT pg_is_in_recovery() AND system_identifier = $1, pg_last_wal_replay_lsn() >= $2::pg_lsn \
              FROM pg_control_system()",
-            [primary.system.into(), primary.position.as_str().into()],
+            [(*system).into(), position.as_str().into()],
         );
         let answer = async {
             let row = self.connections.read(|db| db.query_one_raw(question)).await?;

@@ -7,7 +7,7 @@ use futures_util::future::LocalBoxFuture;
 use sea_orm::{DatabaseConnection, DbErr};
 
 use super::{OpenError, OpenOptions, Store, postgres, sqlite};
-use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
+use crate::DatabaseUrl;
 
 /// Returns every change of the schema, oldest first, and its state in the store. Changes nothing.
 ///
@@ -64,13 +64,13 @@ async fn on_connection<T>(
     url: &DatabaseUrl,
     work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,
 ) -> Result<T, OpenError> {
-    let (connection, result) = match url.location() {
-        DatabaseLocation::Sqlite(path) => {
+    let (connection, result) = match url {
+        DatabaseUrl::Sqlite(path) => {
             let connection = sqlite::for_schema(path, false).await?;
             let result = sqlite::retry_while_busy(path, || work(&connection)).await;
             (connection, result)
         }
-        DatabaseLocation::Postgres(address) => {
+        DatabaseUrl::Postgres(address) => {
             let connection = postgres::for_schema(url, address).await?;
             let result = postgres::retry_while_locked(&connection, || work(&connection)).await;
             let result = result.map_err(|error| postgres::explain(url, error));

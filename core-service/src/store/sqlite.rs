@@ -19,21 +19,16 @@ mod open;
 
 pub(super) use open::{for_schema, open, retry_while_busy};
 
-/// Number of connections that write. SQLite has one writer at a time, and a second connection would only wait
-/// inside the library.
-const WRITERS: usize = 1;
+/// Number of connections that only read. One more writes: SQLite has one writer at a time, and a second
+/// connection would only wait inside the library.
 pub(super) const READERS: usize = 4;
-/// Time for which a write waits for another process that holds the write lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for opening while a disk is busy, or while other processes open or migrate the same file. No
 /// caller waits for an answer yet, and a start that fails would only be repeated.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of statements kept prepared on each connection: more than the store has.
-const STATEMENT_CACHE: usize = 128;
 
 /// Returns the connection that writes.
 fn writer(path: &Path, health: Health) -> Connections {
-    connections(writing(path), WRITERS, health)
+    connections(writing(path), 1, health)
 }
 
 /// Returns the connections that only read.
@@ -92,8 +87,8 @@ fn basic(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false) // a new file is created before, with a restricted mode
-        .busy_timeout(BUSY_TIMEOUT)
+        .busy_timeout(Duration::from_secs(2)) // of a write while another process holds the write lock
         .foreign_keys(true)
-        .statement_cache_capacity(STATEMENT_CACHE)
+        .statement_cache_capacity(128) // more than the store has
         .disable_statement_logging()
 }

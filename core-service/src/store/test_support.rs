@@ -13,7 +13,7 @@ use sea_orm::{
 use tempfile::TempDir;
 
 use super::{OpenOptions, Store, schema};
-use crate::{DatabaseUrl, store::database_url::DatabaseLocation};
+use crate::DatabaseUrl;
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
@@ -91,9 +91,9 @@ pub(crate) async fn open_file(folder: &Path) -> Store {
 
 /// Begins a transaction of another process on the store. On SQLite it holds the write lock.
 pub(crate) async fn foreign_transaction(url: &DatabaseUrl) -> DatabaseTransaction {
-    let url = match url.location() {
-        DatabaseLocation::Sqlite(path) => format!("sqlite://{}", path.display()),
-        DatabaseLocation::Postgres(address) => {
+    let url = match url {
+        DatabaseUrl::Sqlite(path) => format!("sqlite://{}", path.display()),
+        DatabaseUrl::Postgres(address) => {
             format!("postgres://postgres@{}/{}", address.host(), address.database())
         }
     };

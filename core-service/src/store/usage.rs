@@ -1,7 +1,7 @@
 //! Counts of requests in the database: by account and UTC day, and by account, key and minute; and counts of
 //! refusals by minute and cause.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use petstore_clock::UnixMillis;
 use petstore_proto::admin::v1::{
@@ -14,16 +14,9 @@ use sea_orm::{
 
 use super::{Session, Store, entity::moment_column, refusals};
 use crate::domain::{
-    AccountId, Day, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCause, RefusalCount, UsageMinute,
+    AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCause, RefusalCount, UsageMinute,
     UsageReport,
 };
-
-/// Number of days that are kept, including today.
-const KEPT_DAYS: i64 = 90;
-/// Maximum number of accounts whose old rows are deleted at once.
-const SWEEP: u64 = 1_000;
-/// Time without a report after which a gateway's run is over, and the numbers of its reports are forgotten.
-const REPORTER_MEMORY: Duration = Duration::from_hours(7 * 24);
 
 /// The columns of counts, in the order of [`UsageMinute::counts`].
 const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
@@ -59,7 +52,7 @@ impl Store {
                     add_refusals(transaction, refusal_counts).await?;
                     refusals::add(transaction, refusals).await?;
                     forget_runs(transaction, now).await?;
-                    let first_kept = Day::containing(now).minus(KEPT_DAYS - 1);
+                    let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
                     forget(transaction, "usage_days", "day", first_kept.0).await?;
                 }
                 Ok(())
@@ -177,7 +170,7 @@ impl Store {
     /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
     /// number of deleted rows.
     pub(crate) async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
-        let first_kept = Minute::containing(now).minus(Minute::PER_DAY);
+        let first_kept = Minute::containing(now).minus(KEPT.usage_minutes);
         self.transaction_beside_others(move |transaction| {
             Box::pin(async move {
                 let old = Query::delete()
@@ -321,7 +314,7 @@ async fn add_up<const K: usize, const N: usize>(
 }
 
 async fn forget_runs(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
-    let silent_since = moment_column(now.minus(REPORTER_MEMORY));
+    let silent_since = moment_column(now.minus(KEPT.reports));
     let over = Query::delete()
         .from_table("usage_reporters")
         .and_where(Expr::col("reported_at").lt(silent_since))
@@ -329,7 +322,7 @@ async fn forget_runs(transaction: &Session, now: UnixMillis) -> Result<(), DbErr
     transaction.execute(&over).await.map(drop)
 }
 
-/// Deletes rows of the oldest period, if it is before the first one to keep: those of at most [`SWEEP`]
+/// Deletes rows of the oldest period, if it is before the first one to keep: those of at most 1,000
 /// accounts. Returns the number of deleted rows.
 async fn forget(
     transaction: &Session,
@@ -343,7 +336,7 @@ async fn forget(
     let Some(oldest) = oldest.filter(|oldest| *oldest < first_kept) else { return Ok(0) };
     let of_oldest = Expr::col(period).eq(oldest);
     let accounts =
-        Query::select().from(table).column("account_id").and_where(of_oldest.clone()).limit(SWEEP).take();
+        Query::select().from(table).column("account_id").and_where(of_oldest.clone()).limit(1_000).take();
     let delete = Query::delete()
         .from_table(table)
         .and_where(of_oldest)

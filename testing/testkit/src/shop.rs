@@ -25,7 +25,7 @@ use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
     domain::{
         AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate,
-        Quota, Role, StatedReason,
+        Quota, Remark, Role,
     },
     store::Store,
 };
@@ -259,8 +259,8 @@ impl TestShop {
 
     /// Suspends an account, for this reason.
     pub async fn suspend(&self, account: &AccountName, reason: &str) {
-        let reason = StatedReason::parse(reason).expect("a reason");
-        let suspended = self.store().suspend_account(&Actor::LOCAL, account, Some(reason), self.clock.now());
+        let reason = Remark::reason(reason).expect("a reason");
+        let suspended = self.store().suspend_account(&Actor::LOCAL, account, reason, self.clock.now());
         suspended.await.expect("the account is there");
     }
 

@@ -8,7 +8,7 @@ use petstore_proto::admin::v1::{
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{AccountId, AccountName, AccountUpdate, AdminList, ListAccounts, PlanUpdate, StatedReason},
+    domain::{AccountId, AccountName, AccountUpdate, ListAccounts, PageTokens, PlanUpdate, Remark},
     grpc::call::Result,
 };
 
@@ -31,7 +31,7 @@ pub(super) async fn get(call: Call, request: GetAccountRequest) -> Result<GetAcc
 }
 
 pub(super) async fn list(call: Call, request: ListAccountsRequest) -> Result<ListAccountsResponse> {
-    let tokens = AdminList::Accounts.with(&(&request.name_contains, request.plan, request.suspended));
+    let tokens = PageTokens::new('a', &(&request.name_contains, request.plan, request.suspended));
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
     if request.name_contains.len() > AccountName::MAX_CHARS {
         return Err(convert::refuse("name_contains", "must be at most 64 bytes long"));
@@ -88,7 +88,7 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
 
 pub(super) async fn suspend(call: Call, request: SuspendAccountRequest) -> Result<SuspendAccountResponse> {
     let name = convert::account_name(&request.account)?;
-    let reason = StatedReason::parse_optional(&request.reason).map_err(convert::refused)?;
+    let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
     let account = call.core.store.suspend_account(&call.actor, &name, reason, call.now).await?;
     Ok(SuspendAccountResponse { account: Some(convert::account(&account)) })
 }

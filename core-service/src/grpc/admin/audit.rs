@@ -4,14 +4,14 @@ use petstore_proto::admin::v1::{ListAuditEventsRequest, ListAuditEventsResponse}
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{AccountName, AdminList, ListAuditEvents},
+    domain::{AccountName, ListAuditEvents, PageTokens},
     grpc::call::Result,
 };
 
 pub(super) async fn list(call: Call, request: ListAuditEventsRequest) -> Result<ListAuditEventsResponse> {
     let filters =
         (&request.operator, &request.account, &request.key_id, request.start_time, request.end_time);
-    let tokens = AdminList::AuditEvents.with(&filters);
+    let tokens = PageTokens::new('e', &filters);
     let (size, before) =
         convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());

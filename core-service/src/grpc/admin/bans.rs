@@ -10,13 +10,13 @@ use petstore_proto::admin::v1::{
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{AdminList, KeyId, StatedReason},
+    domain::{KeyId, PageTokens, Remark},
     grpc::call::Result,
 };
 
 pub(super) async fn create(call: Call, request: CreateBanRequest) -> Result<CreateBanResponse> {
     let id = convert::key_id(&request.key_id)?;
-    let reason = StatedReason::parse_optional(&request.reason).map_err(convert::refused)?;
+    let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
     let length = match request.end {
         None => return Err(convert::refuse("duration", "is required, or end_time")),
         Some(End::Duration(length)) => convert::duration("duration", length)?,
@@ -40,7 +40,7 @@ pub(super) async fn lift(call: Call, request: LiftBanRequest) -> Result<LiftBanR
 }
 
 pub(super) async fn list(call: Call, request: ListBansRequest) -> Result<ListBansResponse> {
-    let tokens = AdminList::Bans.with(&request.account);
+    let tokens = PageTokens::new('b', &request.account);
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, parse_position)?;
     let account = call.account_id(&request.account).await?;
     let limit = Some(size.get() as u64 + 1);

@@ -9,8 +9,8 @@ use petstore_proto::admin::v1 as pb;
 pub(super) use crate::grpc::convert::{refuse, refused};
 use crate::{
     domain::{
-        Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyLabel, KeyState, Operator, PageSize, PageTokens,
-        PetStoreError, Plan, Role, Violation, Violations,
+        Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, Operator, PageSize, PageTokens,
+        PetStoreError, Plan, Remark, Role, Violation, Violations,
     },
     grpc::{call::Result, convert},
     store::ban_message,
@@ -139,7 +139,7 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         id: key.id.to_string(),
         account: key.account.to_string(),
         account_id: key.account_id.0,
-        label: key.label.as_ref().map(KeyLabel::as_str).unwrap_or_default().to_owned(),
+        label: key.label.as_ref().map(Remark::as_str).unwrap_or_default().to_owned(),
         environment: environment.into(),
         last_four: key.last_four.clone(),
         state: state as i32,

@@ -11,16 +11,16 @@ use petstore_proto::admin::v1::{
 use super::{caller::Call, convert};
 use crate::{
     domain::{
-        Account, ApiKeyRecord, Ban, BanOrigin, Day, KeyId, PetStoreError, Refusal, RefusalCause as C,
-        StatedReason,
+        Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, PetStoreError, Refusal, RefusalCause as C,
+        Remark,
     },
     grpc::{call::Result, convert::check_request_id},
-    store::{REFUSALS_KEPT, Store},
+    store::Store,
 };
 
 pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Result<ExplainRefusalResponse> {
     let (now, store) = (call.now, &call.core.store);
-    let recent = now.minus(REFUSALS_KEPT);
+    let recent = now.minus(KEPT.refusals);
     let ExplainRefusalRequest { account, key_id, request_id } = request;
     let account = convert::account_filter(&account)?;
     if !request_id.is_empty() {
@@ -119,7 +119,7 @@ struct State {
 struct Fact<'a> {
     since: UnixMillis,
     until: Option<UnixMillis>,
-    reason: Option<&'a StatedReason>,
+    reason: Option<&'a Remark>,
 }
 
 /// Refusals of one account for one cause, of one key if the cause is one of keys.

@@ -11,13 +11,13 @@ use petstore_proto::admin::v1::{
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{AdminList, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyLabel, NewExpiry},
+    domain::{ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, PageTokens, Remark},
     grpc::call::Result,
 };
 
 pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<CreateKeyResponse> {
     let account = convert::account_name(&request.account)?;
-    let label = KeyLabel::parse_optional(&request.label).map_err(convert::refused)?;
+    let label = Remark::label(&request.label).map_err(convert::refused)?;
     let environment = environment(&call, convert::environment(request.environment)?)?;
     let expires_at = match request.expiration {
         None => None,
@@ -47,7 +47,7 @@ pub(super) async fn get(call: Call, request: GetKeyRequest) -> Result<GetKeyResp
 }
 
 pub(super) async fn list(call: Call, request: ListKeysRequest) -> Result<ListKeysResponse> {
-    let tokens = AdminList::Keys.with(&request.account);
+    let tokens = PageTokens::new('k', &request.account);
     let (size, after) =
         convert::page(&tokens, request.page_size, &request.page_token, |position| position.parse().ok())?;
     let account = call.account_id(&request.account).await?;

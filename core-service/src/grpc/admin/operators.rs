@@ -12,7 +12,7 @@ use petstore_proto::admin::v1::{
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{AdminList, Operator, OperatorName, PetStoreError},
+    domain::{Operator, OperatorName, PageTokens, PetStoreError},
     grpc::call::Result,
 };
 
@@ -32,7 +32,7 @@ pub(super) async fn create(call: Call, request: CreateOperatorRequest) -> Result
 }
 
 pub(super) async fn list(call: Call, request: ListOperatorsRequest) -> Result<ListOperatorsResponse> {
-    let tokens = AdminList::Operators.with(&());
+    let tokens = PageTokens::new('o', &());
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
     let (rows, total_size) = call.core.store.list_operators(size, after).await?;
     let (operators, next_page_token) = convert::cut(rows, size, &tokens, |(id, _)| id.to_string());

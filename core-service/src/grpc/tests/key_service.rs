@@ -90,7 +90,7 @@ async fn many_keys_resolve_in_one_call_as_each_alone() {
 async fn the_largest_answer_about_keys_fits_into_a_message() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
-    let reason = || domain::StatedReason::parse(&"\u{1F415}".repeat(200)).unwrap();
+    let reason = || domain::Remark::reason(&"\u{1F415}".repeat(200)).unwrap().unwrap();
     let name = domain::AccountName::parse("acme").unwrap();
     store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
@@ -125,7 +125,7 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
             store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
-    let reason = domain::StatedReason::parse(&"\u{5BB5}".repeat(200)).unwrap();
+    let reason = domain::Remark::reason(&"\u{5BB5}".repeat(200)).unwrap().unwrap();
     store.suspend_account(&Actor::LOCAL, &name, Some(reason), START).await.unwrap();
     let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
     assert_eq!(answer.keys.len(), 400);
@@ -231,7 +231,7 @@ async fn an_operators_ban_is_returned_with_its_reason() {
     let Core { store, .. } = &shop.core;
     let key = ApiKey::generate(Environment::Production);
     let record = store.create_first_account(&key, START).await.unwrap().unwrap();
-    let reason = domain::StatedReason::parse("open invoice").unwrap();
+    let reason = domain::Remark::reason("open invoice").unwrap().unwrap();
     store.add_ban(&Actor::LOCAL, record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
     let ban = shop.resolve(&key.digest().0).await.0.unwrap().last_ban.unwrap();
     assert_eq!((ban.origin(), ban.reason.as_str()), (BanOrigin::Operator, "open invoice"));

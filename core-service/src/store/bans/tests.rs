@@ -36,7 +36,7 @@ impl Shop {
     }
 
     async fn add(&self, length: Duration, reason: Option<&str>) -> admin::Ban {
-        let reason = reason.map(|reason| StatedReason::parse(reason).unwrap());
+        let reason = reason.and_then(|reason| Remark::reason(reason).unwrap());
         self.store.add_ban(&Actor::LOCAL, self.key, length, reason, self.clock.now()).await.unwrap()
     }
 

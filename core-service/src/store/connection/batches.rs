@@ -1,11 +1,9 @@
-//! Batching of waiting calls of one kind.
+//! Batches of calls of one kind, which share a statement.
 //!
-//! The first call is sent at once. Calls that arrive while it is in flight are queued, and are sent as one
-//! batch once it has ended: no call waits for others to arrive. No call joins a batch that is in flight, so
-//! each call sees everything that was committed before it was made.
-//!
-//! A call that is cancelled while it is queued is withdrawn. A call that has begun is finished, as every job
-//! is.
+//! They gather by the rule of `rest-gateway/src/core_client/batch.rs`. Here a slot is a job that waits for a
+//! connection, and gathers its batch when it has one. While a batch is overdue, one more slot is free. No call
+//! joins a batch that is in flight, so each call sees everything that was committed before it was made. What
+//! is in flight is finished, as every job is, even if its callers have given up.
 
 use std::{
     collections::VecDeque,
@@ -24,14 +22,13 @@ use super::{
     job::{Job, Kind, Work},
 };
 
-/// Time after which a batch is overdue, and one more connection serves the queue. It is longer than a batch
-/// takes unless it waits for a lock, a disk or a network. There is one timer for each batch, not for each
-/// call: a timer that is due before all others wakes the runtime's driver, which is a system call.
-const OVERDUE_AFTER: Duration = Duration::from_millis(20);
+/// Maximum number of slots of one kind of call, and the number of connections that they need.
+pub(in crate::store) const SLOTS: usize = 2;
 
-/// Number of times a batch of more than one call yields to the scheduler so that tasks that are ready can
-/// join it.
-const GATHERING: usize = 3;
+/// Time after which a batch is overdue. It is longer than a batch takes unless it waits for a lock, a disk or
+/// a network. There is one timer for each batch, not for each call: a timer that is due before all others
+/// wakes the runtime's driver, which is a system call.
+const OVERDUE_AFTER: Duration = Duration::from_millis(20);
 
 /// A kind of call that is batched.
 pub(in crate::store) trait Batched: Send + Sync + 'static {
@@ -62,57 +59,45 @@ pub(in crate::store) struct BatchError {
     pub(in crate::store) is_shared: bool,
 }
 
-/// Limits on concurrent batches.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Turns {
-    /// Number of batches that may run concurrently.
-    pub(in crate::store) at_once: usize,
-    /// Upper bound while batches are overdue.
-    pub(in crate::store) most: usize,
-}
-
-/// Batching of calls of one kind on these connections. Clones share the queue.
+/// Batches of calls of one kind on these connections. Clones share the queue.
 pub(in crate::store) struct Batches<B: Batched> {
     connections: Connections,
-    lane: Arc<Lane<B>>,
-}
-
-/// The queue of calls.
-struct Lane<B: Batched> {
-    turns: Turns,
-    state: Mutex<State<B>>,
+    /// Number of slots while no batch is overdue.
+    slots: usize,
+    state: Arc<Mutex<State<B>>>,
 }
 
 struct State<B: Batched> {
     /// Waiting calls in order of arrival: their numbers ascend.
-    waiting: VecDeque<Waiting<B>>,
+    queue: VecDeque<Queued<B>>,
     next_number: u64,
-    /// Number of turns that have begun, plus at most one that has not. That one takes all calls that are
-    /// queued by then.
-    turns: usize,
-    begun: usize,
-    /// Number of turns that are overdue (see [`OVERDUE_AFTER`]). For each, one more may begin.
+    /// Number of slots that are taken: those of batches in flight, and at most one whose batch has not
+    /// gathered yet.
+    slots: usize,
+    /// Number of batches in flight.
+    in_flight: usize,
+    /// Number of batches that are overdue.
     overdue: usize,
 }
 
-struct Waiting<B: Batched> {
+/// A call in the queue.
+struct Queued<B: Batched> {
     number: u64,
     call: B::Call,
-    caller: Caller<B::Answer>,
-}
-
-/// Callers of a batch, each with the index of its answer.
-type Callers<B> = Vec<(usize, Caller<<B as Batched>::Answer>)>;
-
-struct Caller<A> {
-    answer: oneshot::Sender<Result<A, BatchError>>,
+    answer: AnswerSender<B>,
+    /// Span of the caller. That of the first call encloses the statement.
     span: Current,
 }
 
+/// The callers of a batch, each with the index of its answer.
+type Callers<B> = Vec<(usize, AnswerSender<B>)>;
+
+type AnswerSender<B> = oneshot::Sender<Result<<B as Batched>::Answer, BatchError>>;
+
 impl<B: Batched> Batches<B> {
-    pub(in crate::store) fn new(connections: Connections, turns: Turns) -> Self {
-        let state = State { waiting: VecDeque::new(), next_number: 0, turns: 0, begun: 0, overdue: 0 };
-        Self { connections, lane: Arc::new(Lane { turns, state: Mutex::new(state) }) }
+    pub(in crate::store) fn new(connections: Connections, slots: usize) -> Self {
+        let state = State { queue: VecDeque::new(), next_number: 0, slots: 0, in_flight: 0, overdue: 0 };
+        Self { connections, slots, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Returns the connections that are used.
@@ -131,16 +116,17 @@ impl<B: Batched> Batches<B> {
     /// If the call was not answered.
     pub(in crate::store) async fn ask(&self, call: B::Call) -> Result<B::Answer, BatchError> {
         let (answer, mut answered) = oneshot::channel();
-        let place = self.enter(call, answer);
+        let queued = self.enqueue(call, answer);
         let received = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
             Ok(received) => received,
-            Err(_) if place.withdraw() => {
+            Err(_) if queued.withdraw() => {
                 let error = DbErr::ConnectionAcquire(ConnAcquireErr::Timeout);
                 return Err(BatchError { error, is_shared: false });
             }
-            Err(_) => answered.await, // it has begun
+            Err(_) => answered.await, // it is in flight
         };
-        received.unwrap_or_else(|_| lost())
+        // The sender is gone only if the runtime is shutting down.
+        received.unwrap_or_else(|_| Err(BatchError { error: no_answer(), is_shared: false }))
     }
 
     /// Returns the answer to the call, which runs as a batch of one on any of these connections.
@@ -149,153 +135,146 @@ impl<B: Batched> Batches<B> {
         call: B::Call,
     ) -> Result<B::Answer, DbErr> {
         let mut batch = B::Batch::default();
-        let Ok(index) = B::add(&mut batch, call) else { return Err(no_room()) };
+        let index = B::add(&mut batch, call).map_err(|_| no_answer())?;
         let answers = connections.submit(Kind::Statements, |session| B::answer(session, batch)).await?;
         answers.get(index).cloned().ok_or_else(no_answer)
     }
 
     /// Queues the call. Its batch may begin at once.
-    fn enter(&self, call: B::Call, answer: oneshot::Sender<Result<B::Answer, BatchError>>) -> Place<'_, B> {
-        let caller = Caller { answer, span: Current::take() };
+    fn enqueue(&self, call: B::Call, answer: AnswerSender<B>) -> Withdrawal<'_, B> {
         let number = {
-            let mut state = self.lane.state();
+            let mut state = self.state();
             let number = state.next_number;
             state.next_number += 1;
-            state.waiting.push_back(Waiting { number, call, caller });
+            state.queue.push_back(Queued { number, call, answer, span: Current::take() });
             number
         };
-        self.begin();
-        Place { lane: &self.lane, number }
+        self.take_slot();
+        Withdrawal { batches: self, number }
     }
 
-    /// Adds one more turn for the queue, if all others have begun and the limits allow it.
-    fn begin(&self) {
+    /// Takes a slot for the calls in the queue, if one is free and none waits for its batch already.
+    fn take_slot(&self) {
         {
-            let Turns { at_once, most } = self.lane.turns;
-            let mut state = self.lane.state();
-            let most = most.min(at_once + state.overdue);
-            if state.waiting.is_empty() || state.turns > state.begun || state.turns >= most {
+            let mut state = self.state();
+            let free = SLOTS.min(self.slots + state.overdue);
+            if state.queue.is_empty() || state.slots > state.in_flight || state.slots >= free {
                 return;
             }
-            state.turns += 1;
+            state.slots += 1;
         }
-        self.submit_turn();
+        self.submit_slot();
     }
 
-    fn submit_turn(&self) {
+    fn submit_slot(&self) {
         let observer = self.connections.observer.clone();
-        let turn = Turn {
+        let slot = Slot {
             batches: self.clone(),
             observer,
-            has_begun: false,
+            is_in_flight: false,
             is_overdue: false,
             callers: Vec::new(),
             result: None,
         };
-        self.connections.owners.shared.queue.push(Job::new(Box::new(turn)));
+        self.connections.owners.shared.queue.push(Job::new(Box::new(slot)));
+    }
+
+    /// Takes the calls that fit into one batch, the oldest first. Returns also their callers, each with the
+    /// index of its answer, and the span of the first.
+    fn gather(&self) -> (B::Batch, Callers<B>, Option<Current>) {
+        let (mut batch, mut callers, mut first) = (B::Batch::default(), Vec::new(), None);
+        let mut state = self.state();
+        while let Some(Queued { number, call, answer, span }) = state.queue.pop_front() {
+            if answer.is_closed() {
+                continue;
+            }
+            match B::add(&mut batch, call) {
+                Ok(index) => callers.push((index, answer)),
+                Err(call) => {
+                    state.queue.push_front(Queued { number, call, answer, span });
+                    break;
+                }
+            }
+            first.get_or_insert(span);
+        }
+        state.in_flight += 1;
+        (batch, callers, first)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<B>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 }
 
 impl<B: Batched> Clone for Batches<B> {
     fn clone(&self) -> Self {
-        Self { connections: self.connections.clone(), lane: Arc::clone(&self.lane) }
+        Self { connections: self.connections.clone(), slots: self.slots, state: Arc::clone(&self.state) }
     }
 }
 
-impl<B: Batched> Lane<B> {
-    fn state(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
-    }
-
-    /// Begins a turn. Takes the calls that fit into one batch, the oldest first, with their callers.
-    fn take(&self) -> (B::Batch, Callers<B>) {
-        let (mut batch, mut callers) = (B::Batch::default(), Vec::new());
-        let mut state = self.state();
-        while let Some(Waiting { number, call, caller }) = state.waiting.pop_front() {
-            if caller.answer.is_closed() {
-                continue;
-            }
-            match B::add(&mut batch, call) {
-                Ok(index) => callers.push((index, caller)),
-                Err(call) => {
-                    state.waiting.push_front(Waiting { number, call, caller });
-                    break;
-                }
-            }
-        }
-        state.begun += 1;
-        (batch, callers)
-    }
-}
-
-/// A position in the queue, withdrawn on drop.
-struct Place<'b, B: Batched> {
-    lane: &'b Lane<B>,
+/// Withdraws a call from the queue when its caller gives up.
+struct Withdrawal<'b, B: Batched> {
+    batches: &'b Batches<B>,
     number: u64,
 }
 
-impl<B: Batched> Place<'_, B> {
-    /// Withdraws the call if it has not begun. Returns `true` if it had not.
+impl<B: Batched> Withdrawal<'_, B> {
+    /// Withdraws the call if it is not in flight. Returns `true` if it was not.
     fn withdraw(&self) -> bool {
-        let mut state = self.lane.state();
-        let withdrawn = self.index(&state).and_then(|index| state.waiting.remove(index));
-        drop(state); // dropping the call's contents may take a while
-        withdrawn.is_some()
-    }
-
-    fn index(&self, state: &State<B>) -> Option<usize> {
+        let mut state = self.batches.state();
         // Most calls in front have been answered: only older calls are gone from the front.
-        if state.waiting.front().is_none_or(|oldest| oldest.number > self.number) {
-            return None;
+        if state.queue.front().is_none_or(|oldest| oldest.number > self.number) {
+            return false;
         }
-        state.waiting.binary_search_by_key(&self.number, |waiting| waiting.number).ok()
+        let index = state.queue.binary_search_by_key(&self.number, |queued| queued.number);
+        let withdrawn = index.ok().and_then(|index| state.queue.remove(index));
+        drop(state); // what the call holds may take a while to go
+        withdrawn.is_some()
     }
 }
 
-/// Withdraws the call of a caller that gave up.
-impl<B: Batched> Drop for Place<'_, B> {
+impl<B: Batched> Drop for Withdrawal<'_, B> {
     fn drop(&mut self) {
         self.withdraw();
     }
 }
 
-/// One batch: a job that takes its calls when a connection is available. When it ends, the next one begins.
-struct Turn<B: Batched> {
+/// The slot of one batch: a job that gathers the batch when a connection is available.
+struct Slot<B: Batched> {
     batches: Batches<B>,
     observer: Option<Observer>,
-    has_begun: bool,
+    is_in_flight: bool,
     is_overdue: bool,
-    /// Callers of this batch, each with the index of its answer.
     callers: Callers<B>,
     result: Option<Result<Vec<B::Answer>, DbErr>>,
 }
 
-impl<B: Batched> Work for Turn<B> {
+impl<B: Batched> Work for Slot<B> {
     fn is_awaited(&self) -> bool {
-        !self.batches.lane.state().waiting.is_empty()
+        !self.batches.state().queue.is_empty()
     }
 
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
         Box::pin(async move {
-            // Yields so that tasks that are ready can join the batch. If none are ready, this does not wait.
-            for _ in 0..GATHERING {
+            // Yields so that tasks that are ready can join the batch. This costs no wait if there are none.
+            for _ in 0..3 {
                 task::yield_now().await;
-                if self.batches.lane.state().waiting.len() <= 1 {
+                if self.batches.state().queue.len() <= 1 {
                     break;
                 }
             }
-            let (batch, callers) = self.batches.lane.take();
+            let (batch, callers, first) = self.batches.gather();
             self.callers = callers;
-            self.has_begun = true;
-            self.batches.begin(); // for calls that had no room
-            let Some((_, first)) = self.callers.first() else { return };
+            self.is_in_flight = true;
+            self.batches.take_slot(); // for calls that did not fit
+            let Some(span) = first else { return };
             session.begin_job(self.observer.take());
-            let mut answering = pin!(first.span.within(B::answer(session, batch)));
+            let mut answering = pin!(span.within(B::answer(session, batch)));
             self.result = time::timeout(OVERDUE_AFTER, &mut answering).await.ok();
             if self.result.is_none() {
                 self.is_overdue = true;
-                self.batches.lane.state().overdue += 1;
-                self.batches.begin();
+                self.batches.state().overdue += 1;
+                self.batches.take_slot();
                 self.result = Some(answering.await);
             }
         })
@@ -307,8 +286,8 @@ impl<B: Batched> Work for Turn<B> {
             if let DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) = error {
                 return;
             }
-            let waiting = std::mem::take(&mut self.batches.lane.state().waiting);
-            self.callers = waiting.into_iter().map(|waiting| (0, waiting.caller)).collect();
+            let queue = std::mem::take(&mut self.batches.state().queue);
+            self.callers = queue.into_iter().map(|queued| (0, queued.answer)).collect();
         }
         self.result = Some(Err(error));
     }
@@ -322,39 +301,30 @@ impl<B: Batched> Work for Turn<B> {
                 Err(error) => Err(error.clone()),
             };
             // Sending fails only if the caller has given up.
-            let _ = caller.answer.send(answer.map_err(|error| BatchError { error, is_shared }));
+            let _ = caller.send(answer.map_err(|error| BatchError { error, is_shared }));
         }
     }
 }
 
-/// Gives the next turn to the waiting calls, however the batch ended.
-impl<B: Batched> Drop for Turn<B> {
+/// Gives the slot back, or keeps it for the calls in the queue, however the batch ended.
+impl<B: Batched> Drop for Slot<B> {
     fn drop(&mut self) {
         {
-            let mut state = self.batches.lane.state();
-            state.begun -= usize::from(self.has_begun);
+            let mut state = self.batches.state();
+            state.in_flight -= usize::from(self.is_in_flight);
             state.overdue -= usize::from(self.is_overdue);
-            let others = state.turns - 1;
-            if state.waiting.is_empty() || others > state.begun {
-                state.turns = others;
+            let others = state.slots - 1;
+            if state.queue.is_empty() || others > state.in_flight {
+                state.slots = others;
                 return;
             }
         }
-        self.batches.submit_turn();
+        self.batches.submit_slot();
     }
-}
-
-/// Returns the error of a call whose turn was dropped without an answer: the runtime is shutting down.
-fn lost<A>() -> Result<A, BatchError> {
-    Err(BatchError { error: no_answer(), is_shared: false })
 }
 
 fn no_answer() -> DbErr {
     DbErr::Custom("a batch has no answer to one of its calls".into())
-}
-
-fn no_room() -> DbErr {
-    DbErr::Custom("a batch has no room for a single call".into())
 }
 
 #[cfg(test)]

@@ -39,6 +39,16 @@ pub(in crate::store) enum Driver {
     Sqlite(SqliteConnection),
 }
 
+/// Evaluates the expression for the connection of either kind.
+macro_rules! on_either {
+    ($driver:expr, $connection:ident => $result:expr) => {
+        match $driver {
+            Driver::Postgres($connection) => $result,
+            Driver::Sqlite($connection) => $result,
+        }
+    };
+}
+
 impl Driver {
     pub(super) fn backend(&self) -> DbBackend {
         match self {
@@ -51,47 +61,29 @@ impl Driver {
     /// statement after the row, which commits it, and ignore the outcome.
     pub(super) async fn rows(&mut self, statement: &Statement) -> Result<Vec<QueryResult>, sqlx::Error> {
         let (sql, values) = parts(statement);
-        match self {
-            Self::Postgres(connection) => {
-                let rows = sqlx::query_with(sql, values).fetch_all(connection).await?;
-                Ok(rows.into_iter().map(QueryResult::from).collect())
-            }
-            Self::Sqlite(connection) => {
-                let rows = sqlx::query_with(sql, values).fetch_all(connection).await?;
-                Ok(rows.into_iter().map(QueryResult::from).collect())
-            }
-        }
+        on_either!(self, connection => {
+            let rows = sqlx::query_with(sql, values).fetch_all(connection).await?;
+            Ok(rows.into_iter().map(QueryResult::from).collect())
+        })
     }
 
     pub(super) async fn execute(&mut self, statement: &Statement) -> Result<ExecResult, sqlx::Error> {
         let (sql, values) = parts(statement);
-        match self {
-            Self::Postgres(connection) => Ok(sqlx::query_with(sql, values).execute(connection).await?.into()),
-            Self::Sqlite(connection) => Ok(sqlx::query_with(sql, values).execute(connection).await?.into()),
-        }
+        on_either!(self, connection => Ok(sqlx::query_with(sql, values).execute(connection).await?.into()))
     }
 
     /// Sends a statement without preparing it.
     pub(super) async fn send(&mut self, sql: &str) -> Result<ExecResult, sqlx::Error> {
         let sql = AssertSqlSafe(sql.to_owned());
-        match self {
-            Self::Postgres(connection) => Ok(connection.execute(sql).await?.into()),
-            Self::Sqlite(connection) => Ok(connection.execute(sql).await?.into()),
-        }
+        on_either!(self, connection => Ok(connection.execute(sql).await?.into()))
     }
 
     pub(super) async fn ping(&mut self) -> Result<(), sqlx::Error> {
-        match self {
-            Self::Postgres(connection) => connection.ping().await,
-            Self::Sqlite(connection) => connection.ping().await,
-        }
+        on_either!(self, connection => connection.ping().await)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {
-        match self {
-            Self::Postgres(connection) => connection.close().await,
-            Self::Sqlite(connection) => connection.close().await,
-        }
+        on_either!(self, connection => connection.close().await)
     }
 }
 

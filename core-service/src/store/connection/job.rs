@@ -18,42 +18,29 @@ pub(super) enum Kind {
 
 /// A job whose result type only its caller knows.
 pub(super) struct Job {
-    work: Box<dyn Work>,
+    pub(super) work: Box<dyn Work>,
     /// Time at which its caller began to wait.
     pub(super) submitted_at: Instant,
 }
 
 /// A [`TypedJob`] of any result.
 pub(super) trait Work: Send {
+    /// Returns `true` if a caller still waits.
     fn is_awaited(&self) -> bool;
+
+    /// Does the work. The session records whether it is usable afterwards.
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()>;
+
+    /// Sets the result of work that was not begun, or not finished.
     fn fail(&mut self, error: DbErr);
+
+    /// Sends the result to the caller.
     fn answer(self: Box<Self>);
 }
 
 impl Job {
     pub(super) fn new(work: Box<dyn Work>) -> Self {
         Self { work, submitted_at: Instant::now() }
-    }
-
-    /// Returns `true` if its caller still waits.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.work.is_awaited()
-    }
-
-    /// Runs the job. The session records whether it is usable afterwards.
-    pub(super) async fn run(&mut self, session: &mut Session) {
-        self.work.run(session).await;
-    }
-
-    /// Sets the result of a job that was not begun, or not finished.
-    pub(super) fn fail(&mut self, error: DbErr) {
-        self.work.fail(error);
-    }
-
-    /// Sends the result to the caller.
-    pub(super) fn answer(self) {
-        self.work.answer();
     }
 }
 

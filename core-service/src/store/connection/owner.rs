@@ -4,7 +4,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -15,16 +15,7 @@ use tokio::time::{self, Instant};
 
 use crate::store::fault;
 
-use super::{
-    ACQUIRE_TIMEOUT, Queue, Settings, StaleConnections, driver::Driver, job::Job, queue::Next,
-    session::Session,
-};
-
-/// Backoff between attempts to connect to a server that is about to start: doubled from the first to the
-/// second.
-const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-/// Timeout for closing a healthy connection.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+use super::{ACQUIRE_TIMEOUT, Queue, Settings, driver::Driver, job::Job, queue::Next, session::Session};
 
 /// State shared by the owners of connections to one database.
 pub(super) struct Shared {
@@ -48,7 +39,7 @@ impl Shared {
 
     /// Returns a new connection. Retries until the deadline where that may help.
     async fn connect(&self, deadline: Instant) -> Result<Driver, DbErr> {
-        let (mut pause, longest_pause) = RETRY_DELAYS;
+        let (mut pause, longest_pause) = (Duration::from_millis(10), Duration::from_millis(200));
         loop {
             if !self.settings.health.is_file_in_place().await {
                 let error = std::io::Error::other("the store's file was replaced or removed");
@@ -70,13 +61,13 @@ impl Shared {
 pub(super) async fn work(shared: Arc<Shared>) {
     let mut owner = Owner { shared, connection: None, done: None };
     while let Some(mut job) = owner.next_job().await {
-        if !job.is_awaited() {
+        if !job.work.is_awaited() {
             continue;
         }
         match owner.connect(job.submitted_at + ACQUIRE_TIMEOUT).await {
-            Ok(connection) if job.is_awaited() => owner.run_job(&mut job, connection).await,
+            Ok(connection) if job.work.is_awaited() => owner.run_job(&mut job, connection).await,
             Ok(connection) => owner.connection = Some(connection),
-            Err(error) => job.fail(error),
+            Err(error) => job.work.fail(error),
         }
         owner.done = Some(job);
     }
@@ -107,7 +98,7 @@ impl Owner {
     async fn next_job(&mut self) -> Option<Job> {
         let next = self.shared.queue.next(self.connection.is_some());
         if let Some(done) = self.done.take() {
-            done.answer();
+            done.work.answer();
         }
         let mut job = match next {
             Next::Do(job) => return Some(job),
@@ -146,7 +137,7 @@ impl Owner {
     async fn run_job(&mut self, job: &mut Job, mut connection: OpenConnection) {
         let _busy = CountGuard::new(&self.shared, |shared| &shared.busy);
         // A connection is not used again after a panic.
-        let running = AssertUnwindSafe(job.run(&mut connection.session)).catch_unwind();
+        let running = AssertUnwindSafe(job.work.run(&mut connection.session)).catch_unwind();
         let failure = match self.shared.settings.job_timeout {
             Some(longest) => match time::timeout(longest, running).await {
                 Ok(ended) => ended.err().map(|_panic| panicked()),
@@ -157,7 +148,7 @@ impl Owner {
         if failure.is_some() || !connection.session.is_usable() {
             self.shared.stale.record_failure();
             if let Some(failure) = failure {
-                job.fail(failure);
+                job.work.fail(failure);
             }
             return;
         }
@@ -197,7 +188,7 @@ impl OpenConnection {
 
     /// Closes the connection as the protocol requires.
     async fn close(self) {
-        let closed = time::timeout(CLOSE_TIMEOUT, self.session.close()).await;
+        let closed = time::timeout(Duration::from_secs(1), self.session.close()).await;
         if let Ok(Err(error)) = closed {
             tracing::debug!(%error, "a connection to the database was not closed in order");
         }
@@ -236,5 +227,57 @@ impl CountGuard {
 impl Drop for CountGuard {
     fn drop(&mut self) {
         (self.count)(&self.shared).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Time of the last connection failure. The cause of that failure (a restart, a failover, an administrator)
+/// probably cut all other connections too. Every connection that was last used before it is pinged before it
+/// is used again, so that a retry does not get the next dead one.
+#[derive(Debug)]
+pub(super) struct StaleConnections {
+    start: Instant,
+    /// Milliseconds after `start`, rounded up; 0 for no failure.
+    failed_at: AtomicU64,
+}
+
+impl StaleConnections {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), failed_at: AtomicU64::new(0) }
+    }
+
+    /// Records that a connection has failed just now.
+    pub(super) fn record_failure(&self) {
+        self.failed_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns `true` if a connection that has been idle for `idle_for` was last used before the last
+    /// failure.
+    pub(super) fn include(&self, idle_for: Duration) -> bool {
+        let idle = u64::try_from(idle_for.as_millis()).unwrap_or(u64::MAX);
+        self.elapsed_millis().saturating_sub(idle) <= self.failed_at.load(Ordering::Relaxed)
+            && self.failed_at.load(Ordering::Relaxed) > 0
+    }
+
+    fn elapsed_millis(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_connection_last_used_before_a_failure_is_stale() {
+        let stale = StaleConnections {
+            start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
+            failed_at: AtomicU64::new(0),
+        };
+        assert!(!stale.include(Duration::from_secs(10)), "nothing has failed yet");
+        stale.failed_at.store(30_000, Ordering::Relaxed);
+        assert!(stale.include(Duration::from_secs(40)));
+        assert!(!stale.include(Duration::from_secs(20)));
+        stale.record_failure();
+        assert!(stale.include(Duration::ZERO), "a failure of this millisecond");
     }
 }

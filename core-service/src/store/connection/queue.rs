@@ -104,8 +104,8 @@ impl Queue {
 }
 
 fn refuse(mut job: Job) {
-    job.fail(DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed));
-    job.answer();
+    job.work.fail(DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed));
+    job.work.answer();
 }
 
 impl Place {

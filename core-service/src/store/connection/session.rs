@@ -15,10 +15,6 @@ use tokio::sync::Mutex;
 use super::{Observer, driver::Driver};
 use crate::store::{fault, health::Health};
 
-/// Statement that begins a transaction with the write lock on SQLite. Taken later, the lock could find that
-/// another process has written meanwhile.
-const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE";
-
 /// A connection, lent to one job by its owner.
 pub(in crate::store) struct Session {
     /// The connection, locked only by that job.
@@ -59,7 +55,8 @@ impl Session {
     pub(super) async fn begin(&self) -> Result<(), DbErr> {
         let begin = match self.backend {
             DbBackend::Postgres => "BEGIN",
-            _ => BEGIN_SQLITE,
+            // With the write lock: taken later, it could find that another process has written meanwhile.
+            _ => "BEGIN IMMEDIATE",
         };
         self.send_control(begin).await
     }

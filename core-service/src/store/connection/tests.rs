@@ -26,7 +26,6 @@ use tokio::sync::Notify;
 use super::*;
 use crate::{
     domain::{IdempotencyKey, NewPet, PetId, PetStoreError},
-    store::database_url::DatabaseLocation,
     store::{
         OpenOptions, Store,
         entity::{pet, revision},
@@ -47,13 +46,13 @@ fn row() -> pet::ActiveModel {
 
 /// Settings for one connection, so that each job has to use the one that the job before it left.
 fn one_connection(url: &crate::DatabaseUrl) -> Settings {
-    let target = match url.location() {
-        DatabaseLocation::Sqlite(path) => {
+    let target = match url {
+        crate::DatabaseUrl::Sqlite(path) => {
             let options =
                 sea_orm::sqlx::sqlite::SqliteConnectOptions::new().filename(path).foreign_keys(true);
             Target::Sqlite(Box::new(options.busy_timeout(Duration::from_millis(100))))
         }
-        DatabaseLocation::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
+        crate::DatabaseUrl::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
     };
     Settings {
         target,

@@ -44,7 +44,7 @@ async fn another_pet_with_the_same_key_is_refused_and_not_added() {
     let first = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap().pet;
     for other in [
         pet("rex"),
-        NewPet { category_id: crate::domain::CategoryId(2), ..NewPet::named("Rex") },
+        NewPet { category_id: 2, ..NewPet::named("Rex") },
         NewPet { status: Some(crate::domain::PetStatus::Sold), ..NewPet::named("Rex") },
     ] {
         let refusal = store.insert_pet_once(&id("a"), other, NOW).await.unwrap_err();
@@ -87,7 +87,7 @@ async fn a_repetition_during_a_creation_is_refused_as_in_progress() {
         let store = store.clone();
         async move { store.insert_pet_once(&id("a"), pet("Rex"), NOW).await }
     });
-    while store.in_flight.begin(&id("a")).is_some() {
+    while store.creates.begin(&id("a")).is_some() {
         tokio::task::yield_now().await; // the first has not begun
     }
     let refusal = store.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();

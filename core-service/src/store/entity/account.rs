@@ -3,7 +3,7 @@
 use sea_orm::entity::prelude::*;
 
 use super::{Relation, stored_moment};
-use crate::domain::{Account, AccountId, AccountName, PetStoreError, Plan, StatedReason, Suspension};
+use crate::domain::{Account, AccountId, AccountName, PetStoreError, Plan, Remark, Suspension};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "accounts")]
@@ -45,7 +45,7 @@ impl TryFrom<Model> for Account {
             revision: row.revision,
             suspension: row.suspended_at.map(|since| Suspension {
                 since: stored_moment(since),
-                reason: row.suspend_reason.map(StatedReason::stored),
+                reason: row.suspend_reason.map(Remark::stored),
             }),
         })
     }

@@ -4,7 +4,7 @@ use petstore_api_key::Environment;
 use sea_orm::entity::prelude::*;
 
 use super::stored_moment;
-use crate::domain::{AccountId, AccountName, ApiKeyRecord, KeyLabel, PetStoreError};
+use crate::domain::{AccountId, AccountName, ApiKeyRecord, PetStoreError, Remark};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "api_keys")]
@@ -48,7 +48,7 @@ pub(crate) fn record(row: Model, account: AccountName) -> Result<ApiKeyRecord, P
         id: row.id.parse().map_err(|_| bug("an identifier that is not a UUID"))?,
         account,
         account_id: AccountId(row.account_id),
-        label: row.label.map(KeyLabel::stored),
+        label: row.label.map(Remark::stored),
         environment: environment.ok_or_else(|| bug("an unknown prefix"))?,
         last_four: row.last_four,
         created_at: stored_moment(row.created_at),

@@ -5,7 +5,7 @@ use petstore_proto::{admin::v1 as admin, internal::v1 as internal};
 use sea_orm::entity::prelude::*;
 
 use super::{moment_column, stored_moment};
-use crate::domain::{AccountName, Ban, BanNote, BanOrigin, StatedReason};
+use crate::domain::{AccountName, Ban, BanNote, BanOrigin, Remark};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bans")]
@@ -40,7 +40,7 @@ impl ActiveModelBehavior for ActiveModel {}
 pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
     let (from, until) = (stored_moment(imposed_at), stored_moment(ends_at));
     let origin = if origin == "operator" {
-        BanOrigin::Operator(reason.map(StatedReason::stored))
+        BanOrigin::Operator(reason.map(Remark::stored))
     } else {
         BanOrigin::Limiter
     };

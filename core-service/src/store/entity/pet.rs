@@ -8,7 +8,7 @@ use sea_orm::{
 };
 
 use super::Relation;
-use crate::domain::{CategoryId, NewPet, Pet, PetId, PetName, PetStatus, PetStoreError};
+use crate::domain::{NewPet, Pet, PetId, PetName, PetStatus, PetStoreError};
 
 /// Columns in the order in which [`Model::from_columns`] reads them, for statements in text.
 macro_rules! pet_columns {
@@ -77,7 +77,7 @@ impl From<NewPet> for ActiveModel {
     fn from(new: NewPet) -> Self {
         Self {
             name: Set(new.name.into_string()),
-            category_id: Set(new.category_id.0),
+            category_id: Set(new.category_id),
             status: Set(new.status.map(status_column)),
             ..Default::default()
         }
@@ -99,7 +99,7 @@ impl TryFrom<Model> for Pet {
         Ok(Self {
             id: PetId(row.id),
             name: PetName::stored(row.name),
-            category_id: CategoryId(row.category_id),
+            category_id: row.category_id,
             status: status.transpose()?,
         })
     }

@@ -1,18 +1,23 @@
 //! Batched creation of pets, in one transaction.
 
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
+use sha2::{Digest, Sha256};
 
 use super::reads::numbers;
 use crate::{
-    domain::{NewPet, PetId},
+    domain::{IdempotencyKey, NewPet, PetId},
     store::{
         Session,
-        connection::{BatchError, Batched, Batches, Connections, Turns},
+        connection::{BatchError, Batched, Batches, Connections},
         entity::{moment_column, pet::status_column},
         fault,
-        in_flight::InFlightKey,
     },
 };
 
@@ -20,31 +25,27 @@ use crate::{
 /// KiB.
 const MOST_PETS: usize = 64;
 
-/// One commit at a time, because two would only wait for each other. One more runs while one waits for a
-/// lock.
-const TURNS: Turns = Turns { at_once: 1, most: CONNECTIONS };
-
-/// Number of connections that are needed.
-pub(in crate::store) const CONNECTIONS: usize = 2;
-
-/// Time for which a batch waits for the transaction of another core that works on one of its names. The call
-/// with that name then waits longer, alone.
-const SHORT_WAIT: &str = "50ms";
-/// Time for which a pet that is added alone waits for such a transaction. Other statements wait as long for a
-/// lock.
-const LONG_WAIT: &str = "1s";
-
 /// Batched creation of pets. Clones share it.
 #[derive(Clone)]
 pub(in crate::store) struct PetCreates {
     together: Batches<Creates>,
     /// Connections for calls that failed because of others in their batch.
     alone: Connections,
+    in_flight: KeysInFlight,
 }
 
 impl PetCreates {
     pub(in crate::store) fn new(together: Connections, alone: Connections) -> Self {
-        Self { together: Batches::new(together, TURNS), alone }
+        // One commit at a time, because two would only wait for each other. One more runs while one waits for
+        // a lock.
+        Self { together: Batches::new(together, 1), alone, in_flight: Arc::default() }
+    }
+
+    /// Registers a creation. Returns `None` if one with that key is in flight already.
+    pub(in crate::store) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
+        let mut keys = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = || Entry { in_flight: Arc::clone(&self.in_flight), key: key.clone() };
+        keys.insert(key.clone()).then(|| InFlightKey(Arc::new(entry())))
     }
 
     pub(in crate::store) fn connections(&self) -> &Connections {
@@ -62,25 +63,47 @@ impl PetCreates {
         name: Option<(&InFlightKey, UnixMillis)>,
     ) -> Result<Option<PetId>, DbErr> {
         let name = name.map(|(key, now)| (key.clone(), now));
-        let new = NewRow { pet: pet.clone(), name, wait: SHORT_WAIT };
+        let new = NewRow { pet: pet.clone(), name, wait: "50ms" };
         match self.together.ask(new.clone()).await {
             Err(BatchError { error, is_shared })
                 if is_name_in_use(&error) || (is_shared && fault::is_refusal(&error)) =>
             {
-                Batches::<Creates>::ask_alone(&self.alone, NewRow { wait: LONG_WAIT, ..new }).await
+                Batches::<Creates>::ask_alone(&self.alone, NewRow { wait: "1s", ..new }).await
             }
             answer => answer.map_err(|error| error.error),
         }
     }
 }
 
-/// The primary key of table `create_requests` on PostgreSQL.
-const PRIMARY_KEY: &str = "create_requests_pkey";
+/// Keys of the creations that this process is working on: at most as many as concurrent calls.
+type KeysInFlight = Arc<Mutex<HashSet<IdempotencyKey>>>;
+
+/// Key of a creation in flight, which ends when the last clone is dropped.
+#[derive(Clone)]
+pub(in crate::store) struct InFlightKey(Arc<Entry>);
+
+struct Entry {
+    in_flight: KeysInFlight,
+    key: IdempotencyKey,
+}
+
+impl InFlightKey {
+    /// Returns the digest, which is stored instead of the key's text: a client may have put a secret into it.
+    pub(in crate::store) fn digest(&self) -> Vec<u8> {
+        Sha256::digest(self.0.key.as_str()).to_vec()
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
 
 /// Returns `true` if another core was still working on a creation with one of the names when the time to wait
 /// for it had passed.
 pub(in crate::store) fn is_name_in_use(error: &DbErr) -> bool {
-    fault::postgres::is_key_timeout(error, PRIMARY_KEY)
+    fault::is_key_timeout(error, "create_requests_pkey") // the table's primary key on PostgreSQL
 }
 
 /// The kind of call that adds a pet.
@@ -91,6 +114,8 @@ struct NewRow {
     pet: NewPet,
     /// Name of the creation, which stays in flight until the batch has ended, and the time of the call.
     name: Option<(InFlightKey, UnixMillis)>,
+    /// Time to wait for the transaction of another core that works on one of the names. In a batch it is
+    /// short: the call with that name then waits alone, as long as other statements wait for a lock.
     wait: &'static str,
 }
 
@@ -157,12 +182,12 @@ fn add_statement(rows: &[NewRow]) -> Statement {
         array(ArrayType::Bytes, rows.iter().map(|row| digest(row).into()).collect()),
         numbers(rows.iter().map(created_at)),
         array(ArrayType::String, rows.iter().map(|row| row.pet.name.as_str().into()).collect()),
-        numbers(rows.iter().map(|row| row.pet.category_id.0)),
+        numbers(rows.iter().map(|row| row.pet.category_id)),
         array(
             ArrayType::SmallInt,
             rows.iter().map(|row| row.pet.status.map_or(0, status_column).into()).collect(),
         ),
-        rows.first().map_or(LONG_WAIT, |row| row.wait).into(),
+        rows.first().map_or("1s", |row| row.wait).into(),
     ];
     Statement::from_sql_and_values(DbBackend::Postgres, ADD, values)
 }
@@ -213,7 +238,7 @@ async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<
 fn as_json(row: &NewRow) -> (Option<String>, i64, &str, i64, Option<i16>) {
     let NewRow { pet, name, .. } = row;
     let digest = name.as_ref().map(|(key, _)| hexadecimal(&key.digest()));
-    (digest, created_at(row), pet.name.as_str(), pet.category_id.0, pet.status.map(status_column))
+    (digest, created_at(row), pet.name.as_str(), pet.category_id, pet.status.map(status_column))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -9,7 +9,7 @@ use crate::{
     domain::ListPets,
     store::{
         Session,
-        connection::{BatchError, Batched, Batches, Connections, Turns},
+        connection::{BatchError, Batched, Batches, Connections},
         entity::pet::{self, pet_arrays, pet_columns, status_column},
         fault,
     },
@@ -28,17 +28,6 @@ const SQLITE_PAGES: usize = 8;
 /// all of them.
 const MOST_ROWS: i64 = 1_024;
 
-/// One batch of single pets at a time, and one more while one is overdue.
-const GET_TURNS: Turns = Turns { at_once: 1, most: GET_CONNECTIONS };
-/// Two batches of pages at a time. Pages take longer than single pets, and no caller should wait for the
-/// pages of many others.
-const LIST_TURNS: Turns = Turns { at_once: LIST_CONNECTIONS, most: LIST_CONNECTIONS };
-
-/// Number of connections that single pets need.
-pub(in crate::store) const GET_CONNECTIONS: usize = 2;
-/// Number of connections that pages need.
-pub(in crate::store) const LIST_CONNECTIONS: usize = 2;
-
 /// Batched reads of pets from one database. Clones share them.
 #[derive(Clone)]
 pub(in crate::store) struct PetReads {
@@ -51,7 +40,8 @@ pub(in crate::store) struct PetReads {
 impl PetReads {
     /// Creates the reader. Pages never delay single pets if each kind has its own connections.
     pub(in crate::store) fn new(gets: Connections, lists: Connections, alone: Connections) -> Self {
-        Self { gets: Batches::new(gets, GET_TURNS), lists: Batches::new(lists, LIST_TURNS), alone }
+        // Pages take longer than single pets, and no caller should wait for the pages of many others.
+        Self { gets: Batches::new(gets, 1), lists: Batches::new(lists, 2), alone }
     }
 
     /// Returns the connections that single pets and pages are read on.
@@ -81,7 +71,7 @@ impl PetReads {
         limit: usize,
     ) -> Result<Vec<pet::Model>, DbErr> {
         let page = Rows {
-            status: list.status.map_or(ANY_STATUS, status_column),
+            status: list.status.map_or(0, status_column),
             after: list.after.map_or(i64::MIN, |id| id.0),
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
         };
@@ -160,15 +150,12 @@ struct Lists;
 /// Consecutive rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rows {
-    /// Status as it is stored, or [`ANY_STATUS`].
+    /// Status as it is stored; 0 selects pets of every status, and of none.
     status: i16,
     /// Identifier that the rows follow.
     after: i64,
     limit: i64,
 }
-
-/// Value that selects pets of every status, and of none.
-const ANY_STATUS: i16 = 0;
 
 impl Batched for Lists {
     type Call = Rows;
@@ -253,11 +240,11 @@ fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
     let mut parts = Vec::with_capacity(lists.len());
     let mut values: Vec<Value> = Vec::with_capacity(4 * lists.len());
     let numbered = || lists.iter().zip(0_i64..);
-    let of_every_status = numbered().filter(|(list, _)| list.status == ANY_STATUS);
-    let of_one_status = numbered().filter(|(list, _)| list.status != ANY_STATUS);
+    let of_every_status = numbered().filter(|(list, _)| list.status == 0);
+    let of_one_status = numbered().filter(|(list, _)| list.status != 0);
     for (list, number) in of_every_status.chain(of_one_status) {
         values.push(number.into());
-        let filter = if list.status == ANY_STATUS {
+        let filter = if list.status == 0 {
             "id > ?"
         } else {
             values.push(list.status.into());

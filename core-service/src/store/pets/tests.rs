@@ -6,12 +6,12 @@ use tokio::runtime::Runtime;
 
 use super::*;
 use crate::{
-    domain::{CategoryId, PageSize, PetName, PetStatus},
+    domain::{PageSize, PetName, PetStatus},
     store::test_support::new_store,
 };
 
 fn new_pet(name: &str, status: Option<PetStatus>) -> NewPet {
-    NewPet { category_id: CategoryId(7), status, ..NewPet::named(name) }
+    NewPet { category_id: 7, status, ..NewPet::named(name) }
 }
 
 fn statuses() -> impl Strategy<Value = Option<PetStatus>> {
@@ -31,7 +31,7 @@ async fn a_pet_is_stored_exactly() {
         ("'; DROP TABLE pets; --", 0, Some(PetStatus::Pending)),
         (&"\u{1F415}".repeat(255), -1, Some(PetStatus::Sold)),
     ] {
-        let new = NewPet { category_id: CategoryId(category_id), status, ..NewPet::named(name) };
+        let new = NewPet { category_id, status, ..NewPet::named(name) };
         let pet = store.insert_pet(new.clone()).await.unwrap();
         assert_eq!(pet, new.with_id(pet.id));
         assert_eq!(store.find_pet(pet.id).await.unwrap(), Some(pet));
@@ -125,10 +125,7 @@ async fn an_invalid_row_is_an_internal_error() {
         ..Default::default()
     };
     let row = pet::Entity::insert(row).exec_with_returning(&store.writer).await.unwrap();
-    assert_eq!(
-        (PetName::stored(row.name.clone()).as_str(), CategoryId(row.category_id)),
-        ("Rex", CategoryId(1))
-    );
+    assert_eq!((PetName::stored(row.name.clone()).as_str(), row.category_id), ("Rex", 1));
     assert!(matches!(store.find_pet(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
 }
 

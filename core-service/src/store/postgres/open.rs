@@ -8,15 +8,12 @@ use sea_orm::{
 };
 use tokio::time;
 
-use super::{MIGRATOR_TIMEOUT, PostgresAddress, PrimaryConnections, connect, migrator};
+use super::{MIGRATOR_TIMEOUT, PostgresAddress, connect, migrator};
 use crate::{
     DatabaseUrl,
     store::{
         OpenError, OpenOptions, Store,
-        fault::{
-            is_slow_connection,
-            postgres::{is_lock_timeout, is_refused_login, is_unknown_database},
-        },
+        fault::{is_lock_timeout, is_refused_login, is_slow_connection, is_unknown_database},
         health::Health,
         open::{log_change, require_current, require_known},
     },
@@ -36,8 +33,7 @@ pub(in crate::store) async fn open(
     let schema = judge_schema(url, &connection, options).await;
     let _ = connection.close().await; // the reason is in `schema`
     schema?;
-    let health = Health::default();
-    Ok(Store::on_postgres(PrimaryConnections::new(address, &health), health))
+    Ok(super::store(address, Health::default()))
 }
 
 /// Checks the schema, and migrates it if requested.
@@ -104,11 +100,11 @@ pub(in crate::store) async fn for_schema(
     url: &DatabaseUrl,
     address: &PostgresAddress,
 ) -> Result<DatabaseConnection, OpenError> {
-    let settings = probe(address).await?;
-    if settings.encoding != "UTF8" {
-        return Err(OpenError::NotUtf8 { store: url.clone(), encoding: settings.encoding });
+    let (encoding, is_read_only) = probe(address).await?;
+    if encoding != "UTF8" {
+        return Err(OpenError::NotUtf8 { store: url.clone(), encoding });
     }
-    if settings.is_read_only {
+    if is_read_only {
         return Err(OpenError::ReadOnly(url.clone()));
     }
     migrator(address).await.map_err(|error| {
@@ -116,20 +112,14 @@ pub(in crate::store) async fn for_schema(
     })
 }
 
-/// Settings of a database that have to be right.
-struct Settings {
-    encoding: String,
-    is_read_only: bool,
-}
-
-/// Makes one connection and reads the settings of the database. Returns the reason if either fails.
-async fn probe(address: &PostgresAddress) -> Result<Settings, OpenError> {
+/// Makes one connection and reads the database's encoding, and whether it is read-only. Returns the reason if either fails.
+async fn probe(address: &PostgresAddress) -> Result<(String, bool), OpenError> {
     let asking = async {
         let mut connection = connect(address).await?;
         let question =
             "SELECT current_setting('server_encoding'), current_setting('transaction_read_only') = 'on'";
         let row = sqlx::query(question).fetch_one(&mut connection).await?;
-        let settings = Settings { encoding: row.try_get(0)?, is_read_only: row.try_get(1)? };
+        let settings = (row.try_get(0)?, row.try_get(1)?);
         let _ = connection.close().await; // its result is not needed
         Ok(settings)
     };

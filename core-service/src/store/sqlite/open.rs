@@ -11,15 +11,11 @@ use super::{OPEN_TIMEOUT, immediate};
 use crate::store::{
     DatabaseUrl, OpenError, OpenOptions, Store,
     entity::revision,
-    fault::{
-        is_slow_connection,
-        sqlite::{BUSY, CANTOPEN, CORRUPT, LOCKED, NOTADB, PERM, READONLY, code},
-    },
+    fault,
     health::Health,
     open::{log_change, require_current, require_known},
+    pets::{PetCreates, PetReads},
 };
-
-const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Opens the store in the file.
 pub(in crate::store) async fn open(
@@ -61,7 +57,11 @@ async fn finish_opening(
     }
     let unreadable = |error: io::Error| OpenError::Other { path: path.to_owned(), cause: error.into() };
     health.open_file(path).await.map_err(unreadable)?;
-    Ok(Store::on_sqlite(writer, reader, health))
+    let pet_reads = PetReads::new(reader.clone(), reader.clone(), reader.clone());
+    let creates = PetCreates::new(writer.clone(), writer.clone());
+    // More than the waits for a connection (1 s) and for the write lock (2 s) together.
+    let deadline = Duration::from_secs(4);
+    Ok(Store::new(writer, reader, pet_reads, creates, deadline, health))
 }
 
 /// Returns a connection for work on the schema, to a file that exists and is writable.
@@ -184,7 +184,7 @@ where
     loop {
         match attempt().await {
             Err(error) if may_open_soon(&error) && time::Instant::now() < deadline => {
-                time::sleep(RETRY_DELAY).await;
+                time::sleep(Duration::from_millis(50)).await;
             }
             result => return result.map_err(|error| explain(path, error)),
         }
@@ -192,20 +192,23 @@ where
 }
 
 fn may_open_soon(error: &DbErr) -> bool {
-    matches!(code(error), Some(BUSY | LOCKED)) || is_slow_connection(error)
+    fault::is_locked(error) || fault::is_slow_connection(error)
 }
 
 fn explain(path: &Path, error: DbErr) -> OpenError {
     let path = path.to_owned();
-    if is_slow_connection(&error) {
+    if fault::is_slow_connection(&error) {
         let cause = "it takes too long: the disk is busy, or another process has locked the file";
         return OpenError::Other { path, cause: cause.into() };
     }
-    match code(&error) {
-        Some(BUSY | LOCKED) => OpenError::Busy { path, cause: error.into() },
-        Some(CANTOPEN | PERM | READONLY) => OpenError::NotWritable { path, cause: error.into() },
-        Some(CORRUPT | NOTADB) => OpenError::Corrupt { path, cause: error.into() },
-        _ => OpenError::Other { path, cause: error.into() },
+    if fault::is_locked(&error) {
+        OpenError::Busy { path, cause: error.into() }
+    } else if fault::is_not_permitted(&error) {
+        OpenError::NotWritable { path, cause: error.into() }
+    } else if fault::is_no_database(&error) {
+        OpenError::Corrupt { path, cause: error.into() }
+    } else {
+        OpenError::Other { path, cause: error.into() }
     }
 }
 

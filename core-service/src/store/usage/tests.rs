@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use petstore_proto::admin::v1 as pb;
 
 use super::*;
@@ -70,8 +72,7 @@ async fn days_are_deleted_after_ninety_days_in_bounded_batches() {
     let (store, _folder) = new_store().await;
     let surplus = 10;
     for batch in 0..2 {
-        let accounts =
-            (0..=i64::try_from(SWEEP).unwrap() / 2 + surplus).map(|n| AccountId(batch * 10_000 + n));
+        let accounts = (0..=500 + surplus).map(|n| AccountId(batch * 10_000 + n));
         let rows: Vec<_> = accounts.map(|account| row(account, today().minus(90), 1)).collect();
         store
             .record_usage("gateway", batch + 1, days(&rows), NOW.minus(Duration::from_hours(90 * 24)))
@@ -89,7 +90,7 @@ async fn days_are_deleted_after_ninety_days_in_bounded_batches() {
 async fn a_finished_run_is_forgotten() {
     let (store, _folder) = new_store().await;
     store.record_usage("old", 1, days(&[]), NOW).await.unwrap();
-    let later = NOW.plus(REPORTER_MEMORY).plus(Duration::from_millis(1));
+    let later = NOW.plus(KEPT.reports).plus(Duration::from_millis(1));
     store.record_usage("new", 1, days(&[]), later).await.unwrap();
     assert_eq!(count(&store, "usage_reporters").await, 1);
     let first_of_old = store.record_usage("old", 1, days(&[row(ACCOUNT, today(), 1)]), later).await;
@@ -190,11 +191,11 @@ async fn refusals_are_counted_by_cause() {
 #[tokio::test]
 async fn minutes_are_stored_for_a_day() {
     let (store, _home) = new_store().await;
-    let old = now().minus(Minute::PER_DAY + 1);
+    let old = now().minus(KEPT.usage_minutes + 1);
     let minutes = vec![
         minute_row(ACCOUNT, 1, old, 1),
         minute_row(AccountId(8), 2, old, 1),
-        minute_row(ACCOUNT, 1, now().minus(Minute::PER_DAY), 1),
+        minute_row(ACCOUNT, 1, now().minus(KEPT.usage_minutes), 1),
     ];
     let refusal_counts = vec![
         RefusalCount { minute: old, cause: RefusalCause::InvalidKey, requests: 1 },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::Role;
+use petstore_core::domain::{AccountName, Role};
 use petstore_testkit::{Answer, Client, Plan, TestShop, eventually};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ async fn refusals_are_explained_with_and_without_a_key() {
     shop.revoke(&revoked).await;
     shop.ban(&banned, Duration::from_hours(1)).await;
     let name = viewer.get("/admin/v1/accounts?plan=pro").await.json()["accounts"][0]["name"].clone();
-    shop.suspend(&name.as_str().unwrap().parse().unwrap(), "open invoice").await;
+    shop.suspend(&AccountName::parse(name.as_str().unwrap()).unwrap(), "open invoice").await;
     let invalid = shop.anonymous().with_key(&format!("pet_live_{}", "0".repeat(43)));
     let cases = [
         (revoked.get("/v1/pets").await, 401, "API_KEY_REVOKED", "key_revoked", true),

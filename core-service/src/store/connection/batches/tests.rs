@@ -61,21 +61,22 @@ struct Test {
 }
 
 impl Test {
-    fn new(turns: Turns) -> Self {
-        Self::on("sqlite::memory:", turns)
+    /// Opens batches with one slot on this number of connections.
+    fn new(connections: usize) -> Self {
+        Self::on("sqlite::memory:", connections)
     }
 
-    fn on(url: &str, turns: Turns) -> Self {
+    fn on(url: &str, connections: usize) -> Self {
         let connections = Connections::new(Settings {
             target: Target::Sqlite(Box::new(url.parse().unwrap())),
-            connections: turns.most,
+            connections,
             job_timeout: Some(ANSWER_TIMEOUT),
             lifetimes: None,
             health: Health::default(),
         });
         let desk =
             Desk { leave: Semaphore::new(0), begun: Semaphore::new(0), panics: AtomicBool::new(false) };
-        Self { batches: Batches::new(connections, turns), desk: Arc::new(desk) }
+        Self { batches: Batches::new(connections, 1), desk: Arc::new(desk) }
     }
 
     fn ask(&self, name: &'static str) -> BoxFuture<'static, Result<Vec<&'static str>, BatchError>> {
@@ -100,11 +101,9 @@ impl Test {
     }
 }
 
-const ONE: Turns = Turns { at_once: 1, most: 1 };
-
 #[tokio::test]
 async fn the_first_call_runs_at_once_and_waiting_ones_are_batched_up_to_a_bound() {
-    let test = Test::new(ONE);
+    let test = Test::new(1);
     let first = test.ask("a");
     test.begun().await;
     let others = ["b", "c", "d", "e"].map(|name| test.ask(name));
@@ -116,7 +115,7 @@ async fn the_first_call_runs_at_once_and_waiting_ones_are_batched_up_to_a_bound(
 
 #[tokio::test]
 async fn a_cancelled_caller_cancels_no_other() {
-    let test = Test::new(ONE);
+    let test = Test::new(1);
     let under_way = ["a", "b"].map(|name| test.ask(name));
     test.begun().await;
     let [given_up, stays] = under_way;
@@ -130,7 +129,7 @@ async fn a_cancelled_caller_cancels_no_other() {
 
 #[tokio::test]
 async fn a_batch_without_callers_is_not_begun() {
-    let test = Test::new(ONE);
+    let test = Test::new(1);
     let first = test.ask("a");
     test.begun().await;
     drop(test.ask("b"));
@@ -143,7 +142,7 @@ async fn a_batch_without_callers_is_not_begun() {
 
 #[tokio::test]
 async fn overdue_calls_get_a_second_connection() {
-    let test = Test::new(Turns { at_once: 1, most: 2 });
+    let test = Test::new(2);
     let first = test.ask("a");
     test.begun().await;
     let second = test.ask("b");
@@ -156,7 +155,7 @@ async fn overdue_calls_get_a_second_connection() {
 
 #[tokio::test]
 async fn a_batch_that_panics_fails_its_calls_and_the_next_is_answered() {
-    let test = Test::new(ONE);
+    let test = Test::new(1);
     let unlucky = ["a", "b"].map(|name| test.ask(name));
     test.begun().await;
     let next = test.ask("c");
@@ -173,7 +172,7 @@ async fn a_batch_that_panics_fails_its_calls_and_the_next_is_answered() {
 
 #[tokio::test]
 async fn the_wait_in_the_queue_is_bounded() {
-    let test = Test::new(ONE);
+    let test = Test::new(1);
     let first = test.ask("a");
     test.begun().await;
     let late = test.ask("b").await;
@@ -186,7 +185,7 @@ async fn the_wait_in_the_queue_is_bounded() {
 
 #[tokio::test]
 async fn without_a_connection_all_waiting_calls_fail() {
-    let test = Test::on("sqlite:///nowhere/at/all.db", ONE);
+    let test = Test::on("sqlite:///nowhere/at/all.db", 1);
     for answer in join_all(["a", "b"].map(|name| test.ask(name))).await {
         assert!(matches!(answer, Err(BatchError { error: DbErr::Conn(_), .. })), "{answer:?}");
     }
@@ -196,7 +195,7 @@ async fn without_a_connection_all_waiting_calls_fail() {
 
 #[tokio::test]
 async fn closing_finishes_the_running_batch_and_refuses_waiting_calls() {
-    let test = Test::new(ONE);
+    let test = Test::new(1);
     let first = test.ask("a");
     test.begun().await;
     let waiting = test.ask("b");

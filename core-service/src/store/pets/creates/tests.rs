@@ -74,7 +74,7 @@ async fn concurrent_creations_are_one_statement_and_each_gets_its_own_pet() {
             matches!(again, Err(PetStoreError::IdempotencyKeyReused)),
             "the categories differ: {again:?}"
         );
-        let same = in_category(&names[number], created.category_id.0);
+        let same = in_category(&names[number], created.category_id);
         let again = store.insert_pet_once(&named(&number.to_string()), same, NOW).await.unwrap();
         assert_eq!(again, Created { pet: created.clone(), replayed: true });
     }
@@ -176,8 +176,8 @@ async fn a_batch_adds_keys_in_the_order_of_their_digests() {
     let (store, database) = new_database().await;
     let url = database.url().parse().unwrap();
     let mut names: Vec<_> = ["a", "b", "c", "d", "e"].map(named).to_vec();
-    names.sort_unstable_by_key(|name| store.in_flight.begin(name).unwrap().digest());
-    let hex = |name: &IdempotencyKey| hexadecimal(&store.in_flight.begin(name).unwrap().digest());
+    names.sort_unstable_by_key(|name| store.creates.begin(name).unwrap().digest());
+    let hex = |name: &IdempotencyKey| hexadecimal(&store.creates.begin(name).unwrap().digest());
     let insert = |digest: &str| {
         format!("INSERT INTO create_requests (digest, pet_id, created_at) VALUES ('\\x{digest}', 1, 1)")
     };
@@ -188,8 +188,8 @@ async fn a_batch_adds_keys_in_the_order_of_their_digests() {
     // Two other orders, opposite to each other.
     for order in [[4, 2, 0, 3, 1], [1, 3, 0, 2, 4]] {
         let rows = order.map(|index| {
-            let key = store.in_flight.begin(&names[index]).unwrap();
-            NewRow { pet: pet("Rex"), name: Some((key, NOW)), wait: LONG_WAIT }
+            let key = store.creates.begin(&names[index]).unwrap();
+            NewRow { pet: pet("Rex"), name: Some((key, NOW)), wait: "1s" }
         });
         let adding = tokio::spawn({
             let (connections, add) = (store.creates.connections().clone(), add_statement(&rows));
