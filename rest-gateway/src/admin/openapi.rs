@@ -24,6 +24,8 @@ pub(crate) fn document() -> Value {
     if let Value::Object(limits) = document["paths"].take() {
         paths.extend(limits);
     }
+    let tags: BTreeSet<_> = paths.keys().map(|path| tag(path)).collect();
+    document["tags"] = tags.into_iter().map(|name| json!({ "name": name })).collect();
     let mut schemas = components.schemas();
     schemas.extend(shared_schemas());
     document["paths"] = paths.into();
@@ -56,6 +58,7 @@ impl Components {
             .collect();
         let mut operation = json!({
             "operationId": operation_id(method, binding),
+            "tags": [tag(&binding.path)],
             "summary": summary,
             "description": comment,
         });
@@ -73,8 +76,16 @@ impl Components {
         };
         let success =
             json!({ "description": "Done.", "content": { "application/json": { "schema": answer } } });
-        operation["responses"] =
-            json!({ method.success_status().as_str(): success, "default": reference("responses", "Error") });
+        operation["responses"] = json!({ method.success_status().as_str(): success });
+        let is_named = input.fields().any(|field| binding.is_in_path(&field));
+        let is_change = binding.http_method != http::Method::GET;
+        for (status, is_possible) in
+            [("401", true), ("403", true), ("404", is_named), ("409", is_change), ("429", true), ("default", true)]
+        {
+            if is_possible {
+                operation["responses"][status] = reference("responses", "Error");
+            }
+        }
         operation
     }
 
@@ -163,6 +174,11 @@ fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
         .collect()
 }
 
+/// Returns the group of an operation: its collection.
+fn tag(path: &str) -> &str {
+    path.trim_start_matches("/admin/v1/").split(['/', ':']).next().unwrap_or_default()
+}
+
 /// Returns the name of the method. If the path has an account, and the method also has another path, the name
 /// says so.
 fn operation_id(method: &AdminMethod, binding: &Binding) -> String {
@@ -182,7 +198,7 @@ fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
         status["properties"].as_object_mut().and_then(|properties| properties.shift_remove(member));
     }
     status["required"] = json!(["minute", "day", "strikes"]);
-    status["description"] = json!("What an account has used of its limits, and how a key stands.");
+    status["description"] = json!("Used part of an account's limits, and the state of a key.");
     [
         ("LimitStatus", status),
         ("UsageWindow", openapi::schema("UsageWindow")),

@@ -154,6 +154,13 @@ async fn the_admin_document_describes_every_operation_and_its_errors() {
     assert_eq!(plan["x-extensible-enum"], json!(["free", "pro", "business", "enterprise"]));
     let codes = &document["components"]["responses"]["Error"]["x-error-codes"];
     assert_eq!(codes["OPERATOR_NOT_PERMITTED"]["status"], 403);
+    let rotate = &paths["/admin/v1/keys/{keyId}/rotate"]["post"];
+    assert_eq!(rotate["tags"], json!(["keys"]));
+    assert!(document["tags"].as_array().unwrap().contains(&json!({"name": "keys"})), "{}", document["tags"]);
+    let statuses: Vec<_> = rotate["responses"].as_object().unwrap().keys().collect();
+    assert_eq!(statuses, ["200", "401", "403", "404", "409", "429", "default"]);
+    let list: Vec<_> = paths["/admin/v1/bans"]["get"]["responses"].as_object().unwrap().keys().collect();
+    assert_eq!(list, ["200", "401", "403", "429", "default"]);
 }
 
 /// Returns an operator's token, as a header field.
