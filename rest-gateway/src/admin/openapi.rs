@@ -79,9 +79,14 @@ impl Components {
         operation["responses"] = json!({ method.success_status().as_str(): success });
         let is_named = input.fields().any(|field| binding.is_in_path(&field));
         let is_change = binding.http_method != http::Method::GET;
-        for (status, is_possible) in
-            [("401", true), ("403", true), ("404", is_named), ("409", is_change), ("429", true), ("default", true)]
-        {
+        for (status, is_possible) in [
+            ("401", true),
+            ("403", true),
+            ("404", is_named),
+            ("409", is_change),
+            ("429", true),
+            ("default", true),
+        ] {
             if is_possible {
                 operation["responses"][status] = reference("responses", "Error");
             }
