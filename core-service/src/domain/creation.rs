@@ -1,12 +1,12 @@
-//! Ways of adding pets: one, which a client may safely retry; several, all or none (AIP-233); and imports from
-//! the lines of a file, each added once.
+//! Ways of adding pets: one, which a client may safely retry; several, all or none (AIP-233); and imports
+//! from the lines of a file, each added once.
 
 use std::fmt;
 
 use super::{NewPet, Pet, PetStoreError, Violation, Violations};
 
-/// Identifier of one creation: opaque, 1 to 400 visible ASCII characters. It is the field `request_id` in gRPC
-/// (AIP-155), and the header `Idempotency-Key` in REST.
+/// Identifier of one creation: opaque, 1 to 400 visible ASCII characters. It is the field `request_id` in
+/// gRPC (AIP-155), and the header `Idempotency-Key` in REST.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 

@@ -15,8 +15,8 @@ use crate::domain::{ImportChunk, ImportId, ImportProgress, PetStoreError};
 
 impl Store {
     /// Adds the pets of those lines that the import has not passed yet, and moves its position, in one
-    /// transaction. Lines that are sent twice, concurrently or after a lost answer, are added once. Returns the
-    /// number of pets added, and the position.
+    /// transaction. Lines that are sent twice, concurrently or after a lost answer, are added once. Returns
+    /// the number of pets added, and the position.
     pub(crate) async fn import_chunk(
         &self,
         id: &ImportId,

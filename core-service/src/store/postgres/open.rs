@@ -112,7 +112,7 @@ pub(in crate::store) async fn for_schema(
     })
 }
 
-/// Makes one connection and reads the database's encoding, and whether it is read-only. Returns the reason if either fails.
+/// Makes one connection, and returns the database's encoding, and `true` if it is read-only.
 async fn probe(address: &PostgresAddress) -> Result<(String, bool), OpenError> {
     let asking = async {
         let mut connection = connect(address).await?;
