@@ -1,4 +1,4 @@
-//! How long and how much is kept of what is no longer in use.
+//! Bounds of the time and number for which data that is no longer in use is kept.
 
 use std::time::Duration;
 

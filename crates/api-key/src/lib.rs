@@ -188,11 +188,14 @@ fn generate(prefix: &str) -> String {
 
 /// Returns `true` for a key or token with this prefix whose length, characters and checksum are right.
 fn is_whole(prefix: &str, written: &str) -> bool {
-    let is_secret =
-        |secret: &str| secret.len() == SECRET_LEN && secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let signed_and_sum = written.split_at_checked(prefix.len() + SECRET_LEN - CHECKSUM_LEN);
-    written.strip_prefix(prefix).is_some_and(is_secret)
-        && signed_and_sum.is_some_and(|(signed, sum)| sum.as_bytes() == checksum(signed))
+    let Some(secret) = written.strip_prefix(prefix).filter(|secret| secret.len() == SECRET_LEN) else {
+        return false;
+    };
+    if !secret.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let (signed, sum) = written.split_at(written.len() - CHECKSUM_LEN); // within ASCII letters and digits
+    sum.as_bytes() == checksum(signed)
 }
 
 /// Returns the CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².

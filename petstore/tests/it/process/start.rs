@@ -173,7 +173,7 @@ async fn a_killed_start_is_completed_by_the_next_and_foreign_secrets_are_refused
         let exit = installation.run(&serve(&[])).await;
         assert_eq!(exit.code, Some(1), "{exit:?}");
         let refusal = exit.stderr.lines().last().unwrap(); // the store was made before
-        assert!(refusal.contains(&format!("first {name} in data/{secret}")), "{refusal}");
+        assert!(refusal.contains(&format!("first {name} to data/{secret}")), "{refusal}");
         assert!(refusal.ends_with("move it away"), "{refusal}");
         assert_eq!(fs::read(folder.join(secret)).unwrap(), of_another);
         fs::write(folder.join(secret), "").unwrap(); // as an interrupted start of an earlier release left it
