@@ -188,14 +188,14 @@ fn generate(prefix: &str) -> String {
 
 /// Returns `true` for a key or token with this prefix whose length, characters and checksum are right.
 fn is_whole(prefix: &str, written: &str) -> bool {
-    let Some(secret) = written.strip_prefix(prefix).filter(|secret| secret.len() == SECRET_LEN) else {
-        return false;
-    };
-    if !secret.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return false;
-    }
-    let (signed, sum) = written.split_at(written.len() - CHECKSUM_LEN); // within ASCII letters and digits
-    sum.as_bytes() == checksum(signed)
+    let secret = written.as_bytes().strip_prefix(prefix.as_bytes());
+    let is_secret =
+        secret.is_some_and(|it| it.len() == SECRET_LEN && it.iter().all(u8::is_ascii_alphanumeric));
+    // All of it is ASCII then.
+    is_secret
+        && written
+            .split_at_checked(written.len() - CHECKSUM_LEN)
+            .is_some_and(|(signed, sum)| sum.as_bytes() == checksum(signed))
 }
 
 /// Returns the CRC-32 (IEEE), most significant base62 digit first, padded with zeros: 62⁶ is more than 2³².
