@@ -170,7 +170,7 @@ test("the keyboard is enough, and Escape changes nothing", async (t) => {
   assert.equal((await asks(page, "GET", "accounts/first")).suspendTime, undefined);
 });
 
-test("a suspended account is refused and told why, until it is resumed", async (t) => {
+test("a suspended account is refused with the reason, until it is resumed", async (t) => {
   const page = await console_(t);
   const key = await makeAccount(page, "late-payer");
   await followed(service, key, 200);
@@ -370,7 +370,7 @@ test("a new key in the place of another lasts as long, unless it is chosen other
 });
 
 // The last test, for its address is refused afterwards.
-test("whoever guesses tokens is told to wait", async (t) => {
+test("guesses of tokens get a time to wait", async (t) => {
   const page = await openPage(t, browser, service.admin);
   await page.goto("/console");
   await page.getByLabel("Operator token").waitFor();

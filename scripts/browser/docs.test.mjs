@@ -190,10 +190,10 @@ test("what an operation answers is described, and every operation leads there", 
       assert.ok(text.includes(member) && text.includes((description ?? "").replaceAll("`", "")), `${member} of ${type}`);
     }
   }
-  assert.match(await page.locator("#UsageDay").textContent(), /2xx.*integer.*With success/s);
+  assert.match(await page.locator("#UsageDay").textContent(), /2xx.*integer.*Success/s);
 });
 
-test("an error that every operation may answer is told once", async (t) => {
+test("an error that every operation may answer is described once", async (t) => {
   const page = await docs(t);
   for (const status of ["401", "429", "503"]) {
     assert.equal(await page.locator("#common-errors summary", { hasText: status }).count(), 1);
