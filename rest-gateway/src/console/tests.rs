@@ -49,13 +49,13 @@ async fn admin_api(sessions: OpenSessions, request: Request) -> Response {
         }
         (true, "GET", "/admin/v1/operators/current") => "{}".into_response(),
         (true, method, _) => {
-            let told = json!({
+            let observed = json!({
                 "method": method,
                 "target": head.uri.to_string(),
                 "cookie": head.headers.contains_key(header::COOKIE),
                 "body": String::from_utf8(body.to_vec()).unwrap(),
             });
-            told.to_string().into_response()
+            observed.to_string().into_response()
         }
     }
 }

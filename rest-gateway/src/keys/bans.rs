@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_local_ban_and_the_cores_ban_merge_as_in_the_core() {
         let imposed = ban(START.plus(MINUTE), 5 * MINUTE);
-        for (told, holds) in [
+        for (received, holds) in [
             (None, true),
             (Some(by_limiter(ban(START, 2 * MINUTE))), true),
             (Some(LastBan::Lifted(START)), true),
@@ -246,8 +246,8 @@ mod tests {
         ] {
             let bans = ImposedBans::default();
             assert!(bans.impose(&key(None), imposed.from, imposed.from));
-            let expected = if holds { Some(by_limiter(imposed)) } else { told.clone() };
-            assert_eq!(bans.last_ban(&key(told)), expected);
+            let expected = if holds { Some(by_limiter(imposed)) } else { received.clone() };
+            assert_eq!(bans.last_ban(&key(received)), expected);
         }
     }
 
@@ -281,12 +281,12 @@ mod tests {
 
     #[test]
     fn an_invalid_ban_is_ignored() {
-        let told = |imposed_at_ms, ends_at_ms| {
+        let received = |imposed_at_ms, ends_at_ms| {
             let ban = internal::Ban { imposed_at_ms, ends_at_ms, ..internal::Ban::default() };
             LastBan::from_core(Some(ban), None)
         };
-        assert_eq!([told(-1, 5), told(5, 5), told(5, -1)], [None, None, None]);
-        assert_eq!(told(5, 6), Some(by_limiter(BanPeriod { from: UnixMillis(5), until: UnixMillis(6) })));
+        assert_eq!([received(-1, 5), received(5, 5), received(5, -1)], [None, None, None]);
+        assert_eq!(received(5, 6), Some(by_limiter(BanPeriod { from: UnixMillis(5), until: UnixMillis(6) })));
         assert_eq!(LastBan::from_core(None, Some(7)), Some(LastBan::Lifted(UnixMillis(7))));
     }
 }

@@ -142,7 +142,7 @@ mod tests {
         assert!(changes.confirm(stamp(2, 7), NOW));
         assert_eq!(changes.revision(), 7, "the feed goes on where it was");
         changes.learn_early(Stamp { history: 1, ..stamp(2, 9) });
-        assert!(changes.confirm(stamp(2, 7), NOW), "it was told of another history");
+        assert!(changes.confirm(stamp(2, 7), NOW), "it accepted another history");
     }
 
     #[test]

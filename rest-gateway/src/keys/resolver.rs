@@ -241,7 +241,7 @@ impl Inner {
                 return Ok(Arc::new(entry));
             }
         }
-        tracing::debug!("the core's answers about an API key are older than the changes it told of");
+        tracing::debug!("the core's answers about an API key are older than the changes it listed");
         Err(KeyError::CoreAway)
     }
 

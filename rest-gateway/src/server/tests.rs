@@ -107,10 +107,10 @@ const GET_PEER: &str = "GET /peer HTTP/1.1\r\nHost: h\r\n\r\n";
 /// second lets it finish.
 fn slow_app() -> (Router, Arc<Notify>, Arc<Notify>) {
     let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, told) = (Arc::clone(&begun), Arc::clone(&finish));
+    let (started, finished) = (Arc::clone(&begun), Arc::clone(&finish));
     let slow = async move || {
-        tell.notify_one();
-        told.notified().await;
+        started.notify_one();
+        finished.notified().await;
         "done"
     };
     (Router::new().route("/slow", get(slow)), begun, finish)

@@ -116,7 +116,7 @@ async fn report(store: &Store, number: i64, minutes: Vec<(AccountId, UsageMinute
 }
 
 /// Returns minute, key and requests with 2xx.
-async fn told(store: &Store, of: MinutesOf, since: Minute) -> Vec<(i64, Option<KeyId>, i64)> {
+async fn usage_of(store: &Store, of: MinutesOf, since: Minute) -> Vec<(i64, Option<KeyId>, i64)> {
     let minutes = store.usage_by_minute(of, since, 1_440).await.unwrap();
     let age = |it: &UsagePeriod| now().0 - it.start_time.unwrap().seconds / 60;
     minutes.iter().map(|it| (age(it), it.key_id.parse().ok(), it.counts.unwrap().succeeded)).collect()
@@ -136,13 +136,13 @@ async fn minutes_add_up_by_key_by_account_and_in_total() {
     report(&store, 2, vec![minute_row(ACCOUNT, 1, now(), 10)]).await;
     let since = now().minus(59);
     let of = |account, key_id, by_key| MinutesOf { account, key_id, by_key };
-    assert_eq!(told(&store, MinutesOf::default(), since).await, [(2, None, 1), (0, None, 118)]);
-    assert_eq!(told(&store, of(Some(ACCOUNT), None, false), since).await, [(2, None, 1), (0, None, 18)]);
+    assert_eq!(usage_of(&store, MinutesOf::default(), since).await, [(2, None, 1), (0, None, 118)]);
+    assert_eq!(usage_of(&store, of(Some(ACCOUNT), None, false), since).await, [(2, None, 1), (0, None, 18)]);
     let one = Some(key(1));
-    assert_eq!(told(&store, of(Some(ACCOUNT), one, false), since).await, [(2, one, 1), (0, one, 15)]);
+    assert_eq!(usage_of(&store, of(Some(ACCOUNT), one, false), since).await, [(2, one, 1), (0, one, 15)]);
     let by_key = of(Some(ACCOUNT), None, true);
-    assert_eq!(told(&store, by_key, since).await, [(2, one, 1), (0, one, 15), (0, Some(key(2)), 3)]);
-    assert_eq!(told(&store, by_key, now().minus(1)).await.len(), 2);
+    assert_eq!(usage_of(&store, by_key, since).await, [(2, one, 1), (0, one, 15), (0, Some(key(2)), 3)]);
+    assert_eq!(usage_of(&store, by_key, now().minus(1)).await.len(), 2);
     let last = store.usage_by_minute(by_key, since, 1).await.unwrap();
     assert_eq!(last[0].key_id, key(2).to_string(), "the last ones");
 }
@@ -165,7 +165,7 @@ async fn a_failed_report_is_stored_not_at_all() {
     let minutes = vec![minute_row(ACCOUNT, 1, now(), 5)];
     let report = UsageReport { requests: minutes, refusals: vec![refusal], ..UsageReport::default() };
     store.record_usage("gateway", 1, report, NOW).await.unwrap_err();
-    assert_eq!(told(&store, MinutesOf::default(), Minute(0)).await, [], "or it would be counted twice");
+    assert_eq!(usage_of(&store, MinutesOf::default(), Minute(0)).await, [], "or it would be counted twice");
 }
 
 #[tokio::test]
@@ -182,10 +182,10 @@ async fn refusals_are_counted_by_cause() {
         let report = UsageReport { refusal_counts: counts.clone(), ..UsageReport::default() };
         store.record_usage("gateway", number, report, NOW).await.unwrap();
     }
-    let told = store.refusals_by_cause(now().minus(59)).await.unwrap();
-    let told: Vec<_> = told.iter().map(|it| (it.cause(), it.code.as_str(), it.requests)).collect();
+    let usage_of = store.refusals_by_cause(now().minus(59)).await.unwrap();
+    let usage_of: Vec<_> = usage_of.iter().map(|it| (it.cause(), it.code.as_str(), it.requests)).collect();
     let invalid = (pb::RefusalCause::InvalidKey, "INVALID_API_KEY", 18);
-    assert_eq!(told, [invalid, (pb::RefusalCause::MinuteLimit, "RATE_LIMITED", 12)]);
+    assert_eq!(usage_of, [invalid, (pb::RefusalCause::MinuteLimit, "RATE_LIMITED", 12)]);
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn minutes_are_stored_for_a_day() {
     store.record_usage("gateway", 1, report, NOW).await.unwrap();
     assert_eq!(store.forget_old_minutes(NOW).await.unwrap(), 2 + 1);
     assert_eq!(store.forget_old_minutes(NOW).await.unwrap(), 0);
-    assert_eq!(told(&store, MinutesOf::default(), Minute(0)).await, [(1_440, None, 1)]);
+    assert_eq!(usage_of(&store, MinutesOf::default(), Minute(0)).await, [(1_440, None, 1)]);
     let counts = store.refusals_by_cause(Minute(0)).await.unwrap();
     assert_eq!(
         counts.iter().map(|it| (it.cause(), it.requests)).collect::<Vec<_>>(),

@@ -64,7 +64,7 @@ fn child() -> Span {
 }
 
 /// Returns the header fields of a request to another service as part of the current span.
-fn told(span: &Span) -> HeaderMap {
+fn injected(span: &Span) -> HeaderMap {
     let mut headers = HeaderMap::new();
     span.write(&mut headers);
     headers
@@ -82,7 +82,7 @@ async fn events_within_a_span_belong_to_it() {
                 name: "past".into(),
                 attributes: vec![KeyValue::new("a", 1)],
             });
-            told(&child)
+            injected(&child)
         })
         .await;
     drop(span);
@@ -114,7 +114,7 @@ async fn an_unrecorded_trace_is_propagated_as_unrecorded() {
     let (all, ended) = traces(1.0);
     let (none, _) = traces(0.0);
     for span in [request(&all, &[("traceparent", NOT_SAMPLED)]), request(&none, &[])] {
-        let headers = span.within(async { told(&child()) }).await;
+        let headers = span.within(async { injected(&child()) }).await;
         assert!(headers["traceparent"].to_str().unwrap().ends_with("-00"), "{headers:?}");
         assert_eq!(span.trace_id(), None);
     }
@@ -125,7 +125,7 @@ async fn an_unrecorded_trace_is_propagated_as_unrecorded() {
 async fn without_tracing_nothing_is_recorded_or_propagated() {
     let span =
         Traces::off().request(&headers(&[("traceparent", SAMPLED)]), Root::Sampled, || panic!("asked"));
-    let headers = span.within(async { told(&Span::child(SpanKind::Client, || panic!("asked"))) }).await;
+    let headers = span.within(async { injected(&Span::child(SpanKind::Client, || panic!("asked"))) }).await;
     assert!(headers.is_empty(), "{headers:?}");
 }
 
@@ -142,7 +142,7 @@ fn a_clients_trace_state_is_dropped() {
     let (traces, ended) = traces(1.0);
     let sent = [("traceparent", SAMPLED), ("tracestate", "vendor=secret"), ("baggage", "a=secret")];
     let span = request(&traces, &sent);
-    let headers = told(&span);
+    let headers = injected(&span);
     drop(span);
     assert!(!format!("{headers:?}{:?}", ended.of("request")).contains("secret"));
 }

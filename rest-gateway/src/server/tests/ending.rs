@@ -99,9 +99,9 @@ async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
         let mut server = Running::start(app(), patient()).await;
         let (mut clients, mut first_answers) = (Vec::new(), Vec::new());
         for _ in 0..8 {
-            let (tell, told) = oneshot::channel();
-            clients.push(tokio::spawn(heeding_client(server.addr, tell)));
-            first_answers.push(told);
+            let (sender, receiver) = oneshot::channel();
+            clients.push(tokio::spawn(heeding_client(server.addr, sender)));
+            first_answers.push(receiver);
         }
         for first_answer in first_answers {
             let _ = first_answer.await; // clients without an answer are asserted below

@@ -39,10 +39,10 @@ fn minutes_are_counted_by_key_even_when_it_is_resolved_again() {
     }
     ledger.count(&first, MINUTE + 1, 200, false);
     let report = ledger.next_report().unwrap();
-    let mut told: Vec<_> =
+    let mut days: Vec<_> =
         report.requests.iter().map(|row| (row.key_id.as_str(), row.minute - MINUTE, row.succeeded)).collect();
-    told.sort_unstable();
-    assert_eq!((told, total(&report)), (vec![("first", 0, 2), ("first", 1, 1), ("second", 0, 1)], 4));
+    days.sort_unstable();
+    assert_eq!((days, total(&report)), (vec![("first", 0, 2), ("first", 1, 1), ("second", 0, 1)], 4));
 }
 
 #[test]

@@ -43,16 +43,16 @@ fn limited(key: &Arc<KnownKey>, number: usize) -> RefusedRequest {
 /// Returns the number of refusals that are kept, the number of requests that they represent, and the number
 /// that were counted.
 fn sums(refusals: &RefusalLedger) -> (usize, i64, i64) {
-    let (told, counts) = refusals.take();
-    let requests = told.iter().map(|refusal| 1 + refusal.repeats).sum();
-    (told.len(), requests, counts.iter().map(|count| count.requests).sum())
+    let (reported, counts) = refusals.take();
+    let requests = reported.iter().map(|refusal| 1 + refusal.repeats).sum();
+    (reported.len(), requests, counts.iter().map(|count| count.requests).sum())
 }
 
 #[test]
 fn a_refusal_is_reported_once_with_its_explanation() {
     let refusals = RefusalLedger::default();
     refusals.note(MINUTE, limited(&key(7, "k"), 1));
-    let (told, counts) = refusals.take();
+    let (reported, counts) = refusals.take();
     let expected = internal::Refusal {
         request_id: "request-1".to_owned(),
         refused_at_ms: 61_000,
@@ -64,7 +64,7 @@ fn a_refusal_is_reported_once_with_its_explanation() {
         until_ms: Some(120_000),
         repeats: 0,
     };
-    assert_eq!(told, [expected]);
+    assert_eq!(reported, [expected]);
     let cause = RefusalCause::MinuteLimit.into();
     assert_eq!(counts, [internal::RefusalCount { minute: MINUTE, cause, requests: 1 }]);
     assert_eq!(sums(&refusals), (0, 0, 0));

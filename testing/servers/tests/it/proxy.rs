@@ -227,16 +227,16 @@ async fn echo() -> (Proxy, TcpStream) {
 async fn recorder() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, seen) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, seen) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let tell = tell.clone();
+            let sender = sender.clone();
             stream.set_nodelay(true).unwrap();
             tokio::spawn(async move {
                 let mut bytes = vec![0; 65_536];
                 while let Ok(count @ 1..) = stream.read(&mut bytes).await {
                     let got = bytes.get(..count).unwrap();
-                    let _ = tell.send(got.to_vec());
+                    let _ = sender.send(got.to_vec());
                     if stream.write_all(got).await.is_err() {
                         break;
                     }

@@ -13,11 +13,13 @@ async fn current_refusals_are_explained_by_the_state_of_account_and_keys() {
     let mut admin = local(&shop);
     let (_, used) = acme(&shop).await;
     let revoked = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
-    let sentences = |told: Vec<pb::RefusalExplanation>| {
-        told.into_iter().map(|it| (it.code, it.in_force, it.sentence)).collect::<Vec<_>>()
+    let sentences = |explanations: Vec<pb::RefusalExplanation>| {
+        explanations.into_iter().map(|it| (it.code, it.in_force, it.sentence)).collect::<Vec<_>>()
     };
-    let codes = |told: Vec<pb::RefusalExplanation>| told.into_iter().map(|it| it.code).collect::<Vec<_>>();
-    assert_eq!(told(&shop, of_account("acme")).await, []);
+    let codes = |explanations: Vec<pb::RefusalExplanation>| {
+        explanations.into_iter().map(|it| it.code).collect::<Vec<_>>()
+    };
+    assert_eq!(explanations(&shop, of_account("acme")).await, []);
 
     shop.hand.advance(Duration::from_mins(1));
     admin.create_ban(ban(&used)).await.unwrap();
@@ -35,15 +37,15 @@ async fn current_refusals_are_explained_by_the_state_of_account_and_keys() {
         ),
     );
     let ended = in_force("API_KEY_REVOKED", &format!("Key {revoked} was revoked at 2027-01-15T08:01:00Z."));
-    let of_account_now = sentences(told(&shop, of_account("acme")).await);
+    let of_account_now = sentences(explanations(&shop, of_account("acme")).await);
     assert_eq!(of_account_now[0], suspended);
     assert!(of_account_now.len() == 3 && of_account_now.contains(&banned) && of_account_now.contains(&ended));
-    assert_eq!(sentences(told(&shop, of_key(&used)).await), [suspended.clone(), banned]);
-    assert_eq!(sentences(told(&shop, of_key(&revoked)).await), [suspended, ended]);
+    assert_eq!(sentences(explanations(&shop, of_key(&used)).await), [suspended.clone(), banned]);
+    assert_eq!(sentences(explanations(&shop, of_key(&revoked)).await), [suspended, ended]);
     // The end of a key is explained to a call that names the key, also long afterwards.
     shop.hand.advance(Duration::from_hours(48));
-    assert_eq!(codes(told(&shop, of_account("acme")).await), ["ACCOUNT_SUSPENDED"]);
-    assert_eq!(codes(told(&shop, of_key(&revoked)).await), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
+    assert_eq!(codes(explanations(&shop, of_account("acme")).await), ["ACCOUNT_SUSPENDED"]);
+    assert_eq!(codes(explanations(&shop, of_key(&revoked)).await), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
 }
 
 /// Returns a refusal two seconds after the test began, in a window that began with the test.
@@ -69,7 +71,7 @@ async fn answer(shop: &Shop, request: pb::ExplainRefusalRequest) -> pb::ExplainR
     local(shop).explain_refusal(request).await.unwrap().into_inner()
 }
 
-async fn told(shop: &Shop, request: pb::ExplainRefusalRequest) -> Vec<pb::RefusalExplanation> {
+async fn explanations(shop: &Shop, request: pb::ExplainRefusalRequest) -> Vec<pb::RefusalExplanation> {
     answer(shop, request).await.explanations
 }
 
@@ -106,7 +108,7 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
     };
     report(&shop, vec![refused]).await;
     shop.hand.advance(Duration::from_secs(30));
-    let explanation = told(&shop, request("order-66")).await.remove(0);
+    let explanation = explanations(&shop, request("order-66")).await.remove(0);
     let window = |seconds: i64| Some(prost_types::Timestamp { seconds: 1_800_000_000 + seconds, nanos: 0 });
     let expected = pb::RefusalExplanation {
         cause: RefusalCause::MinuteLimit.into(),
@@ -132,10 +134,10 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
     // A new plan applies in the current window.
     let pro = pb::Account { plan: pb::Plan::Pro.into(), ..Default::default() };
     local(&shop).update_account(update("acme", pro, &["plan"])).await.unwrap();
-    let explanation = told(&shop, request("order-66")).await.remove(0);
+    let explanation = explanations(&shop, request("order-66")).await.remove(0);
     assert!(!explanation.in_force);
     shop.hand.advance(Duration::from_secs(30));
-    assert!(!told(&shop, request("order-66")).await[0].in_force, "the window is over");
+    assert!(!explanations(&shop, request("order-66")).await[0].in_force, "the window is over");
 }
 
 #[tokio::test]
@@ -164,7 +166,7 @@ async fn every_cause_has_its_own_sentence() {
         let has_key = !matches!(cause, C::InvalidKey | C::MissingKey | C::AddressLimit);
         let (account_id, key_id) = if has_key { (account_id, key_id.clone()) } else { (0, String::new()) };
         report(&shop, vec![Refusal { account_id, key_id, limit: 60, ..refusal(&id, cause) }]).await;
-        let explanation = told(&shop, request(&id)).await.remove(0);
+        let explanation = explanations(&shop, request(&id)).await.remove(0);
         let sentence = format!("{why}; request {id} was refused at 2027-01-15T08:00:02Z.");
         assert_eq!((explanation.cause(), explanation.sentence), (cause, sentence));
         assert!(explanation.remedy.ends_with('.'), "{cause:?}");
@@ -203,14 +205,14 @@ async fn a_refusal_names_since_when_and_why_its_key_or_account_is_refused() {
         let until_ms = (cause == C::OperatorBan).then_some(hour_later + 1_000);
         let refused = Refusal { refused_at_ms: hour_later, since_ms: None, until_ms, ..refusal(&id, cause) };
         report(&shop, vec![Refusal { account_id, key_id: key_id.clone(), ..refused }]).await;
-        let explanation = told(&shop, request(&id)).await.remove(0);
+        let explanation = explanations(&shop, request(&id)).await.remove(0);
         let since = prost_types::Timestamp { seconds: start.seconds + late, ..start };
         assert_eq!((explanation.start_time, explanation.in_force), (Some(since), true), "{explanation:?}");
         assert!(explanation.sentence.contains(why), "{}", explanation.sentence);
     }
     // The reason of a ban is also known after its end.
     shop.hand.advance(Duration::from_mins(1));
-    let of_ban = told(&shop, request("refused-REFUSAL_CAUSE_OPERATOR_BAN")).await.remove(0);
+    let of_ban = explanations(&shop, request("refused-REFUSAL_CAUSE_OPERATOR_BAN")).await.remove(0);
     assert!(!of_ban.in_force && of_ban.sentence.contains(" (open invoice)"), "{}", of_ban.sentence);
 }
 
@@ -228,17 +230,17 @@ async fn a_request_id_that_others_use_hides_no_account() {
     refusals.extend((2..42).map(|late| of(loud, C::DayLimit, late)));
     refusals.push(of(0, C::InvalidKey, 50));
     report(&shop, refusals).await;
-    let causes = |told: Vec<pb::RefusalExplanation>| {
-        let mut causes: Vec<_> = told.iter().map(|it| (it.account.clone(), it.cause())).collect();
+    let causes = |explanations: Vec<pb::RefusalExplanation>| {
+        let mut causes: Vec<_> = explanations.iter().map(|it| (it.account.clone(), it.cause())).collect();
         causes.sort_unstable();
         causes
     };
     let newest = [("", C::InvalidKey), ("acme", C::KeyRevoked), ("loud", C::DayLimit)];
     let newest = newest.map(|(account, cause)| (account.to_owned(), cause));
-    assert_eq!(causes(told(&shop, request("request-1")).await), newest, "the newest of each account");
+    assert_eq!(causes(explanations(&shop, request("request-1")).await), newest, "the newest of each account");
     let within = pb::ExplainRefusalRequest { request_id: "request-1".into(), ..of_account("acme") };
     let both = [C::MinuteLimit, C::KeyRevoked].map(|cause| ("acme".to_owned(), cause));
-    assert_eq!(causes(told(&shop, within).await), both, "all of the account that is named");
+    assert_eq!(causes(explanations(&shop, within).await), both, "all of the account that is named");
 }
 
 #[tokio::test]
@@ -323,7 +325,7 @@ async fn explanations_of_an_account_include_current_refusals() {
     report(&shop, vec![limited("request-1", 0, 0), limited("request-2", 7, 90_000)]).await;
     shop.hand.advance(Duration::from_mins(3));
     local(&shop).create_ban(ban(&key_id)).await.unwrap();
-    let banned = told(&shop, of_key(&key_id)).await.remove(0);
+    let banned = explanations(&shop, of_key(&key_id)).await.remove(0);
     let at = |time: prost_types::Timestamp| Some(time.seconds * 1_000);
     let by_ban = mine(Refusal {
         since_ms: at(banned.start_time.unwrap()),
@@ -334,22 +336,26 @@ async fn explanations_of_an_account_include_current_refusals() {
     });
     report(&shop, vec![by_ban]).await;
     for subject in [of_account("acme"), of_key(&key_id)] {
-        let told = told(&shop, subject).await;
-        let told: Vec<_> = told.iter().map(|it| (it.cause(), it.in_force, it.refused_requests)).collect();
-        assert_eq!(told, [(RefusalCause::OperatorBan, true, 12), (RefusalCause::MinuteLimit, false, 9)]);
+        let explanations = explanations(&shop, subject).await;
+        let explanations: Vec<_> =
+            explanations.iter().map(|it| (it.cause(), it.in_force, it.refused_requests)).collect();
+        assert_eq!(
+            explanations,
+            [(RefusalCause::OperatorBan, true, 12), (RefusalCause::MinuteLimit, false, 9)]
+        );
     }
-    let told_of_account = told(&shop, of_account("acme")).await;
-    assert_eq!(told_of_account[0].last_request_id, "request-3");
+    let explanations_of_account = explanations(&shop, of_account("acme")).await;
+    assert_eq!(explanations_of_account[0].last_request_id, "request-3");
     let sentence = "Account acme used up its 60 requests a minute, most recently from 2027-01-15T08:01:32Z \
                     until 2027-01-15T08:02:30Z; 9 requests were refused from 2027-01-15T08:00:02Z to \
                     2027-01-15T08:01:32Z.";
-    assert_eq!(told_of_account[1].sentence, sentence);
+    assert_eq!(explanations_of_account[1].sentence, sentence);
 
     local(&shop).lift_ban(pb::LiftBanRequest { key_id: key_id.clone() }).await.unwrap();
-    let told_later = told(&shop, of_key(&key_id)).await;
-    assert!(told_later.iter().all(|it| !it.in_force), "{told_later:?}");
+    let explanations_later = explanations(&shop, of_key(&key_id)).await;
+    assert!(explanations_later.iter().all(|it| !it.in_force), "{explanations_later:?}");
     shop.hand.advance(Duration::from_hours(24) + Duration::from_secs(1));
-    assert_eq!(told(&shop, of_account("acme")).await, [], "of the last 24 hours");
+    assert_eq!(explanations(&shop, of_account("acme")).await, [], "of the last 24 hours");
 }
 
 #[tokio::test]
@@ -379,7 +385,10 @@ async fn a_report_of_refusals_is_bounded_and_validated() {
     let newer = Refusal { cause: 99, ..right.clone() };
     report(&shop, vec![newer, Refusal { request_id: "request-2".into(), ..right }]).await;
     assert_eq!(
-        (told(&shop, request("request-1")).await.len(), told(&shop, request("request-2")).await.len()),
+        (
+            explanations(&shop, request("request-1")).await.len(),
+            explanations(&shop, request("request-2")).await.len()
+        ),
         (0, 1)
     );
 }

@@ -99,7 +99,7 @@ async fn usage_is_reported_by_minute_for_a_key_for_each_key_and_for_all_accounts
 
     let by_minute =
         |account: &str| pb::GetUsageRequest { account: account.into(), interval: 1, ..Default::default() };
-    let mut told = async |request: pb::GetUsageRequest| {
+    let mut listed = async |request: pb::GetUsageRequest| {
         let periods = admin.get_usage(request).await.unwrap().into_inner().periods;
         periods
             .into_iter()
@@ -112,18 +112,18 @@ async fn usage_is_reported_by_minute_for_a_key_for_each_key_and_for_all_accounts
     };
     let row =
         |ago: i64, account: &str, key: &str, succeeded| (-ago, account.to_owned(), key.to_owned(), succeeded);
-    assert_eq!(told(by_minute("")).await, [row(59, "", "", 100), row(0, "", "", 10_011)]);
-    assert_eq!(told(by_minute("acme")).await, [row(59, "acme", "", 100), row(0, "acme", "", 11)]);
+    assert_eq!(listed(by_minute("")).await, [row(59, "", "", 100), row(0, "", "", 10_011)]);
+    assert_eq!(listed(by_minute("acme")).await, [row(59, "acme", "", 100), row(0, "acme", "", 11)]);
     let of_key = pb::GetUsageRequest { key_id: second.clone(), ..by_minute("") };
-    assert_eq!(told(of_key).await, [row(0, "acme", &second, 10)]);
+    assert_eq!(listed(of_key).await, [row(0, "acme", &second, 10)]);
     let by_key = pb::GetUsageRequest { by_key: true, ..by_minute("acme") };
     assert_eq!(
-        told(by_key.clone()).await,
+        listed(by_key.clone()).await,
         [row(59, "acme", &first, 100), row(0, "acme", &first, 1), row(0, "acme", &second, 10)]
     );
     let since = Some(prost_types::Timestamp { seconds: (MINUTE - 60) * 60 + 59, nanos: 0 });
     assert_eq!(
-        told(pb::GetUsageRequest { start_time: since, ..by_key }).await[0],
+        listed(pb::GetUsageRequest { start_time: since, ..by_key }).await[0],
         row(60, "acme", &first, 1_000)
     );
 }
