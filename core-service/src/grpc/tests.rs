@@ -98,7 +98,8 @@ impl Server {
 }
 
 fn new_pet(name: &str, status: PetStatus) -> CreatePetRequest {
-    let pet = NewPet { name: name.into(), category_id: Some(7), status: status.into() };
+    let mut pet = NewPet { name: name.into(), category_id: Some(7), ..NewPet::default() };
+    pet.set_status(status);
     CreatePetRequest { pet: Some(pet), ..Default::default() }
 }
 

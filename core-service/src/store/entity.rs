@@ -1,7 +1,7 @@
 //! The tables, as `petstore-migrations` creates them.
 
 use petstore_clock::UnixMillis;
-use sea_orm::entity::prelude::*;
+use sea_orm::{entity::prelude::*, sea_query::ArrayType};
 
 pub(super) mod account;
 pub(super) mod api_key;
@@ -17,6 +17,16 @@ pub(super) fn stored_moment(millis: i64) -> UnixMillis {
 /// Returns the column value for a time.
 pub(super) fn moment_column(moment: UnixMillis) -> i64 {
     moment.as_i64()
+}
+
+/// Returns the values as an array of PostgreSQL.
+pub(super) fn array_value<T: Into<Value>>(kind: ArrayType, values: impl Iterator<Item = T>) -> Value {
+    Value::Array(kind, Some(Box::new(values.map(Into::into).collect())))
+}
+
+/// Returns the numbers as a `bigint[]`.
+pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
+    array_value(ArrayType::BigInt, numbers)
 }
 
 /// The relations of a table that no query joins to another one.

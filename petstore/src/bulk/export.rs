@@ -148,29 +148,3 @@ fn quoted(cell: &str) -> String {
         cell.to_owned()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use petstore_proto::v1::PetStatus;
-
-    use super::*;
-
-    fn row(name: &str, status: PetStatus, format: Format) -> String {
-        let mut file = Vec::new();
-        let pet = Pet { id: 1, name: name.into(), category_id: -7, status: status.into() };
-        append(&mut file, &pet, format);
-        String::from_utf8(file).unwrap()
-    }
-
-    #[test]
-    fn a_pet_is_a_line_in_either_format() {
-        let json = "{\"id\":1,\"name\":\"Rex, \\\"the dog\\\"\",\"categoryId\":-7,\"status\":\"sold\"}\n";
-        assert_eq!(row("Rex, \"the dog\"", PetStatus::Sold, Format::Ndjson), json);
-        for (name, status, expected) in [
-            ("Rex, \"the dog\"", PetStatus::Sold, "1,\"Rex, \"\"the dog\"\"\",-7,sold\r\n"),
-            (" Rex ", PetStatus::Unspecified, "1, Rex ,-7,\r\n"),
-        ] {
-            assert_eq!(row(name, status, Format::Csv), expected);
-        }
-    }
-}

@@ -58,9 +58,12 @@ pub(crate) async fn counted() -> Costs {
 #[test]
 #[ignore = "callgrind runs it, for the test that counts"]
 fn every_function() {
-    let pets: Vec<Pet> = (1..=20)
-        .map(|id| Pet { id, name: "Rex".into(), category_id: 7, status: PetStatus::Available.into() })
-        .collect();
+    let rex = |id| {
+        let mut pet = Pet { id, name: "Rex".into(), category_id: 7, ..Pet::default() };
+        pet.set_status(PetStatus::Available);
+        pet
+    };
+    let pets: Vec<Pet> = (1..=20).map(rex).collect();
     let (clock, _hand) = Clock::manual(UnixMillis(1_800_000_000_000));
     let limiter = InProcessLimiter::new(clock);
     let limit_key = LimitKey::ApiKey { account_id: 1, key_id: Arc::from("key-1") };

@@ -23,7 +23,9 @@ pub use tonic_health::pb::health_check_response::ServingStatus;
 
 /// Returns a pet to be added. Its status may be a number that is not a status.
 pub fn new_pet(name: impl Into<String>, category_id: Option<i64>, status: impl Into<i32>) -> pb::NewPet {
-    pb::NewPet { name: name.into(), category_id, status: status.into() }
+    let mut pet = pb::NewPet { name: name.into(), category_id, ..pb::NewPet::default() };
+    pet.status = status.into();
+    pet
 }
 
 /// Returns a connection to the port.

@@ -53,7 +53,7 @@ async fn a_larger_message_is_refused_and_earlier_lines_of_the_stream_stay() {
 async fn the_answer_to_an_import_of_only_invalid_lines_fits_into_a_message() {
     let shop = Shop::open().await;
     let faulty = |number| {
-        let pet = NewPet { name: "x".repeat(256), category_id: None, status: 9 };
+        let pet = NewPet { name: "x".repeat(256), status: 9, ..NewPet::default() };
         ImportLine { line: number, pet: Some(pet) }
     };
     let chunks = (0..11).map(|chunk| message((1..=1_000).map(|at| faulty(chunk * 1_000 + at)).collect()));

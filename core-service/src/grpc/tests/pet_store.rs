@@ -8,7 +8,8 @@ async fn both_transports_give_the_same_answers() {
     let server = shop.serve(Duration::ZERO).await;
     for (id, transport) in [(1, shop.client()), (2, PetStoreClient::new(server.transport()))] {
         let mut client = transport;
-        let rex = Pet { id, name: "Rex".into(), category_id: 7, status: PetStatus::Sold.into() };
+        let mut rex = Pet { id, name: "Rex".into(), category_id: 7, ..Pet::default() };
+        rex.set_status(PetStatus::Sold);
         let created = client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap().into_inner();
         assert_eq!(created.pet.as_ref(), Some(&rex));
         #[expect(deprecated, reason = "removed on REST alone")]

@@ -4,10 +4,11 @@ use sea_orm::{
     ActiveValue::Set,
     QueryResult, RuntimeErr,
     entity::prelude::*,
+    sea_query::ArrayType,
     sqlx::{Decode, Postgres, Row, Type, postgres::PgRow},
 };
 
-use super::Relation;
+use super::{Relation, array_value, numbers};
 use crate::domain::{NewPet, Pet, PetId, PetName, PetStatus, PetStoreError};
 
 /// Columns in the order in which [`Model::from_columns`] reads them, for statements in text.
@@ -82,6 +83,78 @@ impl From<NewPet> for ActiveModel {
             ..Default::default()
         }
     }
+}
+
+/// Statement that adds pets and the names of their creations in one round trip. It skips pets whose name is
+/// taken. Two concurrent statements that add one name both see it free: one waits for the other to commit,
+/// and then violates the primary key.
+///
+/// Identifiers are assigned in the order of the calls, since PostgreSQL assigns them after it has sorted.
+/// Names are added in sorted order, so that two cores never deadlock. `OFFSET 0` keeps the planner from
+/// making a join of the search for a name, which could read all names.
+pub(in crate::store) const ADD_ON_POSTGRES: &str = "WITH asked AS MATERIALIZED (\
+        SELECT set_config('lock_timeout', $1, true), asked.* \
+        FROM unnest($2, $3, $4, $5, $6) WITH ORDINALITY \
+            AS asked (digest, created_at, name, category_id, status, number) \
+        WHERE NOT EXISTS (SELECT FROM create_requests WHERE digest = asked.digest OFFSET 0)\
+    ), added AS (\
+        INSERT INTO pets (name, category_id, status) \
+        SELECT name, category_id, nullif(status, 0) FROM asked ORDER BY number RETURNING id\
+    ), matched AS (\
+        SELECT number, digest, created_at, id \
+        FROM (SELECT *, row_number() OVER (ORDER BY number) AS place FROM asked) AS asked \
+        JOIN (SELECT id, row_number() OVER (ORDER BY id) AS place FROM added) AS added USING (place)\
+    ), named AS (\
+        INSERT INTO create_requests (digest, pet_id, created_at) \
+        SELECT digest, id, created_at FROM matched WHERE digest <> '' ORDER BY digest\
+    ) SELECT number - 1, id FROM matched";
+
+/// Returns the columns of new pets, each as an array of PostgreSQL: `$4` and the following parameters of
+/// [`ADD_ON_POSTGRES`].
+pub(in crate::store) fn new_arrays<'a>(pets: impl Iterator<Item = &'a NewPet> + Clone) -> [Value; 3] {
+    [
+        array_value(ArrayType::String, pets.clone().map(|pet| pet.name.as_str())),
+        numbers(pets.clone().map(|pet| pet.category_id)),
+        array_value(ArrayType::SmallInt, pets.map(|pet| pet.status.map_or(0, status_column))),
+    ]
+}
+
+/// The last identifier that SQLite has assigned.
+macro_rules! last_id {
+    () => {
+        "SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'pets'), \
+                    (SELECT coalesce(max(id), 0) FROM pets)) AS last_id"
+    };
+}
+
+/// Transaction that adds pets on SQLite, which runs it in one call. It holds the write lock from its
+/// beginning, so the result of its first search stays true. Its rows are the last identifier that was
+/// assigned before, and the identifiers of the pets that were added. The distance from the first row is the
+/// position of the call, counted from 1.
+pub(in crate::store) const ADD_ON_SQLITE: &str = concat!(
+    "BEGIN IMMEDIATE; ",
+    last_id!(),
+    "; INSERT INTO create_requests (digest, pet_id, created_at) \
+        SELECT unhex(value ->> 0), last_id + key + 1, value ->> 1 FROM json_each(?1), (",
+    last_id!(),
+    ") WHERE value ->> 0 IS NOT NULL ON CONFLICT DO NOTHING; \
+    INSERT INTO pets (id, name, category_id, status) \
+        SELECT last_id + key + 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1), (",
+    last_id!(),
+    ") WHERE value ->> 0 IS NULL \
+        OR last_id + key + 1 = (SELECT pet_id FROM create_requests WHERE digest = unhex(value ->> 0)) \
+        RETURNING id; \
+    COMMIT"
+);
+
+/// Returns an element of the parameter of [`ADD_ON_SQLITE`]: a new pet, and the digest of its creation's name
+/// with the time of the call.
+pub(in crate::store) fn new_json(
+    digest: Option<String>,
+    created_at: i64,
+    pet: &NewPet,
+) -> (Option<String>, i64, &str, i64, Option<i16>) {
+    (digest, created_at, pet.name.as_str(), pet.category_id, pet.status.map(status_column))
 }
 
 pub(in crate::store) fn status_column(status: PetStatus) -> i16 {

@@ -7,16 +7,15 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
 use sha2::{Digest, Sha256};
 
-use super::reads::numbers;
 use crate::{
     domain::{IdempotencyKey, NewPet, PetId},
     store::{
         Session,
         connection::{BatchError, Batched, Batches, Connections},
-        entity::{moment_column, pet::status_column},
+        entity::{array_value, moment_column, numbers, pet},
         fault,
     },
 };
@@ -142,30 +141,6 @@ impl Batched for Creates {
     }
 }
 
-/// Statement that adds pets and the names of their creations in one round trip. It skips pets whose name is
-/// taken. Two concurrent statements that add one name both see it free: one waits for the other to commit,
-/// and then violates the primary key.
-///
-/// Identifiers are assigned in the order of the calls, since PostgreSQL assigns them after it has sorted.
-/// Names are added in sorted order, so that two cores never deadlock. `OFFSET 0` keeps the planner from
-/// making a join of the search for a name, which could read all names.
-const ADD: &str = "WITH asked AS MATERIALIZED (\
-        SELECT set_config('lock_timeout', $6, true), asked.* \
-        FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY \
-            AS asked (digest, created_at, name, category_id, status, number) \
-        WHERE NOT EXISTS (SELECT FROM create_requests WHERE digest = asked.digest OFFSET 0)\
-    ), added AS (\
-        INSERT INTO pets (name, category_id, status) \
-        SELECT name, category_id, nullif(status, 0) FROM asked ORDER BY number RETURNING id\
-    ), matched AS (\
-        SELECT number, digest, created_at, id \
-        FROM (SELECT *, row_number() OVER (ORDER BY number) AS place FROM asked) AS asked \
-        JOIN (SELECT id, row_number() OVER (ORDER BY id) AS place FROM added) AS added USING (place)\
-    ), named AS (\
-        INSERT INTO create_requests (digest, pet_id, created_at) \
-        SELECT digest, id, created_at FROM matched WHERE digest <> '' ORDER BY digest\
-    ) SELECT number - 1, id FROM matched";
-
 async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
     let mut added = vec![None; rows.len()];
     for row in session.query_all_raw(add_statement(rows)).await? {
@@ -176,54 +151,21 @@ async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Optio
 }
 
 fn add_statement(rows: &[NewRow]) -> Statement {
-    let array = |kind, values: Vec<Value>| Value::Array(kind, Some(Box::new(values)));
     let digest = |row: &NewRow| row.name.as_ref().map_or_else(Vec::new, |(key, _)| key.digest());
-    let values = [
-        array(ArrayType::Bytes, rows.iter().map(|row| digest(row).into()).collect()),
-        numbers(rows.iter().map(created_at)),
-        array(ArrayType::String, rows.iter().map(|row| row.pet.name.as_str().into()).collect()),
-        numbers(rows.iter().map(|row| row.pet.category_id)),
-        array(
-            ArrayType::SmallInt,
-            rows.iter().map(|row| row.pet.status.map_or(0, status_column).into()).collect(),
-        ),
+    let names = [
         rows.first().map_or("1s", |row| row.wait).into(),
+        array_value(ArrayType::Bytes, rows.iter().map(digest)),
+        numbers(rows.iter().map(created_at)),
     ];
-    Statement::from_sql_and_values(DbBackend::Postgres, ADD, values)
+    let values = names.into_iter().chain(pet::new_arrays(rows.iter().map(|row| &row.pet)));
+    Statement::from_sql_and_values(DbBackend::Postgres, pet::ADD_ON_POSTGRES, values)
 }
-
-/// The last identifier that SQLite has assigned.
-macro_rules! last_id {
-    () => {
-        "SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'pets'), \
-                    (SELECT coalesce(max(id), 0) FROM pets)) AS last_id"
-    };
-}
-
-/// Transaction that adds pets on SQLite, which runs it in one call. It holds the write lock from its
-/// beginning, so the result of its first search stays true. Its rows are the last identifier that was
-/// assigned before, and the identifiers of the pets that were added. The distance from the first row is the
-/// position of the call, counted from 1.
-const ADD_ON_SQLITE: &str = concat!(
-    "BEGIN IMMEDIATE; ",
-    last_id!(),
-    "; INSERT INTO create_requests (digest, pet_id, created_at) \
-        SELECT unhex(value ->> 0), last_id + key + 1, value ->> 1 FROM json_each(?1), (",
-    last_id!(),
-    ") WHERE value ->> 0 IS NOT NULL ON CONFLICT DO NOTHING; \
-    INSERT INTO pets (id, name, category_id, status) \
-        SELECT last_id + key + 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1), (",
-    last_id!(),
-    ") WHERE value ->> 0 IS NULL \
-        OR last_id + key + 1 = (SELECT pet_id FROM create_requests WHERE digest = unhex(value ->> 0)) \
-        RETURNING id; \
-    COMMIT"
-);
 
 async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
-    let json: Vec<_> = rows.iter().map(as_json).collect();
+    let digest = |row: &NewRow| row.name.as_ref().map(|(key, _)| hexadecimal(&key.digest()));
+    let json: Vec<_> = rows.iter().map(|row| pet::new_json(digest(row), created_at(row), &row.pet)).collect();
     let text = serde_json::to_string(&json).map_err(|error| DbErr::Json(error.to_string()))?;
-    let text = Statement::from_sql_and_values(DbBackend::Sqlite, ADD_ON_SQLITE, [text.into()]);
+    let text = Statement::from_sql_and_values(DbBackend::Sqlite, pet::ADD_ON_SQLITE, [text.into()]);
     let mut added = vec![None; rows.len()];
     let mut ids = session.transact(text).await?.into_iter();
     let last_id: i64 = ids.next().ok_or_else(unknown_pet)?.try_get_by_index(0)?;
@@ -232,13 +174,6 @@ async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<
         *place(&mut added, id - last_id - 1)? = Some(PetId(id));
     }
     Ok(added)
-}
-
-/// Returns digest, time, name, category and status.
-fn as_json(row: &NewRow) -> (Option<String>, i64, &str, i64, Option<i16>) {
-    let NewRow { pet, name, .. } = row;
-    let digest = name.as_ref().map(|(key, _)| hexadecimal(&key.digest()));
-    (digest, created_at(row), pet.name.as_str(), pet.category_id, pet.status.map(status_column))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -10,7 +10,10 @@ use crate::{
     store::{
         Session,
         connection::{BatchError, Batched, Batches, Connections},
-        entity::pet::{self, pet_arrays, pet_columns, status_column},
+        entity::{
+            array_value, numbers,
+            pet::{self, pet_arrays, pet_columns, status_column},
+        },
         fault,
     },
 };
@@ -224,9 +227,8 @@ const READ_LISTS: &str = concat!(
 );
 
 fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
-    let statuses = lists.iter().map(|list| Value::from(list.status)).collect();
     let values = [
-        Value::Array(ArrayType::SmallInt, Some(Box::new(statuses))),
+        array_value(ArrayType::SmallInt, lists.iter().map(|list| list.status)),
         numbers(lists.iter().map(|list| list.after)),
         numbers(lists.iter().map(|list| list.limit)),
     ];
@@ -269,11 +271,6 @@ fn add_once<T: PartialEq>(all: &mut Vec<T>, one: T, most: usize) -> Result<usize
             Ok(all.len() - 1)
         }
     }
-}
-
-/// Returns the value for a `bigint[]`.
-pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
-    Value::Array(ArrayType::BigInt, Some(Box::new(numbers.map(Value::from).collect())))
 }
 
 fn unknown_list() -> DbErr {

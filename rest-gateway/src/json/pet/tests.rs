@@ -3,6 +3,20 @@ use serde_json::json;
 
 use super::*;
 
+/// Returns a pet to add with these members alone.
+fn new(name: &str, category_id: i64, status: PetStatus) -> NewPet {
+    let mut pet = NewPet { name: name.to_owned(), category_id: Some(category_id), ..NewPet::default() };
+    pet.set_status(status);
+    pet
+}
+
+/// Returns a pet with these members alone.
+fn pet(id: i64, name: &str, category_id: i64, status: PetStatus) -> Pet {
+    let mut pet = Pet { id, name: name.to_owned(), category_id, ..Pet::default() };
+    pet.set_status(status);
+    pet
+}
+
 fn refusal(body: &str) -> String {
     match new_pet(body.as_bytes()).unwrap_err() {
         ApiError::ValidationFailed(message) => message,
@@ -13,7 +27,7 @@ fn refusal(body: &str) -> String {
 #[test]
 fn a_whole_pet_is_read() {
     let pet = new_pet(br#"{"status":"sold","id":9,"name":"R\u00e9x","categoryId":-7,"x":{}}"#).unwrap();
-    assert_eq!(pet, NewPet { name: "Réx".into(), category_id: Some(-7), status: PetStatus::Sold.into() });
+    assert_eq!(pet, new("Réx", -7, PetStatus::Sold));
 }
 
 #[test]
@@ -79,16 +93,19 @@ fn a_category_is_a_whole_int64_written_as_such() {
 
 #[test]
 fn cells_become_members_by_column_name_and_empty_ones_are_left_out() {
-    let pet = new_pet_from_cells([Some(" Rex"), Some("-7"), Some("sold")]).unwrap();
-    assert_eq!(pet, NewPet { name: " Rex".into(), category_id: Some(-7), status: PetStatus::Sold.into() });
-    let pet = new_pet_from_cells([Some("Rex"), Some("7"), Some("")]).unwrap();
-    assert_eq!(pet.status, i32::from(PetStatus::Unspecified));
-    assert_eq!(new_pet_from_cells([Some("Rex"), Some("7"), Some("Sold")]).unwrap().status, UNKNOWN_STATUS);
-    let said = |name, category_id| new_pet_from_cells([name, category_id, None]).unwrap_err().to_string();
-    for empty in [None, Some("")] {
-        assert_eq!(said(empty, empty), refusal("{}"));
+    let read = |given: &[&'static str]| {
+        let mut cells = [None; MEMBERS.len()];
+        cells.iter_mut().zip(given).for_each(|(cell, given)| *cell = Some(*given));
+        new_pet_from_cells(cells)
+    };
+    assert_eq!(read(&[" Rex", "-7", "sold"]), Ok(new(" Rex", -7, PetStatus::Sold)));
+    assert_eq!(read(&["Rex", "7", ""]), Ok(new("Rex", 7, PetStatus::Unspecified)));
+    assert_eq!(read(&["Rex", "7", "Sold"]).unwrap().status, UNKNOWN_STATUS);
+    let said = |given| read(given).unwrap_err().to_string();
+    for empty in [&[][..], &["", ""]] {
+        assert_eq!(said(empty), refusal("{}"));
     }
-    assert_eq!(said(Some("Rex"), Some("1.0")), refusal(r#"{"name":"Rex","categoryId":1.0}"#));
+    assert_eq!(said(&["Rex", "1.0"]), refusal(r#"{"name":"Rex","categoryId":1.0}"#));
 }
 
 proptest! {
@@ -96,12 +113,8 @@ proptest! {
     fn every_int64_and_every_name_is_read_exactly(category_id: i64, name in any::<String>()) {
         let body = json!({ "categoryId": category_id, "name": name }).to_string();
         let pet = new_pet(body.as_bytes()).unwrap();
-        prop_assert_eq!(pet, NewPet { name, category_id: Some(category_id), status: 0 });
+        prop_assert_eq!(pet, new(&name, category_id, PetStatus::Unspecified));
     }
-}
-
-fn pet(id: i64, name: &str, category_id: i64, status: PetStatus) -> Pet {
-    Pet { id, name: name.to_owned(), category_id, status: status.into() }
 }
 
 #[test]

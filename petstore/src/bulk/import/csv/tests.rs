@@ -15,7 +15,9 @@ fn read(file: &str) -> Vec<(i64, Result<NewPet, String>)> {
 }
 
 fn pet(name: &str, category_id: i64, status: i32) -> NewPet {
-    NewPet { name: name.into(), category_id: Some(category_id), status }
+    let mut pet = NewPet { name: name.into(), category_id: Some(category_id), ..NewPet::default() };
+    pet.status = status;
+    pet
 }
 
 #[test]
