@@ -4,7 +4,7 @@
 use petstore_proto::v1::{NewPet, Pet};
 
 use crate::{
-    error::{ApiError, code},
+    error::ApiError,
     json::pet::{self, pet_body, pet_cells},
 };
 
@@ -26,7 +26,7 @@ pub struct RowError {
 
 impl From<ApiError> for RowError {
     fn from(error: ApiError) -> Self {
-        Self { reason: code(error.reason()), message: error.to_string() }
+        Self { reason: error.reason().code().name, message: error.to_string() }
     }
 }
 

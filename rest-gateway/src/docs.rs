@@ -4,7 +4,7 @@
 //! routes are made.
 //!
 //! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place. The other pages
-//! are plain HTML. The pages about errors are made from `docs/errors.md` and [`codes`].
+//! are plain HTML. The pages about errors are made from `docs/errors.md` and the table of codes.
 
 mod admin_page;
 mod error_pages;
@@ -21,9 +21,10 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use html::HtmlPage;
+use petstore_proto::v1::ErrorReason;
 
 use crate::{
-    error::codes,
+    error::page_path,
     openapi,
     representation::{Resource, embedded, strict},
 };
@@ -92,9 +93,9 @@ fn resources() -> Vec<(String, Resource)> {
         vec![("/docs".to_owned(), home.render()), (error_pages::INDEX_PATH.to_owned(), error_pages::index())];
     pages.extend(topics::pages().map(|(path, page)| (path.to_owned(), page)));
     let examples = openapi::error_examples();
-    pages.extend(codes::all().map(|reason| {
-        let page = error_pages::error_page(reason, examples.get(codes::code(reason)));
-        (codes::page_path(reason), page)
+    pages.extend(ErrorReason::all().map(|reason| {
+        let page = error_pages::error_page(reason, examples.get(reason.code().name));
+        (page_path(reason), page)
     }));
     let index = Resource::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
     let mut resources: Vec<_> =

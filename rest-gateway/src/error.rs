@@ -6,17 +6,15 @@ use std::{sync::Arc, time::Duration};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_clock::whole_secs;
-use petstore_proto::v1::ErrorReason;
+use petstore_proto::{Retry, v1::ErrorReason};
 use serde::Serialize;
 
 use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 
-pub(crate) mod codes;
 mod from_core;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub(crate) use codes::{Retry, code};
 pub(crate) use from_core::is_transport_failure;
 
 /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
@@ -145,8 +143,8 @@ impl ApiError {
         }
     }
 
-    pub(crate) const fn status(&self) -> StatusCode {
-        codes::row_of(self.reason()).status
+    pub(crate) fn status(&self) -> StatusCode {
+        self.reason().code().http
     }
 
     /// Returns `Retry-After` in whole seconds: at least 1 if the table of codes promises the field, and
@@ -161,7 +159,7 @@ impl ApiError {
             | Self::Overloaded { retry_after } => retry_after.map(whole_secs),
             _ => None,
         };
-        known.or_else(|| (codes::row_of(self.reason()).retry == Retry::After).then_some(1))
+        known.or_else(|| (self.reason().code().retry == Retry::After).then_some(1))
     }
 
     /// Returns the error that replaces an answer without the Error body that it should have.
@@ -197,10 +195,12 @@ pub fn error_response(status: StatusCode, code: &str, message: &str) -> Response
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let reason = self.reason();
-        let mut response = error_response(self.status(), code(reason), &self.to_string());
+        let code = reason.code();
+        let mut response = error_response(code.http, code.name, &self.to_string());
         response.extensions_mut().insert(reason); // for the layers that count answers
         let headers = response.headers_mut();
-        if let Ok(help) = HeaderValue::try_from(help_link(reason)) {
+        // The explanation for people (RFC 8288), in a separate field beside other `Link` fields.
+        if let Ok(help) = HeaderValue::try_from(format!("<{}>; rel=\"help\"", page_path(reason))) {
             headers.insert(header::LINK, help);
         }
         if let Some(secs) = self.retry_after_secs() {
@@ -224,10 +224,14 @@ fn suspension_message(reason: &str) -> String {
     format!("the account is suspended by the operator{suffix}")
 }
 
-/// Returns the link to the explanation of the error for people (RFC 8288). It is sent as a separate field
-/// beside other `Link` fields.
-fn help_link(reason: ErrorReason) -> String {
-    format!("<{}>; rel=\"help\"", codes::page_path(reason))
+/// Returns the path of the page about a code.
+pub(crate) fn page_path(reason: ErrorReason) -> String {
+    format!("/docs/errors/{}", reason.code().name)
+}
+
+/// Returns `true` if no REST operation can fail for this reason.
+pub(crate) const fn is_grpc_only(reason: ErrorReason) -> bool {
+    matches!(reason, ErrorReason::OrderNotFound | ErrorReason::InvalidOrderTransition)
 }
 
 /// Returns the value of `WWW-Authenticate` (RFC 6750 §3). It names an error only if a credential was sent.

@@ -9,7 +9,6 @@ use petstore_telemetry::metrics::{
 };
 
 use crate::{
-    error,
     keys::Plan,
     operation::Operation,
     rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView},
@@ -102,7 +101,7 @@ impl Metrics {
         self.durations
             .with_label_values(&[operation.name, operation.method, operation.path, status_class(status)])
             .observe(took.as_secs_f64());
-        let code = reason.map_or("OK", error::code);
+        let code = reason.map_or("OK", |reason| reason.code().name);
         self.requests.with_label_values(&[operation.name, plan_word(plan), code]).inc();
     }
 

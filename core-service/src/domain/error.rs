@@ -3,6 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use petstore_api_key::Environment;
+use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, v1::ErrorReason as R};
 
 use super::{
     AccountName, BatchViolations, KeyId, KeyState, OperatorName, OrderId, OrderStatus, PetId, Role,
@@ -126,6 +127,38 @@ pub enum PetStoreError {
     /// A fault of the service itself.
     #[error("the service failed to answer")]
     Bug(#[source] Cause),
+}
+
+impl PetStoreError {
+    /// Returns the code, which decides the status and the log level.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            Self::Invalid(_) | Self::InvalidBatch(_) => R::ValidationFailed.code(),
+            Self::InvalidParameter(_) => R::InvalidParameter.code(),
+            Self::InvalidCursor(_) => R::InvalidCursor.code(),
+            Self::InvalidIdempotencyKey(_) => R::InvalidIdempotencyKey.code(),
+            Self::IdempotencyKeyReused => R::IdempotencyKeyReused.code(),
+            Self::RequestInProgress => R::IdempotencyInProgress.code(),
+            Self::PetNotFound(_) => R::PetNotFound.code(),
+            Self::OrderNotFound(_) => R::OrderNotFound.code(),
+            Self::InvalidOrderTransition { .. } => R::InvalidOrderTransition.code(),
+            Self::MissingOperatorToken | Self::InvalidOperatorToken => A::InvalidOperatorToken.code(),
+            Self::TooManyAttempts { .. } => A::TooManyAttempts.code(),
+            Self::ForceRequired { .. } => A::ForceRequired.code(),
+            Self::OperatorNotPermitted { .. } => A::OperatorNotPermitted.code(),
+            Self::OperatorNotFound(_) => A::OperatorNotFound.code(),
+            Self::OperatorExists(_) => A::OperatorExists.code(),
+            Self::AccountExists(_) => A::AccountExists.code(),
+            Self::AccountNotFound(_) | Self::AccountIdNotFound(_) => A::AccountNotFound.code(),
+            Self::KeyNotFound(_) => A::KeyNotFound.code(),
+            Self::KeyNotActive { .. } => A::KeyNotActive.code(),
+            Self::KeyOfAnotherEnvironment { .. } => A::KeyOfAnotherEnvironment.code(),
+            Self::Unavailable(_) => R::Unavailable.code(),
+            Self::Overloaded => R::Overloaded.code(),
+            Self::DeadlineExceeded => R::DeadlineExceeded.code(),
+            Self::Bug(_) => R::Internal.code(),
+        }
+    }
 }
 
 impl From<Violations> for PetStoreError {

@@ -18,7 +18,7 @@ use tonic::{
 
 use super::{
     methods::{Class, Method},
-    status::{code, reason, to_status},
+    status::{grpc_code, to_status},
 };
 use crate::{Core, domain::PetStoreError};
 
@@ -228,7 +228,7 @@ impl CallMetrics {
         let rpc = method.name();
         self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
         if let Some(failure) = failure {
-            self.failures.with_label_values(&[rpc, reason(failure)]).inc();
+            self.failures.with_label_values(&[rpc, failure.code().name]).inc();
         }
     }
 }
@@ -239,12 +239,13 @@ fn root(class: Class) -> Root {
 }
 
 fn describe_end(span: &Span, failure: Option<&PetStoreError>) {
-    let code = failure.map_or(tonic::Code::Ok, code) as i32;
+    let code = failure.map_or(tonic::Code::Ok, grpc_code) as i32;
     span.describe(|| grpc::answered(code));
     if let Some(failure) = failure {
-        span.describe(|| [KeyValue::new("petstore.code", reason(failure))]);
+        let name = failure.code().name;
+        span.describe(|| [KeyValue::new("petstore.code", name)]);
         if grpc::is_server_fault(code) {
-            span.fail(reason(failure));
+            span.fail(name);
         }
     }
 }

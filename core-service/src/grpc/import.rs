@@ -4,7 +4,7 @@ use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
 use tonic::{Status, Streaming};
 
-use super::{call::Result, convert, limits::LIMITS, status};
+use super::{call::Result, convert, limits::LIMITS};
 use crate::{
     Core,
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},
@@ -120,7 +120,7 @@ impl Import<'_> {
         self.rejected += 1;
         // With the longest texts, this many fit into an answer.
         if self.rejected_lines.len() < 8_000 {
-            let (reason, message) = (status::reason(error).to_owned(), error.to_string());
+            let (reason, message) = (error.code().name.to_owned(), error.to_string());
             self.rejected_lines.push(RejectedLine { line, reason, message });
         }
     }

@@ -1,8 +1,8 @@
-//! Failure -> `Status`: error map 1 of 2 (the gateway has the other one).
+//! The gRPC status of a failure, and its line in the log.
 
 use std::{error::Error, time::Duration};
 
-use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason, v1::ErrorReason};
+use petstore_proto::ERROR_DOMAIN;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -11,7 +11,7 @@ use crate::domain::{PetStoreError, Violation};
 /// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
 /// an operator, it is logged here, and only here.
 pub(super) fn to_status(rpc: &'static str, call_id: Option<&str>, error: &PetStoreError) -> Status {
-    log(rpc, call_id, reason(error), error);
+    log(rpc, call_id, error);
     without_log(call_id, error)
 }
 
@@ -19,7 +19,7 @@ pub(super) fn to_status(rpc: &'static str, call_id: Option<&str>, error: &PetSto
 /// will.
 pub(super) fn without_log(call_id: Option<&str>, error: &PetStoreError) -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info(reason(error), ERROR_DOMAIN, [] as [(String, String); 0]);
+    details.set_error_info(error.code().name, ERROR_DOMAIN, [] as [(String, String); 0]);
     if let Some(call_id) = call_id {
         details.set_request_info(call_id, "");
     }
@@ -43,58 +43,12 @@ pub(super) fn without_log(call_id: Option<&str>, error: &PetStoreError) -> Statu
         }
         _ => {}
     }
-    Status::with_error_details(code(error), error.to_string(), details)
+    Status::with_error_details(grpc_code(error), error.to_string(), details)
 }
 
-/// Returns the gRPC code of a failure.
-pub(super) const fn code(error: &PetStoreError) -> Code {
-    classify(error).0
-}
-
-/// Returns the machine-readable reason of a failure.
-pub(super) fn reason(error: &PetStoreError) -> &'static str {
-    match classify(error).1 {
-        Reason::Public(reason) => reason.as_str_name().trim_start_matches("ERROR_REASON_"),
-        Reason::Admin(reason) => reason.as_str_name().trim_start_matches("ADMIN_ERROR_REASON_"),
-    }
-}
-
-/// Reason of a failure, by the enumeration that defines it.
-enum Reason {
-    Public(ErrorReason),
-    Admin(AdminErrorReason),
-}
-
-const fn classify(error: &PetStoreError) -> (Code, Reason) {
-    use {AdminErrorReason as A, ErrorReason as R, PetStoreError as E, Reason::Admin, Reason::Public};
-    match error {
-        E::Invalid(_) | E::InvalidBatch(_) => (Code::InvalidArgument, Public(R::ValidationFailed)),
-        E::InvalidParameter(_) => (Code::InvalidArgument, Public(R::InvalidParameter)),
-        E::InvalidCursor(_) => (Code::InvalidArgument, Public(R::InvalidCursor)),
-        E::InvalidIdempotencyKey(_) => (Code::InvalidArgument, Public(R::InvalidIdempotencyKey)),
-        E::IdempotencyKeyReused => (Code::AlreadyExists, Public(R::IdempotencyKeyReused)),
-        E::RequestInProgress => (Code::Aborted, Public(R::IdempotencyInProgress)),
-        E::PetNotFound(_) => (Code::NotFound, Public(R::PetNotFound)),
-        E::OrderNotFound(_) => (Code::NotFound, Public(R::OrderNotFound)),
-        E::InvalidOrderTransition { .. } => (Code::FailedPrecondition, Public(R::InvalidOrderTransition)),
-        E::MissingOperatorToken | E::InvalidOperatorToken => {
-            (Code::Unauthenticated, Admin(A::InvalidOperatorToken))
-        }
-        E::TooManyAttempts { .. } => (Code::ResourceExhausted, Admin(A::TooManyAttempts)),
-        E::ForceRequired { .. } => (Code::FailedPrecondition, Admin(A::ForceRequired)),
-        E::OperatorNotPermitted { .. } => (Code::PermissionDenied, Admin(A::OperatorNotPermitted)),
-        E::OperatorNotFound(_) => (Code::NotFound, Admin(A::OperatorNotFound)),
-        E::OperatorExists(_) => (Code::AlreadyExists, Admin(A::OperatorExists)),
-        E::AccountExists(_) => (Code::AlreadyExists, Admin(A::AccountExists)),
-        E::AccountNotFound(_) | E::AccountIdNotFound(_) => (Code::NotFound, Admin(A::AccountNotFound)),
-        E::KeyNotFound(_) => (Code::NotFound, Admin(A::KeyNotFound)),
-        E::KeyNotActive { .. } => (Code::FailedPrecondition, Admin(A::KeyNotActive)),
-        E::KeyOfAnotherEnvironment { .. } => (Code::FailedPrecondition, Admin(A::KeyOfAnotherEnvironment)),
-        E::Unavailable(_) => (Code::Unavailable, Public(R::Unavailable)),
-        E::Overloaded => (Code::Unavailable, Public(R::Overloaded)),
-        E::DeadlineExceeded => (Code::DeadlineExceeded, Public(R::DeadlineExceeded)),
-        E::Bug(_) => (Code::Internal, Public(R::Internal)),
-    }
+/// Returns the gRPC code of a failure. Every code that the core sends has one.
+pub(super) fn grpc_code(error: &PetStoreError) -> Code {
+    error.code().grpc.unwrap_or(Code::Internal)
 }
 
 fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
@@ -103,16 +57,16 @@ fn add_violation(details: &mut ErrorDetails, violation: &Violation) {
 
 /// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
 /// its caller.
-fn log(rpc: &'static str, call_id: Option<&str>, reason: &str, error: &PetStoreError) {
-    let cause = error.source().map(chain);
-    match code(error) {
+fn log(rpc: &'static str, call_id: Option<&str>, error: &PetStoreError) {
+    let (cause, code) = (error.source().map(chain), error.code().name);
+    match grpc_code(error) {
         Code::Internal => {
-            tracing::error!(rpc, request_id = call_id, code = reason, error = cause, "{rpc} failed: {error}");
+            tracing::error!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
         }
         Code::Unavailable | Code::DeadlineExceeded => {
-            tracing::warn!(rpc, request_id = call_id, code = reason, error = cause, "{rpc} failed: {error}");
+            tracing::warn!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
         }
-        _ => tracing::debug!(rpc, request_id = call_id, code = reason, "{rpc} refused"),
+        _ => tracing::debug!(rpc, request_id = call_id, code, "{rpc} refused"),
     }
 }
 

@@ -1,10 +1,6 @@
 //! Tables of the pages: settings, routes, error codes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use petstore_proto::v1::ErrorReason;
 
@@ -80,85 +76,28 @@ fn the_readmes_routes_are_the_documented_ones() {
     assert_eq!(listed, documented);
 }
 
-/// Codes that no operation of REST answers with, and the status that the gRPC code stands for.
-const GRPC_ONLY: [(&str, &str); 2] = [("ORDER_NOT_FOUND", "404"), ("INVALID_ORDER_TRANSITION", "400")];
-
-/// Returns every code, with its status. The OpenAPI document has those of REST from [`ErrorReason`].
-fn codes() -> BTreeMap<String, String> {
-    fn collect(value: &serde_json::Value, codes: &mut BTreeMap<String, String>) {
-        if let Some(examples) = value.get("examples").filter(|_| value.get("schema").is_some()) {
-            for (code, example) in examples.as_object().unwrap() {
-                if let Some(status) = example["value"].get("status").filter(|status| status.is_u64()) {
-                    codes.insert(code.clone(), status.to_string());
-                }
-            }
-        }
-        let children: Vec<_> = match value {
-            serde_json::Value::Object(members) => members.values().collect(),
-            serde_json::Value::Array(items) => items.iter().collect(),
-            _ => Vec::new(),
-        };
-        for child in children {
-            collect(child, codes);
-        }
-    }
-    let mut codes = GRPC_ONLY.map(|(code, status)| (code.to_owned(), status.to_owned())).into();
-    collect(&petstore_gateway::openapi(), &mut codes);
-    codes
-}
-
-/// Returns every code with the gRPC code that its comment in the contract of gRPC names, or a dash.
-fn grpc_codes() -> BTreeMap<String, String> {
+#[test]
+fn the_grpc_contract_names_both_statuses_of_every_code() {
     let proto = read("proto/petstore/v1/error_reason.proto");
+    let mut named = 0;
     let mut comment = String::new();
-    let mut codes = BTreeMap::new();
     for line in proto.lines().map(str::trim) {
         if let Some(text) = line.strip_prefix("//") {
             comment += text;
-        } else if let Some(value) = line.strip_prefix("ERROR_REASON_") {
-            let code = comment.rsplit_once("gRPC ").map_or("–", |(_, code)| code.trim_end_matches('.'));
-            codes.insert(value.split(' ').next().unwrap().to_owned(), code.to_owned());
+            continue;
         }
-        if !line.starts_with("//") {
-            comment.clear();
+        let name = line.strip_prefix("ERROR_REASON_").and_then(|value| value.split(' ').next());
+        if let Some(reason) = name.and_then(ErrorReason::named) {
+            let status =
+                |interface: &str| Some(comment.split_once(interface)?.1.split([',', '.']).next()?.trim());
+            let (code, grpc) = (reason.code(), status(" gRPC ").map(|name| name.replace('_', "")));
+            let expected = code.grpc.map(|code| format!("{code:?}").to_uppercase());
+            assert_eq!(grpc, expected, "{}", code.name);
+            assert!(status(" HTTP ").is_none_or(|http| http == code.http.as_str()), "{}", code.name);
+            assert!(status(" HTTP ").or(status(" gRPC ")).is_some(), "{} has no status", code.name);
+            named += 1;
         }
+        comment.clear();
     }
-    codes.remove("UNSPECIFIED");
-    codes
-}
-
-#[test]
-fn the_error_guide_lists_every_code_with_its_status() {
-    let listed = rows(&read("docs/errors.md"), "# Error codes")
-        .into_iter()
-        .map(|row| (row[0].trim_matches('`').to_owned(), row[1].clone()))
-        .collect::<BTreeMap<_, _>>();
-    assert_eq!(listed, codes());
-    let reasons = (1..1_000).filter_map(|number| ErrorReason::try_from(number).ok()).count();
-    assert_eq!(listed.len(), reasons);
-}
-
-#[test]
-fn the_error_guide_has_a_section_for_every_code_under_its_status() {
-    let guide = read("docs/errors.md");
-    let sections = guide
-        .lines()
-        .filter_map(|line| line.strip_prefix("## "))
-        .map(|heading| heading.split_once(" – ").unwrap_or((heading, "")))
-        .map(|(code, status)| (code.to_owned(), status.to_owned()))
-        .collect::<BTreeMap<_, _>>();
-    assert_eq!(sections, codes());
-}
-
-#[test]
-fn the_contract_lists_every_error_code_with_both_statuses() {
-    let rows = rows(&read("docs/contract.md"), "8.6 The codes");
-    let listed = |column: usize| {
-        let cell = |row: &Vec<String>| {
-            row[column].split_once(' ').map_or(row[column].clone(), |(first, _)| first.into())
-        };
-        rows.iter().map(|row| (row[0].trim_matches('`').to_owned(), cell(row))).collect::<BTreeMap<_, _>>()
-    };
-    assert_eq!(listed(1), codes());
-    assert_eq!(listed(2), grpc_codes());
+    assert_eq!(named, ErrorReason::all().count());
 }

@@ -1,4 +1,4 @@
-//! Errors of the admin API, and the statuses of its own error codes. The body is the Error object of the
+//! Errors of the admin API. The body is the Error object of the
 //! public interface.
 
 use std::time::Duration;
@@ -14,8 +14,6 @@ use tonic_types::StatusExt;
 
 use crate::error::{ApiError, error_response};
 
-const REASON_PREFIX: &str = "ADMIN_ERROR_REASON_";
-
 /// Reason for an Error body in place of the requested answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AdminError {
@@ -30,36 +28,11 @@ pub(super) enum AdminError {
     Api(#[from] ApiError),
 }
 
-/// Returns the status of a reason. Total, so that a new reason does not compile without one; `openapi.json`
-/// says what each means.
-pub(super) const fn status_of(reason: AdminErrorReason) -> StatusCode {
-    use AdminErrorReason as R;
-    match reason {
-        R::InvalidOperatorToken => StatusCode::UNAUTHORIZED,
-        R::OperatorNotPermitted => StatusCode::FORBIDDEN,
-        R::AccountNotFound | R::KeyNotFound | R::OperatorNotFound => StatusCode::NOT_FOUND,
-        R::AccountExists
-        | R::KeyNotActive
-        | R::KeyOfAnotherEnvironment
-        | R::OperatorExists
-        | R::ForceRequired => StatusCode::CONFLICT,
-        R::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
-        R::Unspecified => StatusCode::INTERNAL_SERVER_ERROR, // never sent
-    }
-}
-
-/// Returns the code as it is written in an Error body.
-pub(super) fn code(reason: AdminErrorReason) -> &'static str {
-    let name = reason.as_str_name();
-    name.strip_prefix(REASON_PREFIX).unwrap_or(name)
-}
-
 /// Returns the reason of a refusal by the core, if it is one of the admin API.
 #[must_use]
 pub fn admin_reason(status: &Status) -> Option<AdminErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
-    let reason = AdminErrorReason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason))?;
-    Some(reason).filter(|reason| *reason != AdminErrorReason::Unspecified)
+    AdminErrorReason::named(&info.reason)
 }
 
 /// Maps a status by the reason in its `ErrorInfo`. A status without a reason of the admin API is mapped as on
@@ -144,7 +117,8 @@ impl IntoResponse for AdminError {
 }
 
 fn refusal(reason: AdminErrorReason, message: &str, retry_after: Option<Duration>) -> Response {
-    let mut response = error_response(status_of(reason), code(reason), message);
+    let code = reason.code();
+    let mut response = error_response(code.http, code.name, message);
     if let Some(retry_after) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(whole_secs(retry_after)));
     }

@@ -19,7 +19,7 @@ use super::{
     transport::{CoreTransport, NamedTransport},
 };
 use crate::{
-    error::{self, ApiError, is_transport_failure},
+    error::{ApiError, is_transport_failure},
     request_id::Caller,
 };
 
@@ -231,7 +231,7 @@ fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> 
 /// fault of the service needs an operator (error).
 fn log(error: &ApiError, status: &Status, caller: &Caller) {
     let (request_id, account_id) = (caller.request_id.as_str(), caller.account_id);
-    let (code, grpc_status) = (error::code(error.reason()), status.code());
+    let (code, grpc_status) = (error.reason().code().name, status.code());
     match error.status() {
         StatusCode::INTERNAL_SERVER_ERROR => {
             let error = failure_text(status);

@@ -2,51 +2,49 @@
 
 use std::fmt::Write as _;
 
-use petstore_proto::v1::ErrorReason;
+use petstore_proto::{Retry, v1::ErrorReason};
 use serde_json::Value;
 
 use super::html::{HtmlPage, escaped, prose};
-use crate::error::codes::{self, explanation, row_of};
+use crate::error::page_path;
 
 /// Path of the list of all codes.
 pub(super) const INDEX_PATH: &str = "/docs/errors";
 
 /// Returns the page about one code. A code that only gRPC has is without an example of an Error body.
 pub(super) fn error_page(reason: ErrorReason, example: Option<&Value>) -> String {
-    let code = codes::code(reason);
-    let row = row_of(reason);
+    let code = reason.code();
     let about = explanation(reason);
     let main = format!(
         include_str!("assets/error.html"),
-        code = code,
-        http = row.status, // such as `429 Too Many Requests`
+        code = code.name,
+        http = code.http, // such as `429 Too Many Requests`
         grpc = grpc_status(reason),
         who_acts = about.who_acts(),
-        retry = prose(row.retry.sentence()),
+        retry = prose(retry_sentence(code.retry)),
         meaning = prose(about.meaning),
         remedy = prose(about.remedy),
         operator = for_operators(about.operator),
         example = example.map(example_section).unwrap_or_default(),
     );
-    HtmlPage { title: code, description: "What this error code means, and what to do", main: &main }.render()
+    HtmlPage { title: code.name, description: "What this error code means, and what to do", main: &main }
+        .render()
 }
 
 /// Returns the list of all codes, by status.
 pub(super) fn index() -> String {
-    let mut reasons: Vec<_> = codes::all().collect();
-    // A stable sort: within a status, in the order of the enum.
-    reasons.sort_by_key(|&reason| row_of(reason).status);
     let mut rows = String::new();
-    for reason in reasons {
+    for reason in by_status() {
+        let code = reason.code();
         let _ = writeln!(
             // a write to a String cannot fail
             rows,
             "<tr><td data-label=\"HTTP\">{status}</td><th scope=\"row\"><a \
              href=\"{path}\"><code>{code}</code></a></th> <td \
              data-label=\"gRPC\">{grpc}</td><td>{meaning}</td></tr>",
-            status = row_of(reason).status.as_u16(),
-            path = codes::page_path(reason),
-            code = codes::code(reason),
+            status = code.http.as_u16(),
+            path = page_path(reason),
+            code = code.name,
             grpc = grpc_status(reason),
             meaning = prose(first_sentence(explanation(reason).meaning)),
         );
@@ -74,7 +72,71 @@ fn for_operators(operator: &str) -> String {
 
 /// Returns the gRPC status as HTML.
 fn grpc_status(reason: ErrorReason) -> String {
-    row_of(reason).grpc.map_or_else(|| "–".to_owned(), |code| format!("<code>{code}</code>"))
+    grpc_name(reason).map_or_else(|| "–".to_owned(), |code| format!("<code>{code}</code>"))
+}
+
+/// Returns the name of a code's gRPC status, such as `NOT_FOUND`.
+pub(super) fn grpc_name(reason: ErrorReason) -> Option<String> {
+    let mut name = String::new();
+    for letter in format!("{:?}", reason.code().grpc?).chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    Some(name)
+}
+
+/// Returns every reason by HTTP status, and within a status in the order of the enum.
+pub(super) fn by_status() -> Vec<ErrorReason> {
+    let mut reasons: Vec<_> = ErrorReason::all().collect();
+    reasons.sort_by_key(|reason| reason.code().http);
+    reasons
+}
+
+/// Returns the advice on repeating a request as a sentence. `` `…` `` is code.
+pub(super) const fn retry_sentence(retry: Retry) -> &'static str {
+    match retry {
+        Retry::Never => "Not without a change: the same request is refused again.",
+        Retry::Backoff => "Yes, a few times, with exponential backoff.",
+        Retry::After => "Yes, after the seconds in `Retry-After`, and then with exponential backoff.",
+    }
+}
+
+/// Explanation of a code for people. `` `…` `` is code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Explanation {
+    pub(super) meaning: &'static str,
+    /// Advice for the client.
+    pub(super) remedy: &'static str,
+    /// Advice for the operator; empty if the client alone has to act.
+    pub(super) operator: &'static str,
+}
+
+impl Explanation {
+    /// Returns the party that has to act.
+    pub(super) const fn who_acts(&self) -> &'static str {
+        if self.operator.is_empty() { "the client" } else { "the operator; the client waits" }
+    }
+}
+
+/// Returns the section of `docs/errors.md` about a code.
+pub(super) fn explanation(reason: ErrorReason) -> Explanation {
+    static GUIDE: &str = include_str!("../../../docs/errors.md");
+    let code = reason.code().name;
+    let sections = GUIDE.split("\n## ").skip(1);
+    let own = sections.into_iter().find(|section| section.split(' ').next() == Some(code));
+    let lines = own.unwrap_or_default().lines().skip(1).filter(|line| !line.is_empty());
+    lines.fold(Explanation::default(), |mut explanation, line| {
+        if let Some(remedy) = line.strip_prefix("- What to do: ") {
+            explanation.remedy = remedy;
+        } else if let Some(operator) = line.strip_prefix("- For the operator: ") {
+            explanation.operator = operator;
+        } else if explanation.meaning.is_empty() {
+            explanation.meaning = line;
+        }
+        explanation
+    })
 }
 
 /// Returns the text up to the first full stop that ends a sentence.

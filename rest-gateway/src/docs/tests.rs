@@ -8,14 +8,15 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 
 use petstore_proto::v1::ErrorReason;
+use tonic::Code;
 
 use super::{
     ASSETS,
-    error_pages::first_sentence,
+    error_pages::{by_status, explanation, first_sentence, grpc_name, retry_sentence},
     resources, routes,
     topics::{capitalized, grouped},
 };
-use crate::error::codes::{self, code, explanation, row_of};
+use crate::error::is_grpc_only;
 
 async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
     let mut request = Request::builder().method(method).uri(path);
@@ -300,61 +301,51 @@ async fn an_unknown_page_or_code_is_a_404_page_with_links() {
 #[tokio::test]
 async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
     let list = text(get("/docs/errors").await).await;
-    let codes: Vec<_> = codes::all().collect();
-    assert!(codes.len() > 20, "{codes:?}");
-    for reason in codes {
-        let code = code(reason);
+    assert!(by_status().len() > 20);
+    for reason in by_status() {
+        let code = reason.code().name;
         assert_eq!(list.matches(&format!("href=\"/docs/errors/{code}\"")).count(), 1, "{code}");
         let page = text(get(&format!("/docs/errors/{code}")).await).await;
         assert!(page.contains(&format!("<h1><code>{code}</code></h1>")), "{code}");
-        assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", row_of(reason).status.as_u16())), "{code}");
-        let is_on_rest = !["ORDER_NOT_FOUND", "INVALID_ORDER_TRANSITION"].contains(&code);
+        assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", reason.code().http.as_u16())), "{code}");
+        let is_on_rest = !is_grpc_only(reason);
         assert_eq!(page.contains(&format!("&quot;code&quot;: &quot;{code}&quot;")), is_on_rest, "{code}");
         assert!(page.contains("<p>") && !page.contains('`'), "{code}: a code mark was left over");
     }
 }
 
 #[test]
-fn the_http_status_of_a_reason_fits_its_grpc_code() {
-    for reason in codes::all() {
-        let Some(grpc) = row_of(reason).grpc else { continue };
-        let expected = match grpc {
-            "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => 400,
-            "NOT_FOUND" => 404,
-            "ABORTED" => 409,
-            "ALREADY_EXISTS" => 422,
-            "INTERNAL" => 500,
-            "UNAVAILABLE" => 503,
-            "DEADLINE_EXCEEDED" => 504,
-            other => panic!("{reason:?}: what does {other} become?"),
-        };
-        assert_eq!(row_of(reason).status.as_u16(), expected, "{reason:?}");
+fn a_fault_of_the_service_is_one_on_both_interfaces() {
+    for reason in ErrorReason::all() {
+        let Some(grpc) = reason.code().grpc else { continue };
+        let is_fault = matches!(grpc, Code::Internal | Code::Unavailable | Code::DeadlineExceeded);
+        assert_eq!(reason.code().http.is_server_error(), is_fault, "{reason:?}");
     }
 }
 
 /// Returns the guide after its introduction, made from the table of codes and its own sentences.
 fn written_guide() -> String {
-    let mut reasons: Vec<_> = codes::all().collect();
-    reasons.sort_by_key(|&reason| row_of(reason).status);
+    let reasons = by_status();
     let rows = reasons.iter().map(|&reason| {
-        let (code, row, about) = (code(reason), row_of(reason), explanation(reason));
-        let (status, grpc) = (row.status.as_str(), row.grpc.unwrap_or("–"));
-        format!("| `{code}` | {status} | {grpc} | {} |\n", first_sentence(about.meaning))
+        let (code, about) = (reason.code(), explanation(reason));
+        let grpc = grpc_name(reason).unwrap_or_else(|| "–".to_owned());
+        format!("| `{}` | {} | {grpc} | {} |\n", code.name, code.http.as_str(), first_sentence(about.meaning))
     });
     let sections = reasons.iter().map(|&reason| {
-        let (code, row, about) = (code(reason), row_of(reason), explanation(reason));
-        assert!(!about.meaning.is_empty() && !about.remedy.is_empty(), "docs/errors.md explains no {code}");
+        let (code, about) = (reason.code(), explanation(reason));
+        assert!(!about.meaning.is_empty() && !about.remedy.is_empty(), "docs/errors.md has no {}", code.name);
         let operator = match about.operator {
             "" => String::new(),
             text => format!("- For the operator: {text}\n"),
         };
         format!(
-            "\n## {code} – {}\n\n{}\n\n- Who acts: {}.\n- What to do: {}\n- The same again? {}\n{operator}",
-            row.status.as_str(),
+            "\n## {} – {}\n\n{}\n\n- Who acts: {}.\n- What to do: {}\n- The same again? {}\n{operator}",
+            code.name,
+            code.http.as_str(),
             about.meaning,
             about.who_acts(),
             about.remedy,
-            row.retry.sentence(),
+            retry_sentence(code.retry),
         )
     });
     let head = "| Code | Status | gRPC | Meaning |\n|---|---|---|---|\n".to_owned();

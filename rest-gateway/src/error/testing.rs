@@ -6,8 +6,9 @@ use petstore_proto::v1::ErrorReason;
 use super::ApiError;
 use crate::rate_limit::{BanCause, BanPeriod, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
 
-/// Returns an error with this reason. Total, so that a new reason needs a sample.
-pub(crate) fn sample(reason: ErrorReason) -> ApiError {
+/// Returns an error with this reason. A refusal of the core has the documented message, since the core
+/// chooses its text.
+pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
     use ErrorReason as R;
     match reason {
         R::ValidationFailed => ApiError::ValidationFailed(
@@ -32,8 +33,6 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
         R::IdempotencyInProgress => ApiError::IdempotencyInProgress { retry_after: None },
         R::IdempotencyKeyReused => ApiError::IdempotencyKeyReused,
         R::PetNotFound => ApiError::PetNotFound,
-        R::OrderNotFound => refused_by_core(reason, "there is no order with the id 7"),
-        R::InvalidOrderTransition => refused_by_core(reason, "order 7 is placed and cannot become delivered"),
         R::RouteNotFound => ApiError::RouteNotFound,
         R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS".to_owned() },
         R::RequestTimeout => ApiError::RequestTimeout,
@@ -54,13 +53,12 @@ pub(crate) fn sample(reason: ErrorReason) -> ApiError {
         R::Overloaded => ApiError::Overloaded { retry_after: None },
         R::LimiterUnavailable => LimiterUnavailable.into(),
         R::DeadlineExceeded => ApiError::DeadlineExceeded,
-        R::Unspecified | R::Internal => ApiError::Internal,
+        R::Internal => ApiError::Internal,
+        of_core => {
+            assert!(of_core.code().grpc.is_some(), "{of_core:?} is of REST alone, and has no sample");
+            ApiError::Core { reason: of_core, message: documented.to_owned(), retry_after: None }
+        }
     }
-}
-
-/// Returns a refusal by the core.
-fn refused_by_core(reason: ErrorReason, message: &str) -> ApiError {
-    ApiError::Core { reason, message: message.to_owned(), retry_after: None }
 }
 
 /// Time at which the examples were refused.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use petstore_proto::v1::ErrorReason;
 use serde_json::Value;
 
 use super::document;
 use crate::{
-    error::{codes, testing},
+    error::{is_grpc_only, testing},
     operation::{Access, GET_PET_DEPRECATION, OPERATIONS},
 };
 
@@ -22,7 +23,8 @@ fn walk<'a>(value: &'a Value, member: &str, see: &mut impl FnMut(&str, &'a Value
 
 /// Returns every code that a client of REST may see.
 fn rest_codes() -> BTreeSet<&'static str> {
-    codes::all().filter(|reason| !codes::is_grpc_only(*reason)).map(codes::code).collect()
+    let of_rest = ErrorReason::all().filter(|reason| !is_grpc_only(*reason));
+    of_rest.map(|reason| reason.code().name).collect()
 }
 
 fn references(document: &Value) -> BTreeSet<&str> {
@@ -123,17 +125,12 @@ fn every_error_code_is_in_a_response_and_every_response_names_existing_codes() {
 fn every_example_is_the_error_that_is_sent() {
     let examples = super::error_examples();
     assert_eq!(examples.keys().map(String::as_str).collect::<BTreeSet<_>>(), rest_codes());
-    for reason in codes::all() {
-        let sample = testing::sample(reason);
+    for (name, example) in &examples {
+        let reason = ErrorReason::named(name).unwrap();
+        let sample = testing::sample(reason, example["message"].as_str().unwrap());
         assert_eq!(sample.reason(), reason);
-        if let Some(example) = examples.get(codes::code(reason)) {
-            let sent = serde_json::json!({
-                "code": codes::code(reason),
-                "message": sample.to_string(),
-                "status": sample.status().as_u16(),
-            });
-            assert_eq!(*example, sent);
-        }
+        let (message, status) = (sample.to_string(), sample.status().as_u16());
+        assert_eq!(*example, serde_json::json!({ "code": name, "message": message, "status": status }));
     }
 }
 

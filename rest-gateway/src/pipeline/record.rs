@@ -8,7 +8,6 @@ use petstore_telemetry::traces::KeyValue;
 
 use super::context::RequestContext;
 use crate::{
-    error,
     gateway::GatewayState,
     keys::KnownKey,
     metrics::RequestOutcome,
@@ -34,16 +33,17 @@ pub(super) fn record(
     let took = context.started.elapsed();
     let status = response.status().as_u16();
     let reason = response.extensions().get::<ErrorReason>().copied();
+    let code = reason.map(|reason| reason.code().name);
     let plan = key.map(|key| key.plan);
     gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took });
     let known = key.map(|key| &**key).or(refused_key);
-    describe(context, known, status, reason);
+    describe(context, known, status, code);
     tracing::info!(
         target: "petstore_gateway::requests",
         request_id = context.request_id.as_str(),
         operation = operation.name,
         status,
-        code = reason.map(error::code),
+        code,
         duration_ms = took.as_secs_f64() * 1_000.0,
         account_id = known.map(|key| key.account_id),
         key_id = known.map(|key| &*key.key_id),
@@ -54,7 +54,7 @@ pub(super) fn record(
 }
 
 /// Describes the answer in the request's span.
-fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, reason: Option<ErrorReason>) {
+fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, code: Option<&'static str>) {
     let RequestContext { operation, span, .. } = context;
     span.describe(|| {
         [
@@ -62,7 +62,7 @@ fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, reaso
             KeyValue::new("http.response.status_code", i64::from(status)),
             KeyValue::new("client.address", context.address.to_string()),
             KeyValue::new("petstore.operation", operation.name),
-            KeyValue::new("petstore.code", reason.map_or("OK", error::code)),
+            KeyValue::new("petstore.code", code.unwrap_or("OK")),
             KeyValue::new("petstore.request_id", context.request_id.as_str().to_owned()),
         ]
     });
@@ -78,6 +78,6 @@ fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, reaso
         });
     }
     if status >= 500 {
-        span.fail(reason.map_or("INTERNAL", error::code));
+        span.fail(code.unwrap_or("INTERNAL"));
     }
 }

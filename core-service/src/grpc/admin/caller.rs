@@ -15,7 +15,6 @@ use crate::{
         access::Peer,
         call::{CallId, Result},
         methods::Method,
-        status,
     },
 };
 
@@ -140,7 +139,7 @@ impl Core {
             tracing::warn!(
                 target: "petstore_core::admin",
                 method = method(rpc),
-                code = status::reason(&failure.error),
+                code = failure.error.code().name,
                 client = origin.address.map(tracing::field::display),
                 request_id = origin.call_id.as_ref().map(CallId::as_str),
                 "refused a credential that is not an operator's"
