@@ -1,5 +1,4 @@
-//! Error codes: the reasons of both contracts with their statuses. A row here decides both statuses of a code,
-//! on every interface.
+//! Error codes: the reasons of both contracts, with the statuses that they have on every interface.
 
 use http::StatusCode;
 use tonic::Code;

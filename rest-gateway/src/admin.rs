@@ -41,10 +41,10 @@ use crate::{
     core_client::{CoreTransport, TracedTransport},
     error::ApiError,
     gateway::{Gateway, GatewayState},
+    json::json_response,
     representation::Representation,
     request_body,
     request_id::{RequestId, X_REQUEST_ID},
-    routes::json_response,
 };
 
 /// Maximum number of concurrent calls of operators. Others wait, because they share the connection to the

@@ -39,7 +39,7 @@ use crate::{
     admin::{self, AdminState, CallRecord},
     error::error_response,
     gateway::Gateway,
-    routes::json_response,
+    json::json_response,
 };
 
 /// Path of the admin API.

@@ -253,7 +253,9 @@ mod tests {
     #[test]
     fn every_row_is_found_by_its_method_and_path() {
         for row in &OPERATIONS {
-            assert_eq!(find(row.method, &row.path.replace("{petId}", "7")).id, row.id);
+            let path =
+                row.path.split_once('{').map_or(row.path.to_owned(), |(folder, _)| format!("{folder}7"));
+            assert_eq!(find(row.method, &path).id, row.id);
         }
     }
 
@@ -270,8 +272,10 @@ mod tests {
 
     #[test]
     fn only_reads_that_count_against_the_quota_may_begin_early() {
-        let reads: Vec<_> = OPERATIONS.iter().filter(|row| row.is_read()).map(|row| row.id).collect();
-        assert_eq!(reads, [Id::ListPets, Id::GetPet, Id::ListOrders]);
+        for row in &OPERATIONS {
+            let is_expected = row.method == "GET" && !matches!(row.id, Id::GetUsage | Id::OpenApi);
+            assert_eq!(row.is_read(), is_expected, "{}", row.name);
+        }
         assert!(![UNMATCHED, DOCS, OUTSIDE_V1].iter().any(Operation::is_read));
     }
 

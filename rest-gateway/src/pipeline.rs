@@ -1,17 +1,15 @@
-//! One request, from its head to its answer. In this order: [`context`], [`head`], [`mod@authenticate`],
-//! [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`] (with [`rate_limit_headers`])
-//! and [`record`]. Only a read that will probably be admitted does not wait for [`rate_limit`]
+//! One request, from its head to its answer. In this order: [`RequestContext`], [`head`],
+//! [`mod@authenticate`], [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`] (with
+//! [`rate_limit_headers`]). Only a read that will probably be admitted does not wait for [`rate_limit`]
 //! (docs/contract.md, 4.5).
 //!
 //! This is one function instead of a stack of layers. The result of one step is a variable for the next, and
 //! no answer can leave without its header fields.
 
 mod authenticate;
-mod context;
 mod head;
 mod rate_limit;
 mod rate_limit_headers;
-mod record;
 mod refusal;
 mod respond;
 
@@ -26,21 +24,70 @@ use std::{
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::request::Parts;
-use tokio::select;
+use petstore_telemetry::traces::{Root, Span, Within};
+use tokio::{select, time::Instant};
 
 use self::{
     authenticate::{Unauthenticated, authenticate},
-    context::RequestContext,
     rate_limit::Admission,
 };
 use crate::{
+    client_address::ClientAddress,
+    cors,
     error::ApiError,
     gateway::GatewayState,
     keys::{EarlyRead, KnownKey},
-    operation::{Access, Id},
+    metrics::Active,
+    operation::{Access, Id, Operation, is_versioned},
     rate_limit::{Decision, LimitStatus},
-    request_id::Caller,
+    request_id::{Caller, RequestId},
 };
+
+/// A request in flight. Every step of the pipeline reads it.
+#[derive(Debug)]
+struct RequestContext {
+    operation: Operation,
+    /// `true` if the path is `/v1` or below it. The answer then shows limits, and failures have Error bodies.
+    is_versioned: bool,
+    request_id: RequestId,
+    /// Network that the request came from.
+    address: ClientAddress,
+    /// Rights of the web page's origin to the answer; `None` while CORS is off.
+    cors: Option<cors::Grant>,
+    started: Instant,
+    span: Span,
+    _active: Active,
+}
+
+impl RequestContext {
+    fn new(gateway: &GatewayState, request: &Parts, peer: IpAddr) -> Self {
+        let path = request.uri.path();
+        let operation = Operation::find(&request.method, path);
+        Self {
+            operation,
+            is_versioned: is_versioned(path),
+            request_id: RequestId::from_headers(&request.headers, &gateway.clock),
+            address: gateway.settings.trusted_proxies.client(peer, &request.headers),
+            cors: cors::judge(&gateway.settings.cors_origins, request),
+            started: Instant::now(),
+            span: gateway
+                .settings
+                .traces
+                .request(&request.headers, Root::Sampled, || operation.title().into()),
+            _active: gateway.metrics.active(),
+        }
+    }
+
+    /// Returns the caller of an admitted request.
+    fn caller(&self, key: &KnownKey) -> Caller {
+        Caller { account_id: key.account_id, plan: key.plan, request_id: self.request_id.clone() }
+    }
+
+    /// Runs a part of the request's work within its span.
+    fn within<F: Future>(&self, work: F) -> Within<F> {
+        self.span.within(work)
+    }
+}
 
 /// Admitted request, with its operation and caller.
 #[derive(Debug)]
@@ -96,7 +143,7 @@ where
             (key, refused_key, decision, answered)
         };
     let response = respond::complete(gateway, &context, decision, answered).await;
-    record::record(gateway, &context, key.as_ref(), refused_key.as_deref(), &response);
+    respond::record(gateway, &context, key.as_ref(), refused_key.as_deref(), &response);
     response
 }
 

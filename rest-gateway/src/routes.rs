@@ -1,57 +1,118 @@
-//! Handlers. A handler translates the request, calls the core and answers.
+//! Routes of the public port. A handler translates the request, calls the core and answers.
 
 mod creation_key;
+mod orders;
 mod paging;
 mod pets;
 
-use axum::response::Response;
-use bytes::Bytes;
-use http::{HeaderValue, StatusCode, Uri, header};
-use petstore_api_key::List;
-use petstore_proto::v1::ListOrdersRequest;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderValue, Method, StatusCode, header};
+use http_body::Body as _;
+use tower::ServiceExt;
 
 use crate::{
+    docs,
     error::ApiError,
-    gateway::GatewayState,
-    json::{order::orders_body, usage::usage_body},
-    operation::Id,
-    pipeline::Admitted,
+    gateway::{Gateway, GatewayState},
+    json::{json_response, usage::usage_body},
+    openapi,
+    operation::{Id, allow},
+    pipeline::{self, Admitted},
     rate_limit::LimitStatus,
     request_id::Caller,
+    server::App,
 };
-use paging::{AnsweredPage, PageRequest, Query};
 
-/// Calls the handler of the operation. Returns the request if no handler serves it.
-pub(crate) async fn handle(
-    gateway: &GatewayState,
-    admitted: Admitted,
-) -> Result<Result<Response, ApiError>, Admitted> {
-    let Admitted { operation, caller: Some(caller), limit_status, request } = admitted else {
-        return Err(admitted);
-    };
-    Ok(match operation {
-        Id::ListPets => pets::list(gateway, &caller, request.uri()).await,
-        Id::CreatePet => Box::pin(pets::create(gateway, &caller, request)).await,
-        Id::GetPet => pets::get(gateway, &caller, request.uri()).await,
-        Id::ListOrders => Box::pin(list_orders(gateway, &caller, request.uri())).await,
-        Id::GetUsage => Box::pin(get_usage(gateway, &caller, limit_status)).await,
-        Id::OpenApi | Id::Docs | Id::Options | Id::Unmatched => {
-            return Err(Admitted { operation, caller: Some(caller), limit_status, request });
-        }
-    })
+/// App of the public port, for [`server::serve`](crate::server::serve).
+///
+/// A request passes, from the outside in (docs/contract.md, 4.1; each step may end it):
+///
+/// 1. request id, head (414, 431, 400, 501): needs no look-up, so junk is cheap and is not counted;
+/// 2. authentication (401) before the limit, because the allowance belongs to the key's account;
+/// 3. rate limit (429) before routing, so that unknown paths are not a way around it;
+/// 4. route (404), method (405);
+/// 5. the handler: media type (415), size (413), parsing (400), the call to the core.
+///
+/// `pipeline` performs steps 1 to 3 and completes every answer on its way out.
+#[derive(Clone, Debug)]
+pub struct RestApp {
+    gateway: Arc<GatewayState>,
+    /// Pages that need no key: the documentation, whose failures are pages too, and the OpenAPI document.
+    pages: Router,
 }
 
-/// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
-/// of them.
-async fn list_orders(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
-    let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
-    let fetch = |PageRequest { page_size, page_token, .. }| async move {
-        let request = ListOrdersRequest { page_size, page_token };
-        let page = gateway.core.call(request, caller).await?;
-        let body = orders_body(&page.orders);
-        Ok(AnsweredPage { body, next_page_token: page.next_page_token, status: None })
+impl From<Gateway> for RestApp {
+    fn from(gateway: Gateway) -> Self {
+        let pages = docs::routes().route("/openapi.json", openapi::route());
+        Self { gateway: Arc::clone(gateway.state()), pages: pages.fallback(async || ApiError::RouteNotFound) }
+    }
+}
+
+impl App for RestApp {
+    /// Returns the answer, with a single allocation for the whole request.
+    fn answer(&self, request: Request, peer: SocketAddr) -> BoxFuture<'static, Response> {
+        self.clone().respond(request, peer.ip()).boxed()
+    }
+}
+
+impl RestApp {
+    async fn respond(self, request: Request, peer: IpAddr) -> Response {
+        let is_head = request.method() == Method::HEAD;
+        let route = |admitted| route(&self, admitted);
+        let response = pipeline::handle(&self.gateway, request, peer, route).await;
+        if is_head { without_body(response) } else { response }
+    }
+}
+
+/// Calls the handler of the operation.
+async fn route(app: &RestApp, admitted: Admitted) -> Response {
+    let RestApp { gateway, pages } = app;
+    let Admitted { operation, caller, limit_status, request } = admitted;
+    let uri = request.uri();
+    let answered = match (operation, caller) {
+        (Id::ListPets, Some(caller)) => pets::list(gateway, &caller, uri).await,
+        (Id::CreatePet, Some(caller)) => Box::pin(pets::create(gateway, &caller, request)).await,
+        (Id::GetPet, Some(caller)) => pets::get(gateway, &caller, uri).await,
+        (Id::ListOrders, Some(caller)) => Box::pin(orders::list(gateway, &caller, uri)).await,
+        (Id::GetUsage, Some(caller)) => Box::pin(get_usage(gateway, &caller, limit_status)).await,
+        // Only operations that need no key have no caller.
+        (Id::ListPets | Id::CreatePet | Id::GetPet | Id::ListOrders | Id::GetUsage, None) => {
+            Err(ApiError::Internal)
+        }
+        (Id::OpenApi | Id::Docs, _) => page(pages, request).await,
+        (Id::Options | Id::Unmatched, _) => match allow(uri.path()) {
+            Some(allow) if operation == Id::Options => {
+                Ok((StatusCode::NO_CONTENT, [(header::ALLOW, allow)]).into_response())
+            }
+            Some(allow) => Err(ApiError::MethodNotAllowed { allow }),
+            None => page(pages, request).await,
+        },
     };
-    paging::list("/v1/store/orders", |_| List::Orders, query, fetch).await
+    answered.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn page(pages: &Router, request: Request) -> Result<Response, ApiError> {
+    Box::pin(pages.clone().oneshot(request)).await.map_err(|never| match never {})
+}
+
+/// Returns the answer to HEAD, with the length of the answer to GET (RFC 9110 §9.3.2).
+fn without_body(mut response: Response) -> Response {
+    if let Some(len) = response.body().size_hint().exact() {
+        response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(len));
+    }
+    *response.body_mut() = Body::empty();
+    response
 }
 
 /// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.
@@ -65,11 +126,5 @@ async fn get_usage(
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }
 
-/// Returns an answer with a JSON body.
-pub(crate) fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response {
-    let mut response = Response::new(body.into().into());
-    *response.status_mut() = status;
-    response.headers_mut().reserve(16); // most answers have that many fields
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
+#[cfg(test)]
+mod tests;

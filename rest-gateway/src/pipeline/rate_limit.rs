@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_clock::UnixMillis;
 
-use super::{authenticate::Unauthenticated, context::RequestContext};
+use super::{RequestContext, authenticate::Unauthenticated};
 use crate::{
     client_address::ClientAddress,
     error::ApiError,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use petstore_proto::admin::v1::RefusalCause;
 
-use super::{context::RequestContext, rate_limit::Admission};
+use super::{RequestContext, rate_limit::Admission};
 use crate::{
     error::ApiError,
     gateway::GatewayState,

@@ -12,8 +12,10 @@ use petstore_proto::v1::PetStatus;
 
 pub(super) use query::Query;
 
-use super::json_response;
-use crate::{error::ApiError, json::pet::pet_status_word};
+use crate::{
+    error::ApiError,
+    json::{json_response, pet::pet_status_word},
+};
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 

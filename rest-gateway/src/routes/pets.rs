@@ -8,13 +8,15 @@ use petstore_proto::v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, PetSt
 
 use super::{
     creation_key::{CreationKey, IDEMPOTENCY_REPLAYED},
-    json_response,
     paging::{self, AnsweredPage, PageRequest, Query},
 };
 use crate::{
     error::ApiError,
     gateway::GatewayState,
-    json::pet::{new_pet, pet_body, pets_body},
+    json::{
+        json_response,
+        pet::{new_pet, pet_body, pets_body},
+    },
     operation::GET_PET_DEPRECATION,
     request_body,
     request_id::Caller,

@@ -1,7 +1,26 @@
-//! Orders as JSON.
+//! Handler of `/v1/store/orders`: the orders (docs/contract.md, 2.5).
 
-use petstore_proto::v1::{Order, OrderStatus};
+use axum::response::Response;
+use http::Uri;
+use petstore_api_key::List;
+use petstore_proto::v1::{ListOrdersRequest, Order, OrderStatus};
 use serde::Serialize;
+
+use super::paging::{self, AnsweredPage, PageRequest, Query};
+use crate::{error::ApiError, gateway::GatewayState, request_id::Caller};
+
+/// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
+/// of them.
+pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
+    let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
+    let fetch = |PageRequest { page_size, page_token, .. }| async move {
+        let request = ListOrdersRequest { page_size, page_token };
+        let page = gateway.core.call(request, caller).await?;
+        let body = orders_body(&page.orders);
+        Ok(AnsweredPage { body, next_page_token: page.next_page_token, status: None })
+    };
+    paging::list("/v1/store/orders", |_| List::Orders, query, fetch).await
+}
 
 /// Order object. `shipDate` is RFC 3339 in UTC, and omitted if there is none.
 #[derive(Serialize)]
@@ -31,7 +50,7 @@ impl From<&Order> for OrderBody {
 }
 
 /// Returns an array of orders.
-pub(crate) fn orders_body(orders: &[Order]) -> Vec<u8> {
+fn orders_body(orders: &[Order]) -> Vec<u8> {
     let orders: Vec<OrderBody> = orders.iter().map(OrderBody::from).collect();
     // Serialising strings and numbers into memory does not fail.
     serde_json::to_vec(&orders).unwrap_or_default()
